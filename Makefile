@@ -1,0 +1,62 @@
+# Every target does its own set-up: a bare Debian-like machine with root, Python 3.11 and a C compiler is enough.
+SHELL := /bin/bash
+PYTHON ?= python3.11
+VENV := .venv
+RUN := $(VENV)/bin/python
+LAB := $(RUN) -m hack.lab
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.ready: requirements-dev.lock
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
+	  echo "python3.11 cannot make a virtual environment; installing python3.11-venv"; \
+	  apt-get update -qq && apt-get install -y -qq python3.11-venv >/dev/null && $(PYTHON) -m venv --clear $(VENV); }
+	@echo "installing the locked Python packages"
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+.PHONY: demo
+demo: $(VENV)/.ready ## Run the main job: one stock RayJob over two worker clusters, on real clusters made here
+	@$(RUN) -m hack.demo
+
+.PHONY: test
+test: lint test-unit lab test-integration test-e2e ## Pass all tests: static checks, unit, integration and e2e on the lab
+
+.PHONY: lint
+lint: $(VENV)/.ready ## Check format, lint, types and the import contracts
+	@$(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/mypy
+	@PYTHONPATH=. $(VENV)/bin/lint-imports --no-logo
+
+.PHONY: test-unit
+test-unit: $(VENV)/.ready ## Test the pure core: tables, properties, golden pods
+	@$(RUN) -m pytest tests/unit
+
+.PHONY: test-integration
+test-integration: $(VENV)/.ready ## Test against real API servers, Kueue and KubeRay, with fake nodes
+	@$(RUN) -m pytest tests/integration
+
+.PHONY: test-e2e
+test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
+	@$(RUN) -m pytest e2e
+
+.PHONY: bench
+bench: $(VENV)/.ready ## Measure; the figures of one run are to be compared with each other only
+	@$(RUN) -m hack.bench
+
+.PHONY: lab
+lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
+	@$(LAB) up
+
+.PHONY: lab-down
+lab-down: $(VENV)/.ready ## Take the lab down and check that nothing of it is left
+	@$(LAB) down
+
+.PHONY: clean
+clean: ## Remove what was made in this checkout (the lab and its cache stay)
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

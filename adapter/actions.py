@@ -1,0 +1,132 @@
+"""What may be done: the closed vocabulary between the decisions and the shell.
+
+Each action is safe to do twice: it names the uid it is meant for, or creates under a name that only its own attempt can
+have. `shell/execute.py` has one function for each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from adapter.facts import Exclusion, Job, Placement, Reservation, Share, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Ask the planner for a new round, and write its answer to the attempt's Placement."""
+
+    workload: Workload
+    placement: Placement | None
+    excluded: tuple[Exclusion, ...]  # clusters not asked now
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Create the anchor and the group Workload of one share."""
+
+    workload: Workload
+    placement: Placement
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Delete a share in its worker cluster, with all that hangs on its anchor."""
+
+    reservation: Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class SetCheck:
+    """Write our entry of the Workload's admission checks."""
+
+    workload: Workload
+    check: str
+    state: str
+    message: str
+    updates: tuple[Mapping[str, Any], ...] = ()
+    verify: tuple[Reservation, ...] = ()  # must still be admitted when read just before, not from a cache
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Write the Placement's status."""
+
+    placement: Placement
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Delete the Placement of an attempt that is over."""
+
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Tell the user, as an event on the object that the user looks at."""
+
+    about: Job
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AssignSlot:
+    """Bind a manager's pod to a free slot of its Placement."""
+
+    pod: Mapping[str, Any]
+    cluster: str
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Create the remote copy of a manager's pod."""
+
+    cluster: str
+    pod: Mapping[str, Any]
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a remote pod."""
+
+    cluster: str
+    pod: Mapping[str, Any]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PatchStatus:
+    """Write the status of a manager's gated pod."""
+
+    pod: Mapping[str, Any]
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """Nothing to do before this much time has passed, unless something changes."""
+
+    after: timedelta
+
+
+Action = (
+    Plan
+    | Reserve
+    | Release
+    | SetCheck
+    | Record
+    | Forget
+    | Say
+    | AssignSlot
+    | CreatePod
+    | DeletePod
+    | PatchStatus
+    | LookAgain
+)

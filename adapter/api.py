@@ -1,0 +1,100 @@
+"""What people write to us, checked: the specs of WorkerCluster and DispatchPolicy.
+
+The API server has validated them by the CRDs' schemas before we read them; these models are the second reader, which
+must survive objects written under an older or newer schema. A spec that does not parse is an `Invalid` with a sentence,
+never an exception in a loop. Status shapes are ours alone and stand where they are computed.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from adapter import names
+
+_DURATION = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
+
+
+def parse_duration(text: object) -> timedelta:
+    """Read a duration as Kubernetes users write it (`30s`, `5m`, `1h30m`).
+
+    Raises ValueError, which pydantic turns into part of its own error, for anything else.
+    """
+    match = _DURATION.match(str(text))
+    if not match or not any(match.groups()):
+        raise ValueError(f"{text!r} is not a duration such as 30s, 5m or 1h30m")
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+SpecT = TypeVar("SpecT", bound="_Spec")
+Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class SecretRef(_Spec):
+    name: str
+
+
+class KubeConfigSource(_Spec):
+    secret_ref: SecretRef = Field(alias="secretRef")
+
+
+class Source(_Spec):
+    kube_config: KubeConfigSource = Field(alias="kubeConfig")
+
+
+class Head(_Spec):
+    address: Literal["PodIP"] = "PodIP"
+
+
+class WorkerCluster(_Spec):
+    """How to reach a worker cluster, and what Ray should know of it."""
+
+    source: Source
+    zone: str = ""  # empty: the object's own name
+    region: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    resources: dict[str, int] = Field(default_factory=dict)
+    head: Head = Head()
+    cordoned: bool = False
+
+
+class DispatchPolicy(_Spec):
+    """The parameters of an AdmissionCheck: which clusters, in which order, for how long."""
+
+    clusters: tuple[str, ...]
+    strategy: Literal["FillInOrder"] = "FillInOrder"
+    gang: Literal["AllOrNothing"] = "AllOrNothing"
+    # A cluster with room admits in under a second; one that must preempt first needs its victims' grace period, which
+    # is 30 s by default. Longer would keep the other shares of the gang reserved and idle.
+    reservation_timeout: Duration = Field(default=timedelta(seconds=30), alias="reservationTimeout")
+
+
+class Invalid(ValueError):
+    """An object that people wrote does not say what it must; the text is a sentence for them."""
+
+
+def worker_cluster(raw: Mapping[str, Any]) -> WorkerCluster:
+    """Read a WorkerCluster object; raises Invalid with object, field and what was found."""
+    return _parse(WorkerCluster, raw, names.WORKER_CLUSTER_KIND)
+
+
+def dispatch_policy(raw: Mapping[str, Any]) -> DispatchPolicy:
+    """Read a DispatchPolicy object; raises Invalid with object, field and what was found."""
+    return _parse(DispatchPolicy, raw, names.DISPATCH_POLICY_KIND)
+
+
+def _parse(model: type[SpecT], raw: Mapping[str, Any], kind: str) -> SpecT:
+    try:
+        return model.model_validate(raw.get("spec") or {})
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        name = raw.get("metadata", {}).get("name")
+        raise Invalid(f"{kind} {name}: spec.{field}: {first['msg']}, found {first['input']!r}.") from None

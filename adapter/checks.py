@@ -1,0 +1,80 @@
+"""Are the objects that admins write in order: the conditions of AdmissionCheck and WorkerCluster, as patches.
+
+A check is Active as long as its configuration makes sense. A worker cluster that cannot be reached does not change
+that: an inactive check stops the whole ClusterQueue, local jobs included (kueue.md, design advice D19).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from adapter import api, names
+from adapter.facts import Raw, condition, meta, timestamp
+
+Patch = dict[str, Any]
+
+
+def policy_name(check: Raw) -> str:
+    """The DispatchPolicy that an AdmissionCheck names, empty when it names none or something else."""
+    parameters = (check.get("spec") or {}).get("parameters") or {}
+    ours = parameters.get("apiGroup") == names.DOMAIN and parameters.get("kind") == names.DISPATCH_POLICY_KIND
+    return parameters.get("name") or "" if ours else ""
+
+
+def policy(check: Raw, policies: Mapping[str, Raw]) -> api.DispatchPolicy:
+    """The policy behind an AdmissionCheck; raises api.Invalid with a sentence when there is none that can be used."""
+    check_name, wanted = meta(check).get("name"), policy_name(check)
+    if not wanted:
+        raise api.Invalid(
+            f"AdmissionCheck {check_name}: spec.parameters must name a {names.DISPATCH_POLICY_KIND} of {names.DOMAIN}; "
+            "add apiGroup, kind and name."
+        )
+    if wanted not in policies:
+        raise api.Invalid(
+            f"AdmissionCheck {check_name}: spec.parameters names {names.DISPATCH_POLICY_KIND} {wanted}, "
+            "which does not exist; create it."
+        )
+    return api.dispatch_policy(policies[wanted])
+
+
+def gate_problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw]) -> str:
+    """Why worker pods would not be held in the manager cluster, empty when the gate's policy is in place."""
+    if names.GATE_POLICY not in policies:
+        missing = f"MutatingAdmissionPolicy {names.GATE_POLICY}"
+    elif (bindings.get(names.GATE_POLICY, {}).get("spec") or {}).get("policyName") != names.GATE_POLICY:
+        missing = f"MutatingAdmissionPolicyBinding {names.GATE_POLICY}"
+    else:
+        return ""
+    return f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml."
+
+
+def check_condition(check: Raw, policies: Mapping[str, Raw], gate: str, now: datetime) -> Patch | None:
+    """The status patch that tells whether an AdmissionCheck can be served, None when it is told already."""
+    try:
+        chosen = policy(check, policies)
+    except api.Invalid as error:
+        return _patch(check, names.ACTIVE, False, "BadParameters", str(error), now)
+    if gate:
+        # Still Active: jobs that stay local pass this queue too. No gang turns Ready meanwhile.
+        return _patch(check, names.ACTIVE, True, "GateMissing", gate, now)
+    text = f"Dispatches Ray workers to {', '.join(chosen.clusters)}."
+    return _patch(check, names.ACTIVE, True, "Ready", text, now)
+
+
+def cluster_condition(cluster: Raw, problem: str, reason: str, now: datetime) -> Patch | None:
+    """The status patch that tells whether a WorkerCluster is connected, None when it is told already."""
+    if problem:
+        return _patch(cluster, names.CONNECTED, False, reason, problem, now)
+    return _patch(cluster, names.CONNECTED, True, "Connected", "Its API server answers and its queues are read.", now)
+
+
+def _patch(raw: Raw, kind: str, value: bool, reason: str, message: str, now: datetime) -> Patch | None:
+    before, status = condition(raw, kind), "True" if value else "False"
+    generation = meta(raw).get("generation")
+    wanted = {"status": status, "reason": reason, "message": message, "observedGeneration": generation}
+    if all(before.get(key) == found for key, found in wanted.items()):
+        return None
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    entry = {"type": kind, **wanted, "lastTransitionTime": since or timestamp(now)}
+    others = [c for c in (raw.get("status") or {}).get("conditions") or () if c.get("type") != kind]
+    return {"metadata": {"uid": meta(raw).get("uid")}, "status": {"conditions": [*others, entry]}}

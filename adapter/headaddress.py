@@ -1,0 +1,95 @@
+"""How does a worker in another cluster find the head: every mention of the head's Service becomes the head pod's IP.
+
+KubeRay writes the Service's name into six places of a worker pod (args, KUBERAY_GEN_RAY_START_CMD, RAY_ADDRESS,
+FQ_RAY_IP, RAY_IP, the wait-gcs-ready script: kuberay:controllers/ray/common/pod.go), and users repeat it in their own
+commands and sidecars. The names are learned from the pod itself. Whether the IP can be reached is not asked here.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from adapter.facts import Raw
+
+FQDN_ENV = "FQ_RAY_IP"
+SHORT_ENV = "RAY_IP"  # KubeRay: the FQDN's first label (ExtractRayIPFromFQDN)
+_DEFAULT_SUFFIX = "-head-svc"  # KubeRay: GenerateHeadServiceName, unless headService names it otherwise
+
+_BEFORE = r"(?<![A-Za-z0-9_.-])"  # else `my-raycluster-head-svc`, another cluster's head, would change too
+_AFTER = r"(?![A-Za-z0-9_-]|\.[A-Za-z0-9])"  # else `raycluster-head-svc.other-namespace` would
+_PORT = r":(?=[0-9$%{])"  # `:6379`, `:$RAY_PORT`, `:%d`, `:{port}`; never the colon of `head: up`
+_PORT_FOLLOWS = re.compile(_PORT)
+
+Relocation = Callable[[Any], Any]
+
+
+def relocation(pod: Raw, head: str) -> Relocation:
+    """Give the function that puts `head` (an IP) in place of the head Service's names in any JSON value.
+
+    Untouched sub-trees come back as the same objects. An IPv6 address gets brackets where a port or a URL needs them.
+    A pod whose FQ_RAY_IP is already an address, or which has none, is left alone.
+    """
+    pattern = _pattern(_fqdn(pod))
+    if not pattern:
+        return lambda value: value
+
+    def put(match: re.Match[str]) -> str:
+        text, start, end = match.string, match.start(), match.end()
+        needs_brackets = ":" in head and (text.endswith("://", 0, start) or _PORT_FOLLOWS.match(text, end))
+        return f"[{head}]" if needs_brackets else head
+
+    return lambda value: _walk(value, lambda text: pattern.sub(put, text))
+
+
+def head_env(env: Raw, pod: Raw, head: str) -> Raw:
+    """Set FQ_RAY_IP and RAY_IP to the head's IP where they hold the Service's names, which may be plain words."""
+    fqdn = _fqdn(pod)
+    known = {FQDN_ENV: fqdn, SHORT_ENV: fqdn.split(".")[0]}.get(env.get("name") or "")
+    return {**env, "value": head} if known and env.get("value") == known else env
+
+
+def _fqdn(pod: Raw) -> str:
+    """The head Service's full name by the ray container's own env; empty when it has none or has an address."""
+    containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
+    # The last entry of a name is the one that the container sees, and KubeRay appends its own after the user's.
+    values = [env.get("value") or "" for env in containers[0].get("env") or () if env.get("name") == FQDN_ENV]
+    return values[-1] if values and not _is_address(values[-1]) else ""
+
+
+def _pattern(fqdn: str) -> re.Pattern[str] | None:
+    """Match each form of the Service's name that resolves in the manager's namespace, the longer forms first."""
+    return re.compile("|".join(_forms(fqdn))) if fqdn else None
+
+
+def _forms(fqdn: str) -> Iterator[str]:
+    labels = fqdn.split(".")
+    plain_word = not labels[0].endswith(_DEFAULT_SUFFIX)
+    for count in sorted({len(labels), 3, 2, 1} & set(range(len(labels) + 1)), reverse=True):
+        name = re.escape(".".join(labels[:count]))
+        # A head Service may be named `ray`: replacing that word wherever it stands would break `ray start`.
+        if plain_word and count < min(3, len(labels)):
+            yield rf"(?<=://){name}{_AFTER}"
+            yield rf"(?<![A-Za-z0-9_./-]){name}(?={_PORT})"
+        else:
+            yield rf"{_BEFORE}{name}{_AFTER}"
+
+
+def _walk(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        new: Any = {key: _walk(item, change) for key, item in value.items()}
+        return new if any(new[key] is not value[key] for key in new) else value
+    if isinstance(value, list):
+        items = [_walk(item, change) for item in value]
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,231 @@
+"""What happens next to a gang: facts and the time in, actions out.
+
+Theory of operation. A gang is one manager's Workload. While that Workload holds quota, one Placement stands for the
+attempt, and its spec says in one write what is wanted in the worker clusters: a round with its shares. A share that
+stands in a worker cluster and is not of that round is a leftover and goes, before anything new is asked for. So the
+worker clusters converge to what the manager's objects say, and a crash between any two writes loses nothing: the next
+look finds the same state and takes the same step.
+
+    no placement -> plan -> reserving -> placed -> ended
+                      ^        |  not admitted in time
+                      |   withdrawing (leftovers go)
+                      +--------+----> waiting (nothing reserved; plans again when room changes)
+
+The clauses stand in order, most terminal first; the first that applies decides. This file neither plans (planner.py)
+nor words the sentences of a plan (explain.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from adapter import explain, names
+from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, Reserve, Say, SetCheck
+from adapter.facts import Exclusion, Placement, Reservation, Workload
+
+# A cluster that did not admit in time is asked again after this long: long enough for another one to be tried first,
+# short enough that a preemption which was merely slow is not held against it.
+EXCLUDED_FOR = timedelta(seconds=60)
+# How long a gang without room keeps the manager's quota although others queue behind it. Kueue's own back-off would
+# keep the quota for its whole delay (lab.md 5.11), so we wait Pending and yield by a Retry without delay.
+YIELD_AFTER = timedelta(seconds=10)
+YIELD_AT_MOST = timedelta(
+    minutes=5
+)  # the doubling stops here: a gang that yielded often still looks twice in ten minutes
+# A safety net under the watches, not the way in which changes are noticed.
+RESYNC = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Everything that the fate of one Workload depends on."""
+
+    workload: Workload | None
+    check: str  # name of our AdmissionCheck on it; empty when it has none
+    placements: tuple[Placement, ...]
+    reservations: tuple[Reservation, ...]  # as far as clusters can be seen
+    silent: Mapping[str, str]  # clusters that cannot be seen now, and why
+    timeout: timedelta
+    problem: str  # why no plan can be made at all: parameters, missing admission policy
+    refusal: str  # why this job can never run remotely
+    others_wait: bool  # somebody queues behind us for the manager's quota
+    room_changed: bool  # since the last plan of this gang
+    remote_podsets: tuple[str, ...]
+
+
+def decide(gang: Gang, now: datetime) -> list[Action]:
+    """Say what to do next for a gang; the order of the actions is the order to do them in."""
+    work = gang.workload
+    # 1. The Workload is gone: its Placement goes with it by garbage collection, the shares are ours to remove.
+    if work is None or work.deleted:
+        return _release(gang.reservations)
+    current = next((p for p in gang.placements if work.attempt and p.attempt == work.attempt), None)
+    # 2. Finished: the reservations go, the Placement stays as the record of where the workers were.
+    if work.finished:
+        return _release(gang.reservations) + _end(gang.placements, now)
+    # 3. Evicted, deactivated, not reserved, or not ours any more: nothing may stand for it.
+    if not work.holds_quota or not gang.check:
+        return _release(gang.reservations) + [Forget(p) for p in gang.placements]
+    # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can.
+    leftovers = [r for r in gang.reservations if not _wanted(r, current)]
+    stale: list[Action] = [Forget(p) for p in gang.placements if p is not current]
+    if leftovers:
+        return stale + _release(leftovers) + [LookAgain(RESYNC)]
+    return stale + _advance(gang, work, current, now)
+
+
+def _advance(gang: Gang, work: Workload, current: Placement | None, now: datetime) -> list[Action]:
+    ready = work.checks[gang.check].state == names.CHECK_READY
+    # 5. What can never work is refused before any quota is held remotely.
+    if gang.refusal and not ready:
+        return [
+            *_say(work, "Refused", gang.refusal, warning=True),
+            _check(gang, work, names.CHECK_REJECTED, gang.refusal),
+        ]
+    # 6. What cannot be planned waits, with the reason on the Workload and on the job.
+    if gang.problem and not ready:
+        return [
+            *_say(work, "CannotDispatch", gang.problem, warning=True),
+            *_pending(gang, work, gang.problem),
+            LookAgain(RESYNC),
+        ]
+    # 7. No round yet, or the last one is withdrawn: plan.
+    if current is None or current.withdrawing:
+        return [Plan(work, current, _excluded(current, now))]
+    # 8. Nothing fitted: look again when something changed, and give way to those who queue behind.
+    if not current.shares:
+        return _wait(gang, work, current, now)
+    # 9. Shares that do not stand are asked for (again: a share that vanished is replaced on the same plan).
+    standing = {r.cluster: r for r in gang.reservations}
+    missing: list[Action] = [
+        Reserve(work, current, share)
+        for share in current.shares
+        if share.cluster not in standing and share.cluster not in gang.silent
+    ]
+    blocked = _blocked(gang, current, standing)
+    if not blocked:
+        return _commit(gang, work, current, ready, now)
+    # 10. Once the job runs, a lost share is waited for; there is no deadline on it.
+    if ready:
+        status = explain.running(current, blocked, now)
+        return [*missing, *_record(current, status), LookAgain(RESYNC)]
+    # 11. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
+    deadline = (current.planned_at or now) + gang.timeout
+    if now >= deadline:
+        return _withdraw(gang, work, current, blocked, now)
+    status = explain.reserving(current, blocked, now)
+    return [
+        *missing,
+        *_record(current, status),
+        *_pending(gang, work, str(status["reason"])),
+        LookAgain(deadline - now),
+    ]
+
+
+def _wanted(reservation: Reservation, current: Placement | None) -> bool:
+    return (
+        current is not None
+        and not current.withdrawing
+        and reservation.placement == current.name
+        and reservation.round == current.round
+        and any(share.cluster == reservation.cluster for share in current.shares)
+    )
+
+
+def _release(reservations: tuple[Reservation, ...] | list[Reservation]) -> list[Action]:
+    return [Release(r) for r in reservations if not r.deleting]
+
+
+def _end(placements: tuple[Placement, ...], now: datetime) -> list[Action]:
+    actions: list[Action] = []
+    for placement in placements:
+        actions += _record(placement, explain.ended(placement, now)) if placement.placed else []
+    return actions
+
+
+def _blocked(gang: Gang, current: Placement, standing: Mapping[str, Reservation]) -> dict[str, str]:
+    """Say, for each cluster whose share is not admitted, why; empty while its Kueue has not answered."""
+    blocked: dict[str, str] = {}
+    for share in current.shares:
+        found = standing.get(share.cluster)
+        if share.cluster in gang.silent:
+            blocked[share.cluster] = gang.silent[share.cluster]
+        elif found is None:
+            blocked[share.cluster] = ""
+        elif found.deleting or not found.admitted:
+            blocked[share.cluster] = found.message
+    return blocked
+
+
+def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: datetime) -> list[Action]:
+    """Every share is admitted: let Kueue admit the whole gang."""
+    status = explain.placed(current, now)
+    actions: list[Action] = list(_record(current, status))
+    if not ready:
+        updates = tuple(_update(name, current.name) for name in gang.remote_podsets)
+        actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(status["reason"]), updates, gang.reservations))
+        actions += _say(work, "Placed", str(status["reason"]))
+    return actions
+
+
+def _update(podset: str, placement: str) -> dict[str, object]:
+    return {
+        "name": podset,
+        "labels": {names.PLACEMENT_LABEL: placement},
+        "nodeSelector": {names.LOCK_NODE_SELECTOR: names.LOCK_NODE_SELECTOR_VALUE},
+    }
+
+
+def _withdraw(
+    gang: Gang, work: Workload, current: Placement, blocked: Mapping[str, str], now: datetime
+) -> list[Action]:
+    status = explain.withdrawing(current, blocked, gang.timeout, now + EXCLUDED_FOR, now)
+    return [
+        Record(current, status),
+        *_pending(gang, work, str(status["reason"])),
+        *_say(work, "Withdrawn", str(status["reason"])),
+    ]
+
+
+def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
+    live = _excluded(current, now)
+    if gang.room_changed or len(live) < len(current.excluded):
+        return [Plan(work, current, live)]
+    reason = current.explanation
+    due = (work.reserved_at or now) + min(YIELD_AFTER * 2 ** work.checks[gang.check].retries, YIELD_AT_MOST)
+    if gang.others_wait and now >= due:
+        text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
+        return [*_say(work, "Yielded", text), _check(gang, work, names.CHECK_RETRY, text)]
+    soon = due - now if gang.others_wait else RESYNC
+    status = explain.waiting(current, now)
+    return [
+        *_record(current, status),
+        *_pending(gang, work, reason),
+        *_say(work, "Waiting", reason),
+        LookAgain(min(soon, RESYNC)),
+    ]
+
+
+def _excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:
+    """The clusters that are not asked now: those of earlier rounds and those that made the last one fail."""
+    listed = (*current.excluded, *current.blocked) if current else ()
+    return tuple({e.cluster: e for e in listed if e.until > now}.values())
+
+
+def _pending(gang: Gang, work: Workload, message: str) -> list[Action]:
+    entry = work.checks[gang.check]
+    if entry.state == names.CHECK_PENDING and entry.message == message:
+        return []
+    return [_check(gang, work, names.CHECK_PENDING, message)]
+
+
+def _check(gang: Gang, work: Workload, state: str, message: str) -> SetCheck:
+    return SetCheck(work, gang.check, state, message)
+
+
+def _record(placement: Placement, status: Mapping[str, object]) -> list[Action]:
+    return [] if all(placement.status.get(k) == v for k, v in status.items()) else [Record(placement, status)]
+
+
+def _say(work: Workload, reason: str, message: str, *, warning: bool = False) -> list[Action]:
+    return [Say(work.job, reason, message, warning)] if work.job else []

@@ -1,0 +1,87 @@
+"""Which words leave the process: every label, annotation, gate, condition, reason and API name, once.
+
+Grouped by who writes it on which object. A string that is compared with, or written to, an API server stands here and
+nowhere else; sentences for people stand beside the decision that they explain.
+"""
+
+from typing import Final
+
+DOMAIN: Final = "rayspan.dev"
+
+# --- our own API -------------------------------------------------------------------------------------------------
+API_VERSION: Final = f"{DOMAIN}/v1alpha1"
+WORKER_CLUSTER_KIND: Final = "WorkerCluster"
+DISPATCH_POLICY_KIND: Final = "DispatchPolicy"
+PLACEMENT_KIND: Final = "Placement"
+CONTROLLER_NAME: Final = f"{DOMAIN}/dispatch"  # AdmissionCheck.spec.controllerName; also our field manager
+FIELD_MANAGER: Final = CONTROLLER_NAME
+EVENT_SOURCE: Final = "rayspan"
+SYSTEM_NAMESPACE: Final = "rayspan-system"
+KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
+
+# --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
+PLACEMENT_LABEL: Final = f"{DOMAIN}/placement"  # value: name of the Placement in the pod's namespace
+LOCK_NODE_SELECTOR: Final = f"{DOMAIN}/remote"  # no node carries it: the second lock beside the gate
+LOCK_NODE_SELECTOR_VALUE: Final = "only"
+
+# --- written by the admission policy on the same pods ---------------------------------------------------------------
+GATE: Final = f"{DOMAIN}/dispatch"
+GATE_POLICY: Final = "rayspan-gate"  # name of the MutatingAdmissionPolicy and of its binding
+
+# --- written by us on a manager's worker pods ------------------------------------------------------------------------
+CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"  # also on every remote object and, as a Ray label, on every remote node
+SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"  # "<cluster>/<role>/<index>"; also on the remote pod
+DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"  # True once the remote pod was seen; its absence later means lost
+
+# --- written by us on remote objects (pods, group Workloads, anchors) --------------------------------------------------
+MANAGER_LABEL: Final = f"{DOMAIN}/manager"  # which manager cluster they belong to
+WORKLOAD_UID_LABEL: Final = f"{DOMAIN}/workload-uid"  # the manager's Workload
+POD_UID_LABEL: Final = f"{DOMAIN}/pod-uid"  # the manager's pod
+RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"  # for people: `ray.io/cluster` would wake a KubeRay over there
+RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
+WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
+ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
+
+# --- Kueue -----------------------------------------------------------------------------------------------------------
+KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
+KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"
+QUEUE_LABEL: Final = f"{KUEUE_DOMAIN}/queue-name"
+MANAGED_LABEL: Final = f"{KUEUE_DOMAIN}/managed"
+GROUP_WORKLOAD_ANNOTATION: Final = f"{KUEUE_DOMAIN}/is-group-workload"
+SUSPENDING_PARENT_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-suspending-parent"
+GROUP_NAME_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-group-name"
+GROUP_TOTAL_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-group-total-count"
+GROUP_SERVING_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-group-serving"
+PREBUILT_ANNOTATION: Final = f"{KUEUE_DOMAIN}/prebuilt-workload-name"
+ROLE_HASH_ANNOTATION: Final = f"{KUEUE_DOMAIN}/role-hash"
+QUOTA_RESERVED: Final = "QuotaReserved"  # conditions of a Workload
+ADMITTED: Final = "Admitted"
+EVICTED: Final = "Evicted"
+FINISHED: Final = "Finished"
+ACTIVE: Final = "Active"  # condition of AdmissionCheck, ClusterQueue, LocalQueue
+CHECK_PENDING: Final = "Pending"
+CHECK_READY: Final = "Ready"
+CHECK_RETRY: Final = "Retry"
+CHECK_REJECTED: Final = "Rejected"
+
+# --- KubeRay and Ray -------------------------------------------------------------------------------------------------
+RAY_DOMAIN: Final = "ray.io"
+RAY_NODE_TYPE_LABEL: Final = "ray.io/node-type"
+RAY_GCS_CLUSTER_LABEL: Final = "ray.io/cluster"
+RAY_GCS_GROUP_LABEL: Final = "ray.io/group"
+HEAD: Final = "head"  # podset and node type of the head
+SUBMITTER: Final = "submitter"  # podset of a RayJob's submitter
+RAY_KINDS: Final = ("RayJob", "RayCluster")
+RAY_ZONE_LABEL: Final = "ray.io/availability-zone"
+RAY_REGION_LABEL: Final = "ray.io/availability-region"
+
+# --- conditions and reasons of ours ------------------------------------------------------------------------------------
+CONNECTED: Final = "Connected"  # condition of WorkerCluster
+PLACED: Final = "Placed"  # condition of Placement
+
+# states of a Placement (status.state)
+WAITING: Final = "Waiting"
+RESERVING: Final = "Reserving"
+WITHDRAWING: Final = "Withdrawing"
+# PLACED doubles as the state in which every share is admitted
+ENDED: Final = "Ended"

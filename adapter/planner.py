@@ -1,0 +1,138 @@
+"""Which clusters take how many workers of a gang, and why: a snapshot in, shares or a reason out.
+
+Each step is a function of its own: pass over what cannot take part, then fill the clusters in the policy's order until
+the gang is whole. All or nothing: a gang that is not whole gets no share. The planner reserves nothing; whether its
+shares are admitted is for each worker cluster's Kueue to say.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from adapter import quota
+from adapter.facts import GroupShare, Key, Raw, Share
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One worker group as it is to be reserved: `pod_spec` is the remote one, `request` what one pod asks of quota."""
+
+    name: str
+    role: str
+    count: int
+    pod_spec: Raw
+    request: quota.Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A gang that wants to be placed."""
+
+    namespace: str
+    queue: str
+    groups: tuple[Group, ...]
+
+    @property
+    def workers(self) -> int:
+        return sum(group.count for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A worker cluster as the planner sees it; `problem` says why it cannot take part now."""
+
+    name: str
+    problem: str
+    tree: quota.Tree
+    queues: Mapping[Key, str]  # LocalQueue -> its ClusterQueue
+    namespaces: Mapping[str, Mapping[str, str]]  # name -> its labels
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found about one cluster."""
+
+    cluster: str
+    fits: int
+    ever: int
+    chosen: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer: no shares means that the gang waits, and the sentence says for what."""
+
+    shares: tuple[Share, ...]
+    verdicts: tuple[Verdict, ...]
+    sentence: str
+
+
+def plan(request: Request, candidates: Sequence[Candidate]) -> Plan:
+    """Fill the candidates in their order with the gang's workers, all or nothing."""
+    left = {group.name: group.count for group in request.groups}
+    shares: list[Share] = []
+    verdicts: list[Verdict] = []
+    for candidate in candidates:
+        share, verdict = _consider(request, candidate, left)
+        verdicts.append(verdict)
+        if share.groups:
+            shares.append(share)
+            left = {n: c - next((g.count for g in share.groups if g.name == n), 0) for n, c in left.items()}
+    if any(left.values()):
+        return Plan((), tuple(_unchosen(v) for v in verdicts), _shortfall(request, verdicts))
+    return Plan(tuple(shares), tuple(verdicts), _placement(shares, verdicts))
+
+
+def _consider(request: Request, candidate: Candidate, left: Mapping[str, int]) -> tuple[Share, Verdict]:
+    """Take from a candidate as much as is still wanted, and say what it could take of the whole gang."""
+    nothing = Share(candidate.name, ())
+    problem = candidate.problem or _unknown_queue(request, candidate)
+    if problem:
+        return nothing, Verdict(candidate.name, 0, 0, 0, problem)
+    queue = candidate.queues[request.namespace, request.queue]
+    tree, fits, ever, reason = candidate.tree, 0, 0, ""
+    groups: list[GroupShare] = []
+    for group in request.groups:
+        room = quota.room(tree, queue, group.request, group.pod_spec, namespace=candidate.namespaces[request.namespace])
+        fits += min(group.count, room.nominal + room.borrow)
+        ever += min(group.count, room.ever)
+        if room.nominal + room.borrow < group.count:
+            reason = room.reason
+        take = min(left[group.name], room.nominal + room.borrow)
+        if take:
+            groups.append(GroupShare(group.name, group.role, take))
+            tree = quota.charge(tree, queue, room, group.request, take)
+    chosen = sum(group.count for group in groups)
+    return Share(candidate.name, tuple(groups)), Verdict(candidate.name, fits, ever, chosen, reason)
+
+
+def _unknown_queue(request: Request, candidate: Candidate) -> str:
+    if request.namespace not in candidate.namespaces:
+        return f"has no namespace {request.namespace}; create it there with a LocalQueue {request.queue}"
+    if (request.namespace, request.queue) not in candidate.queues:
+        return f"has no LocalQueue {request.queue} in namespace {request.namespace}; create it there"
+    return ""
+
+
+def _unchosen(verdict: Verdict) -> Verdict:
+    return Verdict(verdict.cluster, verdict.fits, verdict.ever, 0, verdict.reason)
+
+
+def _placement(shares: Sequence[Share], verdicts: Sequence[Verdict]) -> str:
+    total = sum(share.workers for share in shares)
+    taken = ", ".join(f"{share.workers} of {total} workers to {share.cluster}" for share in shares)
+    passed = [f"{v.cluster} passed over: {v.reason}" for v in verdicts if not v.chosen and v.reason]
+    return "; ".join([taken, *passed]) + "."
+
+
+def _shortfall(request: Request, verdicts: Sequence[Verdict]) -> str:
+    fits = sum(verdict.fits for verdict in verdicts)
+    ever = sum(verdict.ever for verdict in verdicts)
+    head = f"{request.workers} workers needed at once, {min(fits, request.workers)} fit now"
+    each = [f"{v.cluster} has room for {v.fits}{f' ({v.reason})' if v.reason else ''}" for v in verdicts]
+    never = (
+        ""
+        if ever >= request.workers
+        else f" Even empty clusters hold only {ever}: raise a quota or ask for fewer workers."
+    )
+    return f"{head}: {'; '.join(each) or 'the policy names no cluster'}.{never}"

@@ -1,0 +1,210 @@
+"""How many pods of one shape does a worker cluster's Kueue admit now: nominal, borrowed, ever; and what is tight?
+
+The rules are kueue v0.19.2's own, on the quota that its objects show. It is a forecast to plan by; the worker's Kueue
+decides. Not modelled, because its objects do not show it: preemption, the order of waiting Workloads (a StrictFIFO
+queue's head blocks the rest), packing of topology flavors, and the settings of Kueue's own configuration.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from adapter import clusterqueue, cohort, flavor
+from adapter.clusterqueue import QUEUE, UNREADABLE, Group, Queue, leads_to
+from adapter.cohort import Forest, Key
+from adapter.flavor import Flavor, Labels, Raw
+from adapter.shape import PODS, UNLIMITED, Resources, as_text
+
+__all__ = ["Resources", "Room", "Shortfall", "Tree", "build", "charge", "leads_to", "room"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One worker cluster's quota as its objects showed it, plus what was charged since; compare by identity."""
+
+    queues: Mapping[str, Queue]
+    flavors: Mapping[str, Flavor]
+    forest: Forest
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """The resource that ends first, in the flavor looked at: amounts as in `shape.Resources`, `need` for one pod."""
+
+    flavor: str
+    resource: str
+    free: int  # now, borrowing included
+    total: int  # if nothing were in use
+    need: int
+
+    def __str__(self) -> str:
+        free, total, need = (as_text(amount, self.resource) for amount in (self.free, self.total, self.need))
+        have = f"{free} free of {total}" if self.need <= self.total else f"{total} at most"
+        return f"{self.resource} in flavor {self.flavor}: {have}, one worker needs {need}"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many pods fit; UNLIMITED where no quota counts what they ask.
+
+    `nominal + borrow` are admitted now without preemption, in `flavors` (resource -> flavor, as in a Workload's
+    podSetAssignments; empty when none fits). `ever` would fit were nothing in use. `reason` is a sentence fragment when
+    fewer fit than were wanted, else empty.
+    """
+
+    flavors: Mapping[str, str] = field(default_factory=dict)
+    nominal: int = 0
+    borrow: int = 0
+    ever: int = 0
+    tight: Shortfall | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    flavor: str
+    needs: Resources
+    fits: int = 0
+    nominal: int = 0
+    ever: int = 0
+    tight: Shortfall | None = None
+    refusal: str = ""
+
+
+def build(cluster_queues: Iterable[Raw], cohorts: Iterable[Raw], flavors: Iterable[Raw]) -> Tree:
+    """Read raw ClusterQueue, Cohort and ResourceFlavor objects into a Tree; never raises, order does not matter."""
+    known = clusterqueue.read_flavors(flavors)
+    queues, forest = clusterqueue.read_queues(cluster_queues, cohorts, known)
+    return Tree(queues, known, forest)
+
+
+def room(
+    tree: Tree, queue: str, request: Resources, pod_spec: Raw, *, wanted: int = 1, namespace: Labels | None = None
+) -> Room:
+    """Say how many more pods that ask `request` each the ClusterQueue `queue` admits now as one podset.
+
+    Per resource group the whole podset takes one flavor: the first, in the group's order, that the pod may use and
+    where `wanted` pods fit; with whenCanBorrow TryNextFlavor the one that borrows from nearest, the first among equals.
+    Where fewer than `wanted` fit anywhere, the same rule is followed for the most that do. As the choice depends on the
+    count, ask with the count that is to be placed, and charge one podset before asking for the next. `namespace` is the
+    labels of the pods' namespace; None skips the ClusterQueue's namespaceSelector. `pods: 1` is always asked.
+    Source: pkg/scheduler/flavorassigner/flavorassigner.go findFlavorForPodSets, shouldTryNextFlavor, isPreferred.
+    """
+    found = tree.queues.get(queue) or Queue(queue, closed=f"ClusterQueue {queue} does not exist")
+    reason = found.closed or _outside(found, namespace) or _uncovered(found, request)
+    if reason:
+        return Room(reason=reason)
+    offers = [_offers(tree, found, group, needs, pod_spec) for group, needs in _shared_out(found, request)]
+    most = min((max(one.fits for one in group) for group in offers), default=UNLIMITED)
+    ever = min((max(one.ever for one in group) for group in offers), default=UNLIMITED)
+    wanted = max(wanted, 1)
+    reason = "" if most >= wanted else _reason(offers, wanted)
+    if most == 0:
+        return Room(ever=ever, tight=_nearest(offers), reason=reason)
+    chosen = [_chosen(tree, found, group, min(wanted, most)) for group in offers]
+    return _open(chosen, ever, reason)
+
+
+def charge(tree: Tree, queue: str, room: Room, request: Resources, count: int) -> Tree:
+    """Return the tree with `count` such pods reserved in the room's flavors; shares all but the path to the root.
+
+    A Room without flavors, an unknown queue and one in a cycle change nothing: no room is there that could shrink.
+    """
+    key, needs = (QUEUE, queue), {**request, PODS: 1}
+    amounts = {(of, name): min(needs.get(name, 0) * count, UNLIMITED) for name, of in room.flavors.items()}
+    if key not in tree.forest.subtree or not amounts:
+        return tree
+    return replace(tree, forest=cohort.reserve(tree.forest, key, amounts))
+
+
+def _outside(queue: Queue, namespace: Labels | None) -> str:
+    try:
+        if namespace is None or flavor.selects(queue.namespaces, namespace):
+            return ""
+    except UNREADABLE as error:
+        return f"the namespaceSelector of ClusterQueue {queue.name} cannot be read ({error})"
+    return f"ClusterQueue {queue.name} does not select the namespace"
+
+
+def _uncovered(queue: Queue, request: Resources) -> str:
+    covered = frozenset[str]().union(*(group.resources for group in queue.groups))
+    left = sorted(name for name, need in request.items() if need and name not in covered and name != PODS)
+    return f"ClusterQueue {queue.name} does not cover {', '.join(left)}" if left else ""
+
+
+def _shared_out(queue: Queue, request: Resources) -> list[tuple[Group, dict[str, int]]]:
+    """Which group pays for which resource: the first that covers it, as in Kueue."""
+    left = {**request, PODS: 1}
+    shares = []
+    for group in queue.groups:
+        needs = {name: left.pop(name) for name in sorted(left) if name in group.resources}
+        if needs:
+            shares.append((group, needs))
+    return shares
+
+
+def _offers(tree: Tree, queue: Queue, group: Group, needs: Resources, pod_spec: Raw) -> list[_Offer]:
+    return [_offer(tree, queue, tree.flavors[name], needs, pod_spec) for name in group.flavors]
+
+
+def _offer(tree: Tree, queue: Queue, of: Flavor, needs: Resources, pod_spec: Raw) -> _Offer:
+    try:
+        refusal = flavor.refusal(of, pod_spec, queue.topology_only)
+    except UNREADABLE as error:
+        refusal = f"flavor {of.name} or the pod's scheduling rules cannot be read ({error})"
+    if refusal:
+        return _Offer(of.name, needs, refusal=refusal)
+    key = (QUEUE, queue.name)
+    rows = [_row(tree.forest, key, of.name, resource, need) for resource, need in needs.items()]
+    tight = min(rows, key=lambda row: (_times(row.free, row.need), _times(row.total, row.need), row.resource))
+    return _Offer(
+        flavor=of.name,
+        needs=needs,
+        fits=_times(tight.free, tight.need),
+        nominal=min(_times(cohort.nominal_free(tree.forest, key, (of.name, name)), needs[name]) for name in needs),
+        ever=min(_times(row.total, row.need) for row in rows),
+        tight=tight,
+    )
+
+
+def _row(forest: Forest, key: Key, of: str, resource: str, need: int) -> Shortfall:
+    free = max(0, cohort.available(forest, key, (of, resource)))
+    return Shortfall(of, resource, free, max(0, cohort.potential(forest, key, (of, resource))), need)
+
+
+def _times(amount: int, need: int) -> int:
+    return UNLIMITED if need == 0 or amount == UNLIMITED else amount // need
+
+
+def _chosen(tree: Tree, queue: Queue, offers: Sequence[_Offer], count: int) -> _Offer:
+    able = [offer for offer in offers if offer.fits >= count]
+    if not queue.next_before_borrowing:
+        return able[0]
+    return min(able, key=lambda offer: _level(tree.forest, (QUEUE, queue.name), offer, count))
+
+
+def _level(forest: Forest, key: Key, offer: _Offer, count: int) -> int:
+    return max(
+        cohort.borrowing_level(forest, key, (offer.flavor, name), min(need * count, UNLIMITED))
+        for name, need in offer.needs.items()
+    )
+
+
+def _open(chosen: Sequence[_Offer], ever: int, reason: str) -> Room:
+    total = min((offer.fits for offer in chosen), default=UNLIMITED)
+    # Others may have borrowed what is nominally free here, so nominal is no more than what fits.
+    nominal = min([total, *(offer.nominal for offer in chosen)])
+    flavors = {name: offer.flavor for offer in chosen for name in offer.needs}
+    tight = next((offer.tight for offer in chosen if offer.fits == total != UNLIMITED), None)
+    return Room(flavors, nominal, total - nominal, ever, tight, reason)
+
+
+def _nearest(offers: Sequence[Sequence[_Offer]]) -> Shortfall | None:
+    """Of the first group in which no pod fits, the flavor that could ever hold the most."""
+    group = next(group for group in offers if all(offer.fits == 0 for offer in group))
+    return max(group, key=lambda offer: (offer.tight is not None, offer.ever)).tight
+
+
+def _reason(offers: Sequence[Sequence[_Offer]], wanted: int) -> str:
+    """Explain the first group in which fewer than wanted fit, flavor by flavor."""
+    group = next(group for group in offers if all(offer.fits < wanted for offer in group))
+    return "; ".join(offer.refusal or str(offer.tight) for offer in group)

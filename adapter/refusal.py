@@ -1,0 +1,107 @@
+"""Why can a worker group's pod template not run in another cluster: one sentence fragment, or nothing.
+
+Asked at the admission check, before any quota is held: a pod that cannot start elsewhere would hold its whole gang. What
+can be removed or replaced is the rewriter's business (`stripping`); what KubeRay adds to the template afterwards
+(authOptions' Secret, a TLS Secret, operator-wide sidecars) and `numOfHosts` are not in a podset and not seen here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from adapter.facts import Raw
+
+_Rule = Callable[[Raw], Iterator[str]]
+_NOT_COPIED = "Secrets and ConfigMaps are not copied to worker clusters yet; put the values into env or the image"
+
+
+def refusal(template: Raw) -> str | None:
+    """Say why a pod template (anything with a pod's `spec`) cannot run in another cluster, or None when it can.
+
+    The fragment names the field, what was found and what to do: `spec.hostNetwork is true: …`. The list is the first
+    reject list of kuberay.md section 9.
+    """
+    spec = template.get("spec") or {}
+    return next((f"{found}: {remedy}" for rule, remedy in _RULES for found in rule(spec)), None)
+
+
+def _host_network(spec: Raw) -> Iterator[str]:
+    if spec.get("hostNetwork"):
+        yield "spec.hostNetwork is true"
+
+
+def _volumes(kind: str) -> _Rule:
+    def rule(spec: Raw) -> Iterator[str]:
+        for volume in spec.get("volumes") or ():
+            if source := volume.get(kind):
+                yield f"spec.volumes[{volume.get('name')}].{kind} is {source.get('path') or source.get('claimName')}"
+
+    return rule
+
+
+def _resource_claims(spec: Raw) -> Iterator[str]:
+    for claim in spec.get("resourceClaims") or ():
+        yield f"spec.resourceClaims has {claim.get('name')}"
+
+
+def _token_volumes(spec: Raw) -> Iterator[str]:
+    for volume in spec.get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if "serviceAccountToken" in source:
+                yield f"spec.volumes[{volume.get('name')}].projected has a serviceAccountToken"
+
+
+def _service_account(spec: Raw) -> Iterator[str]:
+    for field in ("serviceAccountName", "serviceAccount"):
+        if spec.get(field) not in (None, "", "default"):
+            yield f"spec.{field} is {spec[field]}"
+
+
+def _volume_references(spec: Raw) -> Iterator[str]:
+    for volume in spec.get("volumes") or ():
+        where = f"spec.volumes[{volume.get('name')}]"
+        for kind, source in volume.items():
+            if not isinstance(source, dict) or source.get("optional"):
+                continue
+            if kind in ("secret", "configMap"):
+                yield f"{where}.{kind} is {source.get('secretName') or source.get('name')}"
+            elif kind == "projected":
+                yield from _keyed(f"{where}.projected", source.get("sources") or (), ("secret", "configMap"))
+            else:  # csi, azureFile, cephfs, flexVolume, iscsi, rbd, …: each names its Secret in one of three ways
+                yield from _keyed(f"{where}.{kind}", (source,), ("secretRef", "secretName", "nodePublishSecretRef"))
+
+
+def _env_references(spec: Raw) -> Iterator[str]:
+    for kind in ("initContainers", "containers"):
+        for container in spec.get(kind) or ():
+            where = f"spec.{kind}[{container.get('name')}]"
+            yield from _keyed(f"{where}.envFrom", container.get("envFrom") or (), ("secretRef", "configMapRef"))
+            for env in container.get("env") or ():
+                sources = (env.get("valueFrom") or {},)
+                yield from _keyed(f"{where}.env[{env.get('name')}]", sources, ("secretKeyRef", "configMapKeyRef"))
+
+
+def _pull_secrets(spec: Raw) -> Iterator[str]:
+    for secret in spec.get("imagePullSecrets") or ():
+        yield f"spec.imagePullSecrets has {secret.get('name')}"
+
+
+def _keyed(where: str, sources: Iterable[Raw], keys: tuple[str, ...]) -> Iterator[str]:
+    """Yield each reference that must exist for the pod to start: an optional one may be missing, so it may travel."""
+    for source in sources:
+        for key in keys:
+            reference = source.get(key)
+            name = reference.get("name") if isinstance(reference, dict) else reference
+            if reference and not (isinstance(reference, dict) and reference.get("optional")):
+                yield f"{where}.{key} is {name}"
+
+
+_RULES: tuple[tuple[_Rule, str], ...] = (
+    (_host_network, "a worker needs a pod IP of its own, which the other clusters can reach; remove it"),
+    (_volumes("hostPath"), "the files of the manager's nodes are not there; use emptyDir or object storage"),
+    (_volumes("persistentVolumeClaim"), "the claim is not there; use emptyDir or object storage"),
+    (_resource_claims, "the claim is not there; ask for devices in resources.limits"),
+    (_token_volumes, "the token's issuer is the manager, which the other cluster does not trust; remove the source"),
+    (_service_account, "the account is not there; leave it out, and the worker cluster's default is used"),
+    (_volume_references, _NOT_COPIED),
+    (_env_references, _NOT_COPIED),
+    (_pull_secrets, "Secrets are not copied to worker clusters yet; give them to the default account there"),
+)

@@ -1,0 +1,124 @@
+"""How is a share's quota held in a worker cluster before any of its pods exists?
+
+By one Kueue *group Workload* without pods, owned by an anchor ConfigMap of ours (kueue.md section 7, tried in lab.md
+section 5.2). Names come from the target, so a crash repeats the same writes. When to create or withdraw one, and
+whether it is admitted, is not decided here.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from adapter import names, stripping
+from adapter.facts import Raw, meta
+from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
+
+GCS_WAITER = "wait-gcs-ready"
+# What KubeRay hard-codes for the init container that it adds to every worker (kuberay:controllers/ray/common/pod.go).
+GCS_WAITER_RESOURCES = {"cpu": "200m", "memory": "256Mi"}
+# What Kueue counts of a container. Env, commands and mounts stay at home: a reservation runs nothing, and what is
+# private in them need not lie in a second object.
+_COUNTED = ("name", "image", "resources", "restartPolicy")
+
+
+def role(group: str) -> str:
+    """Name a worker group's podset in every worker cluster: 8 hex digits.
+
+    Kueue's podset name is the group's name in lower case (kueue:raycluster/common.go), so both give the same role.
+    """
+    return hashlib.sha256(group.lower().encode()).hexdigest()[:8]
+
+
+def template(template: Raw, target: Target) -> dict[str, Any]:
+    """Turn a worker group's podset template (manager) into the pod template that the reservation asks quota for.
+
+    It must never ask for less than the pods that come later: Kueue ungates them by role and count alone
+    (kueue:pod_controller.go, group sync), so a pod that asks for more would run on quota that nobody gave.
+    """
+    spec = stripping.spec(template.get("spec") or {}, target)
+    counted = {key: value for key, value in spec.items() if key not in ("volumes", "initContainers", "containers")}
+    containers = [_counted(container) for container in spec.get("containers") or ()]
+    inits = [_counted(container) for container in spec.get("initContainers") or ()]
+    waiter = _waiter(containers, inits)
+    if inits or waiter:
+        counted["initContainers"] = [*inits, *waiter]
+    return {
+        "metadata": {"labels": stripping.labels(meta(template).get("labels"))},
+        "spec": counted | {"containers": containers},
+    }
+
+
+def anchor(target: Target, namespace: str) -> dict[str, Any]:
+    """Build the ConfigMap that owns the share's Workload and pods: deleting it removes them all.
+
+    Without it the garbage collector would take the Workload, and the quota, as soon as the last pod is replaced.
+    """
+    about = (
+        f"Worker pods of Workload {namespace}/{target.workload} of manager cluster {target.manager}, "
+        f"placed here by rayspan. Deleting this object deletes them and gives their quota back."
+    )
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(target, namespace), "data": {"about": about}}
+
+
+def group_workload(
+    target: Target,
+    namespace: str,
+    groups: Sequence[tuple[str, int, Raw]],
+    anchor_uid: str,
+    *,
+    priority: int | None = None,
+    priority_class: str | None = None,
+) -> dict[str, Any]:
+    """Build the share's group Workload; `groups` are (worker group, count, podset template of the manager).
+
+    `priority_class` names a WorkloadPriorityClass of the worker cluster and counts only together with `priority`:
+    Kueue refuses a class without a number.
+    """
+    metadata = _metadata(target, namespace)
+    metadata["annotations"] = {**metadata["annotations"], names.GROUP_WORKLOAD_ANNOTATION: "true"}
+    metadata["ownerReferences"] = [anchor_owner(target, anchor_uid)]
+    podsets = [_podset(group, count, found, target) for group, count, found in groups]
+    # NB: sorted by name. Kueue sorts the roles of the pods it finds and looks for them in this list in one pass; in any
+    # other order it finishes the Workload as OutOfSync and stops its pods (kueue:pod_controller.go, equivalentToWorkload).
+    spec: dict[str, Any] = {
+        "active": True,
+        "queueName": target.queue,
+        "podSets": sorted(podsets, key=lambda podset: str(podset["name"])),
+    }
+    if priority is not None:
+        spec["priority"] = priority
+        if priority_class:
+            spec["priorityClassRef"] = {
+                "group": names.KUEUE_DOMAIN,
+                "kind": "WorkloadPriorityClass",
+                "name": priority_class,
+            }
+    return {"apiVersion": names.KUEUE_API_VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
+
+
+def _metadata(target: Target, namespace: str) -> dict[str, Any]:
+    return {
+        "name": target.share,
+        "namespace": namespace,
+        "labels": origin_labels(target),
+        "annotations": origin_annotations(target),
+    }
+
+
+def _podset(group: str, count: int, found: Raw, target: Target) -> dict[str, Any]:
+    asked = template(found, target)
+    asked["metadata"]["labels"][names.RAY_GROUP_LABEL] = group  # for people: the podset's name is a hash
+    return {"name": role(group), "count": count, "template": asked}
+
+
+def _counted(container: Raw) -> dict[str, Any]:
+    return {key: container[key] for key in _COUNTED if key in container}
+
+
+def _waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
+    """Stand in for KubeRay's init container, last as there: its place decides what it is added to or compared with."""
+    if not containers or any(container.get("name") == GCS_WAITER for container in inits):
+        return []
+    resources = {"requests": GCS_WAITER_RESOURCES, "limits": GCS_WAITER_RESOURCES}
+    image = {"image": containers[0]["image"]} if "image" in containers[0] else {}
+    return [{"name": GCS_WAITER, **image, "resources": resources}]

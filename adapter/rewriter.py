@@ -1,0 +1,97 @@
+"""What does a manager's KubeRay worker pod look like in a worker cluster?
+
+A pure function of the pod, the head's IP and the share: the same input gives the same bytes, so a controller that
+crashed after a create repeats it. It does not ask whether the pod may travel (`refusal`) and does not look for room.
+Order inside a container: literals first, then addresses (a literal may hold one), then the zone.
+"""
+
+from typing import Any
+
+from adapter import headaddress, names, stripping, zone
+from adapter.downward import literal
+from adapter.facts import Raw, label, meta, uid_of
+from adapter.refusal import refusal
+from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
+
+__all__ = ["Target", "refusal", "remote_pod"]
+
+# Where a command or an address can stand in a container; `name`, `image` and mounts are names, never addresses.
+_TEXT_FIELDS = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+
+
+def remote_pod(
+    pod: Raw, *, head: str, target: Target, role: str, total: int, slot: str, anchor_uid: str
+) -> dict[str, Any]:
+    """Turn a manager's worker pod into the pod to create in the worker cluster, same name and namespace.
+
+    `head` is the head pod's IP; `role` the podset's name (`reservation.role(group)`); `total` the number of pods that
+    the share reserves over all its podsets; `slot` is "<cluster>/<role>/<index>"; `anchor_uid` the uid of the share's
+    anchor ConfigMap. Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
+    """
+    relocate = headaddress.relocation(pod, head)
+    kept = {key: value for key, value in meta(pod).items() if key not in stripping.METADATA}
+    annotations = {
+        **relocate(stripping.annotations(kept.get("annotations"))),
+        **origin_annotations(target),
+        names.SLOT_ANNOTATION: slot,
+        **_group_annotations(target, role, total),
+    }
+    metadata = {
+        **kept,
+        "labels": _labels(pod, target),
+        "annotations": annotations,
+        "ownerReferences": [anchor_owner(target, anchor_uid)],
+    }
+    rest = {key: value for key, value in pod.items() if key != "status"}
+    return {**rest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(pod, head, target)}
+
+
+def _labels(pod: Raw, target: Target) -> dict[str, str]:
+    shown = {
+        names.RAY_CLUSTER_LABEL: label(pod, names.RAY_GCS_CLUSTER_LABEL),
+        names.RAY_GROUP_LABEL: label(pod, names.RAY_GCS_GROUP_LABEL),
+    }
+    return {
+        **stripping.labels(meta(pod).get("labels")),
+        **{key: value for key, value in shown.items() if value},
+        **origin_labels(target),
+        names.POD_UID_LABEL: uid_of(pod),
+        names.QUEUE_LABEL: target.queue,
+        names.MANAGED_LABEL: "true",
+    }
+
+
+def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
+    """Make the pod a member of the share's admitted group Workload: ungated at once, no finalizer, replaceable."""
+    return {
+        names.SUSPENDING_PARENT_ANNOTATION: names.DOMAIN,
+        names.GROUP_NAME_ANNOTATION: target.share,
+        names.PREBUILT_ANNOTATION: target.share,  # Kueue's webhook wants it equal to the group's name
+        names.GROUP_TOTAL_ANNOTATION: str(total),
+        names.ROLE_HASH_ANNOTATION: role,
+        names.GROUP_SERVING_ANNOTATION: "true",
+    }
+
+
+def _spec(pod: Raw, head: str, target: Target) -> dict[str, Any]:
+    spec = stripping.without_token(stripping.spec(pod.get("spec") or {}, target))
+    for kind in ("initContainers", "containers"):
+        if kind in spec:
+            spec[kind] = [_container(container, pod, head) for container in spec[kind] or ()]
+    if ray := spec.get("containers"):
+        spec["containers"] = [{**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}, *ray[1:]]
+    return spec
+
+
+def _container(container: Raw, pod: Raw, head: str) -> Raw:
+    relocate = headaddress.relocation(pod, head)
+    changed = {field: relocate(container[field]) for field in _TEXT_FIELDS if field in container}
+    if container.get("env"):
+        changed["env"] = [_env(entry, pod, head, relocate) for entry in container["env"]]
+    same = all(changed[field] == container[field] for field in changed)
+    return container if same else {**container, **changed}
+
+
+def _env(entry: Raw, pod: Raw, head: str, relocate: headaddress.Relocation) -> Raw:
+    entry = headaddress.head_env(literal(entry, pod), pod, head)
+    return {**entry, "value": relocate(entry["value"])} if "value" in entry else entry

@@ -1,0 +1,1 @@
+"""The only place with a network, a clock and tasks: it observes, lets the pure core decide, and executes."""

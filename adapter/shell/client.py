@@ -1,0 +1,183 @@
+"""How do we talk to one API server: login and TLS by the official client, verbs and raw dicts by us.
+
+Typed models drop fields that they do not know and cost several times the CPU, and a rewriter must keep what newer
+servers send; so bodies are plain dicts. Nothing here retries, caches or interprets: a caller learns of every failure.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import yaml
+from kubernetes.aio import client as kube
+from kubernetes.aio import config as kube_config
+
+from adapter import __version__
+
+Body = dict[str, Any]
+# A request that takes longer will not be answered in time to be of use: reads come from watches, writes are small.
+TIMEOUT_SECONDS = 10.0
+# Requests in flight to one cluster. An API server answers in milliseconds; more only queue up in it.
+PARALLEL = 32
+
+
+class ApiError(Exception):
+    """The API server answered, but not with success."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status, self.reason, self.message = status, reason, message
+
+    @property
+    def missing(self) -> bool:
+        return self.status == 404
+
+    @property
+    def conflict(self) -> bool:
+        """Something else is true by now: read again (stale version, other uid, name taken)."""
+        return self.status == 409
+
+
+class Unreachable(Exception):
+    """No answer: refused, timed out, TLS failed or the link is cut."""
+
+
+class BadLogin(ValueError):
+    """What was given as a kubeconfig cannot be used; the text says why, and quotes nothing of it."""
+
+
+class Client:
+    """One API server and one connection pool, so that a server that hangs costs only its own callers."""
+
+    def __init__(self, api: kube.ApiClient) -> None:
+        self._api = api
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=0),
+            headers={"User-Agent": f"rayspan/{__version__}"},
+            read_bufsize=2**21,  # one watch event is one line, and a Workload may be large
+        )
+        self._slots = asyncio.Semaphore(PARALLEL)
+
+    @classmethod
+    async def local(cls) -> "Client":
+        """Log in as the pod's service account, or by $KUBECONFIG outside a cluster."""
+        settings = kube.Configuration()
+        try:
+            kube_config.load_incluster_config(client_configuration=settings)
+        except kube_config.ConfigException:
+            await kube_config.load_kube_config(client_configuration=settings)
+        return cls(kube.ApiClient(settings))
+
+    @classmethod
+    async def from_kubeconfig(cls, text: str) -> "Client":
+        """Log in by the text of a kubeconfig; raises BadLogin."""
+        settings = kube.Configuration()
+        try:
+            content = yaml.safe_load(text)
+            if not isinstance(content, dict):
+                raise BadLogin("it is not a YAML mapping")
+            await kube_config.load_kube_config_from_dict(content, client_configuration=settings)
+            return cls(kube.ApiClient(settings))
+        except yaml.YAMLError:
+            raise BadLogin("it is not YAML") from None
+        except kube_config.ConfigException as error:
+            raise BadLogin(str(error)) from None
+        except Exception as error:  # the loader's own slips on odd input are many: a bad Secret must not end a loop
+            raise BadLogin(f"it cannot be loaded ({type(error).__name__})") from None
+
+    async def close(self) -> None:
+        await self._session.close()
+        await self._api.close()
+
+    async def get(self, path: str, **params: str) -> Body:
+        return await self._send("GET", path, params=params)
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> Body:
+        return await self._send("POST", path, body=body)
+
+    async def merge(self, path: str, body: Mapping[str, Any]) -> Body:
+        """Send a JSON merge patch; metadata.uid and metadata.resourceVersion in it are preconditions."""
+        return await self._send("PATCH", path, body=body, kind="application/merge-patch+json")
+
+    async def apply(self, path: str, body: Mapping[str, Any], manager: str) -> Body:
+        """Send a server-side apply that takes over the fields it names."""
+        params = {"fieldManager": manager, "force": "true"}
+        return await self._send("PATCH", path, params=params, body=body, kind="application/apply-patch+yaml")
+
+    async def delete(self, path: str, uid: str) -> None:
+        """Delete this very object, and what it owns in the background; one that is gone already is a success."""
+        body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        try:
+            await self._send("DELETE", path, body=body)
+        except ApiError as error:
+            if not (error.missing or error.conflict):  # a conflict says that the name belongs to another object by now
+                raise
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        kind: str = "application/json",
+    ) -> Body:
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+        headers = {**await self._login(), "Content-Type": kind}
+        data = None if body is None else json.dumps(body)
+        try:
+            async with (
+                self._slots,
+                self._session.request(
+                    method, self._url(path), params=params, data=data, headers=headers, timeout=timeout
+                ) as answer,
+            ):
+                return await _read(answer)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(_why(error)) from None
+
+    async def lines(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
+        """Stream an answer line by line; raises Unreachable when nothing comes for `silence` seconds."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS, sock_read=silence)
+        headers = await self._login()
+        try:
+            async with self._session.get(self._url(path), params=params, headers=headers, timeout=timeout) as answer:
+                if answer.status != 200:
+                    await _read(answer)
+                rest = b""
+                async for chunk in answer.content.iter_any():
+                    *whole, rest = (rest + chunk).split(b"\n")
+                    for line in whole:
+                        yield line
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(_why(error)) from None
+
+    def _url(self, path: str) -> str:
+        return f"{self._api.configuration.host}{path}"
+
+    async def _login(self) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        await self._api.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
+        return headers
+
+
+async def _read(answer: aiohttp.ClientResponse) -> Body:
+    text = await answer.text()
+    try:
+        content: object = json.loads(text)
+    except ValueError:
+        content = {"message": text[:200]}
+    body = content if isinstance(content, dict) else {}
+    if answer.status >= 400:
+        raise ApiError(answer.status, str(body.get("reason") or answer.reason), str(body.get("message") or ""))
+    return body
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "its certificate is not trusted"
+    return str(error) or type(error).__name__

@@ -1,0 +1,56 @@
+"""How do admins see whether what they wrote works: conditions and events on WorkerCluster and AdmissionCheck."""
+
+from datetime import UTC, datetime
+
+from adapter import checks, names
+from adapter.facts import Job, Raw, key_of, uid_of
+from adapter.shell import metrics, resources
+from adapter.shell.events import Announcer
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.observe import Observer
+
+
+class Conditions:
+    """Writes what `checks` says about the admins' objects."""
+
+    def __init__(self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer) -> None:
+        self._home, self._fleet, self._observer, self._announcer = home, fleet, observer, announcer
+
+    async def cluster(self, name: str) -> None:
+        """Engage or disengage a worker cluster as its object says, and tell how that went."""
+        raw = self._home.worker_clusters.named(name)
+        await self._fleet.reconcile(name, raw, {key_of(secret)[1]: secret for secret in self._home.secrets})
+        if raw is None:
+            return
+        problem = self._fleet.silent().get(name, "")
+        reason = "BadConfiguration" if name in self._fleet.problems else "Unreachable"
+        metrics.CONNECTED.labels(name).set(0 if problem else 1)
+        patch = checks.cluster_condition(raw, problem, reason, datetime.now(UTC))
+        if patch:
+            path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
+            self._home.worker_clusters.put(await self._home.client.merge(path, patch))
+        if problem:
+            about = _about(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
+            await self._announcer.say(about, reason, problem, warning=True)
+
+    async def check(self, name: str) -> None:
+        """Tell whether one of our AdmissionChecks can be served."""
+        raw = self._home.checks.named(name)
+        if raw is None or (raw.get("spec") or {}).get("controllerName") != names.CONTROLLER_NAME:
+            return
+        policies = {key_of(policy)[1]: policy for policy in self._home.policies}
+        patch = checks.check_condition(raw, policies, self._observer.gate_problem(), datetime.now(UTC))
+        if patch is None:
+            return
+        path = resources.ADMISSION_CHECKS.path(name=name, sub="status")
+        self._home.checks.put(await self._home.client.merge(path, patch))
+        entry = patch["status"]["conditions"][-1]
+        if entry["reason"] != "Ready":
+            about = _about(raw, names.KUEUE_API_VERSION, "AdmissionCheck")
+            await self._announcer.say(about, entry["reason"], entry["message"], warning=True)
+
+
+def _about(raw: Raw, api_version: str, kind: str) -> Job:
+    namespace, name = key_of(raw)
+    return Job(api_version, kind, namespace, name, uid_of(raw))

@@ -1,0 +1,159 @@
+"""The one loop: a key is due -> observe -> decide -> execute -> look again when something changes.
+
+Keys: a gang (Workload), a worker pod (with its copies), a WorkerCluster, an AdmissionCheck. What to do is recomputed
+from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
+nobody else.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from adapter import dispatch, lifecycle
+from adapter.actions import Action, CreatePod, DeletePod, LookAgain, Plan, Release, Reserve, SetCheck
+from adapter.facts import Key, Raw
+from adapter.shell import metrics, sweeper
+from adapter.shell.claims import Claims
+from adapter.shell.client import ApiError, Client, Unreachable
+from adapter.shell.conditions import Conditions
+from adapter.shell.events import Announcer
+from adapter.shell.execute import Executor
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.member import Listeners
+from adapter.shell.observe import Observer
+from adapter.shell.queue import Postpone, WorkQueue
+from adapter.shell.wake import CHECK, CLUSTER, GANG, POD, QueueKey, Waker
+
+log = logging.getLogger(__name__)
+
+# A net under the watches: every key is looked at once in this many seconds. Seldom, since nothing should hang on it.
+RESYNC_SECONDS = 60.0
+
+
+class Engine:
+    """Runs everything; `run` ends only by cancellation or by a fault that the process shall not survive."""
+
+    def __init__(self, client: Client) -> None:
+        self.home = Home(client, self._heard)
+        self._queue: WorkQueue[QueueKey] = WorkQueue(self._handle)
+        self._planning = asyncio.Lock()
+        self._claims = Claims()
+        self._waker: Waker | None = None
+
+    async def run(self) -> None:
+        """Follow, then decide, until cancelled."""
+        manager = await self.home.identity()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.home.run())
+            await self.home.filled.wait()  # NB: nothing is decided from half a picture
+            log.info("manager cluster is read; deciding")
+            fleet = Fleet(tasks, manager, self._listeners())
+            self._observer = Observer(self.home, fleet, self._claims, manager)
+            announcer = Announcer(self.home.client)
+            self._executor = Executor(self.home, fleet, self._observer, announcer)
+            self._conditions = Conditions(self.home, fleet, self._observer, announcer)
+            self._waker = Waker(self._queue, self.home, fleet)
+            tasks.create_task(self._queue.run())
+            tasks.create_task(self._resync(fleet, self._waker, manager))
+
+    async def _resync(self, fleet: Fleet, waker: Waker, manager: str) -> None:
+        while True:
+            waker.everything()
+            await asyncio.sleep(RESYNC_SECONDS)
+            await sweeper.sweep(self._observer.seen(), self.home, manager)
+
+    def _heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
+        if self._waker:
+            self._waker.heard(store, before, after)
+
+    def _listeners(self) -> Listeners:
+        """What members tell; they are engaged only after the waker stands."""
+
+        def waker() -> Waker:
+            assert self._waker is not None
+            return self._waker
+
+        return Listeners(
+            reservation=lambda *change: waker().reservation(*change),
+            pod=lambda *change: waker().remote_pod(*change),
+            room=lambda *change: waker().room(*change),
+            contact=lambda cluster: waker().contact(cluster),
+        )
+
+    async def _handle(self, key: QueueKey) -> float | None:
+        what, namespace, name = key
+        metrics.LOOKS.labels(what).inc()
+        try:
+            if what == CLUSTER:
+                await self._conditions.cluster(name)
+            elif what == CHECK:
+                await self._conditions.check(name)
+            else:
+                return await self._look(what, (namespace, name))
+        except (ApiError, Unreachable) as trouble:
+            raise Postpone(str(trouble)) from None
+        return None
+
+    async def _look(self, what: str, key: Key) -> float | None:
+        actions = self._decide(what, key)
+        try:
+            return await self._execute(key, actions)
+        finally:
+            self._claims.release(actions)
+
+    def _decide(self, what: str, key: Key) -> list[Action]:
+        now = datetime.now(UTC)
+        if what == POD:
+            return self._claims.take(dispatch.decide(self._observer.worker(key), now))
+        assert what == GANG, what
+        return lifecycle.decide(self._observer.gang(key, self._executor.planned), now)
+
+    async def _execute(self, key: Key, actions: Sequence[Action]) -> float | None:
+        """Do the actions in order, those of different clusters side by side; the first trouble is raised at the end."""
+        parts: dict[str, list[Action]] = defaultdict(list)
+        for action in actions:
+            parts[_cluster_of(action)].append(action)
+        done = await asyncio.gather(*(self._in_order(key, part) for part in parts.values()), return_exceptions=True)
+        for trouble in done:
+            if isinstance(trouble, BaseException):
+                raise trouble
+        waits = [action.after.total_seconds() for action in actions if isinstance(action, LookAgain)]
+        return max(min(waits), 0.05) if waits else None
+
+    async def _in_order(self, key: Key, actions: Sequence[Action]) -> None:
+        for action in actions:
+            if not isinstance(action, LookAgain):
+                log.info("%s/%s %s", *key, _describe(action))
+            if isinstance(action, Plan):
+                async with self._planning:
+                    await self._executor.do(action)
+            else:
+                await self._executor.do(action)
+            metrics.ACTIONS.labels(type(action).__name__, _cluster_of(action)).inc()
+
+
+def _cluster_of(action: Action) -> str:
+    """The worker cluster that an action waits for, empty for the manager."""
+    match action:
+        case Release():
+            return action.reservation.cluster
+        case Reserve():
+            return action.share.cluster
+        case CreatePod() | DeletePod():
+            return action.cluster
+        case _:
+            return ""
+
+
+def _describe(action: Action) -> str:
+    """One log line for an action: what, where, why; never a body, which may hold a user's secrets."""
+    words = [type(action).__name__]
+    if cluster := _cluster_of(action):
+        words.append(f"cluster={cluster}")
+    if isinstance(action, SetCheck):
+        words.append(f"state={action.state} {action.message}")
+    words += [f"{field}={value}" for field in ("slot", "reason", "why") if (value := getattr(action, field, ""))]
+    return " ".join(words)

@@ -1,0 +1,61 @@
+"""How does the user hear of it: one Event for each thing worth saying, on the object that the user looks at.
+
+The same sentence is said once: an Event's name is made of its object and reason, so a restart repeats nothing and a
+sentence that changes replaces the older one.
+"""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+from adapter import names
+from adapter.facts import Job, timestamp
+from adapter.shell.client import ApiError, Client
+from adapter.shell.resources import EVENTS
+
+
+class Announcer:
+    """Writes Events in the manager cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._said: dict[tuple[str, str], str] = {}  # object uid and reason -> the last sentence
+
+    async def say(self, about: Job, reason: str, message: str, *, warning: bool = False) -> None:
+        """Write an Event, or bring the one of the same reason up to date."""
+        if self._said.get((about.uid, reason)) == message:
+            return
+        body = _event(about, reason, message, warning)
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        try:
+            await self._client.create(EVENTS.path(namespace), body)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            fresh = {key: body[key] for key in ("message", "lastTimestamp", "type")}
+            await self._client.merge(EVENTS.path(namespace, name), fresh)
+        self._said[about.uid, reason] = message
+
+
+def _event(about: Job, reason: str, message: str, warning: bool) -> dict[str, Any]:
+    digest = hashlib.sha256(f"{about.uid}/{reason}".encode()).hexdigest()[:16]
+    now = timestamp(datetime.now(UTC))
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{about.name}.{digest}", "namespace": about.namespace or "default"},
+        "involvedObject": {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+        },
+        "reason": reason,
+        "message": message[:1024],  # the API server refuses longer ones
+        "type": "Warning" if warning else "Normal",
+        "source": {"component": names.EVENT_SOURCE},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

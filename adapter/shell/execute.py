@@ -1,0 +1,208 @@
+"""How is each action done: one function for each, and nothing decided.
+
+Every write either names the uid that it is meant for or creates under a name that only its own attempt can have, so
+doing it twice, or after a crash, changes nothing more. Answers go back into the stores, for the next decision should
+not have to wait for the watch.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from adapter import names, reservation
+from adapter.actions import (
+    Action,
+    AssignSlot,
+    CreatePod,
+    DeletePod,
+    Forget,
+    LookAgain,
+    PatchStatus,
+    Plan,
+    Record,
+    Release,
+    Reserve,
+    Say,
+    SetCheck,
+)
+from adapter.facts import Raw, key_of, timestamp, uid_of
+from adapter.facts import reservation as read_reservation
+from adapter.shell import resources
+from adapter.shell.client import ApiError, Client, Unreachable
+from adapter.shell.events import Announcer
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.member import Member
+from adapter.shell.observe import Observer
+from adapter.shell.planning import Planning
+
+
+class Executor:
+    """Does actions; raises ApiError or Unreachable when one could not be done."""
+
+    def __init__(self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer) -> None:
+        self._home, self._fleet, self._observer, self._announcer = home, fleet, observer, announcer
+        self._planning = Planning(home, fleet, observer)
+        self.planned: dict[str, int] = {}  # Placement uid -> room version of its last plan
+        self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
+            Plan: self._plan,
+            Reserve: self._reserve,
+            Release: self._release,
+            SetCheck: self._set_check,
+            Record: self._record,
+            Forget: self._forget,
+            Say: self._say,
+            AssignSlot: self._assign,
+            CreatePod: self._create_pod,
+            DeletePod: self._delete_pod,
+            PatchStatus: self._patch_status,
+        }
+
+    async def do(self, action: Action) -> None:
+        """Do one action."""
+        if not isinstance(action, LookAgain):
+            await self._do[type(action)](action)
+
+    def _member(self, name: str) -> Member:
+        member = self._fleet.members().get(name)
+        if member is None:
+            raise Unreachable(f"worker cluster {name} is not connected")
+        return member
+
+    @property
+    def _local(self) -> Client:
+        return self._home.client
+
+    async def _plan(self, action: Plan) -> None:
+        version = self._fleet.room_version
+        body = self._planning.body(action, datetime.now(UTC))
+        # NB: no await between reading the stores and this write being on its way would still let another plan read the
+        # old stores; the engine therefore runs one plan at a time.
+        before = action.placement
+        if before is None:
+            raw = await self._local.create(resources.PLACEMENTS.path(action.workload.namespace), body)
+        elif (
+            before.round
+            and not before.shares
+            and not before.withdrawing
+            and not body["spec"]["shares"]
+            and (before.explanation == body["spec"]["explanation"] and len(before.excluded) == len(action.excluded))
+        ):
+            self.planned[before.uid] = version
+            return
+        else:
+            path = resources.PLACEMENTS.path(before.namespace, before.name)
+            raw = await self._local.merge(path, {"metadata": {"uid": before.uid}, "spec": body["spec"]})
+        self.planned[uid_of(raw)] = version
+        self._home.placements.put(raw)
+
+    async def _reserve(self, action: Reserve) -> None:
+        member, work, place = self._member(action.share.cluster), action.workload, action.placement
+        target = self._observer.target(member, work, place)
+        anchor = await _create(member.client, resources.CONFIG_MAPS, reservation.anchor(target, work.namespace))
+        templates = {podset.name: podset.template for podset in work.podsets}
+        body = reservation.group_workload(
+            target,
+            work.namespace,
+            [(group.name, group.count, templates[group.name]) for group in action.share.groups],
+            uid_of(anchor),
+            priority=work.priority,
+        )
+        member.workloads.put(await _create(member.client, resources.WORKLOADS, body))
+
+    async def _release(self, action: Release) -> None:
+        found = action.reservation
+        client = self._member(found.cluster).client
+        if found.anchor_uid:
+            await client.delete(resources.CONFIG_MAPS.path(found.namespace, found.name), found.anchor_uid)
+        await client.delete(resources.WORKLOADS.path(found.namespace, found.name), found.uid)
+
+    async def _set_check(self, action: SetCheck) -> None:
+        for share in action.verify:
+            client = self._member(share.cluster).client
+            raw = await client.get(resources.WORKLOADS.path(share.namespace, share.name))
+            if not read_reservation(share.cluster, raw).admitted or uid_of(raw) != share.uid:
+                raise Unreachable(f"the share in {share.cluster} is not admitted any more")
+        work = action.workload
+        entry = {
+            "name": action.check,
+            "state": action.state,
+            "message": action.message,
+            "lastTransitionTime": timestamp(datetime.now(UTC)),
+            **({"podSetUpdates": list(action.updates)} if action.updates else {}),
+        }
+        body = {
+            "apiVersion": names.KUEUE_API_VERSION,
+            "kind": "Workload",
+            "metadata": {
+                "name": work.name,
+                "namespace": work.namespace,
+                "uid": work.uid,
+                "resourceVersion": work.resource_version,  # a late answer must not poison the next attempt
+            },
+            "status": {"admissionChecks": [entry]},
+        }
+        path = resources.WORKLOADS.path(work.namespace, work.name, "status")
+        self._home.workloads.put(await self._local.apply(path, body, names.FIELD_MANAGER))
+
+    async def _record(self, action: Record) -> None:
+        place = action.placement
+        path = resources.PLACEMENTS.path(place.namespace, place.name, "status")
+        body = {"metadata": {"uid": place.uid}, "status": action.status}
+        self._home.placements.put(await self._local.merge(path, body))
+
+    async def _forget(self, action: Forget) -> None:
+        place = action.placement
+        await self._local.delete(resources.PLACEMENTS.path(place.namespace, place.name), place.uid)
+
+    async def _say(self, action: Say) -> None:
+        await self._announcer.say(action.about, action.reason, action.message, warning=action.warning)
+
+    async def _assign(self, action: AssignSlot) -> None:
+        namespace, name = key_of(action.pod)
+        body = {
+            "metadata": {
+                "uid": uid_of(action.pod),
+                "resourceVersion": action.pod["metadata"]["resourceVersion"],
+                "labels": {names.CLUSTER_LABEL: action.cluster},
+                "annotations": {names.SLOT_ANNOTATION: action.slot},
+            }
+        }
+        self._home.pods.put(await self._local.merge(resources.PODS.path(namespace, name), body))
+
+    async def _create_pod(self, action: CreatePod) -> None:
+        member = self._member(action.cluster)
+        member.pods.put(await _create(member.client, resources.PODS, action.body))
+
+    async def _delete_pod(self, action: DeletePod) -> None:
+        namespace, name = key_of(action.pod)
+        client = self._member(action.cluster).client
+        await client.delete(resources.PODS.path(namespace, name), uid_of(action.pod))
+
+    async def _patch_status(self, action: PatchStatus) -> None:
+        namespace, name = key_of(action.pod)
+        path = resources.PODS.path(namespace, name, "status")
+        try:
+            self._home.pods.put(await self._local.merge(path, action.body))
+        except ApiError as error:
+            if not error.missing:  # deleted meanwhile: then there is nothing to tell
+                raise
+
+
+async def _create(client: Client, resource: resources.Resource, body: Raw) -> Raw:
+    """Create an object, or read the one that an earlier try of ours left under its name.
+
+    An object of somebody else under the name is never touched: raises ApiError 409 with a sentence.
+    """
+    namespace, name = key_of(body)
+    try:
+        return await client.create(resource.path(namespace), body)
+    except ApiError as error:
+        if not error.conflict:
+            raise
+    found = await client.get(resource.path(namespace, name))
+    wanted = body["metadata"].get("labels") or {}
+    origin = (names.MANAGER_LABEL, names.WORKLOAD_UID_LABEL, names.POD_UID_LABEL)
+    if any((found["metadata"].get("labels") or {}).get(key) != wanted.get(key) for key in origin):
+        raise ApiError(409, "NameTaken", f"{resource.plural} {namespace}/{name} exists there and is not ours")
+    return found

@@ -1,0 +1,95 @@
+"""Which worker clusters are connected: engages a member for each WorkerCluster object and lets it go with it.
+
+A Secret whose content changes means a new connection, not a new process. What cannot be connected has a sentence
+instead of a member, and costs the others nothing.
+"""
+
+import asyncio
+import base64
+import hashlib
+from dataclasses import dataclass
+
+from adapter import api, names
+from adapter.facts import Raw
+from adapter.shell.client import BadLogin, Client
+from adapter.shell.member import Listeners, Member
+
+
+@dataclass(slots=True)
+class _Engagement:
+    digest: str
+    member: Member
+    task: asyncio.Task[None]
+
+
+class Fleet:
+    """Members by name; `problems` says why a WorkerCluster has none."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, manager: str, tell: Listeners) -> None:
+        self.problems: dict[str, str] = {}
+        self.room_version = 0  # grows with every change of what might fit somewhere
+        self._tasks, self._manager, self._tell = tasks, manager, tell
+        self._engaged: dict[str, _Engagement] = {}
+
+    def members(self) -> dict[str, Member]:
+        """All engaged members, seen or not."""
+        return {name: engagement.member for name, engagement in self._engaged.items()}
+
+    def silent(self) -> dict[str, str]:
+        """Why clusters cannot be seen now: engaged ones that do not answer, and those never engaged."""
+        quiet = {name: member.why_silent for name, member in self.members().items() if member.why_silent}
+        return {**self.problems, **quiet}
+
+    async def reconcile(self, name: str, cluster: Raw | None, secret_of: dict[str, Raw]) -> None:
+        """Make the member match its WorkerCluster object and Secret."""
+        if cluster is None:
+            self.problems.pop(name, None)
+            await self._disengage(name)
+            return
+        try:
+            spec = api.worker_cluster(cluster)
+            kubeconfig = _kubeconfig(spec.source.kube_config.secret_ref.name, secret_of)
+        except (api.Invalid, BadLogin) as error:
+            self.problems[name] = str(error)
+            await self._disengage(name)
+            return
+        await self._engage(name, spec, kubeconfig)
+
+    async def _engage(self, name: str, spec: api.WorkerCluster, kubeconfig: str) -> None:
+        digest = hashlib.sha256(kubeconfig.encode()).hexdigest()
+        before = self._engaged.get(name)
+        if before and before.digest == digest:
+            before.member.spec = spec
+            return
+        await self._disengage(name)
+        try:
+            client = await Client.from_kubeconfig(kubeconfig)
+        except BadLogin as error:
+            secret = spec.source.kube_config.secret_ref.name
+            self.problems[name] = (
+                f"Secret {secret} in {names.SYSTEM_NAMESPACE} holds no usable kubeconfig: {error}; "
+                "make it anew with hack/worker-kubeconfig.sh."
+            )
+            return
+        self.problems.pop(name, None)
+        member = Member(name, spec, client, self._manager, self._tell)
+        self._engaged[name] = _Engagement(digest, member, self._tasks.create_task(member.run()))
+
+    async def _disengage(self, name: str) -> None:
+        before = self._engaged.pop(name, None)
+        if before:
+            before.task.cancel()
+            await asyncio.gather(before.task, return_exceptions=True)
+
+
+def _kubeconfig(secret: str, secret_of: dict[str, Raw]) -> str:
+    found = secret_of.get(secret)
+    if found is None:
+        raise BadLogin(f"Secret {secret} does not exist in {names.SYSTEM_NAMESPACE}; create it with a kubeconfig.")
+    data = (found.get("data") or {}).get(names.KUBECONFIG_KEY)
+    if not data:
+        raise BadLogin(f"Secret {secret} in {names.SYSTEM_NAMESPACE} has no key {names.KUBECONFIG_KEY}; add it.")
+    try:
+        return base64.b64decode(data, validate=True).decode()
+    except ValueError:
+        raise BadLogin(f"Secret {secret}: {names.KUBECONFIG_KEY} is not text; make it anew.") from None

@@ -1,0 +1,106 @@
+"""What does the manager cluster look like: one store for each kind we read there.
+
+Until every store is synced, `synced` is false and nothing may be decided: an empty cache means "do nothing", never
+"nothing is wanted".
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+
+from adapter import names
+from adapter.facts import Key, Raw, key_of, label
+from adapter.shell import resources
+from adapter.shell.client import Client
+from adapter.shell.follow import Following, follow
+from adapter.shell.member import by_placement
+from adapter.shell.resources import Resource
+from adapter.shell.store import Store
+
+log = logging.getLogger(__name__)
+
+Heard = Callable[[str, Raw | None, Raw | None], None]  # which store, before, after
+
+
+def by_ray_cluster(pod: Raw) -> str:
+    """Index of head pods: namespace and name of their RayCluster."""
+    return f"{key_of(pod)[0]}/{label(pod, names.RAY_GCS_CLUSTER_LABEL)}"
+
+
+def by_workload(placement: Raw) -> str:
+    """Index of Placements: namespace and name of the Workload they stand for."""
+    return f"{key_of(placement)[0]}/{((placement.get('spec') or {}).get('workload') or {}).get('name')}"
+
+
+class Home:
+    """The manager cluster."""
+
+    def __init__(self, client: Client, heard: Heard) -> None:
+        self.client = client
+        self.filled = asyncio.Event()  # every store has had its first list
+
+        def store(name: str, index: Callable[[Raw], str] | None = None) -> Store:
+            return Store(lambda before, after: heard(name, before, after), index)
+
+        self.workloads = store("workloads")
+        self.placements = store("placements", by_workload)
+        self.pods = store("pods", by_placement)
+        self.heads = store("heads", by_ray_cluster)
+        self.ray_clusters = store("ray_clusters")
+        self.worker_clusters = store("worker_clusters")
+        self.policies = store("policies")
+        self.checks = store("checks")
+        self.cluster_queues = store("cluster_queues")
+        self.local_queues = store("local_queues")
+        self.flavors = store("flavors")
+        self.secrets = store("secrets")
+        self.gate_policies = store("gate_policies")
+        self.gate_bindings = store("gate_bindings")
+
+    def _followed(self) -> list[tuple[Resource, Store, str, dict[str, str]]]:
+        ours = {"fieldSelector": f"metadata.name={names.GATE_POLICY}"}
+        return [
+            (resources.WORKLOADS, self.workloads, "", {}),
+            (resources.PLACEMENTS, self.placements, "", {}),
+            (resources.PODS, self.pods, "", {"labelSelector": names.PLACEMENT_LABEL}),
+            (resources.PODS, self.heads, "", {"labelSelector": f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}"}),
+            (resources.RAY_CLUSTERS, self.ray_clusters, "", {}),
+            (resources.WORKER_CLUSTERS, self.worker_clusters, "", {}),
+            (resources.DISPATCH_POLICIES, self.policies, "", {}),
+            (resources.ADMISSION_CHECKS, self.checks, "", {}),
+            (resources.CLUSTER_QUEUES, self.cluster_queues, "", {}),
+            (resources.LOCAL_QUEUES, self.local_queues, "", {}),
+            (resources.FLAVORS, self.flavors, "", {}),
+            (resources.SECRETS, self.secrets, names.SYSTEM_NAMESPACE, {}),
+            (resources.GATE_POLICIES, self.gate_policies, "", ours),
+            (resources.GATE_BINDINGS, self.gate_bindings, "", ours),
+        ]
+
+    @property
+    def synced(self) -> bool:
+        return all(store.synced for _, store, _, _ in self._followed())
+
+    async def identity(self) -> str:
+        """Tell this manager cluster from every other one: short, stable, and not to be configured wrongly."""
+        found = await self.client.get(resources.NAMESPACES.path(name="kube-system"))
+        return hashlib.sha256(found["metadata"]["uid"].encode()).hexdigest()[:10]
+
+    async def run(self) -> None:
+        """Follow everything until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for resource, store, namespace, selectors in self._followed():
+
+                def trouble(error: Exception | None, resource: Resource = resource) -> None:
+                    if error:
+                        log.warning("manager cluster: following %s: %s", resource.plural, error)
+                    elif self.synced:
+                        self.filled.set()
+
+                what = Following(self.client, resource, store, trouble, namespace, selectors)
+                tasks.create_task(follow(what))
+
+    def cluster_queue(self, key: Key) -> Raw:
+        """The manager's ClusterQueue behind a LocalQueue, empty when there is none."""
+        queue = self.local_queues.get(key) or {}
+        return self.cluster_queues.named((queue.get("spec") or {}).get("clusterQueue") or "") or {}

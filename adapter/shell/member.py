@@ -1,0 +1,136 @@
+"""What does one worker cluster look like from here: its connection, its stores, and since when it is silent.
+
+A member that cannot be seen keeps its stores, but nobody may act on them: `why_silent` is then a sentence.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from adapter import names
+from adapter.api import WorkerCluster
+from adapter.facts import Key, Raw, annotation, key_of, label
+from adapter.shell import resources
+from adapter.shell.client import ApiError, Client, Unreachable
+from adapter.shell.follow import Following, follow
+from adapter.shell.resources import Resource
+from adapter.shell.store import Store
+
+log = logging.getLogger(__name__)
+
+# A cut link shows within PROBE_SECONDS + the client's time-out: quick enough for a gang to spill within its own
+# reservation timeout, slow enough that one lost packet means nothing.
+PROBE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who wants to know what changed in a member."""
+
+    reservation: Callable[[str, Raw | None, Raw | None], None]
+    pod: Callable[[str, Raw | None, Raw | None], None]
+    room: Callable[[str, Raw | None, Raw | None], None]
+    contact: Callable[[str], None]
+
+
+def by_workload(reservation: Raw) -> str:
+    """Index of remote group Workloads: namespace and name of the manager's Workload."""
+    return f"{key_of(reservation)[0]}/{annotation(reservation, names.WORKLOAD_ANNOTATION)}"
+
+
+def by_placement(pod: Raw) -> str:
+    """Index of pods, here and there: namespace and name of the Placement they are labelled with."""
+    return f"{key_of(pod)[0]}/{label(pod, names.PLACEMENT_LABEL)}"
+
+
+class Member:
+    """One connected worker cluster; `run` keeps it true until cancelled."""
+
+    def __init__(self, name: str, spec: WorkerCluster, client: Client, manager: str, tell: Listeners) -> None:
+        self.name, self.spec, self.client = name, spec, client
+        self._tell, self._manager = tell, manager
+        self._told = "not connected yet"  # what the listeners were told last
+        self._silent_since: datetime | None = datetime.now(UTC)
+        self._troubles = {"probe": "no contact yet"}  # by who met it: one watch that is refused is enough
+
+        def room(before: Raw | None, after: Raw | None) -> None:
+            tell.room(name, before, after)
+
+        self.workloads = Store(lambda a, b: tell.reservation(name, a, b), by_workload)
+        self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement)
+        self.cluster_queues, self.local_queues = Store(room), Store(room)
+        self.cohorts, self.flavors, self.namespaces = Store(room), Store(room), Store(room)
+
+    @property
+    def why_silent(self) -> str:
+        """Why nothing may be concluded from the stores now; empty when all is well."""
+        if self._silent_since is None and all(store.synced for _, store, _ in self._followed()):
+            return ""
+        trouble = next(iter(self._troubles.values()), "its first lists are on the way")
+        since = f" since {self._silent_since:%H:%M:%S} UTC" if self._silent_since else ""
+        return f"worker cluster {self.name} cannot be seen{since}: {trouble}"
+
+    def queue(self, key: Key) -> str:
+        """The ClusterQueue behind a LocalQueue, empty when there is none."""
+        found = self.local_queues.get(key)
+        return str((found or {}).get("spec", {}).get("clusterQueue") or "")
+
+    def _followed(self) -> list[tuple[Resource, Store, str]]:
+        ours = f"{names.MANAGER_LABEL}={self._manager}"
+        return [
+            (resources.WORKLOADS, self.workloads, ours),
+            (resources.PODS, self.pods, ours),
+            (resources.CLUSTER_QUEUES, self.cluster_queues, ""),
+            (resources.LOCAL_QUEUES, self.local_queues, ""),
+            (resources.COHORTS, self.cohorts, ""),
+            (resources.FLAVORS, self.flavors, ""),
+            (resources.NAMESPACES, self.namespaces, ""),
+        ]
+
+    async def run(self) -> None:
+        """Follow and probe until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._probe())
+                for resource, store, labels in self._followed():
+                    selectors = {"labelSelector": labels} if labels else {}
+                    heard = functools.partial(self._heard, resource.plural)
+                    tasks.create_task(follow(Following(self.client, resource, store, heard, selectors=selectors)))
+        finally:
+            await self.client.close()
+
+    async def _probe(self) -> None:
+        """Ask for a sign of life: a cut link leaves a watch silent for a minute before it is noticed."""
+        while True:
+            try:
+                await self.client.get("/readyz")
+            except (ApiError, Unreachable) as error:
+                self._heard("probe", error)
+            else:
+                self._heard("probe", None)
+            await asyncio.sleep(PROBE_SECONDS)
+
+    def _heard(self, source: str, error: Exception | None) -> None:
+        if error is None:
+            self._troubles.pop(source, None)
+        else:
+            self._troubles[source] = _sentence(error)
+        if not self._troubles:
+            self._silent_since = None
+        elif self._silent_since is None:  # the first loss counts, not the latest
+            self._silent_since = datetime.now(UTC)
+        if self.why_silent != self._told:
+            self._told = self.why_silent
+            log.info("cluster=%s %s", self.name, self.why_silent or "is seen")
+            self._tell.contact(self.name)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ApiError) and error.status == 401:
+        return "it does not accept the kubeconfig's credentials; renew the Secret"
+    if isinstance(error, ApiError) and error.status == 403:
+        return f"the kubeconfig's account lacks a right ({error.message}); apply kustomize/overlays/worker there"
+    return str(error)

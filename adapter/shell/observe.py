@@ -1,0 +1,228 @@
+"""What is known about one key: reads the stores and builds the facts that a decision takes.
+
+It decides nothing and writes nothing. Clusters that cannot be seen contribute no facts but their silence.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from adapter import api, checks, dispatch, names
+from adapter.facts import (
+    Key,
+    Placement,
+    PodSet,
+    Raw,
+    Reservation,
+    Workload,
+    controller_uid,
+    key_of,
+    label,
+    placement,
+    reservation,
+    uid_of,
+    workload,
+)
+from adapter.lifecycle import Gang
+from adapter.refusal import refusal
+from adapter.reservation import template as reservation_template
+from adapter.shell.claims import Claims
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home, by_ray_cluster
+from adapter.shell.member import Member, by_placement
+from adapter.shell.store import Store
+from adapter.target import Target
+
+DEFAULT_TIMEOUT = timedelta(seconds=30)  # of a gang whose policy cannot be read: nothing is planned for it anyway
+
+
+class Observer:
+    """Reads facts from the manager's and the members' stores."""
+
+    def __init__(self, home: Home, fleet: Fleet, claims: Claims, manager: str) -> None:
+        self._home, self._fleet, self._claims, self._manager = home, fleet, claims, manager
+
+    def seen(self) -> dict[str, Member]:
+        """The members from whose stores something may be concluded."""
+        return {name: member for name, member in self._fleet.members().items() if not member.why_silent}
+
+    def gang(self, key: Key, planned: Mapping[str, int]) -> Gang:
+        """The facts about a Workload; `planned` is the room version at which each Placement (uid) was planned."""
+        raw = self._home.workloads.get(key)
+        work = workload(raw) if raw else None
+        check = self.check_of(work) if work else ""
+        found = tuple(placement(p) for p in self._home.placements.group("/".join(key)))
+        policy, problem = self.policy(check)
+        return Gang(
+            workload=work,
+            check=check,
+            placements=found,
+            reservations=tuple(self._reservations(key)),
+            silent=self._silent(found),
+            timeout=policy.reservation_timeout if policy else DEFAULT_TIMEOUT,
+            problem=problem or self.gate_problem(),
+            refusal=self._refusal(work) if work and check else "",
+            others_wait=bool(work and self._others_wait(work)),
+            room_changed=any(planned.get(p.uid) != self._fleet.room_version for p in found),
+            remote_podsets=tuple(p.name for p in self.remote_podsets(work, check)) if work else (),
+        )
+
+    def worker(self, key: Key) -> dispatch.Worker:
+        """The facts about a worker pod of the manager and its copies."""
+        pod, members = self._home.pods.get(key), self.seen()
+        remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
+        stands_for = self.placement_of(pod) if pod else None
+        work = self._workload_of(stands_for) if stands_for else None
+        standing = {r.cluster: r for r in self._reservations(work.key)} if work else {}
+        return dispatch.Worker(
+            pod=pod,
+            remotes=remotes,
+            placement=stands_for if work else None,
+            job=work.job if work else None,
+            belongs=bool(pod and work and self._belongs(pod, work)),
+            head=self._head(pod) if pod else "",
+            reservations={c: r for c, r in standing.items() if stands_for and r.round == stands_for.round},
+            targets={n: self.target(m, work, stands_for) for n, m in members.items()} if work and stands_for else {},
+            taken=self._slots(pod, members) if pod else (),
+        )
+
+    def check_of(self, work: Workload) -> str:
+        """The name of our AdmissionCheck on a Workload, empty when it has none."""
+        for name in work.checks:
+            found = self._home.checks.named(name) or {}
+            if (found.get("spec") or {}).get("controllerName") == names.CONTROLLER_NAME:
+                return name
+        return ""
+
+    def policy(self, check: str) -> tuple[api.DispatchPolicy | None, str]:
+        """The policy behind an AdmissionCheck, or why there is none."""
+        try:
+            return checks.policy(self._home.checks.named(check) or {}, _by_name(self._home.policies)), ""
+        except api.Invalid as error:
+            return None, str(error)
+
+    def gate_problem(self) -> str:
+        """Why worker pods would not be held, empty when they would."""
+        return checks.gate_problem(_by_name(self._home.gate_policies), _by_name(self._home.gate_bindings))
+
+    def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
+        """The worker groups that the check covers: all, or those with one of its flavors (kueue.md 1.2)."""
+        strategy = self._home.cluster_queue((work.namespace, work.queue)).get("spec") or {}
+        listed = (strategy.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+        flavors = next((set(c.get("onFlavors") or ()) for c in listed if c.get("name") == check), set[str]())
+        workers = [p for p in work.podsets if p.name not in (names.HEAD, names.SUBMITTER) and p.count]
+        return [p for p in workers if not flavors or p.flavors & flavors]
+
+    def target(self, member: Member, work: Workload, place: Placement | None, round_: int = 0) -> Target:
+        """What the rewriter must know about a share in that cluster."""
+        spec, name = member.spec, place.name if place else ""
+        number = round_ or (place.round if place else 0)
+        return Target(
+            cluster=member.name,
+            zone=spec.zone or member.name,
+            region=spec.region,
+            labels=spec.labels,
+            resources=spec.resources,
+            queue=work.queue,
+            manager=self._manager,
+            workload=work.name,
+            workload_uid=work.uid,
+            placement=name,
+            share=f"{name}-{number}",
+            round=number,
+            manager_flavor_keys=self._flavor_keys(),
+            manager_flavor_tolerations=self._flavor_tolerations(),
+        )
+
+    def reservation_template(self, template: Raw) -> Raw:
+        """A worker group's pod template as it is to be reserved, in whichever cluster."""
+        nowhere = Target(
+            cluster="",
+            zone="",
+            queue="",
+            manager="",
+            workload="",
+            workload_uid="",
+            placement="",
+            share="",
+            round=0,
+            manager_flavor_keys=self._flavor_keys(),
+            manager_flavor_tolerations=self._flavor_tolerations(),
+        )
+        return reservation_template(template, nowhere)
+
+    def placement_of(self, pod: Raw) -> Placement | None:
+        """The Placement that a pod is labelled with."""
+        found = self._home.placements.get((key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)))
+        return placement(found) if found else None
+
+    def pods_of(self, place: Raw) -> list[Raw]:
+        """The manager's pods that are labelled with a Placement."""
+        return self._home.pods.group("/".join(key_of(place)))
+
+    def _workload_of(self, place: Placement) -> Workload | None:
+        raw = self._home.workloads.get((place.namespace, place.workload))
+        work = workload(raw) if raw else None
+        live = work and work.uid == place.workload_uid and work.attempt == place.attempt and work.holds_quota
+        return work if live and work and not work.finished else None
+
+    def _reservations(self, key: Key) -> list[Reservation]:
+        return [
+            reservation(name, raw)
+            for name, member in self.seen().items()
+            for raw in member.workloads.group("/".join(key))
+        ]
+
+    def _silent(self, placements: tuple[Placement, ...]) -> dict[str, str]:
+        quiet = self._fleet.silent()
+        members = self._fleet.members()
+        for share in (s for p in placements for s in p.shares):
+            if share.cluster not in members and share.cluster not in quiet:
+                quiet[share.cluster] = f"there is no WorkerCluster {share.cluster}"
+        return quiet
+
+    def _refusal(self, work: Workload) -> str:
+        check = self.check_of(work)
+        if work.job is None or work.job.kind not in names.RAY_KINDS:
+            kind = work.job.kind if work.job else "pod"
+            return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
+        for podset in self.remote_podsets(work, check):
+            why = refusal(podset.template)
+            if why:
+                return f"{work.job.kind} {work.job.name}: worker group {podset.name}: {why}"
+        return ""
+
+    def _others_wait(self, work: Workload) -> bool:
+        queue = self._home.cluster_queue((work.namespace, work.queue))
+        return int((queue.get("status") or {}).get("pendingWorkloads") or 0) > 0
+
+    def _belongs(self, pod: Raw, work: Workload) -> bool:
+        namespace = key_of(pod)[0]
+        ray_cluster = self._home.ray_clusters.get((namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL)))
+        if ray_cluster is None or work.job is None or controller_uid(pod) != uid_of(ray_cluster):
+            return False
+        return work.job.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
+
+    def _head(self, pod: Raw) -> str:
+        """The address of the head of the pod's RayCluster, empty while there is none that stays."""
+        for head in self._home.heads.group(by_ray_cluster(pod)):
+            same = controller_uid(head) == controller_uid(pod)
+            if same and not head["metadata"].get("deletionTimestamp") and (head.get("status") or {}).get("podIP"):
+                return str(head["status"]["podIP"])
+        return ""
+
+    def _slots(self, pod: Raw, members: Mapping[str, Member]) -> frozenset[str]:
+        group = by_placement(pod)
+        held = dispatch.slots_taken(self._home.pods.group(group), but=uid_of(pod))
+        there = (dispatch.slots_taken(member.pods.group(group), but=uid_of(pod)) for member in members.values())
+        return held.union(*there, self._claims.slots(group, but=uid_of(pod)))
+
+    def _flavor_keys(self) -> frozenset[str]:
+        """The node labels that the manager's flavors put on pods: they mean nothing elsewhere."""
+        return frozenset(key for f in self._home.flavors for key in (f.get("spec") or {}).get("nodeLabels") or {})
+
+    def _flavor_tolerations(self) -> tuple[dict[str, object], ...]:
+        return tuple(t for f in self._home.flavors for t in (f.get("spec") or {}).get("tolerations") or ())
+
+
+def _by_name(store: Store) -> dict[str, Raw]:
+    return {key_of(raw)[1]: raw for raw in store}

@@ -1,0 +1,108 @@
+"""What is looked at next: a keyed queue in which each key is handled by one task at a time.
+
+A key added while it is being handled is handled once more afterwards. Keys do not wait for each other, so one that
+hangs on a silent cluster delays nobody; each cluster's client bounds the requests to it. A key that fails comes back
+later and later.
+"""
+
+import asyncio
+import heapq
+import logging
+import random
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+log = logging.getLogger(__name__)
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+FIRST_BACKOFF, LAST_BACKOFF = 0.2, 30.0
+
+
+class Postpone(Exception):
+    """Expected trouble: no stack trace is owed, the key comes back after its back-off."""
+
+
+class WorkQueue(Generic[KeyT]):
+    """Keys that want a look, now or at a time."""
+
+    def __init__(self, handle: Callable[[KeyT], Awaitable[float | None]]) -> None:
+        """`handle` returns the seconds after which to look again, or None; an exception means back-off."""
+        self._handle = handle
+        self._running: set[KeyT] = set()
+        self._again: set[KeyT] = set()
+        self._due: dict[KeyT, float] = {}
+        self._heap: list[tuple[float, int, KeyT]] = []
+        self._count = 0
+        self._failures: dict[KeyT, int] = {}
+        self._wake = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._due) + len(self._running)
+
+    def add(self, key: KeyT, after: float = 0.0) -> None:
+        """Look at the key after that many seconds, or earlier if it is due earlier already."""
+        if key in self._running and not after:
+            self._again.add(key)
+            return
+        due = asyncio.get_running_loop().time() + after
+        if due < self._due.get(key, float("inf")):
+            self._due[key] = due
+            self._count += 1
+            heapq.heappush(self._heap, (due, self._count, key))
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Handle keys until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._wake.clear()
+                for key in self._ready():
+                    self._running.add(key)
+                    tasks.create_task(self._one(key))
+                await self._sleep()
+
+    def _ready(self) -> list[KeyT]:
+        now, ready = asyncio.get_running_loop().time(), []
+        while self._heap and self._heap[0][0] <= now:
+            due, _, key = heapq.heappop(self._heap)
+            if self._due.get(key) != due:
+                continue  # replaced by an earlier time
+            del self._due[key]
+            if key in self._running:
+                self._again.add(key)
+            else:
+                ready.append(key)
+        return ready
+
+    async def _sleep(self) -> None:
+        now = asyncio.get_running_loop().time()
+        delay = self._heap[0][0] - now if self._heap else None
+        try:
+            async with asyncio.timeout(delay):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _one(self, key: KeyT) -> None:
+        after: float | None
+        try:
+            after = await self._handle(key)
+            self._failures.pop(key, None)
+        except Postpone as trouble:
+            log.info("%s: %s", key, trouble)
+            after = self._backoff(key)
+        except Exception:  # one of the two places that catch all: a key that fails must not end the others
+            log.exception("handling %s failed", key)
+            after = self._backoff(key)
+        self._running.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+        elif after is not None:
+            self.add(key, after)
+
+    def _backoff(self, key: KeyT) -> float:
+        """How long a key that failed waits: doubling, with jitter, so that many do not come back at once."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        longest = min(FIRST_BACKOFF * 2.0 ** min(failures, 10), LAST_BACKOFF)
+        return longest * random.uniform(0.5, 1.0)

@@ -1,0 +1,40 @@
+"""Where do objects live in the API: one constant for each kind that we read or write."""
+
+from dataclasses import dataclass
+
+from adapter import names
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object, by its place in the API."""
+
+    api_version: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
+        """The path of a collection, an object or a subresource; without a namespace, all of them."""
+        parts = ["/api" if "/" not in self.api_version else "/apis", self.api_version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        return "/".join([*parts, self.plural, *([name] if name else []), *([sub] if sub else [])])
+
+
+PODS = Resource("v1", "pods")
+CONFIG_MAPS = Resource("v1", "configmaps")
+SECRETS = Resource("v1", "secrets")
+EVENTS = Resource("v1", "events")
+NAMESPACES = Resource("v1", "namespaces", namespaced=False)
+WORKLOADS = Resource(names.KUEUE_API_VERSION, "workloads")
+LOCAL_QUEUES = Resource(names.KUEUE_API_VERSION, "localqueues")
+CLUSTER_QUEUES = Resource(names.KUEUE_API_VERSION, "clusterqueues", namespaced=False)
+COHORTS = Resource(names.KUEUE_API_VERSION, "cohorts", namespaced=False)
+FLAVORS = Resource(names.KUEUE_API_VERSION, "resourceflavors", namespaced=False)
+ADMISSION_CHECKS = Resource(names.KUEUE_API_VERSION, "admissionchecks", namespaced=False)
+RAY_CLUSTERS = Resource("ray.io/v1", "rayclusters")
+WORKER_CLUSTERS = Resource(names.API_VERSION, "workerclusters", namespaced=False)
+DISPATCH_POLICIES = Resource(names.API_VERSION, "dispatchpolicies", namespaced=False)
+PLACEMENTS = Resource(names.API_VERSION, "placements")
+GATE_POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
+GATE_BINDINGS = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)

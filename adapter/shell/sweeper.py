@@ -1,0 +1,54 @@
+"""What did a crash leave behind that no watch shows: anchors without a share.
+
+An anchor is written before its group Workload; a process that dies between the two, and whose gang is gone when it
+comes back, leaves a ConfigMap that stands for nothing. Shares and pods need no sweep: their watches show them, and
+their own keys decide on them.
+"""
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from adapter import names
+from adapter.facts import Raw, annotation, key_of, meta, moment, placement, uid_of
+from adapter.shell.client import ApiError, Unreachable
+from adapter.shell.home import Home
+from adapter.shell.member import Member
+from adapter.shell.resources import CONFIG_MAPS
+
+log = logging.getLogger(__name__)
+
+# Older than any write of ours that is still on its way (the client gives up after 10 s).
+SETTLED = timedelta(seconds=60)
+
+
+async def sweep(members: Mapping[str, Member], home: Home, manager: str) -> None:
+    """Delete anchors that stand for nothing, in every namespace of every cluster in which there can be one."""
+    for member in members.values():
+        for namespace in sorted({key_of(queue)[0] for queue in member.local_queues}):
+            try:
+                await _namespace(member, namespace, home, manager)
+            except (ApiError, Unreachable) as trouble:  # not opened to us, or silent: there is nothing of ours to sweep
+                log.debug("cluster=%s namespace=%s not swept: %s", member.name, namespace, trouble)
+
+
+async def _namespace(member: Member, namespace: str, home: Home, manager: str) -> None:
+    ours = f"{names.MANAGER_LABEL}={manager}"
+    found = await member.client.get(CONFIG_MAPS.path(namespace), labelSelector=ours)
+    for anchor in found.get("items") or ():
+        if not _stands(anchor, member, home) and _settled(anchor):
+            log.info("cluster=%s anchor %s/%s stands for nothing; deleting it", member.name, *key_of(anchor))
+            await member.client.delete(CONFIG_MAPS.path(*key_of(anchor)), uid_of(anchor))
+
+
+def _stands(anchor: Raw, member: Member, home: Home) -> bool:
+    namespace, name = key_of(anchor)
+    if member.workloads.get((namespace, name)):
+        return True
+    wanted = home.placements.group(f"{namespace}/{annotation(anchor, names.WORKLOAD_ANNOTATION)}")
+    return any(f"{p.name}-{p.round}" == name for p in map(placement, wanted))
+
+
+def _settled(anchor: Raw) -> bool:
+    created = moment(meta(anchor).get("creationTimestamp"))
+    return created is not None and datetime.now(UTC) - created > SETTLED

@@ -1,0 +1,101 @@
+"""What does a pod or a pod template leave behind when it goes to another cluster?
+
+The stance: remove what is known to belong to the manager and keep everything else, so that a new field travels and an
+incompatibility shows up by name. The rules are kuberay.md sections 1.6 and 1.7. What must not travel at all is not
+removed here but refused (`refusal`), before any quota is held.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from adapter import names
+from adapter.facts import Raw
+from adapter.target import Target
+
+METADATA = frozenset({
+    "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+    "managedFields", "ownerReferences", "generateName", "finalizers", "selfLink",
+})  # fmt: skip
+SPEC = frozenset({
+    # set by the manager's scheduler, by gates, by `kubectl debug`, by a RuntimeClass that admission reads again
+    "nodeName", "schedulingGates", "ephemeralContainers", "overhead",
+    # names of the manager; the worker cluster's admission gives its own default account and that account's pull
+    # secrets (it adds them only to a pod that has none, and a template that brings its own is refused)
+    "serviceAccountName", "serviceAccount", "imagePullSecrets",
+    # priority among workloads is Kueue's business there, through the share's Workload
+    "priority", "priorityClassName", "preemptionPolicy",
+    # a cluster-local DNS identity
+    "hostname", "subdomain",
+})  # fmt: skip
+LABELS = {"app.kubernetes.io/name": "kuberay", "app.kubernetes.io/created-by": "kuberay-operator"}
+TOKEN_VOLUME_PREFIX = "kube-api-access-"  # what the ServiceAccount admission plugin calls its volume
+ADMISSION_TOLERATIONS = tuple(  # as the DefaultTolerationSeconds admission plugin writes them; it will do so there too
+    {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for state in ("not-ready", "unreachable")
+)
+
+
+def labels(found: Mapping[str, str] | None) -> dict[str, str]:
+    """Keep the labels that mean the same in every cluster.
+
+    `ray.io/*` would wake a KubeRay over there: it lists and deletes pods by them (kuberay:common/association.go).
+    """
+    domains = (names.RAY_DOMAIN, names.KUEUE_DOMAIN, names.DOMAIN)
+    return {k: v for k, v in (found or {}).items() if not _of(k, domains) and LABELS.get(k) != v}
+
+
+def annotations(found: Mapping[str, str] | None) -> dict[str, str]:
+    """Keep the annotations that neither Kueue nor we wrote in the manager."""
+    return {k: v for k, v in (found or {}).items() if not _of(k, (names.KUEUE_DOMAIN, names.DOMAIN))}
+
+
+def spec(found: Raw, target: Target) -> dict[str, Any]:
+    """Keep a pod spec's fields, less the manager's; containers and volumes stay as they are."""
+    kept = {key: value for key, value in found.items() if key not in SPEC}
+    local = target.manager_flavor_keys | {names.LOCK_NODE_SELECTOR}
+    selector = {key: value for key, value in (found.get("nodeSelector") or {}).items() if key not in local}
+    drop = (*ADMISSION_TOLERATIONS, *target.manager_flavor_tolerations)
+    tolerations = [one for one in found.get("tolerations") or () if one not in drop]
+    return _set(_set(kept, "nodeSelector", selector), "tolerations", tolerations)
+
+
+def without_token(found: Raw) -> dict[str, Any]:
+    """Drop the API token volume that the manager's admission added, and its mounts in every container.
+
+    The worker cluster's admission adds its own; a manager's token would be of the wrong issuer.
+    """
+    tokens = frozenset(_token_volumes(found))
+    if not tokens:
+        return dict(found)
+    volumes = [volume for volume in found.get("volumes") or () if volume.get("name") not in tokens]
+    lists = {
+        key: [_without_mounts(container, tokens) for container in found[key]]
+        for key in ("initContainers", "containers")
+        if found.get(key)
+    }
+    return _set({**found, **lists}, "volumes", volumes)
+
+
+def _token_volumes(found: Raw) -> Iterator[str]:
+    for volume in found.get("volumes") or ():
+        name = volume.get("name") or ""
+        if name.startswith(TOKEN_VOLUME_PREFIX) and "projected" in volume:
+            yield name
+
+
+def _without_mounts(container: Raw, volumes: frozenset[str]) -> Raw:
+    mounts = container.get("volumeMounts") or []
+    kept = [mount for mount in mounts if mount.get("name") not in volumes]
+    return container if len(kept) == len(mounts) else _set(dict(container), "volumeMounts", kept)
+
+
+def _set(fields: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """Set a field in place, or leave it out when there is nothing in it."""
+    if value:
+        return {**fields, key: value}
+    return {name: kept for name, kept in fields.items() if name != key}
+
+
+def _of(key: str, domains: tuple[str, ...]) -> bool:
+    prefix = key.partition("/")[0] if "/" in key else ""
+    return any(prefix == domain or prefix.endswith(f".{domain}") for domain in domains)

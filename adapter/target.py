@@ -1,0 +1,59 @@
+"""Where does a share run: what the rewriter, the reservation and the mirror must know of one worker cluster's share.
+
+Plain values only. Who reads them from which object, and whether the cluster can be reached, is asked elsewhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapter import names
+from adapter.facts import Raw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One share of one Workload in one worker cluster.
+
+    `manager_flavor_keys` are node label keys that mean something in the manager only (its ResourceFlavors' nodeLabels);
+    `manager_flavor_tolerations` are the tolerations that go with those flavors, compared as whole objects.
+    """
+
+    cluster: str
+    zone: str
+    region: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)  # for Ray, beside zone, region and cluster
+    resources: Mapping[str, int] = field(default_factory=dict)  # for Ray, beside the zone's own
+    queue: str  # LocalQueue in the worker cluster
+    manager: str  # id of the manager cluster
+    workload: str
+    workload_uid: str
+    placement: str
+    share: str  # name of the group Workload and of its anchor ConfigMap
+    round: int
+    manager_flavor_keys: frozenset[str] = frozenset()
+    manager_flavor_tolerations: tuple[Raw, ...] = ()
+
+
+def origin_labels(target: Target) -> dict[str, str]:
+    """Name the labels that tell every remote object of a share from everybody else's."""
+    return {
+        names.MANAGER_LABEL: target.manager,
+        names.WORKLOAD_UID_LABEL: target.workload_uid,
+        names.PLACEMENT_LABEL: target.placement,
+        names.CLUSTER_LABEL: target.cluster,
+    }
+
+
+def origin_annotations(target: Target) -> dict[str, str]:
+    """Name the annotations on every remote object of a share: what may be too long for a label, and the round."""
+    return {names.WORKLOAD_ANNOTATION: target.workload, names.ROUND_ANNOTATION: str(target.round)}
+
+
+def anchor_owner(target: Target, anchor_uid: str) -> dict[str, Any]:
+    """Refer to the share's anchor ConfigMap as a non-controller owner.
+
+    Kueue finishes a pod-less group Workload that has a *controller* (kueue:pkg/controller/jobframework/reconciler.go,
+    OwnerNotFound), so the reference must not be one; garbage collection needs no more than this.
+    """
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": target.share, "uid": anchor_uid}

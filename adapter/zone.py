@@ -1,0 +1,78 @@
+"""What does Ray learn of the place where a worker runs: labels and a resource, by environment variables alone.
+
+The start command stays as it is: Ray reads all of these itself (kuberay.md section 7.6, measured with Ray 2.60). What a
+user has set wins, key by key. The Ray autoscaler, which reads the RayCluster's spec, knows nothing of them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adapter import names
+from adapter.facts import Raw
+from adapter.target import Target
+
+ZONE_ENV = "RAY_NODE_ZONE"
+REGION_ENV = "RAY_NODE_REGION"
+LABELS_ENV = "RAY_OVERRIDE_LABELS"
+RESOURCES_ENV = "RAY_OVERRIDE_RESOURCES"
+
+# A task asks for a zone by `resources={"zone:a": 1}`, and the zone must never be what a node runs out of: no node runs a
+# million tasks at once. Whole, because Ray takes no fraction of a node's resource, and far below its bound of 1e14
+# (ray:python/ray/_private/resource_and_label_spec.py, to_resource_dict).
+ZONE_AMOUNT = 1_000_000
+
+
+def with_zone(env: Sequence[Raw], target: Target) -> list[Raw]:
+    """Add the place to a ray container's env; entries that are there already keep their position and win."""
+    labels = {
+        **target.labels,
+        **_unless_set(env, ZONE_ENV, {names.RAY_ZONE_LABEL: target.zone}),
+        **_unless_set(env, REGION_ENV, {names.RAY_REGION_LABEL: target.region} if target.region else {}),
+        names.CLUSTER_LABEL: target.cluster,
+    }
+    resources = {**target.resources, f"zone:{target.zone}": ZONE_AMOUNT}
+    result = _with_default(env, ZONE_ENV, target.zone)
+    result = _with_default(result, REGION_ENV, target.region)
+    result = _merged(result, LABELS_ENV, labels)
+    return _merged(result, RESOURCES_ENV, resources)
+
+
+def _position(env: Sequence[Raw], name: str) -> int | None:
+    """Where the entry stands that the container sees: the last one of that name."""
+    found = [index for index, entry in enumerate(env) if entry.get("name") == name]
+    return found[-1] if found else None
+
+
+def _unless_set(env: Sequence[Raw], name: str, labels: dict[str, str]) -> dict[str, str]:
+    # Ray lets RAY_OVERRIDE_LABELS win over --labels and RAY_NODE_ZONE (same file, _resolve_labels), so a zone that the
+    # user chose by RAY_NODE_ZONE must not be in ours.
+    return labels if _position(env, name) is None else {}
+
+
+def _with_default(env: Sequence[Raw], name: str, value: str) -> list[Raw]:
+    missing = value and _position(env, name) is None
+    return [*env, {"name": name, "value": value}] if missing else list(env)
+
+
+def _merged(env: Sequence[Raw], name: str, ours: Mapping[str, Any]) -> list[Raw]:
+    """Merge our object under the user's; what is no JSON object (or comes from elsewhere) stays the user's alone."""
+    at = _position(env, name)
+    if at is None:
+        return [*env, {"name": name, "value": _dump(ours)}]
+    theirs = _object(env[at])
+    if theirs is None:
+        return list(env)
+    return [*env[:at], {**env[at], "value": _dump({**ours, **theirs})}, *env[at + 1 :]]
+
+
+def _object(entry: Raw) -> dict[str, Any] | None:
+    try:
+        value = json.loads(entry.get("value") or ("null" if "valueFrom" in entry else "{}"))
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _dump(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True)  # sorted: the same pod must give the same bytes after a restart

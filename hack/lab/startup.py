@@ -1,0 +1,121 @@
+"""How does the lab come up: at first, again, after an interruption, after a hard stop?
+
+Every step makes only what is missing, so all four are one path. A cluster whose anchor is gone has lost its mounts and with them
+its node, so it is wiped and made afresh; one that only lost a process gets that process back.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from hack.lab import (
+    addons,
+    certificates,
+    cgroups,
+    containerd,
+    control_plane,
+    images,
+    kernel,
+    kwok,
+    network,
+    node,
+    processes,
+    room,
+    system,
+    teardown,
+    tools,
+)
+from hack.lab import lab as definition
+from hack.lab.lab import Cluster, Lab
+from hack.lab.progress import LabError, step
+
+_PROGRAMS = ("pause", "containerd", "etcd", "kube-apiserver", "kubelet", "coredns", "kuberay", "kueue")
+_EVERYWHERE = ("pause", "coredns", "kueue")  # a node cannot become useful without these
+_MANAGER_ONLY = ("kuberay", "rayspan")
+_LAST = "ray"  # large, and nothing of ours waits for it
+_OURS = "rayspan"
+
+
+def up(lab: Lab) -> None:
+    """Bring up exactly this lab. Another one on this machine is taken down first."""
+    _make_room(lab)
+    system.prepare()
+    tools.build([*_PROGRAMS, "kwok"] if lab.fake_nodes else _PROGRAMS)
+    archives = _archives()
+    definition.save(lab)
+    kernel.remember()
+    _wipe_broken(lab)
+    network.ensure(lab)
+    _side_by_side(lambda cluster: _cluster(lab, cluster, archives), lab.clusters)
+
+
+def _make_room(lab: Lab) -> None:
+    old = definition.find()
+    if old is not None and old != lab:
+        teardown.take_over(old)
+    elif old is None and teardown.remains():
+        with step("removing what an unknown lab left behind"):
+            teardown.down()
+
+
+def _wipe_broken(lab: Lab) -> None:
+    broken = [cluster for cluster in lab.clusters if not processes.alive(cluster, room.ANCHOR)]
+    _side_by_side(teardown.wipe, broken)
+
+
+def _archives() -> dict[str, Path]:
+    """The archives of all images. Ours may be missing while somebody works on it: a lab without it is useful, too."""
+    found = {name: images.archive_for(name) for name in (*_EVERYWHERE, "kuberay", _LAST)}
+    try:
+        return {**found, _OURS: images.archive_for(_OURS)}
+    except (LabError, OSError) as failure:
+        print(f"note   the image {_OURS} is left out: {failure}", file=sys.stderr)
+        return found
+
+
+def _cluster(lab: Lab, cluster: Cluster, archives: dict[str, Path]) -> None:
+    first = (*_EVERYWHERE, *_MANAGER_ONLY) if cluster.is_manager else _EVERYWHERE
+    with step(f"{cluster.name}: control plane"):
+        _begin(cluster)
+        _bring(cluster, first, archives)
+        control_plane.ensure_clients(cluster)
+    with step(f"{cluster.name}: node"):
+        _join(lab, cluster)
+    with step(f"{cluster.name}: {', '.join(addon.name for addon in addons.of(cluster))}"):
+        addons.ensure(cluster)
+        _bring(cluster, (_LAST,), archives)
+        addons.await_ready(cluster)
+
+
+def _begin(cluster: Cluster) -> None:
+    """Start what needs nothing else, so that it starts side by side."""
+    cgroups.create(cluster)
+    certificates.ensure(cluster)
+    room.open_for(cluster)
+    control_plane.ensure_servers(cluster)
+    containerd.ensure(cluster)
+    containerd.await_ready(cluster)
+    if not processes.alive(cluster, "kubelet"):
+        containerd.forget_containers(cluster)
+
+
+def _join(lab: Lab, cluster: Cluster) -> None:
+    node.ensure(cluster)
+    node.await_ready(cluster)
+    if not cluster.is_manager:
+        node.give_gpus(cluster)
+    kwok.ensure(cluster, lab.fake_nodes)
+
+
+def _bring(cluster: Cluster, names: Iterable[str], archives: dict[str, Path]) -> None:
+    for name in names:
+        if name in archives:
+            containerd.bring(cluster, name, archives[name])
+
+
+def _side_by_side(work: Callable[[Cluster], None], clusters: Sequence[Cluster]) -> None:
+    """Do it for all clusters at once; the first failure is told when all have ended."""
+    with ThreadPoolExecutor(max_workers=max(1, len(clusters))) as pool:
+        for done in [pool.submit(work, cluster) for cluster in clusters]:
+            done.result()

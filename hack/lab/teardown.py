@@ -1,0 +1,69 @@
+"""How does the lab go away, all of it, however it was left?
+
+It ends what lives in the lab's cgroups and nothing else, and afterwards asserts that nothing is left. What stays on disk are the
+clusters' certificates and unpacked images, which make the next `up` fast; `rm -rf` of the state directory is then safe.
+"""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from hack.lab import cgroups, kernel, network, processes
+from hack.lab import lab as definition
+from hack.lab.lab import MOST_WORKERS, Cluster, Lab
+from hack.lab.paths import STATE
+from hack.lab.progress import LabError, step
+
+_KEPT = ("pki", "containerd")
+
+
+def down() -> None:
+    """Remove the lab of this machine; it is fine if there is none, or only half of one."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(wipe, _everything()))
+    network.remove_switch()
+    cgroups.remove_top()
+    kernel.restore()
+    left = remains()
+    if left:
+        raise LabError(
+            f"The lab is down, but these remain: {', '.join(left)}; run `down` again, then look who uses them."
+        )
+    definition.forget()
+
+
+def take_over(old: Lab) -> None:
+    with step(f"taking down the other lab ({describe(old)}, made by {definition.owner()})"):
+        down()
+
+
+def describe(lab: Lab) -> str:
+    return f"{1 + lab.workers} clusters, {lab.fake_nodes} fake nodes each, {lab.network} network"
+
+
+def wipe(cluster: Cluster) -> None:
+    """Make one cluster as if it had never run, except for what may be kept."""
+    for name in processes.known(cluster):
+        processes.end(cluster, name)
+    cgroups.end(cluster)
+    network.remove_cluster(cluster)
+    for place in cluster.directory.glob("*"):
+        if place.name not in _KEPT:
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+
+
+def remains() -> list[str]:
+    """What the machine still has of the lab, other than files."""
+    running = [f"process {pid} ({cluster.name})" for cluster in _everything() for pid in cgroups.processes(cluster)]
+    return running + network.remains() + _mounts() + [f"cgroup {place}" for place in cgroups.remains()]
+
+
+def _mounts() -> list[str]:
+    lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    places = [line.split()[1] for line in lines]
+    return [f"mount {place}" for place in places if place.startswith(f"{STATE}/")]
+
+
+def _everything() -> tuple[Cluster, ...]:
+    """Every cluster that any lab could have made: what is written down need not be all there is."""
+    return Lab(workers=MOST_WORKERS).clusters

@@ -1,0 +1,25 @@
+"""Options and fixtures that unit tests share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
+
+
+@pytest.fixture
+def same_as_golden(request: pytest.FixtureRequest) -> Callable[[Any, Path], None]:
+    """Compare a value with a YAML file, byte for byte; with --update-golden write the file."""
+
+    def check(value: Any, path: Path) -> None:
+        text = yaml.safe_dump(value, sort_keys=True, width=160)
+        if request.config.getoption("--update-golden"):
+            path.write_text(text)
+        assert text == path.read_text(), f"{path.name} differs: look at it, then run pytest with --update-golden"
+
+    return check

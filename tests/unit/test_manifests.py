@@ -1,0 +1,346 @@
+"""Do the manifests parse, render, and use the same words as the code?"""
+
+import ast
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import api, names
+from hack.lab import tools
+from hack.lab.paths import REPO
+from hack.lab.progress import LabError
+
+_MANIFESTS = REPO / "manifests"
+_KUSTOMIZE = REPO / "kustomize"
+_KUSTOMIZATIONS = sorted(path.parent for root in (_MANIFESTS, _KUSTOMIZE) for path in root.rglob("kustomization.yaml"))
+_FILES = sorted(path for root in (_MANIFESTS, _KUSTOMIZE) for path in root.rglob("*.yaml"))
+_CLUSTER_SCOPED = {
+    "Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
+    "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+    "ResourceFlavor", "ClusterQueue", "AdmissionCheck", "WorkerCluster", "DispatchPolicy",
+}  # fmt: skip
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(REPO))
+
+
+def _objects(path: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def _find(path: str, kind: str, name: str = "") -> dict[str, Any]:
+    """The one object of that kind (and name) in a file below manifests/ or kustomize/."""
+    found = [
+        document
+        for document in _objects(REPO / path)
+        if document["kind"] == kind and name in ("", document["metadata"]["name"])
+    ]
+    assert len(found) == 1, f"{path} has {len(found)} {kind} {name}"
+    return found[0]
+
+
+def _dig(value: Any, *path: str | int) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+# --- every file ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", _FILES, ids=_short)
+def test_file_holds_whole_objects(path: Path) -> None:
+    objects = _objects(path)
+    assert objects
+    for document in objects:
+        assert document["apiVersion"] and document["kind"]
+        if document["kind"] == "Kustomization":
+            continue
+        namespaced = document["kind"] not in _CLUSTER_SCOPED
+        # A file that applies by itself cannot leave the namespace to whoever applies it.
+        assert ("namespace" in document["metadata"]) == namespaced, document["metadata"]["name"]
+
+
+@pytest.mark.parametrize("directory", _KUSTOMIZATIONS, ids=_short)
+def test_kustomization_lists_what_exists(directory: Path) -> None:
+    for resource in _objects(directory / "kustomization.yaml")[0]["resources"]:
+        target = directory / resource
+        assert target.is_file() or (target / "kustomization.yaml").is_file(), resource
+
+
+def test_every_manifest_is_installed_by_some_overlay() -> None:
+    listed = {
+        (directory / resource).resolve()
+        for directory in _KUSTOMIZATIONS
+        for resource in _objects(directory / "kustomization.yaml")[0]["resources"]
+    }
+    left = [_short(path) for path in _FILES if path.name != "kustomization.yaml" and path.resolve() not in listed]
+    assert [path for path in left if not path.startswith("manifests/samples/")] == []
+
+
+# --- rendering -------------------------------------------------------------------------------------------------------
+
+
+def _kubectl() -> Path:
+    try:
+        return tools.path("kubectl")
+    except LabError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("directory", _KUSTOMIZATIONS, ids=_short)
+def test_kustomization_renders_without_a_warning(directory: Path) -> None:
+    done = subprocess.run([_kubectl(), "kustomize", directory], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    objects = [document for document in yaml.safe_load_all(done.stdout) if document]
+    identities = [
+        (document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"]) for document in objects
+    ]
+    assert len(identities) == len(set(identities)) > 0
+    # One apply cannot define a kind and make objects of it: kubectl looks up every kind first.
+    defined = {
+        document["spec"]["names"]["kind"] for document in objects if document["kind"] == "CustomResourceDefinition"
+    }
+    assert not defined & {document["kind"] for document in objects}
+
+
+# --- the same words as the code --------------------------------------------------------------------------------------
+
+_GATE_POLICY = "manifests/gate-policy.yaml"
+_MANAGER_RBAC = "manifests/rbac/manager.yaml"
+_QUEUES = "manifests/queues/manager/queues.yaml"
+_DEPLOYMENT = "manifests/controller.yaml"
+_WORKER_RBAC = "manifests/rbac/worker.yaml"
+_SAMPLE = "manifests/samples/rayjob-pi.yaml"
+
+_AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
+    # file, kind, path, what the code says
+    (_GATE_POLICY, "MutatingAdmissionPolicy", ("metadata", "name"), names.GATE_POLICY),
+    (_GATE_POLICY, "MutatingAdmissionPolicyBinding", ("metadata", "name"), names.GATE_POLICY),
+    (_GATE_POLICY, "MutatingAdmissionPolicyBinding", ("spec", "policyName"), names.GATE_POLICY),
+    (
+        _GATE_POLICY,
+        "MutatingAdmissionPolicy",
+        ("spec", "matchConstraints", "objectSelector", "matchExpressions", 0, "key"),
+        names.PLACEMENT_LABEL,
+    ),
+    (_MANAGER_RBAC, "Namespace", ("metadata", "name"), names.SYSTEM_NAMESPACE),
+    (_MANAGER_RBAC, "ServiceAccount", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
+    (_MANAGER_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
+    (_MANAGER_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
+    (_DEPLOYMENT, "Deployment", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
+    (_WORKER_RBAC, "Namespace", ("metadata", "name"), names.SYSTEM_NAMESPACE),
+    (_WORKER_RBAC, "Secret", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
+    (_QUEUES, "AdmissionCheck", ("spec", "controllerName"), names.CONTROLLER_NAME),
+    (_QUEUES, "AdmissionCheck", ("spec", "parameters", "apiGroup"), names.DOMAIN),
+    (_QUEUES, "AdmissionCheck", ("spec", "parameters", "kind"), names.DISPATCH_POLICY_KIND),
+    (_QUEUES, "AdmissionCheck", ("apiVersion",), names.KUEUE_API_VERSION),
+    (_QUEUES, "ClusterQueue", ("apiVersion",), names.KUEUE_API_VERSION),
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "field", "expected"),
+    _AGREEMENTS,
+    ids=[f"{Path(path).stem}-{kind}-{'.'.join(map(str, field))}" for path, kind, field, _ in _AGREEMENTS],
+)
+def test_manifest_says_what_the_code_says(path: str, kind: str, field: tuple[str | int, ...], expected: str) -> None:
+    assert _dig(_find(path, kind), *field) == expected
+
+
+def test_policy_adds_our_gate_and_no_other() -> None:
+    mutations = _find(_GATE_POLICY, "MutatingAdmissionPolicy")["spec"]["mutations"]
+    expressions = [mutation["applyConfiguration"]["expression"] for mutation in mutations]
+    assert expressions == [
+        f'Object{{spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: "{names.GATE}"}}]}}}}'
+    ]
+
+
+_KINDS: Mapping[str, tuple[str, str]] = {
+    names.WORKER_CLUSTER_KIND: ("workerclusters", "Cluster"),
+    names.DISPATCH_POLICY_KIND: ("dispatchpolicies", "Cluster"),
+    names.PLACEMENT_KIND: ("placements", "Namespaced"),
+}
+
+
+def _crd(kind: str) -> dict[str, Any]:
+    return _objects(_MANIFESTS / "crds" / f"{_KINDS[kind][0]}.yaml")[0]
+
+
+def _schema(kind: str, *path: str) -> Any:
+    value = _dig(_crd(kind), "spec", "versions", 0, "schema", "openAPIV3Schema")
+    for step in path:
+        value = value["properties"][step]
+    return value
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_definition_has_our_names(kind: str) -> None:
+    plural, scope = _KINDS[kind]
+    crd = _crd(kind)
+    assert crd["metadata"]["name"] == f"{plural}.{names.DOMAIN}"
+    assert (crd["spec"]["group"], crd["spec"]["scope"]) == (names.DOMAIN, scope)
+    assert (crd["spec"]["names"]["kind"], crd["spec"]["names"]["plural"]) == (kind, plural)
+    versions = crd["spec"]["versions"]
+    assert [f"{names.DOMAIN}/{version['name']}" for version in versions] == [names.API_VERSION]
+    assert "status" in versions[0]["subresources"]
+
+
+def test_short_names_differ_from_each_other() -> None:
+    short = [name for kind in _KINDS for name in _crd(kind)["spec"]["names"]["shortNames"]]
+    assert len(short) == len(set(short)) == len(_KINDS)
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_every_field_is_explained(kind: str) -> None:
+    """kubectl explain answers for every field of ours; metadata and conditions are Kubernetes' own."""
+
+    def unexplained(schema: Mapping[str, Any], path: str) -> Iterator[str]:
+        if path == "status.conditions":
+            return
+        for name, field in schema.get("properties", {}).items():
+            where = f"{path}.{name}".removeprefix(".")
+            if not field.get("description") and where not in {"apiVersion", "kind", "metadata"}:
+                yield where
+            yield from unexplained(field.get("items", field), where)
+
+    assert list(unexplained(_schema(kind), "")) == []
+
+
+def test_placement_knows_every_state() -> None:
+    states = {names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.ENDED}
+    assert set(_schema(names.PLACEMENT_KIND, "status", "state")["enum"]) == states
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [(names.WORKER_CLUSTER_KIND, api.WorkerCluster), (names.DISPATCH_POLICY_KIND, api.DispatchPolicy)],
+)
+def test_definition_has_the_fields_that_the_code_reads(kind: str, model: Any) -> None:
+    assert set(_schema(kind, "spec")["properties"]) == {
+        field.alias or name for name, field in model.model_fields.items()
+    }
+
+
+def test_defaults_of_a_policy_are_those_of_the_code() -> None:
+    fields = _schema(names.DISPATCH_POLICY_KIND, "spec")["properties"]
+    defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
+    stored = {"metadata": {"name": "p"}, "spec": {"clusters": ["east"], **defaults}}
+    smallest = {"metadata": {"name": "p"}, "spec": {"clusters": ["east"]}}
+    assert api.dispatch_policy(stored) == api.dispatch_policy(smallest)
+
+
+def test_demo_fleet_is_read_by_the_code() -> None:
+    fleet = _objects(_KUSTOMIZE / "overlays/demo-fleet/fleet.yaml")
+    clusters = [document for document in fleet if document["kind"] == names.WORKER_CLUSTER_KIND]
+    (policy,) = (document for document in fleet if document["kind"] == names.DISPATCH_POLICY_KIND)
+    assert [document["metadata"]["name"] for document in clusters] == list(api.dispatch_policy(policy).clusters)
+    for document in clusters:
+        assert api.worker_cluster(document).zone == document["metadata"]["name"]
+    assert policy["metadata"]["name"] == _find(_QUEUES, "AdmissionCheck")["spec"]["parameters"]["name"]
+    assert all(document["apiVersion"] == names.API_VERSION for document in fleet)
+
+
+# --- rights ----------------------------------------------------------------------------------------------------------
+
+
+def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
+    rules = _find(path, kind, name)["rules"]
+    return {verb for rule in rules if resource in rule["resources"] for verb in rule["verbs"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "name", "resource", "verbs"),
+    [
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "secrets", set()),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "pods", {"list", "watch", "patch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workloads", {"get", "list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workloads/status", {"patch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "rayclusters", {"list", "watch"}),
+        (_MANAGER_RBAC, "Role", "rayspan-controller", "secrets", {"get", "list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "pods", {"list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "secrets", set()),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "pods", {"create", "get", "delete"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "secrets", set()),
+    ],
+)
+def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource: str, verbs: set[str]) -> None:
+    assert _verbs(path, kind, name, resource) == verbs
+
+
+@pytest.mark.parametrize("path", [_MANAGER_RBAC, _WORKER_RBAC])
+def test_no_right_is_a_wildcard(path: str) -> None:
+    for document in _objects(REPO / path):
+        for rule in document.get("rules", ()):
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+# --- the sample and its queues ---------------------------------------------------------------------------------------
+
+
+def _milli(quantity: str) -> int:
+    return int(quantity[:-1]) if quantity.endswith("m") else 1000 * int(quantity)
+
+
+def _mebi(quantity: str) -> int:
+    return {"Mi": 1, "Gi": 1024}[quantity[-2:]] * int(quantity[:-2])
+
+
+def _quota(path: str) -> tuple[int, int]:
+    resources = _dig(_find(path, "ClusterQueue"), "spec", "resourceGroups", 0, "flavors", 0, "resources")
+    quota = {resource["name"]: resource["nominalQuota"] for resource in resources}
+    return _milli(quota["cpu"]), _mebi(quota["memory"])
+
+
+def _requests(group: Mapping[str, Any]) -> tuple[int, int]:
+    requests = _dig(group, "template", "spec", "containers", 0, "resources", "requests")
+    return _milli(requests["cpu"]), _mebi(requests["memory"])
+
+
+def test_two_sample_workers_fill_a_worker_queue() -> None:
+    (group,) = _find(_SAMPLE, "RayJob")["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    cpu, memory = _requests(group)
+    assert _quota("manifests/queues/worker/queues.yaml") == (2 * cpu, 2 * memory)
+    assert group["replicas"] == group["minReplicas"] == group["maxReplicas"] == 4
+
+
+def test_the_manager_queue_holds_a_whole_sample() -> None:
+    spec = _find(_SAMPLE, "RayJob")["spec"]["rayClusterSpec"]
+    (group,) = spec["workerGroupSpecs"]
+    submitter = (500, 200)  # KubeRay's default
+    need = [
+        head + each + group["replicas"] * worker
+        for head, each, worker in zip(_requests(spec["headGroupSpec"]), submitter, _requests(group), strict=True)
+    ]
+    have = _quota(_QUEUES)
+    assert need[0] <= have[0] and need[1] <= have[1]
+
+
+def test_the_sample_is_stock() -> None:
+    """Its one addition is Kueue's queue label: nothing of ours may be needed in a job."""
+    job = _find(_SAMPLE, "RayJob")
+    queue = _find(_QUEUES, "LocalQueue")["metadata"]
+    assert job["metadata"]["labels"] == {names.QUEUE_LABEL: queue["name"]}
+    assert job["metadata"]["namespace"] == queue["namespace"]
+    assert job["spec"]["shutdownAfterJobFinishes"] is True
+    spec = job["spec"]["rayClusterSpec"]
+    assert names.DOMAIN not in yaml.safe_dump(job)
+    (worker,) = (group["template"]["spec"] for group in spec["workerGroupSpecs"])
+    assert "volumes" not in worker  # a worker that needs a ConfigMap cannot leave the manager yet
+
+
+def test_the_sample_program_compiles_and_uses_our_words() -> None:
+    program = _find(_SAMPLE, "ConfigMap")["data"]["pi.py"]
+    constants = {
+        target.id: ast.literal_eval(node.value)
+        for node in ast.parse(program).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert (constants["ZONE"], constants["CLUSTER"]) == (names.RAY_ZONE_LABEL, names.CLUSTER_LABEL)

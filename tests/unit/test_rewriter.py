@@ -1,0 +1,575 @@
+"""A manager's worker pod becomes a pod that joins the same RayCluster from another cluster, and nothing else."""
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import names
+from adapter.rewriter import Target, refusal, remote_pod
+
+Pod = dict[str, Any]
+GOLDEN = Path(__file__).parent / "golden" / "kuberay-1.6.2"
+RECORDED = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
+HEAD = "10.11.0.12"
+HEAD6 = "fd00:11::c"
+REMOTE_TOLERATION = {"key": "rayspan.dev/pool", "operator": "Equal", "value": "remote", "effect": "NoSchedule"}
+TARGET = Target(
+    cluster="east",
+    zone="us-east-1a",
+    region="us-east-1",
+    labels={"example.com/tier": "spot"},
+    resources={"fast-disk": 2},
+    queue="team-a",
+    manager="mgr-1",
+    workload="rayjob-sample-4f2a1",
+    workload_uid="9b0c6a52-2d2c-4d0e-9a3c-0d6f3a1b2c3d",
+    placement="rayjob-sample-4f2a1",
+    share="rayspan-7d3f0a-east",
+    round=2,
+    manager_flavor_keys=frozenset({"rayspan.dev/pool"}),
+    manager_flavor_tolerations=(REMOTE_TOLERATION,),
+)
+
+
+def rewrite(pod: Pod, *, head: str = HEAD, target: Target = TARGET) -> Pod:
+    return remote_pod(
+        pod, head=head, target=target, role="1f2e3d4c", total=3, slot="east/1f2e3d4c/0", anchor_uid="a-uid"
+    )
+
+
+def kuberay_pod(cluster: str = "raycluster", namespace: str = "demo", **container: Any) -> Pod:
+    """A small worker pod as KubeRay 1.6.2 builds it; `container` sets fields of the ray container."""
+    fqdn = f"{cluster}-head-svc.{namespace}.svc.cluster.local"
+    start = f"ray start  --address={fqdn}:6379  --block  --num-cpus=1 "
+    env = [
+        *container.pop("env", []),
+        {"name": "FQ_RAY_IP", "value": fqdn},
+        {"name": "RAY_IP", "value": f"{cluster}-head-svc"},
+        {"name": "RAY_CLOUD_INSTANCE_ID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "RAY_NODE_TYPE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['ray.io/group']"}}},
+        {"name": "KUBERAY_GEN_RAY_START_CMD", "value": start},
+        {"name": "RAY_ADDRESS", "value": f"{fqdn}:6379"},
+    ]
+    ray = {"name": "ray-worker", "image": "ray", "command": ["bash", "-c"], "args": [start], **container, "env": env}
+    wait = f"until ray health-check --address {fqdn}:6379; do sleep 5; done"
+    waiter = {"name": "wait-gcs-ready", "image": "ray", "args": [wait], "env": env[-6:-4]}
+    return {
+        "metadata": {
+            "name": "raycluster-workers-worker-x7",
+            "namespace": namespace,
+            "uid": "pod-uid",
+            "labels": {"ray.io/cluster": cluster, "ray.io/group": "workers"},
+        },
+        "spec": {"containers": [ray], "initContainers": [waiter]},
+        "status": {"phase": "Pending"},
+    }
+
+
+def env_of(pod: Pod, kind: str = "containers", at: int = 0) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in pod["spec"][kind][at]["env"]}
+
+
+# --- recorded pods ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_kuberay_pod_is_rewritten_as_reviewed(
+    name: str, same_as_golden: Callable[[Any, Path], None]
+) -> None:
+    pod = yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text())
+    same_as_golden(rewrite(pod), GOLDEN / f"{name}.out.yaml")
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_pod_finds_the_head_by_address_in_all_six_places(name: str) -> None:
+    pod = yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text())
+    head_service = env_of(pod)["RAY_IP"]
+    out = rewrite(pod)
+    env = env_of(out)
+    assert env["FQ_RAY_IP"] == env["RAY_IP"] == HEAD
+    assert env["RAY_ADDRESS"] == f"{HEAD}:6379"
+    assert f"--address={HEAD}:6379" in env["KUBERAY_GEN_RAY_START_CMD"]
+    assert f"--address={HEAD}:6379" in out["spec"]["containers"][0]["args"][0]
+    assert f"--address {HEAD}:6379" in out["spec"]["initContainers"][-1]["args"][0]
+    # As a whole word: `other-sidecar-head-svc` is somebody else's.
+    assert not re.search(rf"(?<![\w-]){head_service}", yaml.safe_dump(out, width=10_000))
+
+
+def test_the_recorded_cases_are_there() -> None:
+    assert RECORDED == ["autoscaled", "gpu", "plain", "sidecar"]
+
+
+# --- the head's address ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Text:
+    id: str
+    text: str
+    want: str
+    why: str
+    head: str = HEAD
+
+
+NAME = "raycluster-head-svc"
+TEXTS = [
+    Text("the full name becomes the address", f"{NAME}.demo.svc.cluster.local:6379", f"{HEAD}:6379", "the usual place"),
+    Text(
+        "a name without the cluster domain, too", f"http://{NAME}.demo.svc/x", f"http://{HEAD}/x", "it resolves there"
+    ),
+    Text("a name with the namespace alone, too", f"ping {NAME}.demo", f"ping {HEAD}", "it resolves there"),
+    Text("the short name, too", f"curl {NAME}:8265", f"curl {HEAD}:8265", "it resolves in the manager's namespace"),
+    Text("a sentence's full stop stays", f"Ask {NAME}.", f"Ask {HEAD}.", "it is not part of the name"),
+    Text("another cluster's head stays", f"my-{NAME}:1", f"my-{NAME}:1", "its name only ends like ours"),
+    Text("a name that goes on stays", f"{NAME}-2:1", f"{NAME}-2:1", "its name only begins like ours"),
+    Text("a namesake elsewhere stays", f"{NAME}.prod:1", f"{NAME}.prod:1", "another namespace's head is another head"),
+    Text("every mention is replaced", f"{NAME} {NAME}", f"{HEAD} {HEAD}", "one is enough to fail"),
+    Text("IPv6 gets brackets before a port", f"a={NAME}:6379", f"a=[{HEAD6}]:6379", "else the port is eaten", HEAD6),
+    Text("IPv6 gets them before a port to expand", f"{NAME}:$P", f"[{HEAD6}]:$P", "else the port is eaten", HEAD6),
+    Text("IPv6 gets brackets in a URL", f"http://{NAME}/x", f"http://[{HEAD6}]/x", "RFC 3986 wants them", HEAD6),
+    Text("IPv6 stands bare where no port follows", f"ip {NAME}: up", f"ip {HEAD6}: up", "a colon is no port", HEAD6),
+]
+
+
+@pytest.mark.parametrize("case", TEXTS, ids=lambda case: case.id)
+def test_in_users_text(case: Text) -> None:
+    pod = kuberay_pod(
+        args=[case.text],
+        env=[{"name": "MINE", "value": case.text}],
+        livenessProbe={"exec": {"command": ["sh", case.text]}},
+        lifecycle={"preStop": {"exec": {"command": [case.text]}}},
+    )
+    pod["spec"]["containers"].append({"name": "sidecar", "command": [case.text]})
+    out = rewrite(pod, head=case.head)
+    ray, sidecar = out["spec"]["containers"]
+    assert ray["args"] == sidecar["command"] == [case.want], case.why
+    assert env_of(out)["MINE"] == case.want, case.why
+    assert ray["livenessProbe"]["exec"]["command"] == ["sh", case.want], case.why
+    assert ray["lifecycle"]["preStop"]["exec"]["command"] == [case.want], case.why
+
+
+def test_a_head_service_with_the_name_of_a_command_leaves_the_command_alone() -> None:
+    # headService.metadata.name may be anything, `ray` too.
+    pod = json.loads(json.dumps(kuberay_pod(args=["ray start --address=ray:6379; curl http://ray/x"])))
+    pod = json.loads(json.dumps(pod).replace("raycluster-head-svc", "ray"))
+    out = rewrite(pod)
+    assert out["spec"]["containers"][0]["args"] == [f"ray start --address={HEAD}:6379; curl http://{HEAD}/x"]
+    assert env_of(out)["RAY_IP"] == HEAD
+    assert env_of(out)["KUBERAY_GEN_RAY_START_CMD"].startswith(f"ray start  --address={HEAD}:6379 ")
+
+
+def test_an_ipv6_head_is_bare_in_the_address_variables_and_bracketed_in_the_start_command() -> None:
+    env = env_of(rewrite(kuberay_pod(), head=HEAD6))
+    assert (env["FQ_RAY_IP"], env["RAY_IP"], env["RAY_ADDRESS"]) == (HEAD6, HEAD6, f"[{HEAD6}]:6379")
+    assert f"--address=[{HEAD6}]:6379 " in env["KUBERAY_GEN_RAY_START_CMD"]
+
+
+# --- what a pod says of itself -----------------------------------------------------------------------------------------
+
+
+def reference(path: str) -> Pod:
+    return {"valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        ("metadata.name", {"value": "raycluster-workers-worker-x7"}),
+        ("metadata.namespace", {"value": "demo"}),
+        ("metadata.uid", {"value": "pod-uid"}),
+        ("metadata.labels['ray.io/group']", {"value": "workers"}),
+        ("metadata.labels['no/such']", {"value": ""}),
+        ("metadata.annotations['price']", {"value": "$$(HOME) 5$$"}),
+        ("status.podIP", reference("status.podIP")),
+        ("status.hostIP", reference("status.hostIP")),
+        ("spec.nodeName", reference("spec.nodeName")),
+    ],
+)
+def test_what_is_said_of_the_manager_pod_becomes_a_literal(path: str, want: Pod) -> None:
+    """Names and labels differ in the copy or are gone; where the pod really runs is known only there."""
+    pod = kuberay_pod(env=[{"name": "MINE", **reference(path)}])
+    pod["metadata"]["annotations"] = {"price": "$(HOME) 5$"}  # a literal would be expanded, so its dollars are doubled
+    pod["spec"]["initContainers"][0]["env"] = [{"name": "MINE", **reference(path)}]
+    out = rewrite(pod)
+    assert out["spec"]["containers"][0]["env"][0] == {"name": "MINE", **want}
+    assert out["spec"]["initContainers"][0]["env"] == [{"name": "MINE", **want}]
+
+
+# --- zone --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Zone:
+    id: str
+    env: list[Pod]
+    want: dict[str, Any]
+    why: str
+
+
+OUR_LABELS = (
+    '{"example.com/tier": "spot", "ray.io/availability-region": "us-east-1", '
+    '"ray.io/availability-zone": "us-east-1a", "rayspan.dev/cluster": "east"}'
+)
+OUR_RESOURCES = '{"fast-disk": 2, "zone:us-east-1a": 1000000}'
+ZONES = [
+    Zone(
+        "a worker learns its place",
+        [],
+        {
+            "RAY_NODE_ZONE": "us-east-1a",
+            "RAY_NODE_REGION": "us-east-1",
+            "RAY_OVERRIDE_LABELS": OUR_LABELS,
+            "RAY_OVERRIDE_RESOURCES": OUR_RESOURCES,
+        },
+        "no part of the command changes for it",
+    ),
+    Zone(
+        "a user's own values are merged, and win",
+        [
+            {"name": "RAY_OVERRIDE_LABELS", "value": '{"rayspan.dev/cluster": "mine", "a": "b"}'},
+            {"name": "RAY_OVERRIDE_RESOURCES", "value": '{"fast-disk": 9}'},
+        ],
+        {
+            "RAY_OVERRIDE_LABELS": '{"a": "b", ' + OUR_LABELS.removeprefix("{").replace('"east"', '"mine"'),
+            "RAY_OVERRIDE_RESOURCES": OUR_RESOURCES.replace("2,", "9,"),
+        },
+        "whoever sets an override means it",
+    ),
+    Zone(
+        "a user's zone is the zone everywhere",
+        [{"name": "RAY_NODE_ZONE", "value": "mine"}],
+        {
+            "RAY_NODE_ZONE": "mine",
+            "RAY_OVERRIDE_LABELS": OUR_LABELS.replace('"ray.io/availability-zone": "us-east-1a", ', ""),
+        },
+        "Ray prefers the override label to the variable, so ours would win",
+    ),
+    Zone(
+        "what is no JSON object stays the user's",
+        [{"name": "RAY_OVERRIDE_LABELS", "value": "[1"}, {"name": "RAY_OVERRIDE_RESOURCES", "value": "3"}],
+        {"RAY_OVERRIDE_LABELS": "[1", "RAY_OVERRIDE_RESOURCES": "3"},
+        "Ray says what is wrong with it better than we could",
+    ),
+    Zone(
+        "a value from elsewhere stays the user's",
+        [{"name": "RAY_OVERRIDE_LABELS", **reference("status.podIP")}],
+        {"RAY_OVERRIDE_LABELS": reference("status.podIP")["valueFrom"]},
+        "it cannot be merged with",
+    ),
+    Zone(
+        "an empty value counts as nothing",
+        [{"name": "RAY_OVERRIDE_RESOURCES", "value": ""}],
+        {"RAY_OVERRIDE_RESOURCES": OUR_RESOURCES},
+        "Ray, too, reads it as none",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", ZONES, ids=lambda case: case.id)
+def test_zone(case: Zone) -> None:
+    env = env_of(rewrite(kuberay_pod(env=case.env)))
+    assert {name: env[name] for name in case.want} == case.want, case.why
+
+
+def test_only_the_ray_container_learns_its_place() -> None:
+    pod = kuberay_pod()
+    sidecar = {"name": "sidecar", "image": "s"}
+    pod["spec"]["containers"].append(sidecar)
+    assert rewrite(pod)["spec"]["containers"][1] is sidecar
+
+
+def test_without_a_region_none_is_claimed() -> None:
+    bare = Target(
+        cluster="c", zone="z", queue="q", manager="m", workload="w", workload_uid="u", placement="p", share="s", round=0
+    )
+    env = env_of(rewrite(kuberay_pod(), target=bare))
+    assert "RAY_NODE_REGION" not in env
+    assert json.loads(env["RAY_OVERRIDE_LABELS"]) == {"ray.io/availability-zone": "z", "rayspan.dev/cluster": "c"}
+
+
+# --- what stays at home and what is added ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Strip:
+    id: str
+    given: Pod
+    want: Pod
+    why: str
+
+
+NOT_READY = {
+    "key": "node.kubernetes.io/not-ready",
+    "operator": "Exists",
+    "effect": "NoExecute",
+    "tolerationSeconds": 300,
+}
+STRIPS = [
+    Strip("the gate stays at home", {"schedulingGates": [{"name": names.GATE}]}, {}, "nobody would lift it there"),
+    Strip("the node stays at home", {"nodeName": "n"}, {}, "it is the scheduler's choice there"),
+    Strip(
+        "the account stays at home", {"serviceAccountName": "default", "serviceAccount": "default"}, {}, "own default"
+    ),
+    Strip("pull secrets of that account, too", {"imagePullSecrets": [{"name": "p"}]}, {}, "admission added them here"),
+    Strip("priority is Kueue's there", {"priority": 5, "priorityClassName": "p", "preemptionPolicy": "Never"}, {}, ""),
+    Strip("a DNS identity is a cluster's own", {"hostname": "h", "subdomain": "s"}, {}, "its Service is not there"),
+    Strip("debug containers stay", {"ephemeralContainers": [{"name": "d"}]}, {}, "refused at creation"),
+    Strip(
+        "overhead is the RuntimeClass's",
+        {"overhead": {"cpu": "1"}, "runtimeClassName": "k"},
+        {"runtimeClassName": "k"},
+        "",
+    ),
+    Strip(
+        "the manager's own selectors stay, the user's goes",
+        {"nodeSelector": {names.LOCK_NODE_SELECTOR: "only", "rayspan.dev/pool": "remote", "gpu": "a100"}},
+        {"nodeSelector": {"gpu": "a100"}},
+        "a flavor's labels are on no node there, the user's may be",
+    ),
+    Strip(
+        "a selector with nothing left goes", {"nodeSelector": {names.LOCK_NODE_SELECTOR: "only"}}, {}, "no empty shell"
+    ),
+    Strip(
+        "only equal tolerations stay",
+        {"tolerations": [NOT_READY, REMOTE_TOLERATION, {**NOT_READY, "tolerationSeconds": 5}]},
+        {"tolerations": [{**NOT_READY, "tolerationSeconds": 5}]},
+        "a user's own tolerance is a user's own",
+    ),
+    Strip(
+        "what nobody here knows travels", {"brandNew": {"x": 1}}, {"brandNew": {"x": 1}}, "remove only what is known"
+    ),
+]
+
+
+@pytest.mark.parametrize("case", STRIPS, ids=lambda case: case.id)
+def test_strip(case: Strip) -> None:
+    pod = kuberay_pod()
+    pod["spec"] |= case.given
+    rest = {key: value for key, value in rewrite(pod)["spec"].items() if key not in ("containers", "initContainers")}
+    assert rest == case.want, case.why
+
+
+def test_metadata_of_the_copy_is_its_own() -> None:
+    pod = kuberay_pod()
+    pod["metadata"] |= {
+        "resourceVersion": "7", "generation": 1, "creationTimestamp": "t", "deletionTimestamp": "t", "managedFields": [],
+        "ownerReferences": [{"kind": "RayCluster", "controller": True}], "generateName": "g", "finalizers": ["f"],
+        "deletionGracePeriodSeconds": 0, "selfLink": "s", "brandNew": 1,
+        "labels": {
+            "ray.io/cluster": "raycluster", "ray.io/group": "workers", "ray.io/node-type": "worker", "team": "vision",
+            "app.kubernetes.io/name": "kuberay", "app.kubernetes.io/created-by": "kuberay-operator",
+            "kueue.x-k8s.io/podset": "workers", names.PLACEMENT_LABEL: "old", "rayspan.dev/elastic": "true",
+        },
+        "annotations": {"kueue.x-k8s.io/workload": "w", "provreq.kueue.x-k8s.io/x": "y", names.SLOT_ANNOTATION: "old",
+                        "note": "x", "head": "raycluster-head-svc:8265"},
+    }  # fmt: skip
+    out = rewrite(pod)
+    assert (out["apiVersion"], out["kind"]) == ("v1", "Pod")
+    assert "status" not in out
+    assert out["metadata"] == {
+        "name": "raycluster-workers-worker-x7",
+        "namespace": "demo",
+        "brandNew": 1,
+        "labels": {
+            "team": "vision",
+            "rayspan.dev/ray-cluster": "raycluster",
+            "rayspan.dev/ray-group": "workers",
+            "rayspan.dev/manager": "mgr-1",
+            "rayspan.dev/workload-uid": TARGET.workload_uid,
+            "rayspan.dev/placement": TARGET.placement,
+            "rayspan.dev/cluster": "east",
+            "rayspan.dev/pod-uid": "pod-uid",
+            "kueue.x-k8s.io/queue-name": "team-a",
+            "kueue.x-k8s.io/managed": "true",
+        },
+        "annotations": {
+            "note": "x",
+            "head": f"{HEAD}:8265",
+            "rayspan.dev/workload": TARGET.workload,
+            "rayspan.dev/round": "2",
+            "rayspan.dev/slot": "east/1f2e3d4c/0",
+            "kueue.x-k8s.io/pod-suspending-parent": "rayspan.dev",
+            "kueue.x-k8s.io/pod-group-name": TARGET.share,
+            "kueue.x-k8s.io/prebuilt-workload-name": TARGET.share,
+            "kueue.x-k8s.io/pod-group-total-count": "3",
+            "kueue.x-k8s.io/role-hash": "1f2e3d4c",
+            "kueue.x-k8s.io/pod-group-serving": "true",
+        },
+        "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": TARGET.share, "uid": "a-uid"}],
+    }
+
+
+def test_the_managers_api_token_stays_at_home_with_its_mounts_and_nothing_else() -> None:
+    mine = {"name": "kube-api-access-mine", "emptyDir": {}}
+    pod = kuberay_pod(volumeMounts=[{"name": "kube-api-access-x1"}, {"name": "kube-api-access-mine"}])
+    pod["spec"]["volumes"] = [{"name": "kube-api-access-x1", "projected": {"sources": []}}, mine]
+    pod["spec"]["initContainers"][0]["volumeMounts"] = [{"name": "kube-api-access-x1"}]
+    spec = rewrite(pod)["spec"]
+    assert spec["volumes"] == [mine]
+    assert spec["containers"][0]["volumeMounts"] == [{"name": "kube-api-access-mine"}]
+    assert "volumeMounts" not in spec["initContainers"][0]
+
+
+# --- refusal -------------------------------------------------------------------------------------------------------------
+
+
+def volume(**source: Any) -> Pod:
+    return {"volumes": [{"name": "v", **source}]}
+
+
+def container(**fields: Any) -> Pod:
+    return {"containers": [{"name": "c", **fields}]}
+
+
+SECRET = {"name": "s", "key": "k"}
+REFUSED = [
+    ({"hostNetwork": True}, "spec.hostNetwork is true: "),
+    (volume(hostPath={"path": "/data"}), "spec.volumes[v].hostPath is /data: "),
+    (volume(persistentVolumeClaim={"claimName": "pvc"}), "spec.volumes[v].persistentVolumeClaim is pvc: "),
+    ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims has gpu: "),
+    (
+        volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]}),
+        "spec.volumes[v].projected has a serviceAccountToken: ",
+    ),
+    ({"serviceAccountName": "ray"}, "spec.serviceAccountName is ray: "),
+    ({"serviceAccount": "ray"}, "spec.serviceAccount is ray: "),
+    (volume(secret={"secretName": "s"}), "spec.volumes[v].secret is s: "),
+    (volume(configMap={"name": "m"}), "spec.volumes[v].configMap is m: "),
+    (volume(projected={"sources": [{"secret": {"name": "s"}}]}), "spec.volumes[v].projected.secret is s: "),
+    (
+        volume(csi={"driver": "d", "nodePublishSecretRef": {"name": "s"}}),
+        "spec.volumes[v].csi.nodePublishSecretRef is s: ",
+    ),
+    (volume(azureFile={"secretName": "s"}), "spec.volumes[v].azureFile.secretName is s: "),
+    (container(envFrom=[{"secretRef": {"name": "s"}}]), "spec.containers[c].envFrom.secretRef is s: "),
+    (container(envFrom=[{"configMapRef": {"name": "m"}}]), "spec.containers[c].envFrom.configMapRef is m: "),
+    (
+        container(env=[{"name": "E", "valueFrom": {"secretKeyRef": SECRET}}]),
+        "spec.containers[c].env[E].secretKeyRef is s: ",
+    ),
+    (
+        {"initContainers": [{"name": "i", "env": [{"name": "E", "valueFrom": {"configMapKeyRef": SECRET}}]}]},
+        "spec.initContainers[i].env[E].configMapKeyRef is s: ",
+    ),
+    ({"imagePullSecrets": [{"name": "p"}]}, "spec.imagePullSecrets has p: "),
+]
+ALLOWED: list[Pod] = [
+    {},
+    {"hostNetwork": False, "serviceAccountName": "default", "serviceAccount": "", "imagePullSecrets": []},
+    volume(emptyDir={}),
+    volume(ephemeral={"volumeClaimTemplate": {"spec": {}}}),
+    volume(secret={"secretName": "s", "optional": True}),
+    volume(projected={"sources": [{"configMap": {"name": "m", "optional": True}}, {"downwardAPI": {}}]}),
+    container(envFrom=[{"secretRef": {"name": "s", "optional": True}}]),
+    container(env=[{"name": "E", "valueFrom": {"secretKeyRef": {**SECRET, "optional": True}}}]),
+    container(env=[{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
+]
+
+
+@pytest.mark.parametrize(("spec", "want"), REFUSED, ids=[want for _, want in REFUSED])
+def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_remedy(spec: Pod, want: str) -> None:
+    said = refusal({"spec": spec})
+    assert said is not None
+    assert said.startswith(want)
+    assert len(said) > len(want) + 20, "what to do is missing"
+    assert not said.endswith("."), "a fragment, which the caller puts into a sentence"
+
+
+@pytest.mark.parametrize("spec", ALLOWED, ids=str)
+def test_a_template_that_can_run_elsewhere_is_not_refused(spec: Pod) -> None:
+    assert refusal({"spec": spec}) is None
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_rewritten_pod_would_not_be_refused(name: str) -> None:
+    pod = yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text())
+    assert refusal(rewrite(pod)) is None
+
+
+# --- properties ------------------------------------------------------------------------------------------------------------
+
+WORD = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+PIECE = st.sampled_from(
+    ["{fqdn}", "{fqdn}:6379", "http://{fqdn}/", "{short}", "{short}.{ns}.svc", "$X", "a b", " ", "é"]
+)
+TEXT = st.lists(PIECE, max_size=4).map(" ".join)
+ENV_NAME = st.sampled_from(["A", "B", "RAY_NODE_ZONE", "RAY_NODE_REGION", "RAY_ADDRESS"])
+ENV = st.builds(lambda name, value: {"name": name, "value": value}, ENV_NAME, TEXT)
+OVERRIDE = st.builds(
+    lambda name, value: {"name": name, "value": value},
+    st.sampled_from(["RAY_OVERRIDE_LABELS", "RAY_OVERRIDE_RESOURCES"]),
+    st.sampled_from(["", "{}", '{"x": "1"}', '{"ray.io/availability-zone": "q"}', "null", "oops"]),
+)
+HEADS = st.sampled_from([HEAD, HEAD6])
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Pod:
+    cluster, namespace = draw(WORD), draw(WORD)
+    short = f"{cluster}-head-svc"
+
+    def filled(value: Any) -> Any:
+        fqdn = f"{short}.{namespace}.svc.cluster.local"
+        text = json.dumps(value).replace("{fqdn}", fqdn).replace("{short}", short).replace("{ns}", namespace)
+        return json.loads(text)
+
+    mounts = st.lists(st.builds(lambda name: {"name": name, "mountPath": f"/{name}"}, WORD), max_size=2)
+    fields = {"args": [draw(TEXT)], "env": draw(st.lists(ENV | OVERRIDE, max_size=4)), "volumeMounts": draw(mounts)}
+    pod = kuberay_pod(cluster, namespace, **filled(fields))
+    for at in range(draw(st.integers(0, 2))):
+        sidecar = {"name": f"sidecar-{at}", "command": [draw(TEXT)], "env": draw(st.lists(ENV, max_size=2))}
+        pod["spec"][draw(st.sampled_from(["containers", "initContainers"]))].append(filled(sidecar))
+    return pod
+
+
+def containers(pod: Pod) -> Iterator[Pod]:
+    for kind in ("initContainers", "containers"):
+        yield from pod["spec"].get(kind, [])
+
+
+@given(pods(), HEADS)
+def test_no_trace_of_the_head_service_is_left(pod: Pod, head: str) -> None:
+    short = env_of(pod)["RAY_IP"]
+    assert short not in json.dumps(rewrite(pod, head=head))
+
+
+@given(pods(), HEADS)
+def test_rewriting_again_changes_nothing_more_in_the_containers(pod: Pod, head: str) -> None:
+    once = rewrite(pod, head=head)
+    again = rewrite({**pod, "spec": once["spec"]}, head=head)
+    assert again["spec"] == once["spec"]
+
+
+@given(pods(), HEADS)
+def test_the_same_pod_gives_the_same_bytes_and_is_not_touched(pod: Pod, head: str) -> None:
+    before = copy.deepcopy(pod)
+    first = json.dumps(rewrite(pod, head=head))
+    assert json.dumps(rewrite(copy.deepcopy(pod), head=head)) == first
+    assert json.dumps(pod) == json.dumps(before)
+
+
+@given(pods(), HEADS)
+def test_no_container_variable_or_mount_of_the_user_is_lost(pod: Pod, head: str) -> None:
+    out = rewrite(pod, head=head)
+    for before, after in zip(containers(pod), containers(out), strict=True):
+        assert after["name"] == before["name"]
+        kept = [entry["name"] for entry in after.get("env", [])][: len(before.get("env", []))]
+        assert kept == [entry["name"] for entry in before.get("env", [])]
+        assert after.get("volumeMounts") == before.get("volumeMounts")
+        assert set(before) <= set(after)
+
+
+@given(pods())
+def test_no_address_loses_its_port(pod: Pod) -> None:
+    text = json.dumps(rewrite(pod, head=HEAD6))
+    assert f"{HEAD6}:6379" not in text
+    assert text.count(f"[{HEAD6}]:6379") == len(re.findall(r"cluster\.local:6379", json.dumps(pod)))
