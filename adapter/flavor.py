@@ -77,7 +77,7 @@ def _matches(labels: Labels, pod_spec: Raw) -> bool:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = [_relevant(term, labels) for term in required.get("nodeSelectorTerms") or ()]
     # Terms are ORed, so one that asks nothing of this flavor's labels lets every pod in (flavorSelector).
-    return not terms or not all(terms) or any(_meets_all(term, labels) for term in terms)
+    return not terms or any(_meets_all(term, labels) for term in terms)
 
 
 def _relevant(term: Raw, labels: Labels) -> list[Raw]:

@@ -58,7 +58,7 @@ def _fqdn(pod: Raw) -> str:
 
 
 def _pattern(fqdn: str) -> re.Pattern[str] | None:
-    """Match each form of the Service's name that resolves in the manager's namespace, the longer forms first."""
+    """Match each form of the Service's name that resolves in the manager's namespace, and no part of a longer one."""
     return re.compile("|".join(_forms(fqdn))) if fqdn else None
 
 

@@ -43,7 +43,7 @@ class Candidate:
     name: str
     problem: str
     tree: quota.Tree
-    queues: Mapping[Key, str]  # LocalQueue -> its ClusterQueue
+    queues: Mapping[Key, tuple[str, str]]  # LocalQueue -> its ClusterQueue, and why it takes nothing (empty: it does)
     namespaces: Mapping[str, Mapping[str, str]]  # name -> its labels
 
 
@@ -86,32 +86,34 @@ def plan(request: Request, candidates: Sequence[Candidate]) -> Plan:
 def _consider(request: Request, candidate: Candidate, left: Mapping[str, int]) -> tuple[Share, Verdict]:
     """Take from a candidate as much as is still wanted, and say what it could take of the whole gang."""
     nothing = Share(candidate.name, ())
-    problem = candidate.problem or _unknown_queue(request, candidate)
+    problem = candidate.problem or _closed(request, candidate)
     if problem:
         return nothing, Verdict(candidate.name, 0, 0, 0, problem)
-    queue = candidate.queues[request.namespace, request.queue]
+    queue, _ = candidate.queues[request.namespace, request.queue]
+    labels = candidate.namespaces[request.namespace]
     tree, fits, ever, reason = candidate.tree, 0, 0, ""
     groups: list[GroupShare] = []
     for group in request.groups:
-        room = quota.room(tree, queue, group.request, group.pod_spec, namespace=candidate.namespaces[request.namespace])
+        room = quota.room(tree, queue, group.request, group.pod_spec, wanted=group.count, namespace=labels)
         fits += min(group.count, room.nominal + room.borrow)
         ever += min(group.count, room.ever)
-        if room.nominal + room.borrow < group.count:
-            reason = room.reason
+        reason = reason or room.reason
         take = min(left[group.name], room.nominal + room.borrow)
         if take:
             groups.append(GroupShare(group.name, group.role, take))
-            tree = quota.charge(tree, queue, room, group.request, take)
+            # Which flavor Kueue takes depends on how many pods want to go into one: ask for these very ones.
+            exact = quota.room(tree, queue, group.request, group.pod_spec, wanted=take, namespace=labels)
+            tree = quota.charge(tree, queue, exact, group.request, take)
     chosen = sum(group.count for group in groups)
     return Share(candidate.name, tuple(groups)), Verdict(candidate.name, fits, ever, chosen, reason)
 
 
-def _unknown_queue(request: Request, candidate: Candidate) -> str:
+def _closed(request: Request, candidate: Candidate) -> str:
     if request.namespace not in candidate.namespaces:
         return f"has no namespace {request.namespace}; create it there with a LocalQueue {request.queue}"
     if (request.namespace, request.queue) not in candidate.queues:
         return f"has no LocalQueue {request.queue} in namespace {request.namespace}; create it there"
-    return ""
+    return candidate.queues[request.namespace, request.queue][1]
 
 
 def _unchosen(verdict: Verdict) -> Verdict:

@@ -43,7 +43,7 @@ def remote_pod(
         "ownerReferences": [anchor_owner(target, anchor_uid)],
     }
     rest = {key: value for key, value in pod.items() if key != "status"}
-    return {**rest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(pod, head, target)}
+    return {**rest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(pod, head, target, relocate)}
 
 
 def _labels(pod: Raw, target: Target) -> dict[str, str]:
@@ -73,18 +73,17 @@ def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
     }
 
 
-def _spec(pod: Raw, head: str, target: Target) -> dict[str, Any]:
+def _spec(pod: Raw, head: str, target: Target, relocate: headaddress.Relocation) -> dict[str, Any]:
     spec = stripping.without_token(stripping.spec(pod.get("spec") or {}, target))
     for kind in ("initContainers", "containers"):
         if kind in spec:
-            spec[kind] = [_container(container, pod, head) for container in spec[kind] or ()]
+            spec[kind] = [_container(container, pod, head, relocate) for container in spec[kind] or ()]
     if ray := spec.get("containers"):
         spec["containers"] = [{**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}, *ray[1:]]
     return spec
 
 
-def _container(container: Raw, pod: Raw, head: str) -> Raw:
-    relocate = headaddress.relocation(pod, head)
+def _container(container: Raw, pod: Raw, head: str, relocate: headaddress.Relocation) -> Raw:
     changed = {field: relocate(container[field]) for field in _TEXT_FIELDS if field in container}
     if container.get("env"):
         changed["env"] = [_env(entry, pod, head, relocate) for entry in container["env"]]

@@ -37,7 +37,7 @@ class ApiError(Exception):
     @property
     def conflict(self) -> bool:
         """Something else is true by now: read again (stale version, other uid, name taken)."""
-        return self.status == 409
+        return self.status == 409 or (self.status == 422 and "metadata.uid" in self.message)
 
 
 class Unreachable(Exception):

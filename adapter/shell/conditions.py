@@ -17,10 +17,15 @@ class Conditions:
     def __init__(self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer) -> None:
         self._home, self._fleet, self._observer, self._announcer = home, fleet, observer, announcer
 
+    async def engage(self, name: str) -> None:
+        """Engage or disengage a worker cluster as its object says."""
+        secrets = {key_of(secret)[1]: secret for secret in self._home.secrets}
+        await self._fleet.reconcile(name, self._home.worker_clusters.named(name), secrets)
+
     async def cluster(self, name: str) -> None:
         """Engage or disengage a worker cluster as its object says, and tell how that went."""
+        await self.engage(name)
         raw = self._home.worker_clusters.named(name)
-        await self._fleet.reconcile(name, raw, {key_of(secret)[1]: secret for secret in self._home.secrets})
         if raw is None:
             return
         problem = self._fleet.silent().get(name, "")

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from adapter import dispatch, lifecycle
 from adapter.actions import Action, CreatePod, DeletePod, LookAgain, Plan, Release, Reserve, SetCheck
-from adapter.facts import Key, Raw
+from adapter.facts import Key, Raw, key_of
 from adapter.shell import metrics, sweeper
 from adapter.shell.claims import Claims
 from adapter.shell.client import ApiError, Client, Unreachable
@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 # A net under the watches: every key is looked at once in this many seconds. Seldom, since nothing should hang on it.
 RESYNC_SECONDS = 60.0
+# How long a start waits for its worker clusters: a list takes a fraction of a second, and one that is cut off shall not
+# hold up the others for longer than a user would notice.
+FIRST_CONTACT_SECONDS = 3.0
 
 
 class Engine:
@@ -56,8 +59,18 @@ class Engine:
             self._executor = Executor(self.home, fleet, self._observer, announcer)
             self._conditions = Conditions(self.home, fleet, self._observer, announcer)
             self._waker = Waker(self._queue, self.home, fleet)
+            await self._first_contact(fleet)
             tasks.create_task(self._queue.run())
             tasks.create_task(self._resync(fleet, self._waker, manager))
+
+    async def _first_contact(self, fleet: Fleet) -> None:
+        """Give the worker clusters a moment to be read, so that a restart does not report each of them as silent."""
+        await asyncio.gather(*(self._conditions.engage(key_of(raw)[1]) for raw in self.home.worker_clusters))
+        try:
+            async with asyncio.timeout(FIRST_CONTACT_SECONDS):
+                await asyncio.gather(*(member.seen.wait() for member in fleet.members().values()))
+        except TimeoutError:
+            log.info("not every worker cluster can be seen; going on with the others")
 
     async def _resync(self, fleet: Fleet, waker: Waker, manager: str) -> None:
         while True:

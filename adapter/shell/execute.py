@@ -185,7 +185,7 @@ class Executor:
         try:
             self._home.pods.put(await self._local.merge(path, action.body))
         except ApiError as error:
-            if not error.missing:  # deleted meanwhile: then there is nothing to tell
+            if not (error.missing or error.conflict):  # deleted, or another pod by now: then there is nothing to tell
                 raise
 
 

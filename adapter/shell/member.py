@@ -52,6 +52,7 @@ class Member:
     def __init__(self, name: str, spec: WorkerCluster, client: Client, manager: str, tell: Listeners) -> None:
         self.name, self.spec, self.client = name, spec, client
         self._tell, self._manager = tell, manager
+        self.seen = asyncio.Event()  # set once it was seen for the first time
         self._told = "not connected yet"  # what the listeners were told last
         self._silent_since: datetime | None = datetime.now(UTC)
         self._troubles = {"probe": "no contact yet"}  # by who met it: one watch that is refused is enough
@@ -124,6 +125,8 @@ class Member:
             self._silent_since = datetime.now(UTC)
         if self.why_silent != self._told:
             self._told = self.why_silent
+            if not self.why_silent:
+                self.seen.set()
             log.info("cluster=%s %s", self.name, self.why_silent or "is seen")
             self._tell.contact(self.name)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from adapter import names, planner, quota, reservation, shape
 from adapter.actions import Plan
-from adapter.facts import Exclusion, Key, Placement, Reservation, Workload, placement, timestamp, workload
+from adapter.facts import Exclusion, Key, Placement, Reservation, Workload, key_of, placement, timestamp, workload
 from adapter.facts import reservation as read_reservation
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -88,7 +88,7 @@ class Planning:
             name=name,
             problem=problem,
             tree=self._charged(member, me, now),
-            queues={_key(q): (q.get("spec") or {}).get("clusterQueue") or "" for q in member.local_queues},
+            queues={key_of(queue): quota.leads_to(queue) for queue in member.local_queues},
             namespaces={n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in member.namespaces},
         )
 
@@ -117,7 +117,9 @@ class Planning:
         for group in share.groups:
             spec = self._observer.reservation_template(templates.get(group.name) or {})["spec"]
             request = shape.pod_requests(spec)
-            tree = quota.charge(tree, queue, quota.room(tree, queue, request, spec), request, group.count)
+            tree = quota.charge(
+                tree, queue, quota.room(tree, queue, request, spec, wanted=group.count), request, group.count
+            )
         return tree
 
 
@@ -134,10 +136,6 @@ def _counted(member: Member, place: Placement, now: datetime) -> bool:
         if found.placement == place.name and found.round == place.round and found.reserved_at:
             return now - found.reserved_at > STATUS_LAG
     return False
-
-
-def _key(raw: Any) -> Key:
-    return raw["metadata"]["namespace"], raw["metadata"]["name"]
 
 
 def _exclusion(entry: Exclusion) -> dict[str, str]:

@@ -62,7 +62,7 @@ def ensure(cluster: Cluster) -> None:
         manifest = rendered(addon)
         done = cluster.directory / "applied" / manifest.name
         if not done.exists():
-            kubectl.run(cluster, "apply", "--server-side", "--force-conflicts", "-f", manifest)
+            kubectl.run(cluster, "apply", "--server-side", "--force-conflicts", "--validate=false", "-f", manifest)
             api.wait(f"{addon.name} in {cluster.name}", functools.partial(_begun, cluster, addon), seconds=_PATIENCE,
                      advice=_advice(cluster, addon))  # fmt: skip
             done.parent.mkdir(exist_ok=True)

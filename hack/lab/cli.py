@@ -4,6 +4,7 @@ A failure ends in one sentence on standard error and status 1; a wrong use in ar
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -26,8 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(failure, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("Interrupted; the same command goes on from here, and `down` cleans up.", file=sys.stderr)
-        return 130
+        print("Interrupted; the same command goes on from here, and `down` cleans up.", file=sys.stderr, flush=True)
+        os._exit(130)  # threads still wait for their clusters; a normal end would wait for them
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -22,6 +22,11 @@ WAYS: Mapping[str, str] = {
     "reject": "an error at once",
     "link": "the cable: everything, and this machine as well",
 }
+_REFUSALS = ("meta l4proto tcp counter reject with tcp reset", "counter reject")
+_ANSWERS = (
+    "tcp flags & rst == rst accept",
+    "icmp type destination-unreachable accept",
+)  # a refusal must get through itself
 _PREFIX = "rayspan-fault-"
 _PRIORITY = "filter - 10"  # before kube-proxy's own rules
 
@@ -69,13 +74,9 @@ def _cut_rules(lab: Lab, cluster: Cluster, scope: str, way: str) -> list[str]:
         ]
     else:
         matches = [f"ip saddr {_addresses(others)}", f"ip daddr {_addresses(others)}"]
-    return [f"{match} {verdict}" for match in matches for verdict in _verdicts(way)]
-
-
-def _verdicts(way: str) -> tuple[str, ...]:
     if way == "drop":
-        return ("counter drop",)
-    return ("meta l4proto tcp counter reject with tcp reset", "counter reject")
+        return [f"{match} counter drop" for match in matches]
+    return [*_ANSWERS, *(f"{match} {verdict}" for match in matches for verdict in _REFUSALS)]
 
 
 def _addresses(clusters: Iterable[Cluster]) -> str:

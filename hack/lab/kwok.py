@@ -45,6 +45,7 @@ def _flags(cluster: Cluster, stages: Path) -> list[str]:
         f"--manage-nodes-with-annotation-selector={KEY}={_VALUE}",
         f"--node-ip={cluster.address}",
         f"--cidr={cluster.fake_pods}",
+        "--v=WARN",  # else it tells of every lease, which hundreds of nodes renew all the time
         "--node-lease-duration-seconds=40",  # kubelet's; without a lease a node is lost after that time
     ]
 

@@ -7,6 +7,7 @@ The lab is closed: nothing in it has a route or a resolver that leads out.
 
 import ipaddress
 import json
+import socket
 from pathlib import Path
 
 from hack.lab.commands import run
@@ -45,11 +46,15 @@ def remove_switch() -> None:
     run(["ip", "link", "delete", LINK], check=False)
     if (_NAMED / SWITCH).exists():
         run(["ip", "netns", "delete", SWITCH])
+    if _mounted() and not any(_NAMED.iterdir()):
+        run(
+            ["umount", _NAMED]
+        )  # `ip netns` mounts the directory on itself for its first namespace, and never undoes it
 
 
 def remains() -> list[str]:
     names = [f"namespace {place.name}" for place in _NAMED.glob("rayspan-*")]
-    links = [f"link {LINK}"] if Path(f"/sys/class/net/{LINK}").exists() else []
+    links = [f"link {LINK}"] if _linked() else []
     routes = [f"route {route['dst']}" for route in _conflicts()]
     return names + links + routes
 
@@ -69,7 +74,7 @@ def _switch() -> None:
     if not _has(SWITCH, "bridge"):
         run(["ip", "-n", SWITCH, "link", "add", "bridge", "type", "bridge"])
     _ip(SWITCH, "link set lo up", "link set bridge up")
-    if not Path(f"/sys/class/net/{LINK}").exists():
+    if not _linked():
         run(["ip", "link", "add", LINK, "type", "veth", "peer", "name", _HOST_PORT, "netns", SWITCH])
     _ip(SWITCH, f"link set {_HOST_PORT} master bridge up")
     _ip(None, f"address replace {HOST}/24 dev {LINK}", f"link set {LINK} up")
@@ -95,7 +100,9 @@ def _namespace(cluster: Cluster) -> None:
 def _routes(lab: Lab, cluster: Cluster) -> None:
     """The root namespace reaches all pods; other clusters' pods do so only in a flat network."""
     _ip(None, f"route replace {cluster.pods} via {cluster.address} dev {LINK}")
-    _ip(cluster.namespace, f"route replace {SERVICES} dev {UPLINK}")  # a node finds a route first, kube-proxy's rule next
+    _ip(
+        cluster.namespace, f"route replace {SERVICES} dev {UPLINK}"
+    )  # a node finds a route first, kube-proxy's rule next
     if lab.network == "flat":
         _ip(cluster.namespace, *(f"route replace {other.pods} via {other.address}" for other in lab.others(cluster)))
     else:
@@ -133,6 +140,17 @@ def _conflicts(*, ours: bool = True) -> list[dict[str, str]]:
 
 def _network(text: str) -> ipaddress.IPv4Network:
     return ipaddress.IPv4Network("0.0.0.0/0" if text == "default" else text, strict=False)
+
+
+def _linked() -> bool:
+    return any(name == LINK for _, name in socket.if_nameindex())
+
+
+def _mounted() -> bool:
+    """Not Path.is_mount(), which does not see a directory that is mounted on itself."""
+    return any(
+        line.split()[1] == str(_NAMED) for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    )
 
 
 def _add_namespace(name: str) -> None:

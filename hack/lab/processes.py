@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hack.lab import cgroups, tools
@@ -63,7 +63,10 @@ def end(cluster: Cluster, name: str) -> None:
     number = pid(cluster, name)
     if number is not None:
         os.kill(number, signal.SIGKILL)
-        _await(lambda: not alive(cluster, name), f"{name} of {cluster.name} (process {number}) does not end")
+        _await(
+            lambda: not alive(cluster, name),
+            f"{name} of {cluster.name} (process {number}) does not end; see `ps` for what it waits for.",
+        )
 
 
 def check(cluster: Cluster, name: str) -> None:
@@ -108,12 +111,11 @@ def _zombie(number: int) -> bool:
     return stat.rpartition(")")[2].split()[0] in ("Z", "X")
 
 
-def _await(condition: object, failure: str) -> None:
-    assert callable(condition)
+def _await(condition: Callable[[], bool], failure: str) -> None:
     deadline = time.monotonic() + _PATIENCE
     while not condition():
         if time.monotonic() > deadline:
-            raise LabError(f"{failure}.".replace("..", "."))
+            raise LabError(failure)
         time.sleep(_PAUSE)
 
 
@@ -123,4 +125,4 @@ def _see(cluster: Cluster, name: str) -> str:
     except OSError:
         tail = []
     said = "; it said: " + " / ".join(line[-300:] for line in tail) if tail else ""
-    return f", see {log(cluster, name)}{said}"
+    return f": see {log(cluster, name)}{said}."

@@ -30,8 +30,9 @@ _PATIENCE = 10.0  # seconds; it takes some ten milliseconds
 _PAUSE = 0.02
 
 
-def open_for(cluster: Cluster) -> None:
-    """Start the anchor if there is none, and wait until the room is furnished."""
+def open_for(cluster: Cluster) -> bool:
+    """Start the anchor if there is none, and wait until the room is furnished. True: it is new, so nothing runs in it yet."""
+    new = not processes.alive(cluster, ANCHOR)
     furnish = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _FURNISH, "sh", str(STATE)]
     processes.ensure(cluster, ANCHOR, furnish, inside=network(cluster))
     deadline = time.monotonic() + _PATIENCE
@@ -40,6 +41,7 @@ def open_for(cluster: Cluster) -> None:
         if time.monotonic() > deadline:
             raise LabError(f"The mounts of {cluster.name} take too long: see {processes.log(cluster, ANCHOR)}.")
         time.sleep(_PAUSE)
+    return new
 
 
 def network(cluster: Cluster) -> list[str]:

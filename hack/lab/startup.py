@@ -6,7 +6,7 @@ its node, so it is wiped and made afresh; one that only lost a process gets that
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from hack.lab import (
@@ -43,7 +43,8 @@ def up(lab: Lab) -> None:
     system.prepare()
     tools.build([*_PROGRAMS, "kwok"] if lab.fake_nodes else _PROGRAMS)
     archives = _archives()
-    definition.save(lab)
+    if definition.find() != lab:
+        definition.save(lab)
     kernel.remember()
     _wipe_broken(lab)
     network.ensure(lab)
@@ -51,6 +52,7 @@ def up(lab: Lab) -> None:
 
 
 def _make_room(lab: Lab) -> None:
+    """A lab that is defined differently, or that nobody wrote down, goes first: there is never half of each."""
     old = definition.find()
     if old is not None and old != lab:
         teardown.take_over(old)
@@ -92,11 +94,11 @@ def _begin(cluster: Cluster) -> None:
     """Start what needs nothing else, so that it starts side by side."""
     cgroups.create(cluster)
     certificates.ensure(cluster)
-    room.open_for(cluster)
+    new = room.open_for(cluster)
     control_plane.ensure_servers(cluster)
     containerd.ensure(cluster)
     containerd.await_ready(cluster)
-    if not processes.alive(cluster, "kubelet"):
+    if new:
         containerd.forget_containers(cluster)
 
 
@@ -115,7 +117,14 @@ def _bring(cluster: Cluster, names: Iterable[str], archives: dict[str, Path]) ->
 
 
 def _side_by_side(work: Callable[[Cluster], None], clusters: Sequence[Cluster]) -> None:
-    """Do it for all clusters at once; the first failure is told when all have ended."""
-    with ThreadPoolExecutor(max_workers=max(1, len(clusters))) as pool:
-        for done in [pool.submit(work, cluster) for cluster in clusters]:
-            done.result()
+    """Do it for all clusters at once. A failure is told when all have ended: the lock must not be free before."""
+    pool = ThreadPoolExecutor(max_workers=max(1, len(clusters)))
+    try:
+        jobs = [pool.submit(work, cluster) for cluster in clusters]
+        wait(jobs)
+    finally:
+        pool.shutdown(
+            wait=False, cancel_futures=True
+        )  # only an interrupted wait leaves any, and then we end, see cli.py
+    for job in jobs:
+        job.result()

@@ -44,16 +44,18 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def _row(cluster: Cluster) -> Row:
+    up = _said(lambda: _word(_control_plane(cluster)), "no")
+    ask = _said if up == "yes" else _unasked  # each question to a server that is silent would take its whole timeout
     return Row(
         cluster=cluster.name,
-        api=_yes(lambda: _control_plane(cluster)),
-        node=_yes(lambda: node.ready(cluster)),
-        kueue=_yes(lambda: addons.ready(cluster, addons.KUEUE)),
-        kuberay=_yes(lambda: addons.ready(cluster, addons.KUBERAY)) if cluster.is_manager else _ABSENT,
-        rayspan=_said(lambda: _rayspan(cluster)),
-        pods=_said(lambda: _pods(cluster)),
+        api=up,
+        node=ask(lambda: _word(node.ready(cluster)), "no"),
+        kueue=ask(lambda: _word(addons.ready(cluster, addons.KUEUE)), "no"),
+        kuberay=ask(lambda: _word(addons.ready(cluster, addons.KUBERAY)), "no") if cluster.is_manager else _ABSENT,
+        rayspan=ask(lambda: _rayspan(cluster), _ABSENT),
+        pods=ask(lambda: _pods(cluster), _ABSENT),
         memory=f"{_memory(cgroups.processes(cluster)) / 1e6:.0f} MB",
-        faults=_said(lambda: ", ".join(faults.active(cluster)) or _ABSENT),
+        faults=_said(lambda: ", ".join(faults.active(cluster)) or _ABSENT, _ABSENT),
     )
 
 
@@ -62,15 +64,19 @@ def _control_plane(cluster: Cluster) -> bool:
     return control_plane.serving(cluster)
 
 
-def _yes(ready: Callable[[], bool]) -> str:
-    return _said(lambda: "yes" if ready() else "no", otherwise="no")
-
-
-def _said(ask: Callable[[], str], otherwise: str = _ABSENT) -> str:
+def _said(ask: Callable[[], str], otherwise: str) -> str:
     try:
         return ask()
     except (OSError, api.Refused, LabError):
         return otherwise
+
+
+def _unasked(ask: Callable[[], str], otherwise: str) -> str:
+    return otherwise
+
+
+def _word(truth: bool) -> str:
+    return "yes" if truth else "no"
 
 
 def _rayspan(cluster: Cluster) -> str:
@@ -78,7 +84,7 @@ def _rayspan(cluster: Cluster) -> str:
     found = api.get(cluster, _RAYSPAN)["items"]
     if not found:
         return _ABSENT
-    return "yes" if all(one["status"].get("availableReplicas") for one in found) else "no"
+    return _word(all(one["status"].get("availableReplicas") for one in found))
 
 
 def _pods(cluster: Cluster) -> str:

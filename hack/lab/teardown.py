@@ -50,6 +50,7 @@ def wipe(cluster: Cluster) -> None:
     for place in cluster.directory.glob("*"):
         if place.name not in _KEPT:
             shutil.rmtree(place) if place.is_dir() else place.unlink()
+    shutil.rmtree(cluster.directory / "containerd" / "io.containerd.runtime.v2.task", ignore_errors=True)
 
 
 def remains() -> list[str]:

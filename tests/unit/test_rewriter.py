@@ -266,6 +266,12 @@ ZONES = [
         "it cannot be merged with",
     ),
     Zone(
+        "of two entries the last is the one that counts",
+        [{"name": "RAY_OVERRIDE_RESOURCES", "value": "{}"}, {"name": "RAY_OVERRIDE_RESOURCES", "value": '{"a": 1}'}],
+        {"RAY_OVERRIDE_RESOURCES": '{"a": 1, ' + OUR_RESOURCES.removeprefix("{")},
+        "the container sees the last",
+    ),
+    Zone(
         "an empty value counts as nothing",
         [{"name": "RAY_OVERRIDE_RESOURCES", "value": ""}],
         {"RAY_OVERRIDE_RESOURCES": OUR_RESOURCES},
@@ -499,7 +505,7 @@ def test_a_rewritten_pod_would_not_be_refused(name: str) -> None:
 
 WORD = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 PIECE = st.sampled_from(
-    ["{fqdn}", "{fqdn}:6379", "http://{fqdn}/", "{short}", "{short}.{ns}.svc", "$X", "a b", " ", "é"]
+    ["{fqdn}", "{fqdn}:6379", "http://{fqdn}/", "{short}", "{short}.{ns}.svc", "$X", "at 10:30", " ", "é"]
 )
 TEXT = st.lists(PIECE, max_size=4).map(" ".join)
 ENV_NAME = st.sampled_from(["A", "B", "RAY_NODE_ZONE", "RAY_NODE_REGION", "RAY_ADDRESS"])

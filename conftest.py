@@ -1,0 +1,30 @@
+"""Which clusters do the tests run on: the lab of this machine, or any that are named by their kubeconfigs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hack import clusters, install
+from hack.clusters import Clusters
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("rayspan", "clusters to test on; the lab when none is named")
+    group.addoption("--manager", type=Path, metavar="KUBECONFIG", help="the manager cluster, with Kueue and KubeRay")
+    group.addoption(
+        "--worker", action="append", default=[], metavar="NAME=KUBECONFIG", help="a worker cluster, with Kueue; repeat"
+    )
+
+
+@pytest.fixture(scope="session")
+def fleet(request: pytest.FixtureRequest) -> Iterator[Clusters]:
+    """The clusters, with Rayspan installed by its overlays."""
+    manager: Path | None = request.config.getoption("--manager")
+    if manager is None:
+        yield install.on_lab()
+        return
+    named = dict(text.split("=", 1) for text in request.config.getoption("--worker"))
+    workers = {name: Path(path) for name, path in named.items()}
+    install.install(manager, workers)
+    yield clusters.of(manager, workers)

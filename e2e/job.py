@@ -1,0 +1,110 @@
+"""What does a user do with a RayJob: submit the sample, look at it, read its output, delete it.
+
+Everything is done with kubectl's verbs on the manager cluster; the worker clusters are only looked at.
+"""
+
+import json
+from typing import Any
+
+import yaml
+
+from adapter import names
+from hack.apireader import Raw
+from hack.clusters import Clusters, wait
+from hack.lab.paths import REPO
+
+SAMPLE = REPO / "manifests" / "samples" / "rayjob-pi.yaml"
+NAMESPACE = "default"
+QUEUE = "ray"
+# A job of five Ray nodes takes 40 s on two idle cores; CI's may be busy.
+JOB_SECONDS = 240
+
+
+class Job:
+    """The sample RayJob, renamed."""
+
+    def __init__(self, fleet: Clusters, name: str, workers: int = 4) -> None:
+        self.fleet, self.name, self.workers = fleet, name, workers
+        self.manager = fleet.manager
+
+    def submit(self) -> None:
+        """`kubectl apply` the sample, with this job's name and number of workers."""
+        objects = list(yaml.safe_load_all(SAMPLE.read_text()))
+        rayjob = next(o for o in objects if o["kind"] == "RayJob")
+        rayjob["metadata"]["name"] = self.name
+        spec = rayjob["spec"]
+        spec["entrypoint"] = spec["entrypoint"].replace("--workers 4", f"--workers {self.workers}")
+        group = spec["rayClusterSpec"]["workerGroupSpecs"][0]
+        group["replicas"] = group["minReplicas"] = group["maxReplicas"] = self.workers
+        self.manager.apply(yaml.safe_dump_all(objects))
+
+    def delete(self) -> None:
+        """`kubectl delete rayjob`."""
+        self.manager.delete("rayjob", self.name, wait=False)
+
+    def status(self) -> Raw:
+        found: Raw = self.manager.get("rayjobs", self.name).get("status") or {}
+        return found
+
+    def wait_for_end(self) -> str:
+        """Wait until it has succeeded or failed, and say which."""
+        ended = ("SUCCEEDED", "FAILED", "STOPPED")
+        wait(lambda: self.status().get("jobStatus") in ended, JOB_SECONDS, f"{self.name} ended", self.dump)
+        return str(self.status()["jobStatus"])
+
+    def wait_for_workers(self) -> None:
+        """Wait until KubeRay counts every worker as ready."""
+
+        def ready() -> bool:
+            counts = self.status().get("rayClusterStatus") or {}
+            return int(counts.get("readyWorkerReplicas") or 0) == self.workers
+
+        wait(ready, JOB_SECONDS, f"{self.workers} workers of {self.name} are ready", self.dump)
+
+    def output(self) -> str:
+        """What the job printed, from its submitter's log."""
+        pods = self.manager.items("pods", NAMESPACE, f"job-name={self.name}")
+        return "\n".join(self.manager.log(pod["metadata"]["name"]) for pod in pods)
+
+    def result(self) -> dict[str, Any]:
+        """The machine-readable last line of the sample's output."""
+        lines = (line for line in self.output().splitlines() if "RAYSPAN-RESULT " in line)
+        found: dict[str, Any] = json.loads(next(lines).split("RAYSPAN-RESULT ", 1)[1])
+        return found
+
+    def placement(self) -> Raw:
+        """Its newest Placement, {} while there is none."""
+        mine = [p for p in self.manager.items("placements", NAMESPACE) if p["spec"]["job"]["name"] == self.name]
+        return max(mine, key=lambda p: p["metadata"]["creationTimestamp"], default={})
+
+    def pods(self) -> list[Raw]:
+        """Its worker pods in the manager."""
+        workers = self.manager.items("pods", NAMESPACE, f"{names.RAY_NODE_TYPE_LABEL}=worker")
+        return [
+            p for p in workers if p["metadata"]["labels"].get(names.RAY_GCS_CLUSTER_LABEL, "").startswith(self.name)
+        ]
+
+    def events(self) -> dict[str, str]:
+        """What Rayspan said about it: reason -> message."""
+        found = self.manager.items("events", NAMESPACE)
+        ours = (e for e in found if e["involvedObject"]["name"] == self.name)
+        return {e["reason"]: e["message"] for e in ours if e["source"].get("component") == names.EVENT_SOURCE}
+
+    def leftovers(self) -> list[str]:
+        """What Rayspan made and is still there, in any cluster."""
+        left = [f"manager: Placement {p['metadata']['name']}" for p in self.manager.items("placements", NAMESPACE)]
+        for name, cluster in self.fleet.workers.items():
+            for kind in ("pods", "workloads", "configmaps"):
+                found = cluster.items(kind, NAMESPACE, names.MANAGER_LABEL)
+                left += [f"{name}: {kind} {o['metadata']['name']}" for o in found]
+        return left
+
+    def wait_until_gone(self) -> None:
+        """Wait until nothing of it is left in any cluster: the 60 s that the job's owner is promised."""
+        wait(lambda: not self.leftovers() and not self.pods(), 60, "nothing is left", lambda: str(self.leftovers()))
+
+    def dump(self) -> str:
+        """What to know when it does not go on."""
+        pods = self.manager.kubectl("get", "pods,placements", "-o", "wide")
+        log = self.manager.kubectl("-n", names.SYSTEM_NAMESPACE, "logs", "deploy/rayspan-controller", "--tail=20")
+        return f"{self.status()}\n{self.events()}\n{pods}\n{log}"

@@ -1,0 +1,112 @@
+"""`python -m hack.demo`: from nothing to one RayJob over two worker clusters, and back to empty clusters. The lab stays up.
+
+Status 0 means that all of it was seen: job SUCCEEDED, result good, workers in two clusters, nothing left. It hides no failure: the
+job of a failed demo stays for looking at, and the next demo removes it.
+"""
+
+import sys
+import time
+from dataclasses import replace
+
+from hack import install
+from hack.apireader import Unreachable
+from hack.clusters import Clusters
+from hack.demo import evidence, job, report, watch
+from hack.lab import lab as definition
+from hack.lab import lock, startup
+from hack.lab.lab import Lab
+from hack.lab.paths import STATE
+from hack.lab.progress import LabError, step
+
+
+def main() -> int:
+    begun = time.monotonic()
+    try:
+        _lab_up()
+        wrong = _job(install.on_lab())
+    except LabError as failure:
+        wrong = [str(failure)]
+    except KeyboardInterrupt:
+        print(
+            "\nInterrupted; the next demo removes what is left of the job, `make lab-down` removes the lab.",
+            file=sys.stderr,
+        )
+        return 130
+    if wrong:
+        return _failed(wrong)
+    print(f"\nThe demo worked, in {time.monotonic() - begun:.0f} s. {_next()}")
+    return 0
+
+
+def _lab_up() -> None:
+    """The lab that is there, if the demo can run on it; the usual one otherwise."""
+    usual, there = Lab(), definition.find()
+    fits = there is not None and there.workers >= 2 and replace(there, workers=2, fake_nodes=0) == usual
+    lab = there if there is not None and fits else usual
+    with lock.held(STATE / "lock", "waiting for another command on the lab"), step("lab: clusters mgr, east and west"):
+        startup.up(lab)
+
+
+def _job(fleet: Clusters) -> list[str]:
+    """Run the job and show it; what was wrong, in sentences."""
+    if job.find(fleet.manager):
+        with step("remove the job of an earlier demo"):
+            job.remove(fleet)
+    print(f"\nkubectl apply -f {job.SAMPLE}   (a stock RayJob, with one label: its queue)")
+    begun = time.monotonic()
+    job.submit(fleet.manager)
+    seen = watch.until_ended(fleet)
+    print(f"The job has ended after {time.monotonic() - begun:.1f} s.\n")
+    wrong = _shown(fleet, seen)
+    if not wrong:
+        _removed(fleet, seen)
+    return wrong
+
+
+def _shown(fleet: Clusters, seen: watch.Seen) -> list[str]:
+    log = _log(fleet, seen)
+    found = report.result(log)
+    rows = report.nodes(found, seen)
+    print(f"What the job printed:\n{evidence.indented(report.own_output(log))}\n")
+    if rows:
+        print(f"Where its Ray nodes were:\n{evidence.indented(report.table(rows))}\n")
+    return report.faults(seen, found, rows, set(fleet.workers))
+
+
+def _log(fleet: Clusters, seen: watch.Seen) -> str:
+    """The submitter's: KubeRay keeps its pod until the RayJob goes."""
+    done = [pod for pod in seen.pods[fleet.manager.name] if job.SUBMITTER_OF in (pod["metadata"].get("labels") or {})]
+    try:
+        return "".join(fleet.manager.log(pod["metadata"]["name"], job.NAMESPACE) for pod in done)
+    except Unreachable as failure:
+        return f"(no log: {failure})"
+
+
+def _removed(fleet: Clusters, seen: watch.Seen) -> None:
+    print(f"kubectl delete -f {job.SAMPLE}")
+    begun = time.monotonic()
+    counts = job.remove(fleet, seen.gangs)
+    print(f"After {time.monotonic() - begun:.1f} s there is left of it:")
+    for cluster, kinds in counts.items():
+        print(f"  {cluster:<6} " + ", ".join(f"{number} {kind}" for kind, number in kinds.items()))
+
+
+def _next() -> str:
+    return f"""The lab stays up. What to try next:
+  {evidence.LAB} kubectl mgr apply -f {job.SAMPLE}
+  {evidence.LAB} kubectl mgr get rayjobs,workloads,placements -o wide
+  {evidence.LAB} kubectl east get pods --watch
+  {evidence.LAB} cut east       # a real partition; `heal` ends it
+It goes away with `make lab-down`."""
+
+
+def _failed(wrong: list[str]) -> int:
+    print("\nThe demo FAILED.", file=sys.stderr)
+    for sentence in wrong:
+        print(f"  {sentence}", file=sys.stderr)
+    print(evidence.text(), file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""How is the controller run under test: as a process with the rights of its own ServiceAccount, which can be made to die.
+
+`python -m tests.integration.controller KIND N` is the controller as it is shipped, except that it ends by kill -9's exit
+status right after the Nth action of that kind was done: the hook is in the executor, the logic does not know of it.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from adapter.actions import Action
+from adapter.cli import controller
+from adapter.shell.execute import Executor
+from hack.clusters import Cluster, wait
+from hack.lab.progress import LabError
+
+KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
+
+
+class Controller:
+    """A controller process against one manager cluster."""
+
+    def __init__(self, manager: Cluster, folder: Path) -> None:
+        self._manager, self._folder = manager, folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "controller.log"
+
+    def start(self, *, die_after: tuple[str, int] | None = None) -> None:
+        """Start it; `die_after` is a kind of action and which of them is the last thing it does."""
+        port = 20_000 + os.getpid() % 10_000
+        crash = [die_after[0], str(die_after[1])] if die_after else []
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.integration.controller", str(port), *crash],
+                env={**os.environ, "KUBECONFIG": str(self._kubeconfig())},
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_for_death(self, timeout: float = 60) -> None:
+        """Wait until the crash that was asked for has happened."""
+        assert self._process is not None
+        try:
+            status = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise LabError(
+                f"The controller did not come to its crash point in {timeout:.0f} s.\n{self.tail()}"
+            ) from None
+        assert status == KILLED, f"ended with {status} instead of dying at its crash point\n{self.tail()}"
+
+    def stop(self, sign: int = signal.SIGKILL) -> None:
+        """End it; by default as a power cut would."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(sign)
+            self._process.wait(20)
+
+    def tail(self, lines: int = 25) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+
+    def _kubeconfig(self) -> Path:
+        """A kubeconfig with the ServiceAccount's token, so that a right that is missing shows here as it would there."""
+        file = self._folder / "kubeconfig"
+        if not file.exists():
+            token = self._manager.kubectl("-n", "rayspan-system", "create", "token", "rayspan-controller").strip()
+            text = self._manager.kubectl("config", "view", "--raw", "--minify", "-o", "json")
+            config = json.loads(text)
+            config["users"][0]["user"] = {"token": token}
+            file.touch(mode=0o600)
+            file.write_text(json.dumps(config))
+        return file
+
+
+def park(manager: Cluster) -> None:
+    """Scale the Deployment to nothing, so that there is one controller: the one under test."""
+    manager.kubectl("-n", "rayspan-system", "scale", "deployment", "rayspan-controller", "--replicas=0")
+    pods = "app.kubernetes.io/name=rayspan"
+    wait(lambda: not manager.items("pods", "rayspan-system", pods), 60, "the deployed controller is gone")
+
+
+def unpark(manager: Cluster) -> None:
+    """Undo `park`."""
+    manager.kubectl("-n", "rayspan-system", "scale", "deployment", "rayspan-controller", "--replicas=1")
+
+
+class _Mortal(Executor):
+    """Does actions, and dies right after the one that was named."""
+
+    kind, left = "", 0
+
+    async def do(self, action: Action) -> None:
+        await super().do(action)
+        if type(action).__name__ == _Mortal.kind:
+            _Mortal.left -= 1
+            if _Mortal.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+                await asyncio.Event().wait()
+
+
+def main(port: str, kind: str = "", count: str = "0") -> int:
+    """Run the controller, mortal if asked."""
+    from adapter.shell import engine
+
+    _Mortal.kind, _Mortal.left = kind, int(count)
+    vars(engine)["Executor"] = _Mortal
+    return controller.main(int(port), verbose=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,205 @@
+"""What does one test play on: a namespace of its own with its own queues, policy and check in every cluster.
+
+Tests share the worker clusters and the controller, never a queue. Everything on a stage runs on fake nodes.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from adapter import names
+from hack.apireader import Raw
+from hack.clusters import Cluster, Clusters, condition, wait
+
+QUEUE = "ray"
+FAKE_NODE = {"type": "kwok"}
+TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
+
+
+@dataclass
+class Stage:
+    """One test's namespace over all clusters."""
+
+    fleet: Clusters
+    name: str
+    clusters: tuple[str, ...] = ("east", "west")
+    made: list[tuple[Cluster, str, str]] = field(default_factory=list)  # cluster-scoped objects, to be deleted
+
+    @property
+    def manager(self) -> Cluster:
+        return self.fleet.manager
+
+    def build(self, cpu: Mapping[str, int], *, timeout: str = "30s", manager_cpu: int = 100) -> None:
+        """Make queues: `cpu` is the quota (whole CPUs) of each worker cluster; a worker of `ray_cluster` asks for one."""
+        self._namespace(self.manager)
+        policy = {"clusters": list(self.clusters), "reservationTimeout": timeout}
+        parameters = {"apiGroup": names.DOMAIN, "kind": names.DISPATCH_POLICY_KIND, "name": self.name}
+        check = {"controllerName": names.CONTROLLER_NAME, "parameters": parameters}
+        self._make(self.manager, names.API_VERSION, names.DISPATCH_POLICY_KIND, policy)
+        self._make(self.manager, names.KUEUE_API_VERSION, "AdmissionCheck", check)
+        self._queues(self.manager, manager_cpu, check=self.name)
+        for name, amount in cpu.items():
+            worker = self.fleet.workers[name]
+            self._namespace(worker)
+            self._open(worker)
+            self._queues(worker, amount)
+
+    def set_quota(self, cluster: Cluster, cpu: int) -> None:
+        """Change a ClusterQueue's quota."""
+        path = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
+        patch = json.dumps([{"op": "replace", "path": path, "value": str(cpu)}])
+        cluster.kubectl("patch", "clusterqueue", self.name, "--type=json", "-p", patch)
+
+    def ray_cluster(self, name: str, *, workers: int, cpu: str = "1", groups: Mapping[str, int] | None = None) -> None:
+        """Submit a RayCluster to the queue, whose pods go to fake nodes."""
+        counts = groups or {"workers": workers}
+        self.manager.apply(yaml.safe_dump(ray_cluster(name, self.name, counts, cpu)))
+
+    def placement(self, job: str) -> Raw:
+        """The Placement of a job, {} while there is none."""
+        found = self.manager.items("placements", self.name)
+        mine = [p for p in found if p["spec"]["job"]["name"] == job]
+        return max(mine, key=lambda p: p["metadata"]["creationTimestamp"], default={})
+
+    def state(self, job: str) -> str:
+        return str((self.placement(job).get("status") or {}).get("state") or "")
+
+    def workload(self, job: str) -> Raw:
+        """The manager's Workload of a job, {} while there is none."""
+        found = self.manager.items("workloads", self.name)
+        owned = (w for w in found if any(o["name"] == job for o in w["metadata"].get("ownerReferences", ())))
+        return next(owned, {})
+
+    def check(self, job: str) -> Raw:
+        """Our entry in the admission checks of a job's Workload."""
+        entries = (self.workload(job).get("status") or {}).get("admissionChecks") or ()
+        return next((entry for entry in entries if entry["name"] == self.name), {})
+
+    def workers(self) -> list[Raw]:
+        """The manager's worker pods."""
+        return self.manager.items("pods", self.name, f"{names.RAY_NODE_TYPE_LABEL}=worker")
+
+    def remote(self, kind: str = "pods") -> dict[str, list[Raw]]:
+        """Our objects in each worker cluster."""
+        return {name: c.items(kind, self.name, names.MANAGER_LABEL) for name, c in self.fleet.workers.items()}
+
+    def events(self, job: str) -> dict[str, str]:
+        """What was said about a job: reason -> message."""
+        found = self.manager.items("events", self.name)
+        ours = (
+            e
+            for e in found
+            if e["involvedObject"]["name"] == job and e["source"].get("component") == names.EVENT_SOURCE
+        )
+        return {event["reason"]: event["message"] for event in ours}
+
+    def running(self, count: int) -> bool:
+        """Whether so many of the manager's workers are mirrored as ready."""
+        ready = [pod for pod in self.workers() if condition(pod, "Ready").get("status") == "True"]
+        return len(ready) == count
+
+    def reserving(self) -> int:
+        """How many Workloads hold quota of this stage in the worker clusters."""
+        queues = (worker.get("clusterqueues", self.name) for worker in self.fleet.workers.values())
+        return sum(int((queue.get("status") or {}).get("reservingWorkloads") or 0) for queue in queues)
+
+    def leftovers(self) -> list[str]:
+        """What of ours is left in the worker clusters."""
+        kinds = ("pods", "workloads", "configmaps")
+        return [
+            f"{c} {kind} {o['metadata']['name']}"
+            for kind in kinds
+            for c, found in self.remote(kind).items()
+            for o in found
+        ]
+
+    def clear(self) -> None:
+        """Remove everything that was made."""
+        for cluster in self.fleet.all:
+            cluster.kubectl("delete", "namespace", self.name, "--ignore-not-found", "--wait=false")
+        for cluster, kind, name in reversed(self.made):
+            cluster.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
+
+    def _namespace(self, cluster: Cluster) -> None:
+        """Make the namespace, once that of an earlier run of the test is gone."""
+        wait(
+            lambda: not cluster.get("namespace", self.name), 120, f"the earlier {self.name} is gone from {cluster.name}"
+        )
+        cluster.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}))
+
+    def _make(self, cluster: Cluster, api_version: str, kind: str, spec: Raw) -> None:
+        cluster.apply(
+            yaml.safe_dump({"apiVersion": api_version, "kind": kind, "metadata": {"name": self.name}, "spec": spec})
+        )
+        self.made.append((cluster, f"{kind}.{api_version.split('/')[0]}", self.name))
+
+    def _open(self, cluster: Cluster) -> None:
+        """Let the manager's account write in this namespace, as the worker's admin would."""
+        role = "--clusterrole=rayspan-worker-tenant"
+        account = "--serviceaccount=rayspan-system:rayspan-worker"
+        cluster.kubectl("-n", self.name, "create", "rolebinding", "rayspan-worker", role, account)
+
+    def _queues(self, cluster: Cluster, cpu: int, *, check: str = "") -> None:
+        resources = [{"name": "cpu", "nominalQuota": str(cpu)}]
+        group = {"coveredResources": ["cpu"], "flavors": [{"name": self.name, "resources": resources}]}
+        checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": check}]}} if check else {}
+        self._make(cluster, names.KUEUE_API_VERSION, "ResourceFlavor", {})
+        self._make(
+            cluster,
+            names.KUEUE_API_VERSION,
+            "ClusterQueue",
+            {"namespaceSelector": {}, "resourceGroups": [group], **checks},
+        )
+        queue = {
+            "apiVersion": names.KUEUE_API_VERSION,
+            "kind": "LocalQueue",
+            "metadata": {"name": QUEUE, "namespace": self.name},
+            "spec": {"clusterQueue": self.name},
+        }
+        cluster.apply(yaml.safe_dump(queue))
+
+
+def ray_cluster(name: str, namespace: str, groups: Mapping[str, int], cpu: str = "1") -> Raw:
+    """A stock RayCluster on fake nodes; `groups` is worker group -> replicas."""
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": name, "namespace": namespace, "labels": {names.QUEUE_LABEL: QUEUE}},
+        "spec": {
+            "rayVersion": "2.60.0",
+            "headGroupSpec": {"rayStartParams": {}, "template": _template("ray-head", "100m")},
+            "workerGroupSpecs": [
+                {
+                    "groupName": group,
+                    "replicas": count,
+                    "minReplicas": count,
+                    "maxReplicas": count,
+                    "rayStartParams": {},
+                    "template": _template("ray-worker", cpu),
+                }
+                for group, count in groups.items()
+            ],
+        },
+    }
+
+
+def _template(container: str, cpu: str) -> Raw:
+    resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
+    return {
+        "spec": {
+            "nodeSelector": FAKE_NODE,
+            "tolerations": [TOLERATION],
+            "containers": [{"name": container, "image": "rayproject/ray:2.60.0", "resources": resources}],
+        }
+    }
+
+
+def pods_by_cluster(pods: Iterable[Raw]) -> dict[str, int]:
+    """How many of the manager's pods are labelled with each worker cluster."""
+    counts: dict[str, int] = {}
+    for pod in pods:
+        cluster = pod["metadata"]["labels"].get(names.CLUSTER_LABEL, "")
+        counts[cluster] = counts.get(cluster, 0) + 1
+    return counts

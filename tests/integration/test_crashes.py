@@ -1,0 +1,67 @@
+"""Does the controller come to the same end when it is killed right after any of its steps? The memory is gone, the API is not."""
+
+import pytest
+
+from adapter import names
+from hack.clusters import wait
+from tests.integration.controller import Controller
+from tests.integration.stage import Stage
+
+# Every kind of write on the way from the queue to running workers; the second one where two clusters or pods are concerned.
+FORWARD = [
+    ("Plan", 1),
+    ("Reserve", 1),
+    ("Reserve", 2),
+    ("Record", 1),
+    ("SetCheck", 1),
+    ("SetCheck", 2),
+    ("Say", 1),
+    ("AssignSlot", 1),
+    ("CreatePod", 1),
+    ("CreatePod", 2),
+    ("PatchStatus", 1),
+]
+BACKWARD = [("Release", 1), ("DeletePod", 1)]
+
+
+@pytest.mark.parametrize(("kind", "count"), FORWARD, ids=[f"{kind}-{count}" for kind, count in FORWARD])
+def test_killed_on_the_way_there(stage: Stage, process: Controller, kind: str, count: int) -> None:
+    """One copy for each worker and one share for each cluster, whatever was lost."""
+    stage.build({"east": 1, "west": 1})
+    process.start(die_after=(kind, count))
+    stage.ray_cluster("pi", workers=2)
+    process.wait_for_death()
+    process.start()
+    wait(lambda: stage.running(2), 90, "two workers run", process.tail)
+
+    copies = {pod["metadata"]["name"]: c for c, pods in stage.remote().items() for pod in pods}
+    wanted = {pod["metadata"]["name"]: pod["metadata"]["labels"][names.CLUSTER_LABEL] for pod in stage.workers()}
+    assert copies == wanted
+    assert {c: len(found) for c, found in stage.remote("workloads").items() if found} == {"east": 1, "west": 1}
+    assert {c: len(found) for c, found in stage.remote("configmaps").items() if found} == {"east": 1, "west": 1}
+
+
+@pytest.mark.parametrize(("kind", "count"), BACKWARD, ids=[f"{kind}-{count}" for kind, count in BACKWARD])
+def test_killed_on_the_way_back(stage: Stage, process: Controller, kind: str, count: int) -> None:
+    """A job deleted while the controller dies leaves nothing behind."""
+    stage.build({"east": 1, "west": 1})
+    process.start(die_after=(kind, count))
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", process.tail)
+    stage.manager.delete("raycluster", "pi", stage.name, wait=False)
+    process.wait_for_death()
+    process.start()
+    wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: f"{stage.leftovers()}\n{process.tail()}")
+
+
+def test_job_deleted_while_the_controller_is_away(stage: Stage, process: Controller) -> None:
+    """What the controller never saw being deleted is found by what is left of it."""
+    stage.build({"east": 1, "west": 1})
+    process.start()
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", process.tail)
+    process.stop()
+    stage.manager.delete("raycluster", "pi", stage.name, wait=False)
+    wait(lambda: not stage.workload("pi") and not stage.workers(), 60, "the manager forgot the job")
+    process.start()
+    wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: f"{stage.leftovers()}\n{process.tail()}")

@@ -1,0 +1,105 @@
+"""Does a gang become pods in the worker clusters, and leave nothing behind?"""
+
+from adapter import names
+from hack.clusters import condition, wait
+from tests.integration.controller import Controller
+from tests.integration.stage import Stage, pods_by_cluster
+
+
+def test_gang_spans_two_clusters(stage: Stage, running: Controller) -> None:
+    """Four workers, room for two in each cluster: all of the protocol, from the queue to the mirrored status."""
+    stage.build({"east": 2, "west": 2})
+    stage.ray_cluster("pi", workers=4)
+    wait(lambda: stage.running(4), 90, "four workers run", running.tail)
+
+    check = stage.check("pi")
+    assert check["state"] == names.CHECK_READY
+    assert [update["name"] for update in check["podSetUpdates"]] == ["workers"], "the head stays as it is"
+    assert check["message"] == "2 of 4 workers to east, 2 of 4 workers to west."
+    assert pods_by_cluster(stage.workers()) == {"east": 2, "west": 2}
+    assert {c: len(pods) for c, pods in stage.remote().items() if pods} == {"east": 2, "west": 2}
+    place = stage.placement("pi")
+    assert (place["status"]["state"], place["status"]["workers"], place["status"]["where"]) == (
+        names.PLACED,
+        "4 of 4",
+        "2 east, 2 west",
+    )
+    assert stage.events("pi")["Placed"] == check["message"]
+
+
+def test_workers_are_gated_and_mirrored(stage: Stage, running: Controller) -> None:
+    """The manager's pods never get a node there, and show what their copies do."""
+    stage.build({"east": 2, "west": 0})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+
+    copies = {pod["metadata"]["name"]: pod for pod in stage.remote()["east"]}
+    for pod in stage.workers():
+        assert [gate["name"] for gate in pod["spec"]["schedulingGates"]] == [names.GATE]
+        assert "nodeName" not in pod["spec"]
+        assert pod["metadata"]["labels"][names.CLUSTER_LABEL] == "east"
+        assert pod["spec"]["nodeSelector"][names.LOCK_NODE_SELECTOR] == names.LOCK_NODE_SELECTOR_VALUE
+        copy = copies[pod["metadata"]["name"]]
+        assert pod["status"]["podIP"] == copy["status"]["podIP"]
+        assert pod["status"]["phase"] == "Running"
+        assert condition(pod, names.DISPATCHED_CONDITION)["status"] == "True"
+    heads = stage.manager.items("pods", stage.name, f"{names.RAY_NODE_TYPE_LABEL}=head")
+    assert all(names.PLACEMENT_LABEL not in head["metadata"]["labels"] for head in heads)
+
+
+def test_deleted_job_leaves_nothing(stage: Stage, running: Controller) -> None:
+    """What was made in the worker clusters goes with the job, and the quota is free."""
+    stage.build({"east": 1, "west": 1})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+
+    stage.manager.delete("raycluster", "pi", stage.name, wait=False)
+    wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: f"{stage.leftovers()}\n{running.tail()}")
+    wait(lambda: not stage.manager.items("placements", stage.name), 60, "the Placement is gone")
+    wait(lambda: not stage.reserving(), 30, "the quota is free")
+
+
+def test_two_worker_groups_are_one_gang(stage: Stage, running: Controller) -> None:
+    """Each worker group gets its own podset in each share."""
+    stage.build({"east": 3, "west": 2})
+    stage.ray_cluster("pi", workers=0, groups={"big": 2, "small": 3})
+    wait(lambda: stage.running(5), 90, "five workers run", running.tail)
+    shares = {
+        s["cluster"]: {g["name"]: g["count"] for g in s["groups"]} for s in stage.placement("pi")["spec"]["shares"]
+    }
+    assert shares == {"east": {"big": 2, "small": 1}, "west": {"small": 2}}
+
+
+def test_deleted_copy_is_replaced(stage: Stage, running: Controller) -> None:
+    """A pod that is deleted in its worker cluster fails in the manager, and KubeRay's next one takes its slot."""
+    stage.build({"east": 1, "west": 0})
+    stage.ray_cluster("pi", workers=1)
+    wait(lambda: stage.running(1), 90, "the worker runs", running.tail)
+    first = stage.workers()[0]
+
+    east = stage.fleet.workers["east"]
+    east.delete("pod", first["metadata"]["name"], stage.name, wait=False)
+
+    def replaced() -> bool:
+        names_ = [pod["metadata"]["name"] for pod in stage.workers()]
+        return first["metadata"]["name"] not in names_ and stage.running(1)
+
+    wait(replaced, 90, "another worker runs in its place", running.tail)
+    assert len(stage.remote()["east"]) == 1
+
+
+def test_foreign_pod_is_left_alone(stage: Stage, running: Controller) -> None:
+    """A label is easily forged: a pod that is not of the gang's RayCluster gets no slot, and the job says so."""
+    stage.build({"east": 2, "west": 0})
+    stage.ray_cluster("pi", workers=1)
+    wait(lambda: stage.running(1), 90, "the worker runs", running.tail)
+    place = stage.placement("pi")["metadata"]["name"]
+    stage.manager.apply(
+        f"{{apiVersion: v1, kind: Pod, metadata: {{name: stranger, namespace: {stage.name}, labels: {{{names.PLACEMENT_LABEL}: "
+        f"{place}}}}}, spec: {{containers: [{{name: c, image: 'rayproject/ray:2.60.0'}}]}}}}"
+    )
+    wait(lambda: "ForeignPod" in stage.events("pi"), 30, "an event tells of the stranger", running.tail)
+    assert names.SLOT_ANNOTATION not in stage.manager.get("pods", "stranger", stage.name)["metadata"].get(
+        "annotations", {}
+    )
+    assert len(stage.remote()["east"]) == 1

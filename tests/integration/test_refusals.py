@@ -1,0 +1,135 @@
+"""Is everything that is wrong said in a sentence, on the object that its author looks at, while the rest keeps working?"""
+
+import base64
+
+import yaml
+
+from adapter import names
+from hack.apireader import Raw
+from hack.clusters import condition, wait
+from tests.integration.controller import Controller
+from tests.integration.stage import Stage, ray_cluster
+
+BROKEN = "it-broken"
+
+
+def test_wrong_kubeconfig_is_told_and_costs_the_others_nothing(stage: Stage, running: Controller) -> None:
+    """A WorkerCluster whose Secret is missing, then nonsense, then of an unknown address: a condition each time."""
+    stage.clusters = (BROKEN, "east")
+    stage.build({"east": 2})
+    manager = stage.manager
+    manager.apply(
+        f"{{apiVersion: {names.API_VERSION}, kind: WorkerCluster, metadata: {{name: {BROKEN}}}, "
+        f"spec: {{source: {{kubeConfig: {{secretRef: {{name: {BROKEN}}}}}}}}}}}"
+    )
+    stage.made.append((manager, "workerclusters", BROKEN))
+    _expect(stage, f"Secret {BROKEN} does not exist in {names.SYSTEM_NAMESPACE}", running)
+
+    _put_secret(stage, "this: is no kubeconfig")
+    _expect(stage, "holds no usable kubeconfig", running)
+
+    _put_secret(stage, yaml.safe_dump(_kubeconfig("https://10.240.0.250:6443")))
+    _expect(stage, "cannot be seen", running)
+
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "both workers run in east", running.tail)
+    assert f"{BROKEN} passed over" in stage.placement("pi")["status"]["reason"]
+    manager.delete("secret", BROKEN, names.SYSTEM_NAMESPACE)
+
+
+def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller) -> None:
+    """West has no such namespace, and later the namespace without a queue: passed over with that reason."""
+    stage.build({"east": 1})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
+    assert f"west has room for 0 (has no namespace {stage.name}" in _reason(stage)
+    west = stage.fleet.workers["west"]
+    west.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.name}}))
+    wait(lambda: "has no LocalQueue ray" in _reason(stage), 30, "the missing LocalQueue is named", running.tail)
+    wait(lambda: stage.check("pi")["message"] == _reason(stage), 30, "the check says the same")
+
+
+def test_missing_gate_policy_holds_everything(stage: Stage, running: Controller) -> None:
+    """Without the admission policy no gang turns Ready: its workers would start in the manager."""
+    manager = stage.manager
+    binding = manager.get("mutatingadmissionpolicybindings", names.GATE_POLICY)
+    manager.kubectl("delete", "mutatingadmissionpolicybinding", names.GATE_POLICY)
+    try:
+        stage.build({"east": 1})
+        stage.ray_cluster("pi", workers=1)
+        wait(
+            lambda: "MutatingAdmissionPolicyBinding" in stage.events("pi").get("CannotDispatch", ""),
+            60,
+            "the job says so",
+            running.tail,
+        )
+        check = manager.get("admissionchecks", stage.name)
+        assert condition(check, names.ACTIVE)["reason"] == "GateMissing"
+        assert stage.check("pi")["state"] == names.CHECK_PENDING
+        assert stage.leftovers() == []
+    finally:
+        manager.apply(yaml.safe_dump(_again(binding)))
+    wait(lambda: stage.running(1), 90, "with the policy back, the worker runs", running.tail)
+
+
+def test_check_without_a_policy_is_inactive(stage: Stage, running: Controller) -> None:
+    """An AdmissionCheck whose DispatchPolicy does not exist says so, and is Active once it does."""
+    stage.build({"east": 1})
+    manager = stage.manager
+    manager.kubectl("delete", "dispatchpolicy", stage.name)
+    wait(lambda: _active(stage).get("reason") == "BadParameters", 30, "the check is inactive", running.tail)
+    assert f"names DispatchPolicy {stage.name}, which does not exist" in _active(stage)["message"]
+    manager.apply(
+        f"{{apiVersion: {names.API_VERSION}, kind: DispatchPolicy, metadata: {{name: {stage.name}}}, spec: {{clusters: [east]}}}}"
+    )
+    wait(lambda: _active(stage).get("status") == "True", 30, "the check is active", running.tail)
+
+
+def test_what_cannot_run_remotely_is_refused_before_any_quota_is_held(stage: Stage, running: Controller) -> None:
+    """A worker with a hostPath volume: Rejected with object, field and way out; no share was ever asked for."""
+    stage.build({"east": 1})
+    body = ray_cluster("pi", stage.name, {"workers": 1})
+    spec = body["spec"]["workerGroupSpecs"][0]["template"]["spec"]
+    spec["volumes"] = [{"name": "data", "hostPath": {"path": "/data"}}]
+    stage.manager.apply(yaml.safe_dump(body))
+    wait(lambda: "Refused" in stage.events("pi"), 60, "the job says so", running.tail)
+    assert "RayCluster pi: worker group workers" in stage.events("pi")["Refused"]
+    assert "hostPath" in stage.events("pi")["Refused"]
+    assert stage.leftovers() == []
+
+
+def _expect(stage: Stage, text: str, running: Controller) -> None:
+    def told() -> bool:
+        found = condition(stage.manager.get("workerclusters", BROKEN), names.CONNECTED)
+        return found.get("status") == "False" and text in str(found.get("message"))
+
+    wait(told, 45, f"WorkerCluster {BROKEN} says: {text}", running.tail)
+
+
+def _put_secret(stage: Stage, text: str) -> None:
+    data = {names.KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}
+    metadata = {"name": BROKEN, "namespace": names.SYSTEM_NAMESPACE}
+    stage.manager.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}))
+
+
+def _kubeconfig(server: str) -> Raw:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": "x"}}],
+    }
+
+
+def _reason(stage: Stage) -> str:
+    return str(stage.placement("pi")["spec"]["explanation"])
+
+
+def _active(stage: Stage) -> Raw:
+    return condition(stage.manager.get("admissionchecks", stage.name), names.ACTIVE)
+
+
+def _again(found: Raw) -> Raw:
+    return {**found, "metadata": {"name": found["metadata"]["name"]}}

@@ -1,0 +1,67 @@
+"""Does a gang that cannot be placed hold nothing, say why, and start when it can?"""
+
+from adapter import names
+from hack.clusters import wait
+from tests.integration.controller import Controller
+from tests.integration.stage import Stage
+
+
+def test_too_large_waits_and_starts_when_quota_is_raised(stage: Stage, running: Controller) -> None:
+    """Nothing is reserved, the sentence names each cluster's shortfall, and a raised quota is enough."""
+    stage.build({"east": 2, "west": 1})
+    stage.ray_cluster("pi", workers=4)
+    wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
+    reason = stage.placement("pi")["status"]["reason"]
+    assert "4 workers needed at once, 3 fit now" in reason
+    assert "east has room for 2" in reason and "west has room for 1" in reason
+    wait(lambda: stage.events("pi").get("Waiting") == reason, 10, "the job says so")
+    assert stage.check("pi")["message"] == reason
+    assert stage.leftovers() == []
+
+    stage.set_quota(stage.fleet.workers["west"], 2)
+    wait(lambda: stage.running(4), 90, "four workers run", running.tail)
+
+
+def test_share_that_is_not_admitted_takes_the_others_back(stage: Stage, running: Controller) -> None:
+    """West reserves but does not admit: no Ready, east's share is given back, the next round does without west."""
+    stage.build({"east": 1, "west": 1}, timeout="5s")
+    _hold_admission(stage, "west")
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the round is withdrawn", running.tail)
+    assert stage.check("pi")["state"] == names.CHECK_PENDING
+    wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
+    assert stage.leftovers() == []
+    assert "did not admit in time" in stage.placement("pi")["status"]["reason"]
+
+    stage.set_quota(stage.fleet.workers["east"], 2)
+    wait(lambda: stage.running(2), 90, "both run in east", running.tail)
+    assert stage.placement("pi")["status"]["where"] == "2 east"
+
+
+def test_gang_gives_way_to_others(stage: Stage, running: Controller) -> None:
+    """While others queue behind, a gang without room gives the manager's quota back, and a smaller one runs."""
+    stage.build({"east": 1, "west": 0}, manager_cpu=3)
+    stage.ray_cluster("large", workers=2)
+    wait(lambda: stage.state("large") == names.WAITING, 60, "the large one waits", running.tail)
+    stage.ray_cluster("small", workers=1)
+    wait(lambda: stage.running(1), 120, "the small one runs", running.tail)
+    assert "Yielded" in stage.events("large")
+
+
+def _hold_admission(stage: Stage, name: str) -> None:
+    """Give a worker cluster's queue an admission check that nobody answers, so that it reserves and never admits."""
+    cluster = stage.fleet.workers[name]
+    check = f"{stage.name}-never"
+    kind = "admissionchecks.kueue.x-k8s.io"
+    cluster.apply(
+        f"{{apiVersion: {names.KUEUE_API_VERSION}, kind: AdmissionCheck, metadata: {{name: {check}}}, "
+        "spec: {controllerName: example.com/never}}"
+    )
+    stage.made.append((cluster, kind, check))
+    active = (
+        '{"status": {"conditions": [{"type": "Active", "status": "True", "reason": "Test", "message": "", '
+        '"lastTransitionTime": "2026-01-01T00:00:00Z"}]}}'
+    )
+    cluster.kubectl("patch", kind, check, "--subresource=status", "--type=merge", "-p", active)
+    strategy = f'{{"spec": {{"admissionChecksStrategy": {{"admissionChecks": [{{"name": "{check}"}}]}}}}}}'
+    cluster.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", strategy)

@@ -1,0 +1,245 @@
+"""Raw objects as an API server gives them, for tests: each builder names only what its reader can tell apart.
+
+Nothing here is read through adapter/, except a Workload's attempt, which only adapter/ can compute.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from adapter import facts, names
+
+Raw = dict[str, Any]
+Groups = Mapping[str, int]  # worker group -> workers
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+CHECK, QUEUE, NAMESPACE, JOB = "rayspan", "team-a", "demo", "train"
+WORKERS: Groups = {"workers": 4}
+
+
+def at(seconds: float) -> datetime:
+    """So many seconds after START."""
+    return START + timedelta(seconds=seconds)
+
+
+def stamp(seconds: float = 0) -> str:
+    """The same as an API timestamp."""
+    return at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def make_condition(kind: str, status: bool = True, *, since: float = 0, **more: Any) -> Raw:
+    return {"type": kind, "status": str(status), "lastTransitionTime": stamp(since), **more}
+
+
+def make_meta(name: str, *, uid: str = "", namespace: str = NAMESPACE, deleting: bool = False, **more: Any) -> Raw:
+    deletion = {"deletionTimestamp": stamp()} if deleting else {}
+    return {"name": name, "namespace": namespace, "uid": uid or f"uid-of-{name}", **deletion, **more}
+
+
+# --- the manager's objects ------------------------------------------------------------------------------------------------
+
+
+def make_workload(
+    *,
+    name: str = "rayjob-train",
+    groups: Groups = WORKERS,
+    reserved: float | None = 0,
+    conditions: Iterable[str] = (),
+    active: bool = True,
+    deleting: bool = False,
+    check: str = names.CHECK_PENDING,
+    message: str = "",
+    retries: int = 0,
+    version: int = 1,
+    owner: str = "RayJob",
+    checks: Iterable[str] = (CHECK,),
+) -> Raw:
+    """A Workload that holds quota since `reserved` (None: it does not); `conditions` are further true ones."""
+    podsets = [{"name": n, "count": c, "template": {"spec": {"containers": []}}} for n, c in groups.items()]
+    held = [make_condition(names.QUOTA_RESERVED, since=reserved)] if reserved is not None else []
+    job = {"apiVersion": "ray.io/v1", "kind": owner, "name": JOB, "uid": "uid-of-job", "controller": True}
+    entry = {"state": check, "message": message, "retryCount": retries}
+    return {
+        "metadata": make_meta(
+            name, resourceVersion=str(version), deleting=deleting, ownerReferences=[job] if owner else []
+        ),
+        "spec": {"queueName": QUEUE, "active": active, "podSets": [{"name": "head", "count": 1}, *podsets]},
+        "status": {
+            "conditions": [*held, *(make_condition(kind) for kind in conditions)],
+            "admission": {
+                "clusterQueue": "team-a",
+                "podSetAssignments": [{"name": n, "flavors": {"cpu": "remote"}} for n in groups],
+            },
+            "admissionChecks": [{"name": one, **entry} for one in checks],
+        },
+    }
+
+
+def make_placement(
+    workload: Raw,
+    *,
+    shares: Mapping[str, Groups] | None = None,
+    attempt: str = "",
+    round: int = 1,
+    planned: float = 0,
+    excluded: Mapping[str, float] | None = None,
+    withdrawn: int = 0,
+    blocked: Mapping[str, float] | None = None,
+    explanation: str = "2 of 4 workers to east, 2 of 4 workers to west.",
+    **status: Any,
+) -> Raw:
+    """The Placement of a Workload's attempt; `excluded` and `blocked` are cluster -> seconds after START."""
+    attempt = attempt or facts.workload(workload).attempt
+    wanted = sum(p["count"] for p in workload["spec"]["podSets"] if p["name"] != names.HEAD)
+    spread: Mapping[str, Groups] = {"east": {"workers": 2}, "west": {"workers": 2}} if shares is None else shares
+    entries = [
+        {"cluster": cluster, "groups": [{"name": n, "role": f"role-{n}", "count": c} for n, c in groups.items()]}
+        for cluster, groups in spread.items()
+    ]
+    if withdrawn or blocked:
+        status |= {"withdrawnRound": withdrawn, "blocked": make_exclusions(blocked or {})}
+    return {
+        "metadata": make_meta(f"{JOB}-{attempt}"),
+        "spec": {
+            "workload": {"name": workload["metadata"]["name"], "uid": workload["metadata"]["uid"]},
+            "attempt": attempt,
+            "round": round,
+            "plannedAt": stamp(planned),
+            "wanted": wanted,
+            "shares": entries,
+            "excluded": make_exclusions(excluded or {}),
+            "explanation": explanation,
+        },
+        **({"status": status} if status else {}),
+    }
+
+
+def make_exclusions(until: Mapping[str, float]) -> list[Raw]:
+    return [{"cluster": c, "until": stamp(when), "reason": "did not admit in time"} for c, when in until.items()]
+
+
+def make_ray_cluster(*, name: str = "train-abc", owner: str = "uid-of-job") -> Raw:
+    """The RayCluster that KubeRay made for the job."""
+    job = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": JOB, "uid": owner, "controller": True}
+    return {"metadata": make_meta(name, ownerReferences=[job]), "spec": {}}
+
+
+def make_pod(
+    name: str = "train-abc-worker-0",
+    *,
+    uid: str = "",
+    placement: str = "",
+    group: str = "workers",
+    slot: str = "",
+    dispatched: bool = False,
+    phase: str = "Pending",
+    deleting: bool = False,
+) -> Raw:
+    """A gated worker pod in the manager."""
+    labels = {names.RAY_GCS_GROUP_LABEL: group, names.RAY_GCS_CLUSTER_LABEL: "train-abc"}
+    labels |= {names.PLACEMENT_LABEL: placement} if placement else {}
+    ray_cluster = {"kind": "RayCluster", "name": "train-abc", "uid": "uid-of-train-abc", "controller": True}
+    return {
+        "metadata": make_meta(
+            name,
+            uid=uid,
+            deleting=deleting,
+            labels=labels,
+            annotations={names.SLOT_ANNOTATION: slot} if slot else {},
+            ownerReferences=[ray_cluster],
+        ),
+        "spec": {"containers": [{"name": "ray-worker", "image": "ray"}], "schedulingGates": [{"name": names.GATE}]},
+        "status": {
+            "phase": phase,
+            "conditions": [make_condition(names.DISPATCHED_CONDITION)] if dispatched else [],
+        },
+    }
+
+
+# --- what stands in a worker cluster -------------------------------------------------------------------------------------
+
+
+def make_copy(pod: Raw, *, phase: str = "Running", deleting: bool = False) -> Raw:
+    """The remote pod of a manager's pod."""
+    found = pod["metadata"]
+    return {
+        "metadata": make_meta(
+            found["name"],
+            uid=f"copy-of-{found['uid']}",
+            deleting=deleting,
+            creationTimestamp=stamp(),
+            labels={names.POD_UID_LABEL: found["uid"], names.MANAGER_LABEL: "mgr"},
+            annotations=dict(found["annotations"]),
+        ),
+        "status": {"phase": phase},
+    }
+
+
+def make_reservation(
+    placement: Raw,
+    *,
+    round: int = 0,
+    admitted: bool = True,
+    conditions: Iterable[str] = (),
+    deleting: bool = False,
+    message: str = "",
+) -> Raw:
+    """A share's group Workload in a worker cluster; `message` is what that Kueue says while it waits."""
+    number, found = round or placement["spec"]["round"], placement["metadata"]
+    name, work = f"{found['name']}-{number}", placement["spec"]["workload"]
+    true = [names.ADMITTED, *conditions] if admitted else list(conditions)
+    return {
+        "metadata": make_meta(
+            name,
+            deleting=deleting,
+            labels={names.PLACEMENT_LABEL: found["name"], names.WORKLOAD_UID_LABEL: work["uid"]},
+            annotations={names.WORKLOAD_ANNOTATION: work["name"], names.ROUND_ANNOTATION: str(number)},
+            ownerReferences=[{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": f"anchor-of-{name}"}],
+        ),
+        "status": {
+            "conditions": [
+                make_condition(names.QUOTA_RESERVED, admitted, message=message),
+                *(make_condition(kind) for kind in true),
+            ]
+        },
+    }
+
+
+# --- what admins write ---------------------------------------------------------------------------------------------------
+
+
+def make_cluster_queue(cores: int, *, used: int = 0, name: str = "team-a", **spec: Any) -> Raw:
+    """A ClusterQueue with cpu in one flavor, `any`."""
+    row = {"name": "cpu", "nominalQuota": str(cores)}
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "any", "resources": [row]}]}
+    return {
+        "metadata": {"name": name},
+        "spec": {"namespaceSelector": {}, "resourceGroups": [group], **spec},
+        "status": {"flavorsReservation": [{"name": "any", "resources": [{"name": "cpu", "total": str(used)}]}]},
+    }
+
+
+def make_flavor(name: str = "any", **spec: Any) -> Raw:
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def make_worker_cluster(name: str = "east", *, conditions: Iterable[Raw] = (), **spec: Any) -> Raw:
+    source = {"kubeConfig": {"secretRef": {"name": name}}}
+    return {
+        "metadata": {"name": name, "uid": f"uid-of-{name}", "generation": 3},
+        "spec": {"source": source, **spec},
+        "status": {"conditions": list(conditions)},
+    }
+
+
+def make_policy(name: str = "default", *, clusters: Iterable[str] = ("east", "west"), **spec: Any) -> Raw:
+    return {"metadata": {"name": name}, "spec": {"clusters": list(clusters), **spec}}
+
+
+def make_check(*, policy: str = "default", conditions: Iterable[Raw] = (), **parameters: Any) -> Raw:
+    named = {"apiGroup": "rayspan.dev", "kind": "DispatchPolicy", "name": policy, **parameters}
+    return {
+        "metadata": {"name": CHECK, "uid": "uid-of-check", "generation": 2},
+        "spec": {"controllerName": "rayspan.dev/dispatch", "parameters": named},
+        "status": {"conditions": list(conditions)},
+    }

@@ -1,0 +1,156 @@
+"""What people write is read, or refused with a sentence that names the object, the field and what stood there."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from adapter import api
+from tests.unit import builders as make
+
+Raw = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("30s", timedelta(seconds=30), id="seconds"),
+        pytest.param("5m", timedelta(minutes=5), id="minutes"),
+        pytest.param("1h30m", timedelta(hours=1, minutes=30), id="hours and minutes"),
+        pytest.param("1h0m5s", timedelta(hours=1, seconds=5), id="all three, with a zero"),
+        pytest.param("90m", timedelta(minutes=90), id="more minutes than an hour has"),
+        pytest.param("0s", timedelta(0), id="no time at all"),
+    ],
+)
+def test_a_duration_is_read(text: str, want: timedelta) -> None:
+    assert api.parse_duration(text) == want
+
+
+@pytest.mark.parametrize("text", ["", "30", "s", "1.5h", "-5s", "5s5m", "1d", "5 m", "PT5M", None, 30, [], "forever"])
+def test_what_is_no_duration_is_told_how_one_looks(text: object) -> None:
+    with pytest.raises(ValueError, match=r"is not a duration such as 30s, 5m or 1h30m$"):
+        api.parse_duration(text)
+
+
+def test_the_smallest_worker_cluster_has_defaults() -> None:
+    spec = api.worker_cluster(make.make_worker_cluster())
+    assert spec.source.kube_config.secret_ref.name == "east"
+    assert (spec.zone, spec.region, spec.labels, spec.resources) == ("", "", {}, {})
+    assert (spec.head.address, spec.cordoned) == ("PodIP", False)
+
+
+def test_a_whole_worker_cluster_is_read() -> None:
+    raw = make.make_worker_cluster(
+        zone="us-east-1a", region="us-east-1", labels={"a": "b"}, resources={"link": 1}, cordoned=True
+    )
+    spec = api.worker_cluster(raw)
+    assert (spec.zone, spec.region, spec.labels, spec.resources) == ("us-east-1a", "us-east-1", {"a": "b"}, {"link": 1})
+    assert spec.cordoned
+
+
+def test_the_smallest_policy_has_defaults() -> None:
+    spec = api.dispatch_policy(make.make_policy())
+    assert spec.clusters == ("east", "west")
+    assert (spec.strategy, spec.gang) == ("FillInOrder", "AllOrNothing")
+    assert spec.reservation_timeout == timedelta(seconds=30)
+
+
+def test_a_policy_names_its_timeout() -> None:
+    assert api.dispatch_policy(make.make_policy(reservationTimeout="2m")).reservation_timeout == timedelta(minutes=2)
+
+
+def test_a_field_of_another_version_is_passed_over() -> None:
+    """Objects may be written under an older or newer schema than this reader's."""
+    assert api.dispatch_policy(make.make_policy(workerLostTimeout="5m")).clusters == ("east", "west")
+    assert api.worker_cluster(make.make_worker_cluster(namespaces={"a": "b"})).source
+
+
+@pytest.mark.parametrize(
+    ("raw", "parts"),
+    [
+        pytest.param(
+            make.make_policy(clusters=()) | {"spec": {}},
+            ["DispatchPolicy default: ", "spec.clusters: ", "Field required"],
+            id="a policy without clusters",
+        ),
+        pytest.param(
+            make.make_policy(clusters=["east", 5]),
+            ["DispatchPolicy default: ", "spec.clusters.1: ", "found 5."],
+            id="a cluster that is no name",
+        ),
+        pytest.param(
+            make.make_policy(strategy="Random"),
+            ["DispatchPolicy default: ", "spec.strategy: ", "'FillInOrder'", "found 'Random'."],
+            id="a strategy that does not exist",
+        ),
+        pytest.param(
+            make.make_policy(reservationTimeout="soon"),
+            ["DispatchPolicy default: ", "spec.reservationTimeout: ", "such as 30s, 5m or 1h30m", "found 'soon'."],
+            id="a timeout that is none",
+        ),
+        pytest.param(
+            {"metadata": {"name": "old"}},
+            ["DispatchPolicy old: ", "spec.clusters: ", "Field required"],
+            id="no spec at all",
+        ),
+        pytest.param({}, ["DispatchPolicy None: ", "spec.clusters: "], id="no name either"),
+    ],
+)
+def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -> None:
+    with pytest.raises(api.Invalid) as error:
+        api.dispatch_policy(raw)
+    _reads(str(error.value), parts)
+
+
+@pytest.mark.parametrize(
+    ("raw", "parts"),
+    [
+        pytest.param(
+            make.make_worker_cluster(source={}),
+            ["WorkerCluster east: ", "spec.source.kubeConfig: "],
+            id="no kubeconfig",
+        ),
+        pytest.param(
+            make.make_worker_cluster(source={"kubeConfig": {"secretRef": {}}}),
+            ["WorkerCluster east: ", "spec.source.kubeConfig.secretRef.name: ", "Field required"],
+            id="a Secret without a name",
+        ),
+        pytest.param(
+            make.make_worker_cluster(head={"address": "Carrier"}),
+            ["WorkerCluster east: ", "spec.head.address: ", "'PodIP'", "found 'Carrier'."],
+            id="a way to the head that does not exist",
+        ),
+        pytest.param(
+            make.make_worker_cluster(resources={"link": "many"}),
+            ["WorkerCluster east: ", "spec.resources.link: ", "found 'many'."],
+            id="a resource that is no number",
+        ),
+    ],
+)
+def test_a_worker_cluster_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -> None:
+    with pytest.raises(api.Invalid) as error:
+        api.worker_cluster(raw)
+    _reads(str(error.value), parts)
+
+
+def test_a_sentence_names_one_thing_at_a_time() -> None:
+    """Two mistakes are told one after the other: a condition's message is one line."""
+    with pytest.raises(api.Invalid) as error:
+        api.dispatch_policy(make.make_policy(strategy="Random", reservationTimeout="soon"))
+    assert str(error.value).count("spec.") == 1
+    assert "\n" not in str(error.value)
+
+
+def test_specs_cannot_be_changed_in_place() -> None:
+    spec = api.dispatch_policy(make.make_policy())
+    with pytest.raises(ValueError, match="frozen"):
+        spec.clusters = ()  # type: ignore[misc]
+
+
+def _reads(sentence: str, parts: list[str]) -> None:
+    """The parts follow each other in the sentence."""
+    position = 0
+    for part in parts:
+        position = sentence.find(part, position)
+        assert position >= 0, f"{part!r} is not where it belongs in: {sentence}"
+    assert sentence.endswith("."), sentence

@@ -1,0 +1,190 @@
+"""Admins read on their own objects whether these can be served, and nothing is written that stands there already."""
+
+from typing import Any
+
+import pytest
+
+from adapter import api, checks
+from tests.unit.builders import at, make_check, make_condition, make_policy, make_worker_cluster, stamp
+
+Raw = dict[str, Any]
+POLICIES = {"default": make_policy()}
+GATE = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}}}
+BINDING = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}, "spec": {"policyName": "rayspan-gate"}}}
+NO_GATE = "MutatingAdmissionPolicy rayspan-gate is missing."
+
+
+def only(patch: Raw | None) -> Raw:
+    """The patch's one condition."""
+    assert patch
+    (found,) = patch["status"]["conditions"]
+    return dict(found)
+
+
+# --- the policy behind a check -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("check", "want"),
+    [
+        pytest.param(make_check(), "default", id="a check that names a policy of ours"),
+        pytest.param(make_check(apiGroup="kueue.x-k8s.io"), "", id="another project's parameters"),
+        pytest.param(make_check(kind="MultiKueueConfig"), "", id="another kind"),
+        pytest.param(make_check(policy=""), "", id="no name"),
+        pytest.param({"spec": {"parameters": None}}, "", id="no parameters"),
+        pytest.param({}, "", id="nothing at all"),
+    ],
+)
+def test_policy_name(check: Raw, want: str) -> None:
+    assert checks.policy_name(check) == want
+
+
+def test_the_policy_is_read() -> None:
+    assert checks.policy(make_check(), POLICIES).clusters == ("east", "west")
+
+
+@pytest.mark.parametrize(
+    ("check", "policies", "sentence"),
+    [
+        pytest.param(
+            make_check(kind="MultiKueueConfig"),
+            POLICIES,
+            "AdmissionCheck rayspan: spec.parameters must name a DispatchPolicy of rayspan.dev; add apiGroup, kind and name.",
+            id="a check without one",
+        ),
+        pytest.param(
+            make_check(policy="gone"),
+            POLICIES,
+            "AdmissionCheck rayspan: spec.parameters names DispatchPolicy gone, which does not exist; create it.",
+            id="one that does not exist",
+        ),
+    ],
+)
+def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(check: Raw, policies: Raw, sentence: str) -> None:
+    with pytest.raises(api.Invalid) as error:
+        checks.policy(check, policies)
+    assert str(error.value) == sentence
+
+
+def test_a_policy_that_does_not_parse_is_told_by_its_reader() -> None:
+    with pytest.raises(api.Invalid, match=r"^DispatchPolicy default: spec\.strategy: "):
+        checks.policy(make_check(), {"default": make_policy(strategy="Random")})
+
+
+# --- the gate ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policies", "bindings", "missing"),
+    [
+        pytest.param(GATE, BINDING, "", id="both are there"),
+        pytest.param({}, BINDING, "MutatingAdmissionPolicy rayspan-gate", id="no policy"),
+        pytest.param({}, {}, "MutatingAdmissionPolicy rayspan-gate", id="neither: the policy is told first"),
+        pytest.param({"other": {}}, BINDING, "MutatingAdmissionPolicy rayspan-gate", id="somebody else's policy"),
+        pytest.param(GATE, {}, "MutatingAdmissionPolicyBinding rayspan-gate", id="no binding"),
+        pytest.param(
+            GATE,
+            {"rayspan-gate": {"spec": {"policyName": "other"}}},
+            "MutatingAdmissionPolicyBinding rayspan-gate",
+            id="a binding of another policy",
+        ),
+        pytest.param(
+            GATE, {"rayspan-gate": {"spec": None}}, "MutatingAdmissionPolicyBinding rayspan-gate", id="an empty binding"
+        ),
+    ],
+)
+def test_gate_problem(policies: Raw, bindings: Raw, missing: str) -> None:
+    said = f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml."
+    assert checks.gate_problem(policies, bindings) == (said if missing else "")
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_check_that_can_be_served_is_active() -> None:
+    assert only(checks.check_condition(make_check(), POLICIES, "", at(5))) == {
+        "type": "Active",
+        "status": "True",
+        "reason": "Ready",
+        "message": "Dispatches Ray workers to east, west.",
+        "observedGeneration": 2,
+        "lastTransitionTime": stamp(5),
+    }
+
+
+def test_a_check_with_parameters_that_make_no_sense_is_not() -> None:
+    found = only(checks.check_condition(make_check(policy="gone"), POLICIES, "", at(5)))
+    assert (found["status"], found["reason"]) == ("False", "BadParameters")
+    assert found["message"].endswith("which does not exist; create it.")
+
+
+def test_a_missing_gate_leaves_the_check_active_and_says_so() -> None:
+    """An inactive check would stop the whole ClusterQueue, jobs that stay local included."""
+    found = only(checks.check_condition(make_check(), POLICIES, NO_GATE, at(5)))
+    assert (found["status"], found["reason"], found["message"]) == ("True", "GateMissing", NO_GATE)
+
+
+def test_parameters_come_before_the_gate() -> None:
+    found = only(checks.check_condition(make_check(policy="gone"), POLICIES, NO_GATE, at(5)))
+    assert found["reason"] == "BadParameters"
+
+
+def test_a_worker_cluster_tells_whether_it_is_connected() -> None:
+    found = only(checks.cluster_condition(make_worker_cluster(), "", "", at(5)))
+    assert (found["type"], found["status"], found["reason"]) == ("Connected", "True", "Connected")
+    found = only(checks.cluster_condition(make_worker_cluster(), "no route to it.", "Unreachable", at(5)))
+    assert (found["status"], found["reason"], found["message"]) == ("False", "Unreachable", "no route to it.")
+
+
+def test_a_patch_is_meant_for_this_object_and_no_namesake() -> None:
+    patch = checks.cluster_condition(make_worker_cluster(), "", "", at(5))
+    assert patch
+    assert patch["metadata"] == {"uid": "uid-of-east"}
+    assert patch.keys() == {"metadata", "status"}
+
+
+def connected(raw: Raw, seconds: float, problem: str = "") -> Raw | None:
+    return checks.cluster_condition(raw, problem, "Unreachable", at(seconds))
+
+
+def after(raw: Raw, patch: Raw | None) -> Raw:
+    """The object once the API server took the merge patch."""
+    assert patch
+    return {**raw, "status": raw["status"] | patch["status"]}
+
+
+def test_what_is_told_already_is_not_told_again() -> None:
+    raw = make_worker_cluster()
+    for problem in ("", "no route to it."):
+        told = after(raw, connected(raw, 5, problem))
+        assert connected(told, 99, problem) is None
+    told = after(make_check(), checks.check_condition(make_check(), POLICIES, "", at(5)))
+    assert checks.check_condition(told, POLICIES, "", at(99)) is None
+
+
+def test_a_new_generation_is_told_of() -> None:
+    """Else nobody could see whether the edit was read."""
+    raw = after(make_worker_cluster(), connected(make_worker_cluster(), 5))
+    edited = {**raw, "metadata": raw["metadata"] | {"generation": 4}}
+    found = only(connected(edited, 9))
+    assert (found["observedGeneration"], found["lastTransitionTime"]) == (4, stamp(5))
+
+
+def test_the_time_of_a_condition_is_that_of_its_change() -> None:
+    raw = make_worker_cluster()
+    lost = after(raw, connected(raw, 5, "no route to it."))
+    reworded = after(lost, connected(lost, 50, "it does not accept the credentials."))
+    back = after(reworded, connected(reworded, 70))
+    assert [raw["status"]["conditions"][0]["lastTransitionTime"] for raw in (lost, reworded, back)] == [
+        stamp(5),
+        stamp(5),
+        stamp(70),
+    ]
+
+
+def test_somebody_elses_conditions_are_kept() -> None:
+    other = make_condition("Audited")
+    patch = connected(make_worker_cluster(conditions=[other]), 5)
+    assert patch
+    assert [c["type"] for c in patch["status"]["conditions"]] == ["Audited", "Connected"]
+    assert patch["status"]["conditions"][0] == other

@@ -1,0 +1,73 @@
+"""The rules that no type can state: what the import contract covers, and where the words of the API stand."""
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hack.lab.paths import REPO
+
+ADAPTER = REPO / "adapter"
+MODULES = sorted(ADAPTER.rglob("*.py"))
+DOMAINS = ("rayspan.dev/", "kueue.x-k8s.io/", "ray.io/")
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(REPO))
+
+
+def test_every_pure_module_is_under_the_import_contract() -> None:
+    """A new file beside the others is pure by its place; forgetting it here would let I/O in."""
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())
+    (contract,) = (c for c in project["tool"]["importlinter"]["contracts"] if c["type"] == "forbidden")
+    found = sorted(f"adapter.{path.stem}" for path in ADAPTER.glob("*.py") if not path.stem.startswith("__"))
+    assert contract["source_modules"] == found, "list exactly the modules directly under adapter/, sorted"
+
+
+def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Docstrings, and the strings that stand alone: nobody compares them with anything."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node.value
+
+
+def written(source: str) -> list[tuple[int, str]]:
+    """Line and text of each string literal that holds a word of an API's domain; f-strings by their parts."""
+    tree = ast.parse(source)
+    docstrings = set(map(id, _docstrings(tree)))
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+        if any(domain in node.value for domain in DOMAINS)
+    ]
+
+
+FOUND = pytest.mark.xfail(reason="ray.io/v1 stands in adapter/shell/resources.py")
+READ = [
+    pytest.param(path, id=_short(path), marks=[FOUND] if _short(path) == "adapter/shell/resources.py" else [])
+    for path in MODULES
+    if path != ADAPTER / "names.py"
+]
+
+
+@pytest.mark.parametrize("path", READ)
+def test_words_of_the_api_stand_in_names_only(path: Path) -> None:
+    assert written(path.read_text()) == [], "put it into names.py, once, and use it by its name"
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        pytest.param('A = "ray.io/group"', 1, id="a literal"),
+        pytest.param('A = f"ray.io/{name}"', 1, id="a part of an f-string"),
+        pytest.param('"""About kueue.x-k8s.io/v1beta2."""', 0, id="a module's docstring"),
+        pytest.param('def f() -> None:\n    """Read rayspan.dev/slot."""', 0, id="a function's docstring"),
+        pytest.param('A = "ray.io"  # ray.io/group', 0, id="a comment, and a domain alone"),
+        pytest.param('f(key="rayspan.dev/slot")', 1, id="an argument"),
+    ],
+)
+def test_the_reader_of_literals_reads(source: str, want: int) -> None:
+    assert len(written(source)) == want

@@ -1,0 +1,383 @@
+"""What happens next to a worker pod: every clause with the facts that make it apply, and a small world of faults.
+
+The rewriter and the mirror have their own tests; here it counts whether a copy is made, for whom, and when it goes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapter import facts, mirror, names, rewriter
+from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, PatchStatus, Say
+from adapter.dispatch import Worker, decide, slots_taken
+from tests.unit import builders as make
+from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
+
+Raw = dict[str, Any]
+
+WORK = make_workload()
+PLACE_RAW = make_placement(WORK)
+PLACE = facts.placement(PLACE_RAW)
+NAME = PLACE.name
+JOB = facts.workload(WORK).job
+assert JOB
+SHARE = make_reservation(PLACE_RAW)
+HEAD = "10.12.0.5"
+
+
+def target(cluster: str) -> rewriter.Target:
+    return rewriter.Target(
+        cluster=cluster,
+        zone=cluster,
+        queue=make.QUEUE,
+        manager="mgr",
+        workload="rayjob-train",
+        workload_uid="uid-of-rayjob-train",
+        placement=NAME,
+        share=f"{NAME}-1",
+        round=1,
+    )
+
+
+def shares(**raw: Raw) -> dict[str, facts.Reservation]:
+    return {cluster: facts.reservation(cluster, found) for cluster, found in raw.items()}
+
+
+ADMITTED = shares(east=SHARE, west=SHARE)
+SEEN = {cluster: target(cluster) for cluster in ("east", "west")}
+
+
+def worker(pod: Raw | None, remotes: Mapping[str, Raw] | None = None, **more: Any) -> Worker:
+    """The facts about a pod in its place, with all that it needs to be dispatched."""
+    plain: Raw = {
+        "placement": PLACE,
+        "job": JOB,
+        "belongs": True,
+        "head": HEAD,
+        "reservations": ADMITTED,
+        "targets": SEEN,
+        "taken": (),
+    }
+    return Worker(pod=pod, remotes=remotes or {}, **plain | more)
+
+
+# --- the objects that the table speaks of ------------------------------------------------------------------------------
+
+EAST0, EAST1 = "east/role-workers/0", "east/role-workers/1"
+WEST0, WEST1 = "west/role-workers/0", "west/role-workers/1"
+NEW = make_pod(placement=NAME)
+SLOTTED = make_pod(placement=NAME, slot=EAST0)
+OUT = make_pod(placement=NAME, slot=EAST0, dispatched=True)
+COPY, LEAVING, BROKEN = make_copy(OUT), make_copy(OUT, deleting=True), make_copy(OUT, phase="Failed")
+GOING, FAILED = (
+    make_pod(placement=NAME, slot=EAST0, deleting=True),
+    make_pod(placement=NAME, slot=EAST0, phase="Failed"),
+)
+STRANGER = make_copy(make_pod(uid="an-earlier-one", slot=EAST0))
+STRANGER_LEAVING = make_copy(make_pod(uid="an-earlier-one", slot=EAST0), deleting=True)
+GONE, OVER = "its pod in the manager cluster is gone", "its pod in the manager cluster ended"
+OTHER_GROUP = make_pod(placement=NAME, group="gpu")
+
+
+def body(slot: str, pod: Raw = SLOTTED, total: int = 2) -> Raw:
+    return rewriter.remote_pod(
+        pod,
+        head=HEAD,
+        target=target(slot.split("/")[0]),
+        role="role-workers",
+        total=total,
+        slot=slot,
+        anchor_uid=f"anchor-of-{NAME}-1",
+    )
+
+
+def mirrored(pod: Raw, copy: Raw, cluster: str = "east") -> PatchStatus:
+    patch = mirror.status_patch(pod, copy, cluster)
+    assert patch
+    return PatchStatus(pod, patch)
+
+
+def settled(pod: Raw, copy: Raw) -> Raw:
+    """The pod after its copy's state was written."""
+    return {**pod, "status": pod["status"] | mirrored(pod, copy).body["status"]}
+
+
+def lost(pod: Raw, cluster: str = "east") -> PatchStatus:
+    text = f"The pod in worker cluster {cluster} was deleted or evicted there."
+    patch = mirror.failed_patch(pod, reason="RemotePodGone", message=text, now=make.stamp(5))
+    assert patch
+    return PatchStatus(pod, patch)
+
+
+FOREIGN = Say(
+    JOB,
+    "ForeignPod",
+    "Pod train-abc-worker-0 carries the label rayspan.dev/placement but belongs to no RayCluster of this job, "
+    "so it is left alone; remove the label from its template.",
+    warning=True,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    given: Worker
+    want: Sequence[Action]
+    why: str
+
+
+CASES = [
+    Case("1. a copy without a pod goes", worker(None, {"east": COPY}), [DeletePod("east", COPY, GONE)], "an orphan holds a slot"),
+    Case("1. in every cluster", worker(None, {"east": COPY, "west": COPY}), [DeletePod("east", COPY, GONE), DeletePod("west", COPY, GONE)], "a crash may have left two"),
+    Case("1. also one that ended", worker(None, {"east": BROKEN}), [DeletePod("east", BROKEN, GONE)], "nobody will read its logs by the pod's name"),
+    Case("1. one that goes already is not deleted again", worker(None, {"east": LEAVING}), [], "one write is enough"),
+    Case("1. the copy of an earlier pod of that name goes", worker(NEW, {"east": STRANGER}, taken=[EAST0]), [DeletePod("east", STRANGER, GONE), AssignSlot(NEW, "east", EAST1)], "the name is the same, the uid is not"),
+    Case("1. its slot is not free meanwhile", worker(SLOTTED, {"east": STRANGER}), [DeletePod("east", STRANGER, GONE)], "two pods on one slot ask more than is reserved"),
+    Case("1. the copy of the pod itself stays", worker(settled(OUT, COPY), {"east": COPY}), [], "that is what is wanted"),
+    Case("2. the copy of a pod that is being deleted goes", worker(GOING, {"east": COPY}), [DeletePod("east", COPY, OVER)], "KubeRay scales down"),
+    Case("2. so does that of one that ended", worker(FAILED, {"east": COPY}), [DeletePod("east", COPY, OVER)], "somebody else failed it here"),
+    Case("2. one that goes already is not deleted again", worker(GOING, {"east": LEAVING}), [], "one write is enough"),
+    Case("2. one that ended too stays for its logs", worker(FAILED, {"east": BROKEN}), [], "until the pod goes"),
+    Case("2. a pod that ended gets no slot and no copy", worker(FAILED), [], "KubeRay replaces it"),
+    Case("2. a pod that is being deleted gets none either", worker(make_pod(placement=NAME, deleting=True)), [], "podgc has the last word on gated pods"),
+    Case("2. the Placement need not stand for this", worker(GOING, {"east": COPY}, placement=None), [DeletePod("east", COPY, OVER)], "an evicted Workload's pods go like that"),
+    Case("3. without a Placement nothing is made", worker(SLOTTED, placement=None), [], "no attempt, no quota"),
+    Case("3. orphans go all the same", worker(NEW, {"west": STRANGER}, placement=None), [DeletePod("west", STRANGER, GONE)], "they need no plan to be wrong"),
+    Case("3. a pod of another RayCluster is left alone, aloud", worker(NEW, belongs=False), [FOREIGN], "a label is easily forged"),
+    Case("3. with a slot too", worker(SLOTTED, belongs=False), [FOREIGN], "annotations as well"),
+    Case("3. where there is no job nobody is told", worker(NEW, belongs=False, job=None), [], "an event needs an object"),
+    Case("4. a pod takes the first free slot", worker(NEW), [AssignSlot(NEW, "east", EAST0)], "in the order of the plan"),
+    Case("4. and then the next", worker(NEW, taken=[EAST0]), [AssignSlot(NEW, "east", EAST1)], "one cluster after the other"),
+    Case("4. and then the next cluster", worker(NEW, taken=[EAST0, EAST1]), [AssignSlot(NEW, "west", WEST0)], "one cluster after the other"),
+    Case("4. a slot in the middle that came free is taken", worker(NEW, taken=[EAST0, WEST0]), [AssignSlot(NEW, "east", EAST1)], "replacements go where their predecessor was"),
+    Case("4. one pod too many waits", worker(NEW, taken=[EAST0, EAST1, WEST0, WEST1]), [], "no more is reserved"),
+    Case("4. a group that is not in the plan waits", worker(OTHER_GROUP), [], "it has no share"),
+    Case("4. a group's name is compared in lower case", worker(make_pod(placement=NAME, group="Workers")), [AssignSlot(make_pod(placement=NAME, group="Workers"), "east", EAST0)], "Kueue names the podset so"),
+    Case("5. a silent cluster gets nothing", worker(SLOTTED, targets={"west": target("west")}), [], "it may hold the copy already"),
+    Case("5. nor is its copy given up", worker(OUT, targets={"west": target("west")}), [], "API link lost is not data path lost"),
+    Case("6. what the copy says the pod says", worker(OUT, {"east": COPY}), [mirrored(OUT, COPY)], "KubeRay and people look here"),
+    Case("6. also its end", worker(OUT, {"east": BROKEN}), [mirrored(OUT, BROKEN)], "so KubeRay replaces it"),
+    Case("6. a copy that was just made is told of", worker(SLOTTED, {"east": COPY}), [mirrored(SLOTTED, COPY)], "its absence later means lost"),
+    Case("6. where its share went meanwhile too", worker(OUT, {"east": COPY}, reservations={}), [mirrored(OUT, COPY)], "the copy is what runs"),
+    Case("7. a copy that vanished fails the pod", worker(OUT), [lost(OUT)], "never a second one: KubeRay makes a new pod"),
+    Case("7. also when another of its name stands there", worker(OUT, {"east": STRANGER_LEAVING}), [lost(OUT)], "the uid counts"),
+    Case("7. a copy elsewhere does not make up for it", worker(OUT, {"west": COPY}), [lost(OUT)], "the slot says where it belongs"),
+    Case("8. a pod with a slot on an admitted share gets its copy", worker(SLOTTED), [CreatePod("east", SLOTTED, body(EAST0))], "this is what all is for"),
+    Case("8. an orphan of its name goes first", worker(SLOTTED, {"east": STRANGER_LEAVING}), [], "the name is taken over there"),
+    Case("8. a share that is not admitted holds it back", worker(SLOTTED, reservations=shares(east=make_reservation(PLACE_RAW, admitted=False))), [], "a pod without quota"),
+    Case("8. so does one that does not stand", worker(SLOTTED, reservations=shares(west=SHARE)), [], "a pod without an anchor"),
+    Case("8. so does a head without an address", worker(SLOTTED, head=""), [], "its raylet would have nobody to join"),
+    Case("8. another cluster's orphan does not", worker(SLOTTED, {"west": STRANGER_LEAVING}), [CreatePod("east", SLOTTED, body(EAST0))], "names are per cluster"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_decide(case: Case) -> None:
+    assert decide(case.given, at(5)) == list(case.want), case.why
+
+
+def test_every_clause_has_its_cases() -> None:
+    assert {case.id.partition(".")[0] for case in CASES} == {str(number) for number in range(1, 9)}
+
+
+def test_the_total_of_a_share_counts_all_its_groups() -> None:
+    """Kueue's group has one total for the cluster, whatever the roles."""
+    mixed = make_placement(make_workload(groups={"workers": 1, "gpu": 3}), shares={"east": {"workers": 1, "gpu": 3}})
+    found = decide(worker(SLOTTED, placement=facts.placement(mixed)), at(5))
+    assert found == [CreatePod("east", SLOTTED, body(EAST0, total=4))]
+
+
+@pytest.mark.xfail(reason="an orphan that ended is passed over while its namesake leaves", raises=AssertionError)
+def test_an_orphan_that_ended_goes_although_its_namesake_leaves() -> None:
+    ended = make_copy(make_pod(uid="an-earlier-one", slot=EAST0), phase="Failed")
+    assert decide(worker(GOING, {"east": ended}), at(5)) == [DeletePod("east", ended, GONE)]
+
+
+@pytest.mark.parametrize("slot", ["east", "east/role-workers", "/", "nonsense"])
+@pytest.mark.xfail(reason="a slot that is none raises ValueError in the loop", raises=ValueError)
+def test_a_slot_that_is_none_does_not_stop_the_loop(slot: str) -> None:
+    """Annotations come from the user's template too."""
+    decide(worker(make_pod(placement=NAME, slot=slot)), at(5))
+
+
+@pytest.mark.xfail(reason="a slot that the plan does not have is believed", raises=AssertionError)
+def test_a_slot_that_the_plan_does_not_have_gets_no_copy() -> None:
+    forged = make_pod(placement=NAME, slot="east/role-workers/99")
+    assert not [a for a in decide(worker(forged), at(5)) if isinstance(a, CreatePod)]
+
+
+# --- slots ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_is_held_by_pods_and_copies_of_others() -> None:
+    other = make_pod("other", slot=WEST0)
+    assert slots_taken([NEW, SLOTTED, other], but="nobody") == {EAST0, WEST0}
+    assert slots_taken([SLOTTED, other], but=facts.uid_of(SLOTTED)) == {WEST0}
+    assert slots_taken([COPY, make_copy(other)], but=facts.uid_of(SLOTTED)) == {WEST0}
+
+
+def test_a_pod_that_ended_holds_its_slot_until_it_is_gone() -> None:
+    """Only then is its part of the reservation free again."""
+    assert slots_taken([FAILED, GOING, make_copy(FAILED, phase="Failed")], but="somebody") == {EAST0}
+
+
+# --- a small world ---------------------------------------------------------------------------------------------------------
+
+
+class World:
+    """The manager's pods and the copies in two clusters, with KubeRay, kubelets and a controller that forgets."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Raw] = {}
+        self.remote: dict[str, dict[str, Raw]] = {"east": {}, "west": {}}
+        self.silent: set[str] = set()
+        self.admitted = {"east": True, "west": True}
+        self.born = 0
+        self.copies: Counter[str] = Counter()
+
+    def seen(self) -> dict[str, dict[str, Raw]]:
+        return {cluster: pods for cluster, pods in self.remote.items() if cluster not in self.silent}
+
+    def worker(self, name: str) -> Worker:
+        pod, seen = self.pods.get(name), self.seen()
+        uid = facts.uid_of(pod) if pod else ""
+        everyone = [*self.pods.values(), *(copy for pods in seen.values() for copy in pods.values())]
+        return worker(
+            pod,
+            {cluster: pods[name] for cluster, pods in seen.items() if name in pods},
+            targets={cluster: SEEN[cluster] for cluster in seen},
+            reservations=shares(**{c: make_reservation(PLACE_RAW, admitted=self.admitted[c]) for c in seen}),
+            taken=slots_taken(everyone, but=uid),
+        )
+
+    def look(self, name: str, crash_after: int = 9) -> None:
+        for action in decide(self.worker(name), at(5))[:crash_after]:
+            self.do(action)
+
+    def do(self, action: Action) -> None:
+        match action:
+            case AssignSlot(pod, _, slot):
+                held = [p["metadata"]["annotations"].get(names.SLOT_ANNOTATION) for p in self.pods.values()]
+                assert slot not in held, "two pods on one slot"
+                self.pods[pod["metadata"]["name"]] = _with_slot(pod, slot)
+            case CreatePod(cluster, pod, made):
+                uid = facts.uid_of(pod)
+                assert cluster not in self.silent, "a write to a cluster that cannot be seen"
+                assert not facts.is_true(self.pods[pod["metadata"]["name"]], names.DISPATCHED_CONDITION), (
+                    "a second copy"
+                )
+                assert self.admitted[cluster], "a copy without quota"
+                assert pod["metadata"]["name"] not in self.remote[cluster], "over a pod that stands"
+                copy = make_copy(self.pods[pod["metadata"]["name"]], phase="Pending")
+                assert facts.label(made, names.POD_UID_LABEL) == uid
+                self.remote[cluster][pod["metadata"]["name"]] = copy
+                self.copies[uid] += 1
+            case DeletePod(cluster, pod, _):
+                assert cluster not in self.silent, "a write to a cluster that cannot be seen"
+                found = self.remote[cluster].get(pod["metadata"]["name"])
+                if found and facts.uid_of(found) == facts.uid_of(pod):
+                    self.remote[cluster][pod["metadata"]["name"]] = _leaving(found)
+            case PatchStatus(pod, patch):
+                before = self.pods[pod["metadata"]["name"]]
+                self.pods[pod["metadata"]["name"]] = {**before, "status": before["status"] | patch["status"]}
+            case _:
+                raise AssertionError(f"{action} is no business of this world")
+
+    def happen(self, event: str, name: str, cluster: str) -> None:
+        copy = self.remote[cluster].get(name)
+        match event:
+            case "create" if name not in self.pods:
+                self.born += 1
+                self.pods[name] = make_pod(name, uid=f"u{self.born}", placement=NAME)
+            case "delete" if name in self.pods:
+                self.pods[name] = _leaving(self.pods[name])
+            case "gone" if name in self.pods and "deletionTimestamp" in self.pods[name]["metadata"]:
+                del self.pods[name]
+            case "silent":
+                self.silent ^= {cluster}
+            case "quota":
+                self.admitted[cluster] = not self.admitted[cluster]
+            case "run" | "fail" if copy:
+                phase = "Running" if event == "run" else "Failed"
+                self.remote[cluster][name] = {**copy, "status": {"phase": phase}}
+            case "vanish" if copy:
+                del self.remote[cluster][name]
+
+    def rest(self) -> None:
+        """No more faults: KubeRay removes what ended, kubelets finish, everything is looked at until nothing changes."""
+        self.silent, self.admitted = set(), {"east": True, "west": True}
+        for _ in range(20):
+            for name in NAMES:
+                self.look(name)
+                if name in self.pods and self.pods[name]["status"]["phase"] == "Failed":
+                    self.pods[name] = _leaving(self.pods[name])
+                self.happen("gone", name, "east")
+                for pods in self.remote.values():
+                    if name in pods and "deletionTimestamp" in pods[name]["metadata"]:
+                        del pods[name]
+
+
+def _leaving(raw: Raw) -> Raw:
+    return {**raw, "metadata": raw["metadata"] | {"deletionTimestamp": make.stamp()}}
+
+
+def _with_slot(pod: Raw, slot: str) -> Raw:
+    return {**pod, "metadata": pod["metadata"] | {"annotations": {names.SLOT_ANNOTATION: slot}}}
+
+
+NAMES = [f"w{number}" for number in range(6)]  # two more than there are slots
+KINDS = ["create"] * 3 + ["delete", "gone", "silent", "quota", "run", "fail", "vanish"]
+EVENTS = st.tuples(st.sampled_from(KINDS), st.sampled_from(NAMES), st.sampled_from(["east", "west"]))
+LOOKS = st.tuples(st.sampled_from(NAMES), st.integers(0, 3))
+SCRIPTS = st.lists(st.one_of(EVENTS, LOOKS, LOOKS), max_size=60)
+
+
+def played(script: Iterable[tuple[Any, ...]]) -> World:
+    world = World()
+    for step in script:
+        if len(step) == 2:
+            world.look(*step)
+        else:
+            world.happen(*step)
+    return world
+
+
+@settings(max_examples=300, deadline=None)
+@given(SCRIPTS)
+def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tuple[Any, ...]]) -> None:
+    """While it plays, the world itself refuses second copies, writes to silent clusters and slots held twice."""
+    world = played(script)
+    world.rest()
+    placed = {n: p for n, p in world.pods.items() if facts.annotation(p, names.SLOT_ANNOTATION)}
+    assert len(placed) == min(len(world.pods), 4), "a slot is free and a pod waits"
+    standing = {
+        (c, n): facts.label(raw, names.POD_UID_LABEL) for c, pods in world.remote.items() for n, raw in pods.items()
+    }
+    wanted = {(facts.annotation(p, names.SLOT_ANNOTATION).split("/")[0], n): facts.uid_of(p) for n, p in placed.items()}
+    assert standing == wanted
+    assert all(count == 1 for count in world.copies.values()), "a pod was copied twice"
+
+
+@settings(max_examples=100, deadline=None)
+@given(SCRIPTS, st.sampled_from(NAMES))
+def test_a_cluster_that_cannot_be_seen_gets_no_action(script: list[tuple[Any, ...]], name: str) -> None:
+    world = played(script)
+    world.silent = {"east", "west"}
+    assert all(isinstance(action, AssignSlot) for action in decide(world.worker(name), at(5)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(SCRIPTS, st.sampled_from(NAMES))
+def test_a_pod_that_does_not_belong_is_left_alone(script: list[tuple[Any, ...]], name: str) -> None:
+    world = played(script)
+    foreign = replace(world.worker(name), belongs=False)
+    actions = decide(foreign, at(5))
+    assert all(isinstance(action, Say | DeletePod) for action in actions)
+    pod = foreign.pod
+    live = pod is not None and "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] != "Failed"
+    assert any(isinstance(action, Say) for action in actions) is live
