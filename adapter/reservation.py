@@ -116,9 +116,19 @@ def _counted(container: Raw) -> dict[str, Any]:
 
 
 def _waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
-    """Stand in for KubeRay's init container, last as there: its place decides what it is added to or compared with."""
+    """Stand in for KubeRay's init container, last as there: its place decides what it is added to or compared with.
+
+    It asks only for what the user's own containers ask for, too: a ClusterQueue that does not cover memory, say, takes no
+    Workload that names it, and would refuse every worker on account of a container that its user never wrote.
+    """
     if not containers or any(container.get("name") == GCS_WAITER for container in inits):
         return []
-    resources = {"requests": GCS_WAITER_RESOURCES, "limits": GCS_WAITER_RESOURCES}
+    asked = {name for container in (*containers, *inits) for name in _amounts(container)}
+    amounts = {name: amount for name, amount in GCS_WAITER_RESOURCES.items() if name in asked}
     image = {"image": containers[0]["image"]} if "image" in containers[0] else {}
-    return [{"name": GCS_WAITER, **image, "resources": resources}]
+    return [{"name": GCS_WAITER, **image, "resources": {"requests": amounts, "limits": amounts}}]
+
+
+def _amounts(container: Raw) -> set[str]:
+    resources = container.get("resources") or {}
+    return {*(resources.get("requests") or {}), *(resources.get("limits") or {})}

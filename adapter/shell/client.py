@@ -139,7 +139,7 @@ class Client:
             raise Unreachable(_why(error)) from None
 
     async def lines(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
-        """Stream an answer line by line; raises Unreachable when nothing comes for `silence` seconds."""
+        """Stream an answer line by line, until it ends or nothing has come for `silence` seconds."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS, sock_read=silence)
         headers = await self._login()
         try:
@@ -151,6 +151,8 @@ class Client:
                     *whole, rest = (rest + chunk).split(b"\n")
                     for line in whole:
                         yield line
+        except aiohttp.SocketTimeoutError:
+            return  # quiet is no proof of a loss: whoever asks again finds out
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(_why(error)) from None
 

@@ -20,8 +20,9 @@ log = logging.getLogger(__name__)
 
 PAGE = "500"  # a list in one piece peaks at seven times the memory (style.md 3.3)
 WATCH_SECONDS = "240"  # the server ends a watch then; well below any proxy's idle limit
-# Bookmarks come about once a minute, so a live watch is never silent for this long.
-SILENCE_SECONDS = 70.0
+# Bookmarks come about once a minute. A watch that is silent for longer may hang on a dead connection: it is taken up
+# again where it was, on a new one, which costs little if nothing was wrong.
+SILENCE_SECONDS = 90.0
 FIRST_BACKOFF, LAST_BACKOFF = 0.5, 15.0
 
 

@@ -56,6 +56,8 @@ def until_ended(fleet: Clusters) -> Seen:
 
 def _look(fleet: Clusters, seen: Seen) -> None:
     seen.job = job.find(fleet.manager)
+    if not seen.job:
+        raise LabError(f"Somebody deleted the RayJob {job.NAME} while the demo was watching it: run the demo again.")
     seen.placements = job.placements(fleet.manager)
     seen.gangs |= job.gangs(fleet.manager)
     for cluster in fleet.all:
@@ -66,7 +68,7 @@ def _look(fleet: Clusters, seen: Seen) -> None:
 
 def _lines(fleet: Clusters, seen: Seen) -> Iterator[str]:
     status = seen.job.get("status", {})
-    phases = (status.get("jobDeploymentStatus") or "Suspended", status.get("jobStatus"))
+    phases = (status.get("jobDeploymentStatus") or "new", status.get("jobStatus"))
     yield f"RayJob     {', '.join(filter(None, phases))}"
     for placed in seen.placements:
         yield f"Placement  {_placed(placed.get('status', {}))}"
@@ -118,6 +120,7 @@ class _Screen:
         self._live = sys.stdout.isatty()
         self._height = 0
         self._last: list[str] = []
+        self._noted = ""
 
     def show(self, seconds: float, lines: list[str]) -> None:
         if self._live:
@@ -133,5 +136,7 @@ class _Screen:
         self._last = lines
 
     def note(self, text: str) -> None:
-        print(text, file=sys.stderr)
-        self._height = 0
+        if text != self._noted:
+            print(text, file=sys.stderr)
+            self._height = 0
+        self._noted = text

@@ -7,6 +7,7 @@ its node, so it is wiped and made afresh; one that only lost a process gets that
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 
 from hack.lab import (
@@ -38,7 +39,8 @@ _OURS = "rayspan"
 
 
 def up(lab: Lab) -> None:
-    """Bring up exactly this lab. Another one on this machine is taken down first."""
+    """Bring up this lab. One with other clusters on this machine is taken down first; fake nodes are only ever added."""
+    lab = _with_nodes_that_stand(lab)
     _make_room(lab)
     system.prepare()
     tools.build([*_PROGRAMS, "kwok"] if lab.fake_nodes else _PROGRAMS)
@@ -49,6 +51,13 @@ def up(lab: Lab) -> None:
     _wipe_broken(lab)
     network.ensure(lab)
     _side_by_side(lambda cluster: _cluster(lab, cluster, archives), lab.clusters)
+
+
+def _with_nodes_that_stand(lab: Lab) -> Lab:
+    """A lab that differs in its fake nodes alone is the same lab: more are added to it, and none taken from who uses them."""
+    old = definition.find()
+    most = replace(lab, fake_nodes=max(lab.fake_nodes, old.fake_nodes)) if old else lab
+    return most if old and replace(old, fake_nodes=most.fake_nodes) == most else lab
 
 
 def _make_room(lab: Lab) -> None:

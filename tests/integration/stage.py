@@ -11,7 +11,7 @@ import yaml
 
 from adapter import names
 from hack.apireader import Raw
-from hack.clusters import Cluster, Clusters, condition, wait
+from hack.clusters import Cluster, Clusters, condition
 
 QUEUE = "ray"
 FAKE_NODE = {"type": "kwok"}
@@ -123,10 +123,8 @@ class Stage:
             cluster.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
 
     def _namespace(self, cluster: Cluster) -> None:
-        """Make the namespace, once that of an earlier run of the test is gone."""
-        wait(
-            lambda: not cluster.get("namespace", self.name), 120, f"the earlier {self.name} is gone from {cluster.name}"
-        )
+        """Make the namespace; that of an earlier, interrupted run of the test goes first."""
+        cluster.kubectl("delete", "namespace", self.name, "--ignore-not-found")
         cluster.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}))
 
     def _make(self, cluster: Cluster, api_version: str, kind: str, spec: Raw) -> None:
@@ -186,7 +184,7 @@ def ray_cluster(name: str, namespace: str, groups: Mapping[str, int], cpu: str =
 
 
 def _template(container: str, cpu: str) -> Raw:
-    resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
+    resources = {"requests": {"cpu": cpu}}
     return {
         "spec": {
             "nodeSelector": FAKE_NODE,

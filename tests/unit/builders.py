@@ -36,7 +36,7 @@ def make_meta(name: str, *, uid: str = "", namespace: str = NAMESPACE, deleting:
     return {"name": name, "namespace": namespace, "uid": uid or f"uid-of-{name}", **deletion, **more}
 
 
-# --- the manager's objects ------------------------------------------------------------------------------------------------
+# --- the manager's objects -------------------------------------------------------------------------------------------
 
 
 def make_workload(
@@ -156,7 +156,7 @@ def make_pod(
     }
 
 
-# --- what stands in a worker cluster -------------------------------------------------------------------------------------
+# --- what stands in a worker cluster ---------------------------------------------------------------------------------
 
 
 def make_copy(pod: Raw, *, phase: str = "Running", deleting: bool = False) -> Raw:
@@ -205,7 +205,7 @@ def make_reservation(
     }
 
 
-# --- what admins write ---------------------------------------------------------------------------------------------------
+# --- what admins write -----------------------------------------------------------------------------------------------
 
 
 def make_cluster_queue(cores: int, *, used: int = 0, name: str = "team-a", **spec: Any) -> Raw:
@@ -232,7 +232,7 @@ def make_worker_cluster(name: str = "east", *, conditions: Iterable[Raw] = (), *
     }
 
 
-def make_policy(name: str = "default", *, clusters: Iterable[str] = ("east", "west"), **spec: Any) -> Raw:
+def make_policy(name: str = "default", *, clusters: Iterable[object] = ("east", "west"), **spec: Any) -> Raw:
     return {"metadata": {"name": name}, "spec": {"clusters": list(clusters), **spec}}
 
 

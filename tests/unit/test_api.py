@@ -144,7 +144,7 @@ def test_a_sentence_names_one_thing_at_a_time() -> None:
 def test_specs_cannot_be_changed_in_place() -> None:
     spec = api.dispatch_policy(make.make_policy())
     with pytest.raises(ValueError, match="frozen"):
-        spec.clusters = ()  # type: ignore[misc]
+        spec.clusters = ()
 
 
 def _reads(sentence: str, parts: list[str]) -> None:

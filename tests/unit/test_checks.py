@@ -21,7 +21,7 @@ def only(patch: Raw | None) -> Raw:
     return dict(found)
 
 
-# --- the policy behind a check -------------------------------------------------------------------------------------------
+# --- the policy behind a check ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_policy_that_does_not_parse_is_told_by_its_reader() -> None:
         checks.policy(make_check(), {"default": make_policy(strategy="Random")})
 
 
-# --- the gate ------------------------------------------------------------------------------------------------------------
+# --- the gate --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_gate_problem(policies: Raw, bindings: Raw, missing: str) -> None:
     assert checks.gate_problem(policies, bindings) == (said if missing else "")
 
 
-# --- conditions ------------------------------------------------------------------------------------------------------------
+# --- conditions ------------------------------------------------------------------------------------------------------
 
 
 def test_a_check_that_can_be_served_is_active() -> None:

@@ -3,7 +3,6 @@
 The rewriter and the mirror have their own tests; here it counts whether a copy is made, for whom, and when it goes.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,7 +65,7 @@ def worker(pod: Raw | None, remotes: Mapping[str, Raw] | None = None, **more: An
     return Worker(pod=pod, remotes=remotes or {}, **plain | more)
 
 
-# --- the objects that the table speaks of ------------------------------------------------------------------------------
+# --- the objects that the table speaks of ----------------------------------------------------------------------------
 
 EAST0, EAST1 = "east/role-workers/0", "east/role-workers/1"
 WEST0, WEST1 = "west/role-workers/0", "west/role-workers/1"
@@ -126,53 +125,176 @@ FOREIGN = Say(
 @dataclass(frozen=True)
 class Case:
     id: str
+    why: str
     given: Worker
     want: Sequence[Action]
-    why: str
 
 
 CASES = [
-    Case("1. a copy without a pod goes", worker(None, {"east": COPY}), [DeletePod("east", COPY, GONE)], "an orphan holds a slot"),
-    Case("1. in every cluster", worker(None, {"east": COPY, "west": COPY}), [DeletePod("east", COPY, GONE), DeletePod("west", COPY, GONE)], "a crash may have left two"),
-    Case("1. also one that ended", worker(None, {"east": BROKEN}), [DeletePod("east", BROKEN, GONE)], "nobody will read its logs by the pod's name"),
-    Case("1. one that goes already is not deleted again", worker(None, {"east": LEAVING}), [], "one write is enough"),
-    Case("1. the copy of an earlier pod of that name goes", worker(NEW, {"east": STRANGER}, taken=[EAST0]), [DeletePod("east", STRANGER, GONE), AssignSlot(NEW, "east", EAST1)], "the name is the same, the uid is not"),
-    Case("1. its slot is not free meanwhile", worker(SLOTTED, {"east": STRANGER}), [DeletePod("east", STRANGER, GONE)], "two pods on one slot ask more than is reserved"),
-    Case("1. the copy of the pod itself stays", worker(settled(OUT, COPY), {"east": COPY}), [], "that is what is wanted"),
-    Case("2. the copy of a pod that is being deleted goes", worker(GOING, {"east": COPY}), [DeletePod("east", COPY, OVER)], "KubeRay scales down"),
-    Case("2. so does that of one that ended", worker(FAILED, {"east": COPY}), [DeletePod("east", COPY, OVER)], "somebody else failed it here"),
-    Case("2. one that goes already is not deleted again", worker(GOING, {"east": LEAVING}), [], "one write is enough"),
-    Case("2. one that ended too stays for its logs", worker(FAILED, {"east": BROKEN}), [], "until the pod goes"),
-    Case("2. a pod that ended gets no slot and no copy", worker(FAILED), [], "KubeRay replaces it"),
-    Case("2. a pod that is being deleted gets none either", worker(make_pod(placement=NAME, deleting=True)), [], "podgc has the last word on gated pods"),
-    Case("2. the Placement need not stand for this", worker(GOING, {"east": COPY}, placement=None), [DeletePod("east", COPY, OVER)], "an evicted Workload's pods go like that"),
-    Case("3. without a Placement nothing is made", worker(SLOTTED, placement=None), [], "no attempt, no quota"),
-    Case("3. orphans go all the same", worker(NEW, {"west": STRANGER}, placement=None), [DeletePod("west", STRANGER, GONE)], "they need no plan to be wrong"),
-    Case("3. a pod of another RayCluster is left alone, aloud", worker(NEW, belongs=False), [FOREIGN], "a label is easily forged"),
-    Case("3. with a slot too", worker(SLOTTED, belongs=False), [FOREIGN], "annotations as well"),
-    Case("3. where there is no job nobody is told", worker(NEW, belongs=False, job=None), [], "an event needs an object"),
-    Case("4. a pod takes the first free slot", worker(NEW), [AssignSlot(NEW, "east", EAST0)], "in the order of the plan"),
-    Case("4. and then the next", worker(NEW, taken=[EAST0]), [AssignSlot(NEW, "east", EAST1)], "one cluster after the other"),
-    Case("4. and then the next cluster", worker(NEW, taken=[EAST0, EAST1]), [AssignSlot(NEW, "west", WEST0)], "one cluster after the other"),
-    Case("4. a slot in the middle that came free is taken", worker(NEW, taken=[EAST0, WEST0]), [AssignSlot(NEW, "east", EAST1)], "replacements go where their predecessor was"),
-    Case("4. one pod too many waits", worker(NEW, taken=[EAST0, EAST1, WEST0, WEST1]), [], "no more is reserved"),
-    Case("4. a group that is not in the plan waits", worker(OTHER_GROUP), [], "it has no share"),
-    Case("4. a group's name is compared in lower case", worker(make_pod(placement=NAME, group="Workers")), [AssignSlot(make_pod(placement=NAME, group="Workers"), "east", EAST0)], "Kueue names the podset so"),
-    Case("5. a silent cluster gets nothing", worker(SLOTTED, targets={"west": target("west")}), [], "it may hold the copy already"),
-    Case("5. nor is its copy given up", worker(OUT, targets={"west": target("west")}), [], "API link lost is not data path lost"),
-    Case("6. what the copy says the pod says", worker(OUT, {"east": COPY}), [mirrored(OUT, COPY)], "KubeRay and people look here"),
-    Case("6. also its end", worker(OUT, {"east": BROKEN}), [mirrored(OUT, BROKEN)], "so KubeRay replaces it"),
-    Case("6. a copy that was just made is told of", worker(SLOTTED, {"east": COPY}), [mirrored(SLOTTED, COPY)], "its absence later means lost"),
-    Case("6. where its share went meanwhile too", worker(OUT, {"east": COPY}, reservations={}), [mirrored(OUT, COPY)], "the copy is what runs"),
-    Case("7. a copy that vanished fails the pod", worker(OUT), [lost(OUT)], "never a second one: KubeRay makes a new pod"),
-    Case("7. also when another of its name stands there", worker(OUT, {"east": STRANGER_LEAVING}), [lost(OUT)], "the uid counts"),
-    Case("7. a copy elsewhere does not make up for it", worker(OUT, {"west": COPY}), [lost(OUT)], "the slot says where it belongs"),
-    Case("8. a pod with a slot on an admitted share gets its copy", worker(SLOTTED), [CreatePod("east", SLOTTED, body(EAST0))], "this is what all is for"),
-    Case("8. an orphan of its name goes first", worker(SLOTTED, {"east": STRANGER_LEAVING}), [], "the name is taken over there"),
-    Case("8. a share that is not admitted holds it back", worker(SLOTTED, reservations=shares(east=make_reservation(PLACE_RAW, admitted=False))), [], "a pod without quota"),
-    Case("8. so does one that does not stand", worker(SLOTTED, reservations=shares(west=SHARE)), [], "a pod without an anchor"),
-    Case("8. so does a head without an address", worker(SLOTTED, head=""), [], "its raylet would have nobody to join"),
-    Case("8. another cluster's orphan does not", worker(SLOTTED, {"west": STRANGER_LEAVING}), [CreatePod("east", SLOTTED, body(EAST0))], "names are per cluster"),
+    Case("1. a copy without a pod goes",
+         "an orphan holds a slot",
+         worker(None, {"east": COPY}),
+         [DeletePod("east", COPY, GONE)]),
+    Case("1. in every cluster",
+         "a crash may have left two",
+         worker(None, {"east": COPY, "west": COPY}),
+         [DeletePod("east", COPY, GONE), DeletePod("west", COPY, GONE)]),
+    Case("1. also one that ended",
+         "nobody will read its logs by the pod's name",
+         worker(None, {"east": BROKEN}),
+         [DeletePod("east", BROKEN, GONE)]),
+    Case("1. one that goes already is not deleted again",
+         "one write is enough",
+         worker(None, {"east": LEAVING}),
+         []),
+    Case("1. the copy of an earlier pod of that name goes",
+         "the name is the same, the uid is not",
+         worker(NEW, {"east": STRANGER}, taken=[EAST0]),
+         [DeletePod("east", STRANGER, GONE), AssignSlot(NEW, "east", EAST1)]),
+    Case("1. its slot is not free meanwhile",
+         "two pods on one slot ask more than is reserved",
+         worker(SLOTTED, {"east": STRANGER}),
+         [DeletePod("east", STRANGER, GONE)]),
+    Case("1. the copy of the pod itself stays",
+         "that is what is wanted",
+         worker(settled(OUT, COPY), {"east": COPY}),
+         []),
+    Case("2. the copy of a pod that is being deleted goes",
+         "KubeRay scales down",
+         worker(GOING, {"east": COPY}),
+         [DeletePod("east", COPY, OVER)]),
+    Case("2. so does that of one that ended",
+         "somebody else failed it here",
+         worker(FAILED, {"east": COPY}),
+         [DeletePod("east", COPY, OVER)]),
+    Case("2. one that goes already is not deleted again",
+         "one write is enough",
+         worker(GOING, {"east": LEAVING}),
+         []),
+    Case("2. one that ended too stays for its logs",
+         "until the pod goes",
+         worker(FAILED, {"east": BROKEN}),
+         []),
+    Case("2. a pod that ended gets no slot and no copy",
+         "KubeRay replaces it",
+         worker(FAILED),
+         []),
+    Case("2. a pod that is being deleted gets none either",
+         "podgc has the last word on gated pods",
+         worker(make_pod(placement=NAME, deleting=True)),
+         []),
+    Case("2. the Placement need not stand for this",
+         "an evicted Workload's pods go like that",
+         worker(GOING, {"east": COPY}, placement=None),
+         [DeletePod("east", COPY, OVER)]),
+    Case("3. without a Placement nothing is made",
+         "no attempt, no quota",
+         worker(SLOTTED, placement=None),
+         []),
+    Case("3. orphans go all the same",
+         "they need no plan to be wrong",
+         worker(NEW, {"west": STRANGER}, placement=None),
+         [DeletePod("west", STRANGER, GONE)]),
+    Case("3. a pod of another RayCluster is left alone, aloud",
+         "a label is easily forged",
+         worker(NEW, belongs=False),
+         [FOREIGN]),
+    Case("3. with a slot too",
+         "annotations as well",
+         worker(SLOTTED, belongs=False),
+         [FOREIGN]),
+    Case("3. where there is no job nobody is told",
+         "an event needs an object",
+         worker(NEW, belongs=False, job=None),
+         []),
+    Case("4. a pod takes the first free slot",
+         "in the order of the plan",
+         worker(NEW),
+         [AssignSlot(NEW, "east", EAST0)]),
+    Case("4. and then the next",
+         "one cluster after the other",
+         worker(NEW, taken=[EAST0]),
+         [AssignSlot(NEW, "east", EAST1)]),
+    Case("4. and then the next cluster",
+         "one cluster after the other",
+         worker(NEW, taken=[EAST0, EAST1]),
+         [AssignSlot(NEW, "west", WEST0)]),
+    Case("4. a slot in the middle that came free is taken",
+         "replacements go where their predecessor was",
+         worker(NEW, taken=[EAST0, WEST0]),
+         [AssignSlot(NEW, "east", EAST1)]),
+    Case("4. one pod too many waits",
+         "no more is reserved",
+         worker(NEW, taken=[EAST0, EAST1, WEST0, WEST1]),
+         []),
+    Case("4. a group that is not in the plan waits",
+         "it has no share",
+         worker(OTHER_GROUP),
+         []),
+    Case("4. a group's name is compared in lower case",
+         "Kueue names the podset so",
+         worker(make_pod(placement=NAME, group="Workers")),
+         [AssignSlot(make_pod(placement=NAME, group="Workers"), "east", EAST0)]),
+    Case("5. a silent cluster gets nothing",
+         "it may hold the copy already",
+         worker(SLOTTED, targets={"west": target("west")}),
+         []),
+    Case("5. nor is its copy given up",
+         "API link lost is not data path lost",
+         worker(OUT, targets={"west": target("west")}),
+         []),
+    Case("6. what the copy says the pod says",
+         "KubeRay and people look here",
+         worker(OUT, {"east": COPY}),
+         [mirrored(OUT, COPY)]),
+    Case("6. also its end",
+         "so KubeRay replaces it",
+         worker(OUT, {"east": BROKEN}),
+         [mirrored(OUT, BROKEN)]),
+    Case("6. a copy that was just made is told of",
+         "its absence later means lost",
+         worker(SLOTTED, {"east": COPY}),
+         [mirrored(SLOTTED, COPY)]),
+    Case("6. where its share went meanwhile too",
+         "the copy is what runs",
+         worker(OUT, {"east": COPY}, reservations={}),
+         [mirrored(OUT, COPY)]),
+    Case("7. a copy that vanished fails the pod",
+         "never a second one: KubeRay makes a new pod",
+         worker(OUT),
+         [lost(OUT)]),
+    Case("7. also when another of its name stands there",
+         "the uid counts",
+         worker(OUT, {"east": STRANGER_LEAVING}),
+         [lost(OUT)]),
+    Case("7. a copy elsewhere does not make up for it",
+         "the slot says where it belongs",
+         worker(OUT, {"west": COPY}),
+         [lost(OUT)]),
+    Case("8. a pod with a slot on an admitted share gets its copy",
+         "this is what all is for",
+         worker(SLOTTED),
+         [CreatePod("east", SLOTTED, body(EAST0))]),
+    Case("8. an orphan of its name goes first",
+         "the name is taken over there",
+         worker(SLOTTED, {"east": STRANGER_LEAVING}),
+         []),
+    Case("8. a share that is not admitted holds it back",
+         "a pod without quota",
+         worker(SLOTTED, reservations=shares(east=make_reservation(PLACE_RAW, admitted=False))),
+         []),
+    Case("8. so does one that does not stand",
+         "a pod without an anchor",
+         worker(SLOTTED, reservations=shares(west=SHARE)),
+         []),
+    Case("8. so does a head without an address",
+         "its raylet would have nobody to join",
+         worker(SLOTTED, head=""),
+         []),
+    Case("8. another cluster's orphan does not",
+         "names are per cluster",
+         worker(SLOTTED, {"west": STRANGER_LEAVING}),
+         [CreatePod("east", SLOTTED, body(EAST0))]),
 ]  # fmt: skip
 
 
@@ -211,7 +333,7 @@ def test_a_slot_that_the_plan_does_not_have_gets_no_copy() -> None:
     assert not [a for a in decide(worker(forged), at(5)) if isinstance(a, CreatePod)]
 
 
-# --- slots ---------------------------------------------------------------------------------------------------------------
+# --- slots -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_slot_is_held_by_pods_and_copies_of_others() -> None:
@@ -226,7 +348,7 @@ def test_a_pod_that_ended_holds_its_slot_until_it_is_gone() -> None:
     assert slots_taken([FAILED, GOING, make_copy(FAILED, phase="Failed")], but="somebody") == {EAST0}
 
 
-# --- a small world ---------------------------------------------------------------------------------------------------------
+# --- a small world ---------------------------------------------------------------------------------------------------
 
 
 class World:
@@ -238,7 +360,6 @@ class World:
         self.silent: set[str] = set()
         self.admitted = {"east": True, "west": True}
         self.born = 0
-        self.copies: Counter[str] = Counter()
 
     def seen(self) -> dict[str, dict[str, Raw]]:
         return {cluster: pods for cluster, pods in self.remote.items() if cluster not in self.silent}
@@ -276,13 +397,14 @@ class World:
                 copy = make_copy(self.pods[pod["metadata"]["name"]], phase="Pending")
                 assert facts.label(made, names.POD_UID_LABEL) == uid
                 self.remote[cluster][pod["metadata"]["name"]] = copy
-                self.copies[uid] += 1
             case DeletePod(cluster, pod, _):
                 assert cluster not in self.silent, "a write to a cluster that cannot be seen"
                 found = self.remote[cluster].get(pod["metadata"]["name"])
                 if found and facts.uid_of(found) == facts.uid_of(pod):
                     self.remote[cluster][pod["metadata"]["name"]] = _leaving(found)
             case PatchStatus(pod, patch):
+                stands = [c for c in self.remote.values() if facts.uid_of(pod) in map(_origin, c.values())]
+                assert patch["status"].get("reason") != "RemotePodGone" or not stands, "given up while it runs"
                 before = self.pods[pod["metadata"]["name"]]
                 self.pods[pod["metadata"]["name"]] = {**before, "status": before["status"] | patch["status"]}
             case _:
@@ -309,7 +431,7 @@ class World:
                 del self.remote[cluster][name]
 
     def rest(self) -> None:
-        """No more faults: KubeRay removes what ended, kubelets finish, everything is looked at until nothing changes."""
+        """No more faults: KubeRay removes what ended, kubelets finish, all is looked at until nothing changes."""
         self.silent, self.admitted = set(), {"east": True, "west": True}
         for _ in range(20):
             for name in NAMES:
@@ -322,19 +444,26 @@ class World:
                         del pods[name]
 
 
-def _leaving(raw: Raw) -> Raw:
-    return {**raw, "metadata": raw["metadata"] | {"deletionTimestamp": make.stamp()}}
+def _origin(copy: Raw) -> str:
+    return facts.label(copy, names.POD_UID_LABEL)
 
 
-def _with_slot(pod: Raw, slot: str) -> Raw:
+def _leaving(raw: facts.Raw) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": make.stamp()}}
+
+
+def _with_slot(pod: facts.Raw, slot: str) -> Raw:
     return {**pod, "metadata": pod["metadata"] | {"annotations": {names.SLOT_ANNOTATION: slot}}}
 
 
 NAMES = [f"w{number}" for number in range(6)]  # two more than there are slots
 KINDS = ["create"] * 3 + ["delete", "gone", "silent", "quota", "run", "fail", "vanish"]
-EVENTS = st.tuples(st.sampled_from(KINDS), st.sampled_from(NAMES), st.sampled_from(["east", "west"]))
-LOOKS = st.tuples(st.sampled_from(NAMES), st.integers(0, 3))
-SCRIPTS = st.lists(st.one_of(EVENTS, LOOKS, LOOKS), max_size=60)
+# Mostly one pod in one cluster, so that several things happen to the same.
+PODS, WHERE = st.sampled_from([NAMES[0]] * 6 + NAMES), st.sampled_from(["east", "east", "east", "west"])
+EVENTS = st.tuples(st.sampled_from(KINDS), PODS, WHERE)
+LOOKS = st.tuples(PODS, st.integers(0, 3))
+# Long ones: left to itself, hypothesis tries some five steps, in which little can happen twice.
+SCRIPTS = st.lists(st.one_of(EVENTS, LOOKS, LOOKS), min_size=20, max_size=60)
 
 
 def played(script: Iterable[tuple[Any, ...]]) -> World:
@@ -360,7 +489,6 @@ def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tup
     }
     wanted = {(facts.annotation(p, names.SLOT_ANNOTATION).split("/")[0], n): facts.uid_of(p) for n, p in placed.items()}
     assert standing == wanted
-    assert all(count == 1 for count in world.copies.values()), "a pod was copied twice"
 
 
 @settings(max_examples=100, deadline=None)

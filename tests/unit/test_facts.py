@@ -13,7 +13,7 @@ from tests.unit import builders as make
 Raw = dict[str, Any]
 
 
-# --- small readers -----------------------------------------------------------------------------------------------------
+# --- small readers ---------------------------------------------------------------------------------------------------
 
 
 def test_an_object_without_anything_reads_as_nothing() -> None:
@@ -71,7 +71,7 @@ def test_a_timestamp_reads_back_to_the_second(when: datetime, hours: int) -> Non
     assert facts.timestamp(aware + timedelta(microseconds=999_999)) == facts.timestamp(aware)
 
 
-# --- Workload ------------------------------------------------------------------------------------------------------------
+# --- Workload --------------------------------------------------------------------------------------------------------
 
 
 def test_a_workload_is_read_whole() -> None:
@@ -140,7 +140,7 @@ def test_active_is_the_default() -> None:
     assert facts.workload(raw).holds_quota
 
 
-# --- attempts ------------------------------------------------------------------------------------------------------------
+# --- attempts --------------------------------------------------------------------------------------------------------
 
 
 def attempt(raw: Raw) -> str:
@@ -188,7 +188,7 @@ def test_an_attempt_can_stand_in_a_label() -> None:
     assert set(name) <= set("0123456789abcdef")
 
 
-# --- Placement and reservation -------------------------------------------------------------------------------------------
+# --- Placement and reservation ---------------------------------------------------------------------------------------
 
 
 def test_a_placement_is_read_whole() -> None:

@@ -1,4 +1,4 @@
-"""What happens next to a gang: every clause with the facts that make it apply, and a small world that it must bring to rest.
+"""What happens next to a gang: each clause with the facts that make it apply, and a world that it must bring to rest.
 
 The world knows clusters that admit or refuse, are slow to delete, fall silent, and a controller that forgets everything
 it had in memory between any two writes.
@@ -50,7 +50,7 @@ def gang(
     )
 
 
-# --- the objects that the table speaks of ------------------------------------------------------------------------------
+# --- the objects that the table speaks of ----------------------------------------------------------------------------
 
 WORK, READY = make_workload(), make_workload(check=names.CHECK_READY)
 ROUND1 = make_placement(WORK)
@@ -95,26 +95,26 @@ UPDATE = {
     "labels": {"rayspan.dev/placement": place(ROUND1).name},
     "nodeSelector": {"rayspan.dev/remote": "only"},
 }
-COMMIT = [
+COMMIT: list[Action] = [
     SetCheck(W, CHECK, "Ready", str(PLACED["reason"]), (UPDATE,), (there("east", HELD), there("west", HELD))),
     Say(JOB, "Placed", str(PLACED["reason"])),
 ]
-REFUSED = [Say(JOB, "Refused", "hostNetwork.", True), SetCheck(W, CHECK, "Rejected", "hostNetwork.")]
-STUCK = [Say(JOB, "CannotDispatch", "no gate.", True), pending("no gate."), LookAgain(RESYNC)]
-WAITING = [Record(place(NO_ROOM), WAITS), pending(SHORT), Say(JOB, "Waiting", SHORT), LookAgain(RESYNC)]
+REFUSED: list[Action] = [Say(JOB, "Refused", "hostNetwork.", True), SetCheck(W, CHECK, "Rejected", "hostNetwork.")]
+STUCK: list[Action] = [Say(JOB, "CannotDispatch", "no gate.", True), pending("no gate."), LookAgain(RESYNC)]
+WAITING: list[Action] = [Record(place(NO_ROOM), WAITS), pending(SHORT), Say(JOB, "Waiting", SHORT), LookAgain(RESYNC)]
 GAVE_WAY = f"Gave the manager's quota to those who queue behind, and queued again. {SHORT}"
-YIELD = [Say(JOB, "Yielded", GAVE_WAY), SetCheck(W, CHECK, "Retry", GAVE_WAY)]
+YIELD: list[Action] = [Say(JOB, "Yielded", GAVE_WAY), SetCheck(W, CHECK, "Retry", GAVE_WAY)]
 EAST, WEST = there("east", HELD), there("west", HELD)
-FREE_BOTH = [Release(EAST), Release(WEST)]
+FREE_BOTH: list[Action] = [Release(EAST), Release(WEST)]
 DELETING = make_reservation(ROUND1, deleting=True)
 
 
 @dataclass(frozen=True)
 class Case:
     id: str
+    why: str
     given: Gang
     want: Sequence[Action]
-    why: str
     seconds: float = 5  # after START, when the Workload was reserved and the plan made
 
 
@@ -123,38 +123,131 @@ def ask(cluster: str, work: facts.Workload = W, raw: Raw = ROUND1) -> Reserve:
 
 
 ENDED = [
-    Case("1. a Workload that is gone leaves nothing", gang(None, shares=BOTH), FREE_BOTH, "orphans hold quota"),
-    Case("1. nor does one that is being deleted", gang(make_workload(deleting=True), [ROUND1], BOTH), FREE_BOTH, "its Placement is garbage collected"),
-    Case("1. what goes already is not deleted again", gang(None, shares={"east": DELETING, "west": HELD}), [Release(WEST)], "one write is enough"),
-    Case("1. deletion comes before the end", gang(make_workload(deleting=True, conditions=["Finished"]), [told(ROUND1, PLACED)], BOTH), FREE_BOTH, "no status for what goes"),
-    Case("2. a finished job gives its shares back and keeps its record", gang(make_workload(conditions=["Finished"]), [told(ROUND1, PLACED)], BOTH), [*FREE_BOTH, Record(place(told(ROUND1, PLACED)), explain.ended(place(told(ROUND1, PLACED)), at(5)))], "people ask later where it ran"),
-    Case("2. the end is recorded once", gang(make_workload(conditions=["Finished"]), [told(ROUND1, explain.ended(place(ROUND1), at(1)))]), [], "no write without news"),
-    Case("2. the end comes before the loss of quota", gang(make_workload(conditions=["Finished"], reserved=None), [told(ROUND1, PLACED)]), [Record(place(told(ROUND1, PLACED)), explain.ended(place(told(ROUND1, PLACED)), at(5)))], "Kueue takes the quota of a finished job; its record stays"),
-    Case("3. an evicted Workload leaves nothing", gang(make_workload(conditions=["Evicted"]), [ROUND1], BOTH), [*FREE_BOTH, Forget(place(ROUND1))], "its quota is somebody else's soon"),
-    Case("3. nor does a deactivated one", gang(make_workload(active=False), [ROUND1], BOTH), [*FREE_BOTH, Forget(place(ROUND1))], "active: false is the user's stop"),
-    Case("3. nor one without a reservation", gang(make_workload(reserved=None), [ROUND1], BOTH), [*FREE_BOTH, Forget(place(ROUND1))], "no attempt, no shares"),
-    Case("3. nor one that is not ours any more", gang(WORK, [ROUND1], BOTH, check=""), [*FREE_BOTH, Forget(place(ROUND1))], "the check was taken off its queue"),
-    Case("3. where nothing stands nothing is done", gang(make_workload(reserved=None)), [], "most Workloads, most of the time"),
-    Case("4. an earlier round goes before anything new is asked for", gang(WORK, [ROUND2], {"east": HELD}), [Release(EAST), LookAgain(RESYNC)], "two rounds hold twice the quota"),
-    Case("4. and is waited for while it goes", gang(WORK, [ROUND2], {"east": DELETING}), [LookAgain(RESYNC)], "its quota is free only when it is gone"),
-    Case("4. a share where this round has none goes", gang(WORK, [make_placement(WORK, shares={"west": {"workers": 4}})], BOTH), [Release(EAST), LookAgain(RESYNC)], "only what the plan names stands"),
-    Case("4. an earlier attempt's record and shares go", gang(WORK, [EARLIER], {"east": make_reservation(EARLIER)}), [Forget(place(EARLIER)), Release(there("east", make_reservation(EARLIER))), LookAgain(RESYNC)], "another reservation of the manager's is another attempt"),
-    Case("4. an earlier attempt's record alone holds nothing up", gang(WORK, [EARLIER]), [Forget(place(EARLIER)), Plan(W, None, ())], "there is nothing to wait for"),
-    Case("4. a withdrawn round's shares go", gang(WORK, [WITHDRAWN], BOTH), [*FREE_BOTH, LookAgain(RESYNC)], "all of them, also the admitted ones"),
-    Case("4. leftovers go even if the job is to be refused", gang(WORK, [ROUND2], {"east": HELD}, refusal="hostNetwork."), [Release(EAST), LookAgain(RESYNC)], "first things first"),
+    Case("1. a Workload that is gone leaves nothing",
+         "orphans hold quota",
+         gang(None, shares=BOTH),
+         FREE_BOTH),
+    Case("1. nor does one that is being deleted",
+         "its Placement is garbage collected",
+         gang(make_workload(deleting=True), [ROUND1], BOTH),
+         FREE_BOTH),
+    Case("1. what goes already is not deleted again",
+         "one write is enough",
+         gang(None, shares={"east": DELETING, "west": HELD}),
+         [Release(WEST)]),
+    Case("1. deletion comes before the end",
+         "no status for what goes",
+         gang(make_workload(deleting=True, conditions=["Finished"]), [told(ROUND1, PLACED)], BOTH),
+         FREE_BOTH),
+    Case("2. a finished job gives its shares back and keeps its record",
+         "people ask later where it ran",
+         gang(make_workload(conditions=["Finished"]), [told(ROUND1, PLACED)], BOTH),
+         [*FREE_BOTH, Record(place(told(ROUND1, PLACED)), explain.ended(place(told(ROUND1, PLACED)), at(5)))]),
+    Case("2. the end is recorded once",
+         "no write without news",
+         gang(make_workload(conditions=["Finished"]), [told(ROUND1, explain.ended(place(ROUND1), at(1)))]),
+         []),
+    Case("2. the end comes before the loss of quota",
+         "Kueue takes the quota of a finished job; its record stays",
+         gang(make_workload(conditions=["Finished"], reserved=None), [told(ROUND1, PLACED)]),
+         [Record(place(told(ROUND1, PLACED)), explain.ended(place(told(ROUND1, PLACED)), at(5)))]),
+    Case("3. an evicted Workload leaves nothing",
+         "its quota is somebody else's soon",
+         gang(make_workload(conditions=["Evicted"]), [ROUND1], BOTH),
+         [*FREE_BOTH, Forget(place(ROUND1))]),
+    Case("3. nor does a deactivated one",
+         "active: false is the user's stop",
+         gang(make_workload(active=False), [ROUND1], BOTH),
+         [*FREE_BOTH, Forget(place(ROUND1))]),
+    Case("3. nor one without a reservation",
+         "no attempt, no shares",
+         gang(make_workload(reserved=None), [ROUND1], BOTH),
+         [*FREE_BOTH, Forget(place(ROUND1))]),
+    Case("3. nor one that is not ours any more",
+         "the check was taken off its queue",
+         gang(WORK, [ROUND1], BOTH, check=""),
+         [*FREE_BOTH, Forget(place(ROUND1))]),
+    Case("3. where nothing stands nothing is done",
+         "most Workloads, most of the time",
+         gang(make_workload(reserved=None)),
+         []),
+    Case("4. an earlier round goes before anything new is asked for",
+         "two rounds hold twice the quota",
+         gang(WORK, [ROUND2], {"east": HELD}),
+         [Release(EAST), LookAgain(RESYNC)]),
+    Case("4. and is waited for while it goes",
+         "its quota is free only when it is gone",
+         gang(WORK, [ROUND2], {"east": DELETING}),
+         [LookAgain(RESYNC)]),
+    Case("4. a share where this round has none goes",
+         "only what the plan names stands",
+         gang(WORK, [make_placement(WORK, shares={"west": {"workers": 4}})], BOTH),
+         [Release(EAST), LookAgain(RESYNC)]),
+    Case("4. an earlier attempt's record and shares go",
+         "another reservation of the manager's is another attempt",
+         gang(WORK, [EARLIER], {"east": make_reservation(EARLIER)}),
+         [Forget(place(EARLIER)), Release(there("east", make_reservation(EARLIER))), LookAgain(RESYNC)]),
+    Case("4. an earlier attempt's record alone holds nothing up",
+         "there is nothing to wait for",
+         gang(WORK, [EARLIER]),
+         [Forget(place(EARLIER)), Plan(W, None, ())]),
+    Case("4. a withdrawn round's shares go",
+         "all of them, also the admitted ones",
+         gang(WORK, [WITHDRAWN], BOTH),
+         [*FREE_BOTH, LookAgain(RESYNC)]),
+    Case("4. leftovers go even if the job is to be refused",
+         "first things first",
+         gang(WORK, [ROUND2], {"east": HELD}, refusal="hostNetwork."),
+         [Release(EAST), LookAgain(RESYNC)]),
 ]  # fmt: skip
 
 PLANNED = [
-    Case("5. what can never work is refused", gang(WORK, refusal="hostNetwork."), REFUSED, "before any quota is held remotely"),
-    Case("5. a refusal comes before a problem", gang(WORK, refusal="hostNetwork.", problem="no gate."), REFUSED, "no admin can help"),
-    Case("5. a job that runs is not refused", gang(READY, [told(ROUND1, PLACED)], BOTH, refusal="hostNetwork."), [], "a new rule does not stop old jobs"),
-    Case("6. what cannot be planned waits and says why", gang(WORK, problem="no gate."), STUCK, "the user sees it on the Workload and on the job"),
-    Case("6. the check is not told twice", gang(make_workload(message="no gate."), problem="no gate."), [STUCK[0], STUCK[2]], "no write without news"),
-    Case("6. a job that runs is left alone", gang(READY, [told(ROUND1, PLACED)], BOTH, problem="no gate."), [], "its pods were gated when they were made"),
-    Case("7. without a round one is planned", gang(WORK), [Plan(W, None, ())], "the plan is written before anything is asked for"),
-    Case("7. after a withdrawal the next one does without the blockers", gang(WORK, [WITHDRAWN]), [Plan(W, place(WITHDRAWN), place(WITHDRAWN).blocked)], "the same plan would fail again"),
-    Case("7. a blocker is forgiven after its time", gang(WORK, [WITHDRAWN]), [Plan(W, place(WITHDRAWN), ())], "until is the first second in which it is asked again", seconds=60),
-    Case("7. a blocker in an earlier round is still known", gang(WORK, [make_placement(WORK, round=2, withdrawn=2, excluded={"north": 40}, blocked={"east": 60})]), [Plan(W, place(make_placement(WORK, round=2, withdrawn=2, excluded={"north": 40}, blocked={"east": 60})), facts.placement(make_placement(WORK, excluded={"north": 40, "east": 60})).excluded)], "two clusters may refuse one after the other"),
+    Case("5. what can never work is refused",
+         "before any quota is held remotely",
+         gang(WORK, refusal="hostNetwork."),
+         REFUSED),
+    Case("5. a refusal comes before a problem",
+         "no admin can help",
+         gang(WORK, refusal="hostNetwork.", problem="no gate."),
+         REFUSED),
+    Case("5. a job that runs is not refused",
+         "a new rule does not stop old jobs",
+         gang(READY, [told(ROUND1, PLACED)], BOTH, refusal="hostNetwork."),
+         []),
+    Case("6. what cannot be planned waits and says why",
+         "the user sees it on the Workload and on the job",
+         gang(WORK, problem="no gate."),
+         STUCK),
+    Case("6. the check is not told twice",
+         "no write without news",
+         gang(make_workload(message="no gate."), problem="no gate."),
+         [STUCK[0], STUCK[2]]),
+    Case("6. a job that runs is left alone",
+         "its pods were gated when they were made",
+         gang(READY, [told(ROUND1, PLACED)], BOTH, problem="no gate."),
+         []),
+    Case("7. without a round one is planned",
+         "the plan is written before anything is asked for",
+         gang(WORK),
+         [Plan(W, None, ())]),
+    Case("7. after a withdrawal the next one does without the blockers",
+         "the same plan would fail again",
+         gang(WORK, [WITHDRAWN]),
+         [Plan(W, place(WITHDRAWN), place(WITHDRAWN).blocked)]),
+    Case("7. a blocker is forgiven after its time",
+         "until is the first second in which it is asked again",
+         gang(WORK, [WITHDRAWN]),
+         [Plan(W, place(WITHDRAWN), ())], seconds=60),
+    Case("7. a blocker in an earlier round is still known",
+         "two clusters may refuse one after the other",
+         gang(WORK, [make_placement(WORK, round=2, withdrawn=2, excluded={"north": 40}, blocked={"east": 60})]),
+         [
+             Plan(
+                 W,
+                 place(make_placement(WORK, round=2, withdrawn=2, excluded={"north": 40}, blocked={"east": 60})),
+                 facts.placement(make_placement(WORK, excluded={"north": 40, "east": 60})).excluded,
+             ),
+         ]),
 ]  # fmt: skip
 
 TRIED = make_placement(WORK, shares={}, excluded={"east": 60}, explanation=SHORT)
@@ -164,17 +257,55 @@ LONELY = make_workload(owner="")
 OFTEN = make_workload(retries=2)
 
 WAITED_FOR = [
-    Case("8. where nothing fits the gang waits and says for what", gang(WORK, [NO_ROOM]), WAITING, "nothing is reserved meanwhile"),
-    Case("8. what was told is not told again", gang(WAITED, [WAITING_RAW]), WAITING[2:], "the announcer counts events, the API need not"),
-    Case("8. a Workload of no job has nobody to tell", gang(LONELY, [make_placement(LONELY, shares={}, explanation=SHORT)]), [Record(place(NO_ROOM), WAITS), pending(SHORT, facts.workload(LONELY)), LookAgain(RESYNC)], "an event needs an object"),
-    Case("8. room that changed is a new plan", gang(WORK, [NO_ROOM], room_changed=True), [Plan(W, place(NO_ROOM), ())], "this is what it waits for"),
-    Case("8. a cluster that is forgiven is a new plan", gang(WORK, [TRIED]), [Plan(W, place(TRIED), ())], "it may admit now", seconds=60),
-    Case("8. one that is not forgiven yet is none", gang(WORK, [TRIED]), [Record(place(TRIED), WAITS), *WAITING[1:]], "it would say no again", seconds=5),
-    Case("8. who queues behind is not kept waiting", gang(WORK, [NO_ROOM], others_wait=True), YIELD, "10 s after the reservation", seconds=10),
-    Case("8. but for a moment", gang(WORK, [NO_ROOM], others_wait=True), [*WAITING[:-1], LookAgain(5 * SECOND)], "5 s of the 10 are left"),
-    Case("8. who yielded before holds longer", gang(OFTEN, [NO_ROOM], others_wait=True), [Record(place(NO_ROOM), explain.waiting(place(NO_ROOM), at(39))), pending(SHORT, facts.workload(OFTEN)), Say(JOB, "Waiting", SHORT), LookAgain(SECOND)], "10 s doubled twice", seconds=39),
-    Case("8. and yields then", gang(OFTEN, [NO_ROOM], others_wait=True), [YIELD[0], SetCheck(facts.workload(OFTEN), CHECK, "Retry", GAVE_WAY)], "10 s doubled twice", seconds=40),
-    Case("8. a new plan comes before yielding", gang(WORK, [NO_ROOM], others_wait=True, room_changed=True), [Plan(W, place(NO_ROOM), ())], "it may just have got its room", seconds=99),
+    Case("8. where nothing fits the gang waits and says for what",
+         "nothing is reserved meanwhile",
+         gang(WORK, [NO_ROOM]),
+         WAITING),
+    Case("8. what was told is not told again",
+         "the announcer counts events, the API need not",
+         gang(WAITED, [WAITING_RAW]),
+         WAITING[2:]),
+    Case("8. a Workload of no job has nobody to tell",
+         "an event needs an object",
+         gang(LONELY, [make_placement(LONELY, shares={}, explanation=SHORT)]),
+         [Record(place(NO_ROOM), WAITS), pending(SHORT, facts.workload(LONELY)), LookAgain(RESYNC)]),
+    Case("8. room that changed is a new plan",
+         "this is what it waits for",
+         gang(WORK, [NO_ROOM], room_changed=True),
+         [Plan(W, place(NO_ROOM), ())]),
+    Case("8. a cluster that is forgiven is a new plan",
+         "it may admit now",
+         gang(WORK, [TRIED]),
+         [Plan(W, place(TRIED), ())], seconds=60),
+    Case("8. one that is not forgiven yet is none",
+         "it would say no again",
+         gang(WORK, [TRIED]),
+         [Record(place(TRIED), WAITS), *WAITING[1:]], seconds=5),
+    Case("8. who queues behind is not kept waiting",
+         "10 s after the reservation",
+         gang(WORK, [NO_ROOM], others_wait=True),
+         YIELD, seconds=10),
+    Case("8. but for a moment",
+         "5 s of the 10 are left",
+         gang(WORK, [NO_ROOM], others_wait=True),
+         [*WAITING[:-1], LookAgain(5 * SECOND)]),
+    Case("8. who yielded before holds longer",
+         "10 s doubled twice",
+         gang(OFTEN, [NO_ROOM], others_wait=True),
+         [
+             Record(place(NO_ROOM), explain.waiting(place(NO_ROOM), at(39))),
+             pending(SHORT, facts.workload(OFTEN)),
+             Say(JOB, "Waiting", SHORT),
+             LookAgain(SECOND),
+         ], seconds=39),
+    Case("8. and yields then",
+         "10 s doubled twice",
+         gang(OFTEN, [NO_ROOM], others_wait=True),
+         [YIELD[0], SetCheck(facts.workload(OFTEN), CHECK, "Retry", GAVE_WAY)], seconds=40),
+    Case("8. a new plan comes before yielding",
+         "it may just have got its room",
+         gang(WORK, [NO_ROOM], others_wait=True, room_changed=True),
+         [Plan(W, place(NO_ROOM), ())], seconds=99),
 ]  # fmt: skip
 
 NOT_ASKED = {"east": "", "west": ""}
@@ -192,24 +323,99 @@ def reserving(
 
 
 RESERVED = [
-    Case("9. shares that do not stand are asked for", gang(WORK, [ROUND1]), [ask("east"), ask("west"), *reserving(NOT_ASKED)], "in the order of the plan"),
-    Case("9. only those", gang(WORK, [ROUND1], {"east": HELD}), [ask("west"), *reserving(ONE_ASKED)], "a crash between two writes repeats neither"),
-    Case("9. a silent cluster is not asked", gang(WORK, [ROUND1], {"west": HELD}, silent={"east": SILENT}), reserving({"east": SILENT}), "it would not answer"),
-    Case("9. a cluster beside the plan may be silent", gang(WORK, [ROUND1], BOTH, silent={"north": "n"}), [Record(place(ROUND1), PLACED), *COMMIT], "nothing of ours is there"),
-    Case("9. all admitted turns the check Ready", gang(WORK, [ROUND1], BOTH), [Record(place(ROUND1), PLACED), *COMMIT], "with pods labelled and locked, and the shares read once more"),
-    Case("9. Ready goes out once", gang(READY, [told(ROUND1, PLACED)], BOTH), [], "nothing is left to do while it runs"),
-    Case("9. a record that was lost in a crash is made up for", gang(READY, [ROUND1], BOTH), [Record(place(ROUND1), PLACED)], "the check says Ready, the Placement must too"),
-    Case("9. admission at the last moment counts", gang(WORK, [ROUND1], BOTH), [Record(place(ROUND1), explain.placed(place(ROUND1), at(99))), *COMMIT], "the deadline is for what is missing", seconds=99),
-    Case("10. a running job waits for a share that is lost", gang(READY, [told(ROUND1, PLACED)], HALF), [Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": "cpu is short"}, at(99))), LookAgain(RESYNC)], "no deadline: its other workers go on", seconds=99),
-    Case("10. and says so once", gang(READY, [told(ROUND1, LOST)], HALF), [LookAgain(RESYNC)], "no write without news", seconds=99),
-    Case("10. a share that vanished is asked for again", gang(READY, [told(ROUND1, PLACED)], {"west": HELD}), [ask("east", R, told(ROUND1, PLACED)), Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": ""}, at(5))), LookAgain(RESYNC)], "on the same plan: its slots are taken"),
-    Case("10. one that cannot be seen is not", gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": SILENT}), [Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": SILENT}, at(5))), LookAgain(RESYNC)], "API link lost is not data path lost"),
-    Case("11. a share that is not admitted yet has its time", gang(WORK, [ROUND1], HALF), reserving({"east": "cpu is short"}), "a preemption needs its victims' grace"),
-    Case("11. what is told already is not told again", gang(make_workload(message=str(RESERVING["reason"])), [TOLD], HALF), [LookAgain(25 * SECOND)], "no write without news"),
-    Case("11. until the last second", gang(WORK, [ROUND1], HALF), [Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": "cpu is short"}, at(29))), pending(str(RESERVING["reason"])), LookAgain(SECOND)], "the timeout is the policy's", seconds=29),
-    Case("11. then all of the round is given back", gang(WORK, [ROUND1], HALF), [Record(place(ROUND1), GIVEN_UP), pending(str(GIVEN_UP["reason"])), Say(JOB, "Withdrawn", str(GIVEN_UP["reason"]))], "all or nothing", seconds=30),
-    Case("11. a Kueue that says nothing yet has its time too", gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, admitted=False), "west": HELD}), reserving({"east": ""}), "it decides within a second, mostly"),
-    Case("11. a share that is being deleted is none", gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, deleting=True, message="going"), "west": HELD}), reserving({"east": "going"}), "an admin may delete it by hand"),
+    Case("9. shares that do not stand are asked for",
+         "in the order of the plan",
+         gang(WORK, [ROUND1]),
+         [ask("east"), ask("west"), *reserving(NOT_ASKED)]),
+    Case("9. only those",
+         "a crash between two writes repeats neither",
+         gang(WORK, [ROUND1], {"east": HELD}),
+         [ask("west"), *reserving(ONE_ASKED)]),
+    Case("9. a silent cluster is not asked",
+         "it would not answer",
+         gang(WORK, [ROUND1], {"west": HELD}, silent={"east": SILENT}),
+         reserving({"east": SILENT})),
+    Case("9. a cluster beside the plan may be silent",
+         "nothing of ours is there",
+         gang(WORK, [ROUND1], BOTH, silent={"north": "n"}),
+         [Record(place(ROUND1), PLACED), *COMMIT]),
+    Case("9. all admitted turns the check Ready",
+         "with pods labelled and locked, and the shares read once more",
+         gang(WORK, [ROUND1], BOTH),
+         [Record(place(ROUND1), PLACED), *COMMIT]),
+    Case("9. Ready goes out once",
+         "nothing is left to do while it runs",
+         gang(READY, [told(ROUND1, PLACED)], BOTH),
+         []),
+    Case("9. a record that was lost in a crash is made up for",
+         "the check says Ready, the Placement must too",
+         gang(READY, [ROUND1], BOTH),
+         [Record(place(ROUND1), PLACED)]),
+    Case("9. admission at the last moment counts",
+         "the deadline is for what is missing",
+         gang(WORK, [ROUND1], BOTH),
+         [Record(place(ROUND1), explain.placed(place(ROUND1), at(99))), *COMMIT], seconds=99),
+    Case("10. a running job waits for a share that is lost",
+         "no deadline: its other workers go on",
+         gang(READY, [told(ROUND1, PLACED)], HALF),
+         [
+             Record(
+                 place(told(ROUND1, PLACED)),
+                 explain.running(place(told(ROUND1, PLACED)), {"east": "cpu is short"}, at(99)),
+             ),
+             LookAgain(RESYNC),
+         ], seconds=99),
+    Case("10. and says so once",
+         "no write without news",
+         gang(READY, [told(ROUND1, LOST)], HALF),
+         [LookAgain(RESYNC)], seconds=99),
+    Case("10. a share that vanished is asked for again",
+         "on the same plan: its slots are taken",
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}),
+         [
+             ask("east", R, told(ROUND1, PLACED)),
+             Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": ""}, at(5))),
+             LookAgain(RESYNC),
+         ]),
+    Case("10. one that cannot be seen is not",
+         "API link lost is not data path lost",
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": SILENT}),
+         [
+             Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": SILENT}, at(5))),
+             LookAgain(RESYNC),
+         ]),
+    Case("11. a share that is not admitted yet has its time",
+         "a preemption needs its victims' grace",
+         gang(WORK, [ROUND1], HALF),
+         reserving({"east": "cpu is short"})),
+    Case("11. what is told already is not told again",
+         "no write without news",
+         gang(make_workload(message=str(RESERVING["reason"])), [TOLD], HALF),
+         [LookAgain(25 * SECOND)]),
+    Case("11. until the last second",
+         "the timeout is the policy's",
+         gang(WORK, [ROUND1], HALF),
+         [
+             Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": "cpu is short"}, at(29))),
+             pending(str(RESERVING["reason"])),
+             LookAgain(SECOND),
+         ], seconds=29),
+    Case("11. then all of the round is given back",
+         "all or nothing",
+         gang(WORK, [ROUND1], HALF),
+         [
+             Record(place(ROUND1), GIVEN_UP),
+             pending(str(GIVEN_UP["reason"])),
+             Say(JOB, "Withdrawn", str(GIVEN_UP["reason"])),
+         ], seconds=30),
+    Case("11. a Kueue that says nothing yet has its time too",
+         "it decides within a second, mostly",
+         gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, admitted=False), "west": HELD}),
+         reserving({"east": ""})),
+    Case("11. a share that is being deleted is none",
+         "an admin may delete it by hand",
+         gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, deleting=True, message="going"), "west": HELD}),
+         reserving({"east": "going"})),
 ]  # fmt: skip
 
 
@@ -231,7 +437,10 @@ def test_who_yielded_very_often_still_gets_an_answer() -> None:
     assert last == SetCheck(facts.workload(tired), CHECK, "Retry", GAVE_WAY)
 
 
-# --- a small world ---------------------------------------------------------------------------------------------------------
+# --- a small world ---------------------------------------------------------------------------------------------------
+
+
+GOING = {"deletionTimestamp": make.stamp()}
 
 
 class Trouble(Exception):
@@ -271,8 +480,11 @@ class World:
         self.planned: dict[str, int] = {}
         self.room = 0
 
-    def look(self, crash_after: int = 99) -> None:
-        """Observe, decide, and do as many of the actions as come before a crash or a failed write."""
+    def look(self, crash_after: int = 99, meanwhile: tuple[str, str] | None = None) -> None:
+        """Observe, decide, and do as many of the actions as come before a crash or a failed write.
+
+        What happens meanwhile happens between the decision's first write and its second.
+        """
         seen = self.observed()
         actions = decide(seen, at(self.now))
         if any(isinstance(action, Reserve) for action in actions):
@@ -280,7 +492,9 @@ class World:
             standing = {(r.placement, r.round) for r in seen.reservations}
             assert standing <= {(p.name, p.round) for p in seen.placements if p.round in asked}, "two rounds at a time"
         try:
-            for action in actions[:crash_after]:
+            for number, action in enumerate(actions[:crash_after]):
+                if number == 1 and meanwhile:
+                    self.happen(*meanwhile)
                 self.do(action)
         except Trouble:
             pass
@@ -307,8 +521,7 @@ class World:
             case Release(found):
                 shares = self.visible(found.cluster).shares
                 if found.name in shares:
-                    shares[found.name] = {**shares[found.name]}
-                    shares[found.name]["metadata"] = shares[found.name]["metadata"] | {"deletionTimestamp": "now"}
+                    shares[found.name] = {**shares[found.name], "metadata": shares[found.name]["metadata"] | GOING}
             case SetCheck():
                 self.set_check(action)
             case Record(placement, status):
@@ -351,7 +564,7 @@ class World:
     def set_check(self, action: SetCheck) -> None:
         for share in action.verify:
             raw = self.visible(share.cluster).shares.get(share.name)
-            if raw is None or not facts.reservation("", raw).admitted:
+            if raw is None or not facts.reservation("", raw).admitted or "deletionTimestamp" in raw["metadata"]:
                 raise Trouble
         if self.work is None or self.work["metadata"]["resourceVersion"] != action.workload.resource_version:
             raise Trouble
@@ -369,7 +582,8 @@ class World:
         sizes = []
         for share in found.shares:
             raw = self.clusters[share.cluster].shares.get(f"{found.name}-{found.round}", {})
-            sizes.append(raw.get("size", 0) if facts.reservation("", raw).admitted else 0)
+            stands = facts.reservation("", raw)
+            sizes.append(raw.get("size", 0) if stands.admitted and not stands.deleting else 0)
         return sum(sizes) == found.wanted > 0
 
     def touch(self) -> None:
@@ -403,6 +617,8 @@ class World:
             case "preempt":
                 for share, raw in cluster.shares.items():
                     cluster.shares[share] = {**raw, "status": {"conditions": []}}
+            case "delete":
+                cluster.shares = {n: {**raw, "metadata": raw["metadata"] | GOING} for n, raw in cluster.shares.items()}
             case "requeue":
                 self.requeue()
             case "second" | "minute":
@@ -427,20 +643,21 @@ class World:
 
 
 EVENTS = st.tuples(
-    st.sampled_from(["kueue"] * 4 + ["silent", "more", "less", "preempt", "requeue", "second", "minute"]),
+    st.sampled_from(["kueue"] * 4 + ["silent", "more", "less", "preempt", "delete", "requeue", "second", "minute"]),
     st.sampled_from(["a", "b", "c"]),
 )
-LOOKS = st.integers(0, 6)  # actions done before the controller dies; most decisions have fewer
-SCRIPTS = st.lists(st.one_of(EVENTS, LOOKS, LOOKS), max_size=40)
+LOOKS = st.tuples(st.integers(0, 6), st.none() | EVENTS)  # actions done before the controller dies; most have fewer
+# Long ones: left to itself, hypothesis tries some five steps, in which little can happen twice.
+SCRIPTS = st.lists(st.one_of(EVENTS, LOOKS, LOOKS), min_size=20, max_size=60)
 ROOMS = st.lists(st.integers(0, 4), min_size=3, max_size=3)
 WORLD = settings(max_examples=150, deadline=None)
 
 
-def played(rooms: Sequence[int], wanted: int, script: Iterable[int | tuple[str, str]], liar: str = "") -> World:
+def played(rooms: Sequence[int], wanted: int, script: Iterable[Any], liar: str = "") -> World:
     world = World({n: Cluster(r, honest=n != liar) for n, r in zip("abc", rooms, strict=True)}, wanted)
     for step in script:
-        if isinstance(step, int):
-            world.look(crash_after=step)
+        if isinstance(step[0], int):
+            world.look(*step)
         else:
             world.happen(*step)
     return world
@@ -448,9 +665,7 @@ def played(rooms: Sequence[int], wanted: int, script: Iterable[int | tuple[str, 
 
 @WORLD
 @given(ROOMS, st.integers(1, 6), SCRIPTS)
-def test_a_gang_comes_to_rest_whole_or_not_at_all(
-    rooms: list[int], wanted: int, script: list[int | tuple[str, str]]
-) -> None:
+def test_a_gang_comes_to_rest_whole_or_not_at_all(rooms: list[int], wanted: int, script: list[Any]) -> None:
     world = played(rooms, wanted, script)
     ran = world.state() == names.CHECK_READY
     assert world.rest(), "it goes on and on"
@@ -464,7 +679,7 @@ def test_a_gang_comes_to_rest_whole_or_not_at_all(
 @WORLD
 @given(ROOMS, st.integers(1, 6), SCRIPTS, st.sampled_from(["a", "b", "c"]))
 def test_a_cluster_that_promises_and_does_not_admit_is_done_without(
-    rooms: list[int], wanted: int, script: list[int | tuple[str, str]], liar: str
+    rooms: list[int], wanted: int, script: list[Any], liar: str
 ) -> None:
     world = played(rooms, wanted, script, liar)
     ran, honest = world.state() == names.CHECK_READY, sum(c.room for n, c in world.clusters.items() if n != liar)
@@ -474,9 +689,7 @@ def test_a_cluster_that_promises_and_does_not_admit_is_done_without(
 
 @WORLD
 @given(ROOMS, st.integers(1, 6), SCRIPTS, st.sampled_from(["gone", "deleting", "finished", "evicted", "deactivated"]))
-def test_nothing_remains_of_what_is_over(
-    rooms: list[int], wanted: int, script: list[int | tuple[str, str]], end: str
-) -> None:
+def test_nothing_remains_of_what_is_over(rooms: list[int], wanted: int, script: list[Any], end: str) -> None:
     world = played(rooms, wanted, script)
     over: dict[str, Raw | None] = {
         "gone": None,
@@ -494,7 +707,7 @@ def test_nothing_remains_of_what_is_over(
 
 @WORLD
 @given(ROOMS, SCRIPTS)
-def test_the_same_facts_give_the_same_actions(rooms: list[int], script: list[int | tuple[str, str]]) -> None:
+def test_the_same_facts_give_the_same_actions(rooms: list[int], script: list[Any]) -> None:
     seen = played(rooms, 4, script).observed()
     assert decide(seen, at(7)) == decide(replace(seen), at(7))
 

@@ -1,4 +1,4 @@
-"""Who takes how many workers: in order, all or nothing, and never more than there is room for; and the sentence that says so."""
+"""Who takes how many workers: in order, all or nothing, never more than there is room for; and the sentence for it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ Raw = dict[str, Any]
 NOTHING = quota.build((), (), ())
 
 
-def cluster(name: str, cores: int, *, used: int = 0, problem: str = "", **spec: Any) -> Candidate:
+def cluster(name: str, cores: int, *, used: int = 0, problem: str = "", stopped: str = "", **spec: Any) -> Candidate:
     """A cluster with one ClusterQueue behind the LocalQueue that the gang asks for."""
     tree = quota.build([make_cluster_queue(cores, used=used, **spec)], [], [make_flavor()])
-    return Candidate(name, problem, tree, {(NAMESPACE, QUEUE): "team-a"}, {NAMESPACE: {}})
+    return Candidate(name, problem, tree, {(NAMESPACE, QUEUE): ("team-a", stopped)}, {NAMESPACE: {}})
 
 
 def group(count: int, *, cores: int = 1, name: str = "workers") -> Group:
@@ -128,6 +128,14 @@ CASES = [
         "an admin can do something about it",
     ),
     Case(
+        "a LocalQueue that is stopped is passed over",
+        [group(2)],
+        [cluster("east", 4, stopped="LocalQueue team-a is stopped"), cluster("west", 4)],
+        {"west": {"workers": 2}},
+        "2 of 2 workers to west; east passed over: LocalQueue team-a is stopped.",
+        "its ClusterQueue may have room for others",
+    ),
+    Case(
         "a namespace that the ClusterQueue does not select is passed over",
         [group(2)],
         [cluster("east", 4, namespaceSelector={"matchLabels": {"team": "b"}}), cluster("west", 4)],
@@ -204,22 +212,26 @@ def test_where_nothing_is_placed_no_verdict_says_chosen() -> None:
     assert [(v.fits, v.chosen) for v in made.verdicts] == [(4, 0), (4, 0)]
 
 
-# --- found wanting ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.xfail(reason="room is asked without `wanted`, so no reason comes where some but not all fit")
 def test_a_shortfall_names_the_resource_that_is_short() -> None:
     made = plan(request(group(4)), [cluster("east", 2)])
     assert "east has room for 2 (cpu in flavor any: 2 free of 2, one worker needs 1)" in made.sentence
 
 
-@pytest.mark.xfail(reason="room is asked without `wanted`, so a second flavor in which all fit is not looked at")
 def test_a_flavor_in_which_all_fit_is_taken() -> None:
     rows = [{"name": f, "resources": [{"name": "cpu", "nominalQuota": n}]} for f, n in (("any", "1"), ("spot", "4"))]
     queue = make_cluster_queue(0, resourceGroups=[{"coveredResources": ["cpu"], "flavors": rows}])
     tree = quota.build([queue], [], [make_flavor(), make_flavor("spot")])
-    one = Candidate("east", "", tree, {(NAMESPACE, QUEUE): "team-a"}, {NAMESPACE: {}})
+    one = Candidate("east", "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
     assert counts(plan(request(group(4)), [one])) == {"east": {"workers": 4}}
+
+
+# --- found wanting ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(reason="a cluster that was not needed is said to be passed over for want of room")
+def test_a_cluster_that_was_not_needed_is_not_said_to_be_short() -> None:
+    made = plan(request(group(4)), [cluster("east", 4), cluster("west", 2)])
+    assert made.sentence == "4 of 4 workers to east."
 
 
 @pytest.mark.xfail(reason="verdicts of several groups count the same room twice")
@@ -240,7 +252,7 @@ def test_a_gang_without_workers_is_told_in_words() -> None:
     assert len(plan(request(), [cluster("east", 2)]).sentence) > len(".")
 
 
-# --- properties ------------------------------------------------------------------------------------------------------------
+# --- properties ------------------------------------------------------------------------------------------------------
 
 ROOMS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.booleans()), max_size=4)
 GROUPS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4)), min_size=1, max_size=3)

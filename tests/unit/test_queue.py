@@ -212,7 +212,7 @@ def test_a_key_that_hangs_delays_no_other() -> None:
     play(test)
 
 
-# --- back-off --------------------------------------------------------------------------------------------------------------
+# --- back-off --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [Postpone("silent"), ValueError("a fault of ours")], ids=["postponed", "failed"])

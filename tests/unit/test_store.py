@@ -123,7 +123,7 @@ def test_a_loop_survives_changes_made_in_it(heard: Heard) -> None:
     assert len(heard.store) == 0
 
 
-# --- index -----------------------------------------------------------------------------------------------------------------
+# --- index -----------------------------------------------------------------------------------------------------------
 
 
 def group(heard: Heard, value: str) -> set[str]:
@@ -156,7 +156,7 @@ def test_a_store_without_an_index_has_no_groups() -> None:
     assert store.group("x") == []
 
 
-# --- found wanting ---------------------------------------------------------------------------------------------------------
+# --- found wanting ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.xfail(reason="the late answer to a write brings an object back that the watch saw deleted")
@@ -174,7 +174,7 @@ def test_a_late_event_of_an_earlier_object_is_ignored(heard: Heard) -> None:
     assert heard.texts() == {"a8"}
 
 
-# --- property --------------------------------------------------------------------------------------------------------------
+# --- property --------------------------------------------------------------------------------------------------------
 
 OBJECTS = st.builds(
     lambda name, version, value: thing(name, version, group=value),
