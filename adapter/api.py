@@ -95,6 +95,8 @@ def _parse(model: type[SpecT], raw: Mapping[str, Any], kind: str) -> SpecT:
         return model.model_validate(raw.get("spec") or {})
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        name = raw.get("metadata", {}).get("name")
-        raise Invalid(f"{kind} {name}: spec.{field}: {first['msg']}, found {first['input']!r}.") from None
+        field = ".".join(["spec", *(str(part) for part in first["loc"])])
+        name = (raw.get("metadata") or {}).get("name")
+        said, found = first["msg"].removeprefix("Value error, "), repr(first["input"])
+        told = said if found in said else f"{said}, found {found}"
+        raise Invalid(f"{kind} {name}: {field}: {told}.") from None

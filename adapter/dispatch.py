@@ -6,7 +6,7 @@ that KubeRay replaces it; a copy is made only for a pod that holds a slot on an 
 Clusters that cannot be seen are left alone in both directions.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -34,20 +34,21 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
     """Say what to do next for one worker pod."""
     pod = worker.pod
     # 1. Copies of a pod that is gone, or of an earlier pod of this name, are orphans.
-    orphans = [
+    orphans: list[Action] = [
         DeletePod(cluster, remote, "its pod in the manager cluster is gone")
         for cluster, remote in worker.remotes.items()
         if (pod is None or label(remote, names.POD_UID_LABEL) != uid_of(pod)) and not _leaving(remote)
     ]
     if pod is None:
-        return [*orphans]
+        return orphans
     # 2. A pod that is being deleted or has ended wants no copy that still runs.
     if _leaving(pod) or _ended(pod):
         over = "its pod in the manager cluster ended"
-        return [DeletePod(c, r, over) for c, r in worker.remotes.items() if not _leaving(r) and not _ended(r)]
+        own = {c: r for c, r in worker.remotes.items() if label(r, names.POD_UID_LABEL) == uid_of(pod)}
+        return orphans + [DeletePod(c, r, over) for c, r in own.items() if not _leaving(r) and not _ended(r)]
     # 3. A label is easily forged: only pods of the RayCluster that this Placement stands for are ours.
     if worker.placement is None:
-        return [*orphans]
+        return orphans
     if not worker.belongs:
         return [*orphans, *_foreign(worker.job, pod)]
     return [*orphans, *_place(worker, pod, worker.placement, now)]
@@ -55,12 +56,14 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
 
 def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> list[Action]:
     slot = annotation(pod, names.SLOT_ANNOTATION)
-    # 4. No slot yet: take the first free one, in the order of the plan. A slot that another pod holds as well (two
-    #    writers met) is given up, as long as nothing was made of it.
-    if not slot or (slot in worker.taken and not worker.remotes and not is_true(pod, names.DISPATCHED_CONDITION)):
-        free = next(_free(placement, pod, worker.taken), None)
+    # 4. No slot of this plan: take the first free one, in the order of the plan. (An annotation may say anything: users
+    #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
+    valid = slot in _slots(placement, pod) and slot not in worker.taken
+    untouched = not worker.remotes and not is_true(pod, names.DISPATCHED_CONDITION)
+    if not slot or (not valid and untouched):
+        free = next((free for free in _slots(placement, pod) if free not in worker.taken), "")
         return [AssignSlot(pod, free.split("/", 1)[0], free)] if free else []
-    cluster, role, _ = slot.split("/", 2)
+    cluster, role = (*slot.split("/"), "")[:2]
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
         return []
@@ -90,14 +93,11 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     return [CreatePod(cluster, pod, body)]
 
 
-def _free(placement: Placement, pod: Raw, taken: Collection[str]) -> Iterator[str]:
-    """The free slots for the pod's worker group, in the order of the plan."""
+def _slots(placement: Placement, pod: Raw) -> list[str]:
+    """The plan's slots for the pod's worker group, in the order of the plan."""
     group = label(pod, names.RAY_GCS_GROUP_LABEL).lower()  # Kueue lower-cases it for the podset's name
-    for share in placement.shares:
-        for held in share.groups:
-            if held.name == group:
-                slots = (f"{share.cluster}/{held.role}/{index}" for index in range(held.count))
-                yield from (slot for slot in slots if slot not in taken)
+    held = [(share.cluster, part) for share in placement.shares for part in share.groups if part.name == group]
+    return [f"{cluster}/{part.role}/{index}" for cluster, part in held for index in range(part.count)]
 
 
 def _total(placement: Placement, cluster: str) -> int:

@@ -4,7 +4,7 @@ Every function returns the status to write, complete but for what a later state 
 """
 
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from adapter import names
 from adapter.facts import Placement, condition, timestamp
@@ -38,17 +38,15 @@ def running(placement: Placement, blocked: Mapping[str, str], now: datetime) -> 
     return _status(placement, names.PLACED, _sentence("; ".join([where(placement), *parts])), now, admitted=held)
 
 
-def withdrawing(
-    placement: Placement, blocked: Mapping[str, str], timeout: timedelta, until: datetime, now: datetime
-) -> Status:
+def withdrawing(placement: Placement, blocked: Mapping[str, str], why: str, until: datetime, now: datetime) -> Status:
     """The round is given up: what it holds goes, and its blockers are not asked again before `until`."""
-    parts = [f"{cluster}: {why or 'its Kueue did not answer'}" for cluster, why in blocked.items()]
-    reason = f"Not admitted within {timeout.total_seconds():.0f}s, so every share is given back; {'; '.join(parts)}"
+    parts = [f"{cluster}: {text or 'its Kueue did not answer'}" for cluster, text in blocked.items()]
+    reason = "; ".join([f"{why.removesuffix('.')}, so every share is given back", *parts])
     status = _status(placement, names.WITHDRAWING, _sentence(reason), now, admitted=())
     status["withdrawnRound"] = placement.round
     status["blocked"] = [
-        {"cluster": cluster, "until": timestamp(until), "reason": f"did not admit in time{why and f': {why}'}"}
-        for cluster, why in blocked.items()
+        {"cluster": cluster, "until": timestamp(until), "reason": f"did not admit in time{text and f': {text}'}"}
+        for cluster, text in blocked.items()
     ]
     return status
 

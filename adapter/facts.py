@@ -58,7 +58,8 @@ def is_true(raw: Raw, kind: str) -> bool:
 def moment(text: object) -> datetime | None:
     """An API timestamp as an aware datetime, None when absent or unreadable."""
     try:
-        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).astimezone(UTC)
+        read = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+        return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)
     except ValueError:
         return None
 
@@ -331,7 +332,7 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         placement=label(raw, names.PLACEMENT_LABEL),
         workload_uid=label(raw, names.WORKLOAD_UID_LABEL),
         workload=annotation(raw, names.WORKLOAD_ANNOTATION),
-        round=int(round_text) if round_text.isdigit() else 0,
+        round=int(round_text) if round_text.isdecimal() else 0,
         deleting=bool(meta(raw).get("deletionTimestamp")),
         admitted=is_true(raw, names.ADMITTED) and not is_true(raw, names.EVICTED),
         reserved_at=_reserved_at(raw),

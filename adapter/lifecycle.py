@@ -29,9 +29,7 @@ EXCLUDED_FOR = timedelta(seconds=60)
 # How long a gang without room keeps the manager's quota although others queue behind it. Kueue's own back-off would
 # keep the quota for its whole delay (lab.md 5.11), so we wait Pending and yield by a Retry without delay.
 YIELD_AFTER = timedelta(seconds=10)
-YIELD_AT_MOST = timedelta(
-    minutes=5
-)  # the doubling stops here: a gang that yielded often still looks twice in ten minutes
+YIELD_DOUBLINGS = 4  # to 2 min 40 s: a gang that yielded often still gives way three times in ten minutes
 # A safety net under the watches, not the way in which changes are noticed.
 RESYNC = timedelta(seconds=30)
 
@@ -75,27 +73,44 @@ def decide(gang: Gang, now: datetime) -> list[Action]:
 
 
 def _advance(gang: Gang, work: Workload, current: Placement | None, now: datetime) -> list[Action]:
-    ready = work.checks[gang.check].state == names.CHECK_READY
-    # 5. What can never work is refused before any quota is held remotely.
-    if gang.refusal and not ready:
-        return [
-            *_say(work, "Refused", gang.refusal, warning=True),
-            _check(gang, work, names.CHECK_REJECTED, gang.refusal),
-        ]
-    # 6. What cannot be planned waits, with the reason on the Workload and on the job.
-    if gang.problem and not ready:
-        return [
-            *_say(work, "CannotDispatch", gang.problem, warning=True),
-            *_pending(gang, work, gang.problem),
-            LookAgain(RESYNC),
-        ]
-    # 7. No round yet, or the last one is withdrawn: plan.
+    state = work.checks[gang.check].state
+    # 5. Kueue has yet to act on what we said: another word now would take it back.
+    if state in (names.CHECK_RETRY, names.CHECK_REJECTED):
+        return [LookAgain(RESYNC)]
+    ready = state == names.CHECK_READY
+    if not ready and (held_up := _held_up(gang, work, current, now)):
+        return held_up
+    return _reserve(gang, work, current, ready, now)
+
+
+def _held_up(gang: Gang, work: Workload, current: Placement | None, now: datetime) -> list[Action]:
+    """What keeps a gang from being planned at all, empty when nothing does."""
+    # 6. What can never work is refused before any quota is held remotely.
+    if gang.refusal:
+        text = gang.refusal
+        return [*_say(work, "Refused", text, warning=True), _check(gang, work, names.CHECK_REJECTED, text)]
+    # 7. Nothing of it is to run elsewhere: it is not for us to hold it up.
+    if not gang.remote_podsets:
+        return [_check(gang, work, names.CHECK_READY, "No worker of this job is to run elsewhere.")]
+    # 8. What cannot be planned waits, with the reason on the Workload and on the job, and holds nothing meanwhile.
+    if gang.problem and current and current.shares and not current.withdrawing:
+        return [Record(current, explain.withdrawing(current, {}, gang.problem, now, now))]
+    if gang.problem:
+        said = _say(work, "CannotDispatch", gang.problem, warning=True)
+        return [*said, *_pending(gang, work, gang.problem), LookAgain(RESYNC)]
+    return []
+
+
+def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool, now: datetime) -> list[Action]:
+    if ready and not gang.remote_podsets:
+        return []
+    # 9. No round yet, or the last one is withdrawn: plan.
     if current is None or current.withdrawing:
         return [Plan(work, current, _excluded(current, now))]
-    # 8. Nothing fitted: look again when something changed, and give way to those who queue behind.
+    # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
     if not current.shares:
-        return _wait(gang, work, current, now)
-    # 9. Shares that do not stand are asked for (again: a share that vanished is replaced on the same plan).
+        return [LookAgain(RESYNC)] if ready and not gang.room_changed else _wait(gang, work, current, now)
+    # 11. Shares that do not stand are asked for (again: a share that vanished is replaced on the same plan).
     standing = {r.cluster: r for r in gang.reservations}
     missing: list[Action] = [
         Reserve(work, current, share)
@@ -105,11 +120,11 @@ def _advance(gang: Gang, work: Workload, current: Placement | None, now: datetim
     blocked = _blocked(gang, current, standing)
     if not blocked:
         return _commit(gang, work, current, ready, now)
-    # 10. Once the job runs, a lost share is waited for; there is no deadline on it.
+    # 12. Once the job runs, a lost share is waited for; there is no deadline on it.
     if ready:
         status = explain.running(current, blocked, now)
         return [*missing, *_record(current, status), LookAgain(RESYNC)]
-    # 11. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
+    # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
     deadline = (current.planned_at or now) + gang.timeout
     if now >= deadline:
         return _withdraw(gang, work, current, blocked, now)
@@ -139,7 +154,7 @@ def _release(reservations: tuple[Reservation, ...] | list[Reservation]) -> list[
 def _end(placements: tuple[Placement, ...], now: datetime) -> list[Action]:
     actions: list[Action] = []
     for placement in placements:
-        actions += _record(placement, explain.ended(placement, now)) if placement.placed else []
+        actions += _record(placement, explain.ended(placement, now))
     return actions
 
 
@@ -153,8 +168,14 @@ def _blocked(gang: Gang, current: Placement, standing: Mapping[str, Reservation]
         elif found is None:
             blocked[share.cluster] = ""
         elif found.deleting or not found.admitted:
-            blocked[share.cluster] = found.message
+            blocked[share.cluster] = _why_not(found)
     return blocked
+
+
+def _why_not(found: Reservation) -> str:
+    if found.deleting:
+        return "it is being deleted there"
+    return found.message if found.reserved_at is None else "an admission check there is pending"
 
 
 def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: datetime) -> list[Action]:
@@ -179,7 +200,8 @@ def _update(podset: str, placement: str) -> dict[str, object]:
 def _withdraw(
     gang: Gang, work: Workload, current: Placement, blocked: Mapping[str, str], now: datetime
 ) -> list[Action]:
-    status = explain.withdrawing(current, blocked, gang.timeout, now + EXCLUDED_FOR, now)
+    late = f"Not admitted within {gang.timeout.total_seconds():.0f}s"
+    status = explain.withdrawing(current, blocked, late, now + EXCLUDED_FOR, now)
     return [
         Record(current, status),
         *_pending(gang, work, str(status["reason"])),
@@ -192,7 +214,7 @@ def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list
     if gang.room_changed or len(live) < len(current.excluded):
         return [Plan(work, current, live)]
     reason = current.explanation
-    due = (work.reserved_at or now) + min(YIELD_AFTER * 2 ** work.checks[gang.check].retries, YIELD_AT_MOST)
+    due = (work.reserved_at or now) + YIELD_AFTER * 2 ** min(work.checks[gang.check].retries, YIELD_DOUBLINGS)
     if gang.others_wait and now >= due:
         text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
         return [*_say(work, "Yielded", text), _check(gang, work, names.CHECK_RETRY, text)]

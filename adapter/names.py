@@ -66,6 +66,7 @@ CHECK_REJECTED: Final = "Rejected"
 
 # --- KubeRay and Ray -------------------------------------------------------------------------------------------------
 RAY_DOMAIN: Final = "ray.io"
+RAY_API_VERSION: Final = "ray.io/v1"
 RAY_NODE_TYPE_LABEL: Final = "ray.io/node-type"
 RAY_GCS_CLUSTER_LABEL: Final = "ray.io/cluster"
 RAY_GCS_GROUP_LABEL: Final = "ray.io/group"

@@ -79,7 +79,7 @@ def plan(request: Request, candidates: Sequence[Candidate]) -> Plan:
             shares.append(share)
             left = {n: c - next((g.count for g in share.groups if g.name == n), 0) for n, c in left.items()}
     if any(left.values()):
-        return Plan((), tuple(_unchosen(v) for v in verdicts), _shortfall(request, verdicts))
+        return Plan((), tuple(_unchosen(v) for v in verdicts), _shortfall(request, left, candidates, verdicts))
     return Plan(tuple(shares), tuple(verdicts), _placement(shares, verdicts))
 
 
@@ -97,7 +97,7 @@ def _consider(request: Request, candidate: Candidate, left: Mapping[str, int]) -
         room = quota.room(tree, queue, group.request, group.pod_spec, wanted=group.count, namespace=labels)
         fits += min(group.count, room.nominal + room.borrow)
         ever += min(group.count, room.ever)
-        reason = reason or room.reason
+        reason = reason or (room.reason if left[group.name] else "")  # what is not needed is not short
         take = min(left[group.name], room.nominal + room.borrow)
         if take:
             groups.append(GroupShare(group.name, group.role, take))
@@ -110,9 +110,9 @@ def _consider(request: Request, candidate: Candidate, left: Mapping[str, int]) -
 
 def _closed(request: Request, candidate: Candidate) -> str:
     if request.namespace not in candidate.namespaces:
-        return f"has no namespace {request.namespace}; create it there with a LocalQueue {request.queue}"
+        return f"no namespace {request.namespace} there: create it, with a LocalQueue {request.queue}"
     if (request.namespace, request.queue) not in candidate.queues:
-        return f"has no LocalQueue {request.queue} in namespace {request.namespace}; create it there"
+        return f"no LocalQueue {request.queue} in namespace {request.namespace} there: create it"
     return candidate.queues[request.namespace, request.queue][1]
 
 
@@ -127,14 +127,15 @@ def _placement(shares: Sequence[Share], verdicts: Sequence[Verdict]) -> str:
     return "; ".join([taken, *passed]) + "."
 
 
-def _shortfall(request: Request, verdicts: Sequence[Verdict]) -> str:
-    fits = sum(verdict.fits for verdict in verdicts)
-    ever = sum(verdict.ever for verdict in verdicts)
-    head = f"{request.workers} workers needed at once, {min(fits, request.workers)} fit now"
+def _shortfall(
+    request: Request, left: Mapping[str, int], candidates: Sequence[Candidate], verdicts: Sequence[Verdict]
+) -> str:
+    needed = f"{request.workers} worker{'s' if request.workers > 1 else ''}"
     each = [f"{v.cluster} has room for {v.fits}{f' ({v.reason})' if v.reason else ''}" for v in verdicts]
-    never = (
-        ""
-        if ever >= request.workers
-        else f" Even empty clusters hold only {ever}: raise a quota or ask for fewer workers."
+    ever = sum(verdict.ever for verdict in verdicts)
+    closed = any(c.problem or _closed(request, c) for c in candidates)  # nothing is known of what those could hold
+    never = f" Even empty clusters hold only {ever}: raise a quota or ask for fewer workers."
+    return (
+        f"{needed} needed at once, {request.workers - sum(left.values())} fit now: {'; '.join(each) or 'the policy names no cluster'}."
+        f"{never if ever < request.workers and not closed else ''}"
     )
-    return f"{head}: {'; '.join(each) or 'the policy names no cluster'}.{never}"

@@ -121,7 +121,8 @@ class Executor:
         for share in action.verify:
             client = self._member(share.cluster).client
             raw = await client.get(resources.WORKLOADS.path(share.namespace, share.name))
-            if not read_reservation(share.cluster, raw).admitted or uid_of(raw) != share.uid:
+            found = read_reservation(share.cluster, raw)
+            if not found.admitted or found.deleting or found.uid != share.uid:
                 raise Unreachable(f"the share in {share.cluster} is not admitted any more")
         work = action.workload
         entry = {

@@ -66,8 +66,9 @@ async def _list(what: Following) -> str:
         objects += [_slim(raw) for raw in page.get("items") or ()]
         following = meta(page).get("continue")
         if not following:
-            what.store.replace(objects)
-            return str(meta(page).get("resourceVersion") or "")
+            version = str(meta(page).get("resourceVersion") or "")
+            what.store.replace(objects, version)
+            return version
         params["continue"] = following
 
 

@@ -82,7 +82,7 @@ class Observer:
             head=self._head(pod) if pod else "",
             reservations={c: r for c, r in standing.items() if stands_for and r.round == stands_for.round},
             targets={n: self.target(m, work, stands_for) for n, m in members.items()} if work and stands_for else {},
-            taken=self._slots(pod, members) if pod else (),
+            taken=self._slots(pod) if pod else (),
         )
 
     def check_of(self, work: Workload) -> str:
@@ -210,10 +210,12 @@ class Observer:
                 return str(head["status"]["podIP"])
         return ""
 
-    def _slots(self, pod: Raw, members: Mapping[str, Member]) -> frozenset[str]:
+    def _slots(self, pod: Raw) -> frozenset[str]:
+        """The slots that others hold, here, there (a cluster that is silent now still holds what it held) and soon."""
         group = by_placement(pod)
         held = dispatch.slots_taken(self._home.pods.group(group), but=uid_of(pod))
-        there = (dispatch.slots_taken(member.pods.group(group), but=uid_of(pod)) for member in members.values())
+        members = self._fleet.members().values()
+        there = (dispatch.slots_taken(member.pods.group(group), but=uid_of(pod)) for member in members)
         return held.union(*there, self._claims.slots(group, but=uid_of(pod)))
 
     def _flavor_keys(self) -> frozenset[str]:

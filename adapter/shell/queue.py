@@ -88,6 +88,7 @@ class WorkQueue(Generic[KeyT]):
         try:
             after = await self._handle(key)
             self._failures.pop(key, None)
+            after = 0.0 if key in self._again else after
         except Postpone as trouble:
             log.info("%s: %s", key, trouble)
             after = self._backoff(key)
@@ -95,10 +96,8 @@ class WorkQueue(Generic[KeyT]):
             log.exception("handling %s failed", key)
             after = self._backoff(key)
         self._running.discard(key)
-        if key in self._again:
-            self._again.discard(key)
-            self.add(key)
-        elif after is not None:
+        self._again.discard(key)  # news that came while it failed wait with it: what wakes itself must not spin
+        if after is not None:
             self.add(key, after)
 
     def _backoff(self, key: KeyT) -> float:

@@ -32,7 +32,7 @@ CLUSTER_QUEUES = Resource(names.KUEUE_API_VERSION, "clusterqueues", namespaced=F
 COHORTS = Resource(names.KUEUE_API_VERSION, "cohorts", namespaced=False)
 FLAVORS = Resource(names.KUEUE_API_VERSION, "resourceflavors", namespaced=False)
 ADMISSION_CHECKS = Resource(names.KUEUE_API_VERSION, "admissionchecks", namespaced=False)
-RAY_CLUSTERS = Resource("ray.io/v1", "rayclusters")
+RAY_CLUSTERS = Resource(names.RAY_API_VERSION, "rayclusters")
 WORKER_CLUSTERS = Resource(names.API_VERSION, "workerclusters", namespaced=False)
 DISPATCH_POLICIES = Resource(names.API_VERSION, "dispatchpolicies", namespaced=False)
 PLACEMENTS = Resource(names.API_VERSION, "placements")

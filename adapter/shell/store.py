@@ -11,6 +11,10 @@ from adapter.facts import Key, Raw, key_of, meta
 
 Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 
+# Deletions that are remembered, against answers that come late: the client gives up on one after 10 s, and no cluster
+# that we look after deletes more than this in that time.
+REMEMBERED = 10_000
+
 
 class Store:
     """Objects by namespace and name, with one optional index."""
@@ -19,6 +23,7 @@ class Store:
         self.synced = False
         self._changed = changed
         self._objects: dict[Key, Raw] = {}
+        self._gone: dict[Key, int] = {}  # when what was deleted was deleted, as a version
         self._index = index
         self._groups: dict[str, set[Key]] = defaultdict(set)
 
@@ -39,11 +44,14 @@ class Store:
         """The objects for which the index gives this value."""
         return [self._objects[key] for key in self._groups.get(value, ())]
 
-    def replace(self, objects: Iterable[Raw]) -> None:
-        """Take a full list: what it does not hold is gone."""
+    def replace(self, objects: Iterable[Raw], version: str = "") -> None:
+        """Take a full list as of a version: what it does not hold is gone, unless it is newer than the list."""
         fresh = {key_of(raw): raw for raw in objects}
+        known = _number(version)
         for key in set(self._objects) - set(fresh):
-            self._drop(key)
+            if not known or _version(self._objects[key]) <= known:
+                self._drop(key)
+        self._gone.clear()  # everything that could still come late is older than this list
         self.synced = True
         for raw in fresh.values():
             self.put(raw)
@@ -55,8 +63,8 @@ class Store:
         """
         key = key_of(raw)
         before = self._objects.get(key)
-        if before is not None and _version(raw) <= _version(before) and meta(raw).get("uid") == meta(before).get("uid"):
-            return
+        if _version(raw) <= (_version(before) if before is not None else self._gone.get(key, -1)):
+            return  # an answer to our own write, say, that comes after the watch has told of the deletion
         self._unindex(key)
         self._objects[key] = raw
         if self._index:
@@ -67,6 +75,9 @@ class Store:
         """Take a deletion; that of an earlier object of the same name is ignored."""
         key = key_of(raw)
         before = self._objects.get(key)
+        self._gone[key] = max(self._gone.pop(key, 0), _version(raw))
+        if len(self._gone) > REMEMBERED:
+            del self._gone[next(iter(self._gone))]
         if before is not None and meta(before).get("uid") == meta(raw).get("uid"):
             self._drop(key)
 
@@ -84,5 +95,8 @@ class Store:
 
 
 def _version(raw: Raw) -> int:
-    text = str(meta(raw).get("resourceVersion") or "")
-    return int(text) if text.isdigit() else 0
+    return _number(str(meta(raw).get("resourceVersion") or ""))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0

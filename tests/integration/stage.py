@@ -31,15 +31,20 @@ class Stage:
     def manager(self) -> Cluster:
         return self.fleet.manager
 
-    def build(self, cpu: Mapping[str, int], *, timeout: str = "30s", manager_cpu: int = 100) -> None:
-        """Make queues: `cpu` is the quota (whole CPUs) of each worker cluster; a worker of `ray_cluster` asks for one."""
+    def build(
+        self, cpu: Mapping[str, int], *, timeout: str = "30s", manager_cpu: int = 100, strict: bool = False
+    ) -> None:
+        """Make queues: `cpu` is the quota (whole CPUs) of each worker cluster; a worker of `ray_cluster` asks for one.
+
+        `strict`: the manager's queue is StrictFIFO.
+        """
         self._namespace(self.manager)
         policy = {"clusters": list(self.clusters), "reservationTimeout": timeout}
         parameters = {"apiGroup": names.DOMAIN, "kind": names.DISPATCH_POLICY_KIND, "name": self.name}
         check = {"controllerName": names.CONTROLLER_NAME, "parameters": parameters}
         self._make(self.manager, names.API_VERSION, names.DISPATCH_POLICY_KIND, policy)
         self._make(self.manager, names.KUEUE_API_VERSION, "AdmissionCheck", check)
-        self._queues(self.manager, manager_cpu, check=self.name)
+        self._queues(self.manager, manager_cpu, check=self.name, strategy="StrictFIFO" if strict else "BestEffortFIFO")
         for name, amount in cpu.items():
             worker = self.fleet.workers[name]
             self._namespace(worker)
@@ -139,7 +144,7 @@ class Stage:
         account = "--serviceaccount=rayspan-system:rayspan-worker"
         cluster.kubectl("-n", self.name, "create", "rolebinding", "rayspan-worker", role, account)
 
-    def _queues(self, cluster: Cluster, cpu: int, *, check: str = "") -> None:
+    def _queues(self, cluster: Cluster, cpu: int, *, check: str = "", strategy: str = "BestEffortFIFO") -> None:
         resources = [{"name": "cpu", "nominalQuota": str(cpu)}]
         group = {"coveredResources": ["cpu"], "flavors": [{"name": self.name, "resources": resources}]}
         checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": check}]}} if check else {}
@@ -148,7 +153,7 @@ class Stage:
             cluster,
             names.KUEUE_API_VERSION,
             "ClusterQueue",
-            {"namespaceSelector": {}, "resourceGroups": [group], **checks},
+            {"namespaceSelector": {}, "queueingStrategy": strategy, "resourceGroups": [group], **checks},
         )
         queue = {
             "apiVersion": names.KUEUE_API_VERSION,

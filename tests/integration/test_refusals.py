@@ -42,10 +42,12 @@ def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller
     stage.build({"east": 1})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
-    assert f"west has room for 0 (has no namespace {stage.name}" in _reason(stage)
+    assert f"west has room for 0 (no namespace {stage.name} there" in _reason(stage)
     west = stage.fleet.workers["west"]
     west.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.name}}))
-    wait(lambda: "has no LocalQueue ray" in _reason(stage), 30, "the missing LocalQueue is named", running.tail)
+    wait(
+        lambda: "no LocalQueue ray in namespace" in _reason(stage), 30, "the missing LocalQueue is named", running.tail
+    )
     wait(lambda: stage.check("pi")["message"] == _reason(stage), 30, "the check says the same")
 
 

@@ -85,7 +85,11 @@ def test_a_field_of_another_version_is_passed_over() -> None:
         ),
         pytest.param(
             make.make_policy(reservationTimeout="soon"),
-            ["DispatchPolicy default: ", "spec.reservationTimeout: ", "such as 30s, 5m or 1h30m", "found 'soon'."],
+            [
+                "DispatchPolicy default: ",
+                "spec.reservationTimeout: ",
+                "'soon' is not a duration such as 30s, 5m or 1h30m.",
+            ],
             id="a timeout that is none",
         ),
         pytest.param(

@@ -45,12 +45,7 @@ def written(source: str) -> list[tuple[int, str]]:
     ]
 
 
-FOUND = pytest.mark.xfail(reason="ray.io/v1 stands in adapter/shell/resources.py")
-READ = [
-    pytest.param(path, id=_short(path), marks=[FOUND] if _short(path) == "adapter/shell/resources.py" else [])
-    for path in MODULES
-    if path != ADAPTER / "names.py"
-]
+READ = [pytest.param(path, id=_short(path)) for path in MODULES if path != ADAPTER / "names.py"]
 
 
 @pytest.mark.parametrize("path", READ)

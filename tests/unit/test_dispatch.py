@@ -314,20 +314,17 @@ def test_the_total_of_a_share_counts_all_its_groups() -> None:
     assert found == [CreatePod("east", SLOTTED, body(EAST0, total=4))]
 
 
-@pytest.mark.xfail(reason="an orphan that ended is passed over while its namesake leaves", raises=AssertionError)
 def test_an_orphan_that_ended_goes_although_its_namesake_leaves() -> None:
     ended = make_copy(make_pod(uid="an-earlier-one", slot=EAST0), phase="Failed")
     assert decide(worker(GOING, {"east": ended}), at(5)) == [DeletePod("east", ended, GONE)]
 
 
 @pytest.mark.parametrize("slot", ["east", "east/role-workers", "/", "nonsense"])
-@pytest.mark.xfail(reason="a slot that is none raises ValueError in the loop", raises=ValueError)
 def test_a_slot_that_is_none_does_not_stop_the_loop(slot: str) -> None:
     """Annotations come from the user's template too."""
     decide(worker(make_pod(placement=NAME, slot=slot)), at(5))
 
 
-@pytest.mark.xfail(reason="a slot that the plan does not have is believed", raises=AssertionError)
 def test_a_slot_that_the_plan_does_not_have_gets_no_copy() -> None:
     forged = make_pod(placement=NAME, slot="east/role-workers/99")
     assert not [a for a in decide(worker(forged), at(5)) if isinstance(a, CreatePod)]

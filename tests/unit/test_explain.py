@@ -1,7 +1,6 @@
 """Each state of a Placement is told whole: state, how many are held, where, why, and a condition whose time is kept."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ ROUND1 = facts.placement(make_placement(WORK))
 NO_ROOM = facts.placement(make_placement(WORK, shares={}, explanation="4 workers needed at once, 2 fit now."))
 PLAN = "2 of 4 workers to east, 2 of 4 workers to west."
 SHORT = {"east": "cpu is short"}
-TIMEOUT = timedelta(seconds=30)
+LATE = "Not admitted within 30s"
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ CASES = [
     ),
     Case(
         "a gang that is withdrawn holds nothing that counts",
-        explain.withdrawing(ROUND1, SHORT, TIMEOUT, at(60), at(5)),
+        explain.withdrawing(ROUND1, SHORT, LATE, at(60), at(5)),
         "Withdrawing",
         "0 of 4",
         "2 east, 2 west",
@@ -91,7 +90,7 @@ CASES = [
     ),
     Case(
         "a cluster that said nothing is quoted so",
-        explain.withdrawing(ROUND1, {"west": ""}, TIMEOUT, at(60), at(5)),
+        explain.withdrawing(ROUND1, {"west": ""}, LATE, at(60), at(5)),
         "Withdrawing",
         "0 of 4",
         "2 east, 2 west",
@@ -132,7 +131,7 @@ def test_a_reason_that_is_a_sentence_already_gets_no_second_full_stop() -> None:
 
 
 def test_a_withdrawal_names_its_round_and_its_blockers_for_the_next_plan() -> None:
-    status = explain.withdrawing(ROUND1, {"east": "cpu is short", "west": ""}, TIMEOUT, at(60), at(5))
+    status = explain.withdrawing(ROUND1, {"east": "cpu is short", "west": ""}, LATE, at(60), at(5))
     assert status["withdrawnRound"] == 1
     assert status["blocked"] == [
         {"cluster": "east", "until": stamp(60), "reason": "did not admit in time: cpu is short"},

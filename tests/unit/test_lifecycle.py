@@ -22,6 +22,7 @@ from tests.unit.builders import CHECK, at, make_placement, make_reservation, mak
 
 Raw = dict[str, Any]
 TIMEOUT = timedelta(seconds=30)
+LATE = "Not admitted within 30s"
 SECOND = timedelta(seconds=1)
 
 
@@ -88,7 +89,7 @@ PLACED = explain.placed(place(ROUND1), at(5))
 SHORT = "4 workers needed at once, 2 fit now."
 WAITS = explain.waiting(place(NO_ROOM), at(5))
 RESERVING = explain.reserving(place(ROUND1), {"east": "cpu is short"}, at(5))
-GIVEN_UP = explain.withdrawing(place(ROUND1), {"east": "cpu is short"}, TIMEOUT, at(30) + EXCLUDED_FOR, at(30))
+GIVEN_UP = explain.withdrawing(place(ROUND1), {"east": "cpu is short"}, LATE, at(30) + EXCLUDED_FOR, at(30))
 LOST = explain.running(place(ROUND1), {"east": "cpu is short"}, at(5))
 UPDATE = {
     "name": "workers",
@@ -202,43 +203,63 @@ ENDED = [
 ]  # fmt: skip
 
 PLANNED = [
-    Case("5. what can never work is refused",
+    Case("6. what can never work is refused",
          "before any quota is held remotely",
          gang(WORK, refusal="hostNetwork."),
          REFUSED),
-    Case("5. a refusal comes before a problem",
+    Case("6. a refusal comes before a problem",
          "no admin can help",
          gang(WORK, refusal="hostNetwork.", problem="no gate."),
          REFUSED),
-    Case("5. a job that runs is not refused",
+    Case("6. a job that runs is not refused",
          "a new rule does not stop old jobs",
          gang(READY, [told(ROUND1, PLACED)], BOTH, refusal="hostNetwork."),
          []),
-    Case("6. what cannot be planned waits and says why",
+    Case("8. what cannot be planned waits and says why",
          "the user sees it on the Workload and on the job",
          gang(WORK, problem="no gate."),
          STUCK),
-    Case("6. the check is not told twice",
+    Case("8. the check is not told twice",
          "no write without news",
          gang(make_workload(message="no gate."), problem="no gate."),
          [STUCK[0], STUCK[2]]),
-    Case("6. a job that runs is left alone",
+    Case("8. a job that runs is left alone",
          "its pods were gated when they were made",
          gang(READY, [told(ROUND1, PLACED)], BOTH, problem="no gate."),
          []),
-    Case("7. without a round one is planned",
+    Case("8. what was asked for before there was a problem is given back",
+         "no deadline runs while it lasts, and quota must not be held for nothing",
+         gang(WORK, [ROUND1], {"east": HELD}, problem="no gate."),
+         [Record(place(ROUND1), explain.withdrawing(place(ROUND1), {}, "no gate.", at(5), at(5)))], seconds=5),
+    Case("5. a Retry that Kueue has not acted on is left to it",
+         "another word would take it back",
+         gang(make_workload(check="Retry"), [NO_ROOM], room_changed=True),
+         [LookAgain(RESYNC)]),
+    Case("5. so is a refusal",
+         "it would be deactivated again and again",
+         gang(make_workload(check="Rejected"), refusal="no."),
+         [LookAgain(RESYNC)]),
+    Case("7. a job without workers for elsewhere is let through",
+         "it is not for us to hold it up",
+         gang(WORK, remote_podsets=()),
+         [SetCheck(W, CHECK, "Ready", "No worker of this job is to run elsewhere.")]),
+    Case("7. and is let through once",
+         "no write without news",
+         gang(READY, remote_podsets=()),
+         []),
+    Case("9. without a round one is planned",
          "the plan is written before anything is asked for",
          gang(WORK),
          [Plan(W, None, ())]),
-    Case("7. after a withdrawal the next one does without the blockers",
+    Case("9. after a withdrawal the next one does without the blockers",
          "the same plan would fail again",
          gang(WORK, [WITHDRAWN]),
          [Plan(W, place(WITHDRAWN), place(WITHDRAWN).blocked)]),
-    Case("7. a blocker is forgiven after its time",
+    Case("9. a blocker is forgiven after its time",
          "until is the first second in which it is asked again",
          gang(WORK, [WITHDRAWN]),
          [Plan(W, place(WITHDRAWN), ())], seconds=60),
-    Case("7. a blocker in an earlier round is still known",
+    Case("9. a blocker in an earlier round is still known",
          "two clusters may refuse one after the other",
          gang(WORK, [make_placement(WORK, round=2, withdrawn=2, excluded={"north": 40}, blocked={"east": 60})]),
          [
@@ -257,39 +278,39 @@ LONELY = make_workload(owner="")
 OFTEN = make_workload(retries=2)
 
 WAITED_FOR = [
-    Case("8. where nothing fits the gang waits and says for what",
+    Case("10. where nothing fits the gang waits and says for what",
          "nothing is reserved meanwhile",
          gang(WORK, [NO_ROOM]),
          WAITING),
-    Case("8. what was told is not told again",
+    Case("10. what was told is not told again",
          "the announcer counts events, the API need not",
          gang(WAITED, [WAITING_RAW]),
          WAITING[2:]),
-    Case("8. a Workload of no job has nobody to tell",
+    Case("10. a Workload of no job has nobody to tell",
          "an event needs an object",
          gang(LONELY, [make_placement(LONELY, shares={}, explanation=SHORT)]),
          [Record(place(NO_ROOM), WAITS), pending(SHORT, facts.workload(LONELY)), LookAgain(RESYNC)]),
-    Case("8. room that changed is a new plan",
+    Case("10. room that changed is a new plan",
          "this is what it waits for",
          gang(WORK, [NO_ROOM], room_changed=True),
          [Plan(W, place(NO_ROOM), ())]),
-    Case("8. a cluster that is forgiven is a new plan",
+    Case("10. a cluster that is forgiven is a new plan",
          "it may admit now",
          gang(WORK, [TRIED]),
          [Plan(W, place(TRIED), ())], seconds=60),
-    Case("8. one that is not forgiven yet is none",
+    Case("10. one that is not forgiven yet is none",
          "it would say no again",
          gang(WORK, [TRIED]),
          [Record(place(TRIED), WAITS), *WAITING[1:]], seconds=5),
-    Case("8. who queues behind is not kept waiting",
+    Case("10. who queues behind is not kept waiting",
          "10 s after the reservation",
          gang(WORK, [NO_ROOM], others_wait=True),
          YIELD, seconds=10),
-    Case("8. but for a moment",
+    Case("10. but for a moment",
          "5 s of the 10 are left",
          gang(WORK, [NO_ROOM], others_wait=True),
          [*WAITING[:-1], LookAgain(5 * SECOND)]),
-    Case("8. who yielded before holds longer",
+    Case("10. who yielded before holds longer",
          "10 s doubled twice",
          gang(OFTEN, [NO_ROOM], others_wait=True),
          [
@@ -298,11 +319,11 @@ WAITED_FOR = [
              Say(JOB, "Waiting", SHORT),
              LookAgain(SECOND),
          ], seconds=39),
-    Case("8. and yields then",
+    Case("10. and yields then",
          "10 s doubled twice",
          gang(OFTEN, [NO_ROOM], others_wait=True),
          [YIELD[0], SetCheck(facts.workload(OFTEN), CHECK, "Retry", GAVE_WAY)], seconds=40),
-    Case("8. a new plan comes before yielding",
+    Case("10. a new plan comes before yielding",
          "it may just have got its room",
          gang(WORK, [NO_ROOM], others_wait=True, room_changed=True),
          [Plan(W, place(NO_ROOM), ())], seconds=99),
@@ -323,39 +344,39 @@ def reserving(
 
 
 RESERVED = [
-    Case("9. shares that do not stand are asked for",
+    Case("11. shares that do not stand are asked for",
          "in the order of the plan",
          gang(WORK, [ROUND1]),
          [ask("east"), ask("west"), *reserving(NOT_ASKED)]),
-    Case("9. only those",
+    Case("11. only those",
          "a crash between two writes repeats neither",
          gang(WORK, [ROUND1], {"east": HELD}),
          [ask("west"), *reserving(ONE_ASKED)]),
-    Case("9. a silent cluster is not asked",
+    Case("11. a silent cluster is not asked",
          "it would not answer",
          gang(WORK, [ROUND1], {"west": HELD}, silent={"east": SILENT}),
          reserving({"east": SILENT})),
-    Case("9. a cluster beside the plan may be silent",
+    Case("11. a cluster beside the plan may be silent",
          "nothing of ours is there",
          gang(WORK, [ROUND1], BOTH, silent={"north": "n"}),
          [Record(place(ROUND1), PLACED), *COMMIT]),
-    Case("9. all admitted turns the check Ready",
+    Case("11. all admitted turns the check Ready",
          "with pods labelled and locked, and the shares read once more",
          gang(WORK, [ROUND1], BOTH),
          [Record(place(ROUND1), PLACED), *COMMIT]),
-    Case("9. Ready goes out once",
+    Case("11. Ready goes out once",
          "nothing is left to do while it runs",
          gang(READY, [told(ROUND1, PLACED)], BOTH),
          []),
-    Case("9. a record that was lost in a crash is made up for",
+    Case("11. a record that was lost in a crash is made up for",
          "the check says Ready, the Placement must too",
          gang(READY, [ROUND1], BOTH),
          [Record(place(ROUND1), PLACED)]),
-    Case("9. admission at the last moment counts",
+    Case("11. admission at the last moment counts",
          "the deadline is for what is missing",
          gang(WORK, [ROUND1], BOTH),
          [Record(place(ROUND1), explain.placed(place(ROUND1), at(99))), *COMMIT], seconds=99),
-    Case("10. a running job waits for a share that is lost",
+    Case("12. a running job waits for a share that is lost",
          "no deadline: its other workers go on",
          gang(READY, [told(ROUND1, PLACED)], HALF),
          [
@@ -365,11 +386,11 @@ RESERVED = [
              ),
              LookAgain(RESYNC),
          ], seconds=99),
-    Case("10. and says so once",
+    Case("12. and says so once",
          "no write without news",
          gang(READY, [told(ROUND1, LOST)], HALF),
          [LookAgain(RESYNC)], seconds=99),
-    Case("10. a share that vanished is asked for again",
+    Case("12. a share that vanished is asked for again",
          "on the same plan: its slots are taken",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}),
          [
@@ -377,22 +398,22 @@ RESERVED = [
              Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": ""}, at(5))),
              LookAgain(RESYNC),
          ]),
-    Case("10. one that cannot be seen is not",
+    Case("12. one that cannot be seen is not",
          "API link lost is not data path lost",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": SILENT}),
          [
              Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": SILENT}, at(5))),
              LookAgain(RESYNC),
          ]),
-    Case("11. a share that is not admitted yet has its time",
+    Case("13. a share that is not admitted yet has its time",
          "a preemption needs its victims' grace",
          gang(WORK, [ROUND1], HALF),
          reserving({"east": "cpu is short"})),
-    Case("11. what is told already is not told again",
+    Case("13. what is told already is not told again",
          "no write without news",
          gang(make_workload(message=str(RESERVING["reason"])), [TOLD], HALF),
          [LookAgain(25 * SECOND)]),
-    Case("11. until the last second",
+    Case("13. until the last second",
          "the timeout is the policy's",
          gang(WORK, [ROUND1], HALF),
          [
@@ -400,7 +421,7 @@ RESERVED = [
              pending(str(RESERVING["reason"])),
              LookAgain(SECOND),
          ], seconds=29),
-    Case("11. then all of the round is given back",
+    Case("13. then all of the round is given back",
          "all or nothing",
          gang(WORK, [ROUND1], HALF),
          [
@@ -408,14 +429,14 @@ RESERVED = [
              pending(str(GIVEN_UP["reason"])),
              Say(JOB, "Withdrawn", str(GIVEN_UP["reason"])),
          ], seconds=30),
-    Case("11. a Kueue that says nothing yet has its time too",
+    Case("13. a Kueue that says nothing yet has its time too",
          "it decides within a second, mostly",
          gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, admitted=False), "west": HELD}),
          reserving({"east": ""})),
-    Case("11. a share that is being deleted is none",
+    Case("13. a share that is being deleted is none",
          "an admin may delete it by hand",
          gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, deleting=True, message="going"), "west": HELD}),
-         reserving({"east": "going"})),
+         reserving({"east": "it is being deleted there"})),
 ]  # fmt: skip
 
 
@@ -426,10 +447,9 @@ def test_decide(case: Case) -> None:
 
 def test_every_clause_has_its_cases() -> None:
     clauses = {case.id.partition(".")[0] for case in (*ENDED, *PLANNED, *WAITED_FOR, *RESERVED)}
-    assert clauses == {str(number) for number in range(1, 12)}
+    assert clauses == {str(number) for number in range(1, 14)}
 
 
-@pytest.mark.xfail(reason="2 ** retries outgrows a timedelta at 43 retries; bound the exponent", raises=OverflowError)
 def test_who_yielded_very_often_still_gets_an_answer() -> None:
     """A gang that nobody has room for may yield every five minutes for days."""
     tired = make_workload(retries=1000)
@@ -714,4 +734,4 @@ def test_the_same_facts_give_the_same_actions(rooms: list[int], script: list[Any
 
 def test_the_clocks_fit_each_other() -> None:
     """A gang that yields must look again before its cluster is forgiven, or it would never see the room."""
-    assert lifecycle.YIELD_AFTER < RESYNC < EXCLUDED_FOR < lifecycle.YIELD_AT_MOST
+    assert lifecycle.YIELD_AFTER < RESYNC < EXCLUDED_FOR < lifecycle.YIELD_AFTER * 2**lifecycle.YIELD_DOUBLINGS

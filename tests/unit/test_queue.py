@@ -288,7 +288,6 @@ def test_news_of_a_key_that_failed_are_looked_at_at_once() -> None:
     play(test)
 
 
-@pytest.mark.xfail(reason="news that came while it ran skip the back-off, also of a key that keeps failing")
 def test_a_key_that_wakes_itself_and_fails_does_not_spin() -> None:
     """An action before the one that fails may change an object whose change wakes the key."""
 

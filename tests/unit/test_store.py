@@ -159,7 +159,6 @@ def test_a_store_without_an_index_has_no_groups() -> None:
 # --- found wanting ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(reason="the late answer to a write brings an object back that the watch saw deleted")
 def test_what_was_deleted_does_not_come_back_by_a_late_answer(heard: Heard) -> None:
     heard.store.put(thing(version=5))
     heard.store.remove(thing(version=7))
@@ -167,7 +166,6 @@ def test_what_was_deleted_does_not_come_back_by_a_late_answer(heard: Heard) -> N
     assert heard.texts() == set()
 
 
-@pytest.mark.xfail(reason="a late event of an earlier object replaces the new one of its name")
 def test_a_late_event_of_an_earlier_object_is_ignored(heard: Heard) -> None:
     heard.store.put(thing(version=8, uid="new"))
     heard.store.put(thing(version=6, uid="old"))

@@ -1,0 +1,46 @@
+"""How is a figure told? To people as a table, to programs as one line: `BENCH name key=value …`. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+Value = str | int | float
+
+
+def line(bench: str, values: Mapping[str, Value]) -> str:
+    """The line that programs read; keys and values hold no space."""
+    return " ".join(["BENCH", bench, *(f"{key}={_text(value)}" for key, value in values.items())])
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Value]]) -> str:
+    """Rows under a head: the first column to the left, figures to the right."""
+    cells = [list(head), *([_text(value) for value in row] for row in rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(head))]
+    return "\n".join(_row(row, widths) for row in cells)
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that so many percent of the values do not exceed (nearest rank); nan of none."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else math.nan
+
+
+def ratio(value: float, base: float) -> float:
+    """How many times the base; nan where the base is nothing."""
+    return value / base if base else math.nan
+
+
+def _row(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, *rest = (
+        cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in enumerate(_zip(row, widths))
+    )
+    return "  ".join([first, *rest]).rstrip()
+
+
+def _zip(row: Sequence[str], widths: Sequence[int]) -> list[tuple[str, int]]:
+    return list(zip(row, widths, strict=True))
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return "-" if math.isnan(value) else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
