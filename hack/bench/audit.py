@@ -61,15 +61,15 @@ def read(line: str) -> Request | None:
     return Request(Kind(_client(said), verb, what), about.get("namespace") or "", code)
 
 
-def count(requests: Iterable[Request], namespace: str, *, without: Iterable[str] = ()) -> Counter[Kind]:
-    """How many requests about a namespace there are of each kind; `without` names clients that are not counted."""
+def about(requests: Iterable[Request], namespace: str, *, without: Iterable[str] = ()) -> list[Request]:
+    """Those about a namespace; `without` names clients that are left out, such as who measures."""
     ignored = frozenset(without)
-    return Counter(r.kind for r in requests if r.namespace == namespace and r.kind.client not in ignored)
+    return [one for one in requests if one.namespace == namespace and one.kind.client not in ignored]
 
 
-def of(counted: Counter[Kind], *clients: str) -> Counter[Kind]:
-    """The part of these clients."""
-    return Counter({kind: number for kind, number in counted.items() if kind.client in clients})
+def count(requests: Iterable[Request]) -> Counter[Kind]:
+    """How many there are of each kind."""
+    return Counter(one.kind for one in requests)
 
 
 def _client(said: Raw) -> str:

@@ -14,7 +14,7 @@ def line(bench: str, values: Mapping[str, Value]) -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[Value]]) -> str:
     """Rows under a head: the first column to the left, figures to the right."""
     cells = [list(head), *([_text(value) for value in row] for row in rows)]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(head))]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(_row(row, widths) for row in cells)
 
 
@@ -30,14 +30,8 @@ def ratio(value: float, base: float) -> float:
 
 
 def _row(row: Sequence[str], widths: Sequence[int]) -> str:
-    first, *rest = (
-        cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in enumerate(_zip(row, widths))
-    )
-    return "  ".join([first, *rest]).rstrip()
-
-
-def _zip(row: Sequence[str], widths: Sequence[int]) -> list[tuple[str, int]]:
-    return list(zip(row, widths, strict=True))
+    first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+    return "  ".join([first.strip().ljust(widths[0]), *rest]).rstrip()
 
 
 def _text(value: Value) -> str:

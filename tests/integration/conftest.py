@@ -12,7 +12,7 @@ from tests.integration.controller import Controller
 from tests.integration.stage import Stage
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def parked(fleet: Clusters) -> Iterator[Clusters]:
     """The clusters without the deployed controller: the tests start their own."""
     controller.park(fleet.manager)
@@ -36,9 +36,9 @@ def running(process: Controller) -> Controller:
 
 
 @pytest.fixture
-def stage(parked: Clusters, request: pytest.FixtureRequest) -> Iterator[Stage]:
+def stage(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """A namespace over all clusters, named after the test; what is in it goes while the next test runs."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
-    made = Stage(parked, f"it-{words}"[:50].rstrip("-"))
+    made = Stage(fleet, f"it-{words}"[:50].rstrip("-"))
     yield made
     made.clear()

@@ -85,6 +85,7 @@ def park(manager: Cluster) -> None:
 def unpark(manager: Cluster) -> None:
     """Undo `park`."""
     manager.kubectl("-n", "rayspan-system", "scale", "deployment", "rayspan-controller", "--replicas=1")
+    manager.kubectl("-n", "rayspan-system", "rollout", "status", "deployment", "rayspan-controller", "--timeout=60s")
 
 
 class _Mortal(Executor):

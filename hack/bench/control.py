@@ -1,0 +1,137 @@
+"""Is the deployed controller there, the same one all of the time, and what does it spend? Nothing here scales it.
+
+Integration tests park the controller while they run their own; a bench waits until it is back.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from adapter import names
+from hack import clusters, install
+from hack.apireader import Raw
+from hack.clusters import Cluster, Clusters
+from hack.lab import faults, lock, startup
+from hack.lab import lab as definition
+from hack.lab.lab import Lab
+from hack.lab.paths import STATE
+from hack.lab.progress import LabError, step
+
+FAKE_NODES = 2
+
+_PARKED = 900.0  # seconds; as long as all integration tests take
+_PATIENCE = 120.0
+_PORT = 8081
+_SPENT = ("process_cpu_seconds_total", "rayspan_looks_total", "rayspan_actions_total")
+_SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? ([\d.e+-]+)$", re.MULTILINE)
+
+
+@dataclass
+class Spent:
+    """What the controller spent, over all that it did; filled when the measurement is over."""
+
+    cpu_s: float = 0.0
+    looks: float = 0.0
+    actions: float = 0.0
+
+    def per(self, workers: int) -> dict[str, float]:
+        """The same for each worker."""
+        return {
+            "cpu_ms": self.cpu_s * 1000 / workers,
+            "looks": self.looks / workers,
+            "actions": self.actions / workers,
+        }
+
+
+def on_lab(*, renew: bool) -> Clusters:
+    """The lab with fake nodes and our controller; `renew` deploys the checkout as it is now, which may restart it."""
+    old = definition.find()
+    usual = Lab(fake_nodes=FAKE_NODES)
+    lab = replace(usual, workers=old.workers) if old and old.workers > usual.workers else usual
+    if old and _cut(old):
+        with step("waiting until others heal the lab"):
+            clusters.wait(lambda: not _cut(old), _PARKED, "nothing is cut (`python -m hack.lab heal` ends all cuts)")
+    with lock.held(STATE / "lock", "waiting for another command on the lab"), step("lab: clusters with fake nodes"):
+        startup.up(lab)
+    fleet = clusters.of_lab()
+    deployed = bool(fleet.manager.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE))
+    if deployed:
+        _await_unparked(fleet.manager)
+    if renew or not deployed:
+        install.on_lab()
+    wait_for_it(fleet.manager)
+    return fleet
+
+
+@contextmanager
+def the_same(manager: Cluster) -> Iterator[Spent]:
+    """Measure what the controller spends; raises LabError if it, or a link of it, is not the same at the end."""
+    wait_for_it(manager)
+    before, start = _state(manager), _metrics(manager)
+    spent = Spent()
+    yield spent
+    if _state(manager) != before:
+        raise LabError("The controller or a link to a worker cluster was exchanged or cut meanwhile: run it again.")
+    now = _metrics(manager)
+    spent.cpu_s, spent.looks, spent.actions = (now.get(key, 0.0) - start.get(key, 0.0) for key in _SPENT)
+
+
+def wait_for_it(manager: Cluster) -> None:
+    """Wait until one controller is ready and sees its worker clusters, however long others keep it parked."""
+    _await_unparked(manager)
+    manager.wait(lambda: len(_ready(manager)) == 1, _PATIENCE, "one controller is ready")
+    manager.wait(lambda: _connected(manager), _PATIENCE, "all worker clusters are connected")
+
+
+def _cut(lab: Lab) -> bool:
+    """Whether there are faults; a lab that is only half there has none, and is about to be mended."""
+    try:
+        return any(faults.active(cluster) for cluster in lab.clusters)
+    except LabError:
+        return False
+
+
+def _await_unparked(manager: Cluster) -> None:
+    def wanted() -> bool:
+        found = manager.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE)
+        return bool(found["spec"]["replicas"])
+
+    if not wanted():
+        with step("waiting until others give the controller back"):
+            manager.wait(
+                wanted, _PARKED, "the controller is scaled to one (tests park it; `kubectl scale` brings it back)"
+            )
+
+
+def _ready(manager: Cluster) -> list[Raw]:
+    pods = manager.items("pods", names.SYSTEM_NAMESPACE, install.PODS)
+    there = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    return [pod for pod in there if clusters.condition(pod, "Ready").get("status") == "True"]
+
+
+def _state(manager: Cluster) -> list[str]:
+    """What must not change: the process (a container that restarts gets another id), and since when each link holds."""
+    processes = (status["containerID"] for pod in _ready(manager) for status in pod["status"]["containerStatuses"])
+    links = (clusters.condition(one, names.CONNECTED) for one in manager.items("workerclusters"))
+    return [*processes, *(f"{link.get('status')} since {link.get('lastTransitionTime')}" for link in links)]
+
+
+def _connected(manager: Cluster) -> bool:
+    found = manager.items("workerclusters")
+    return bool(found) and all(clusters.condition(one, names.CONNECTED).get("status") == "True" for one in found)
+
+
+def _metrics(manager: Cluster) -> dict[str, float]:
+    """The pod's own /metrics, through the API server; samples of one name are added up."""
+    found = _ready(manager)
+    if len(found) != 1:
+        raise LabError(
+            f"There are {len(found)} controllers ready instead of one: somebody else uses the lab; run it again."
+        )
+    pod = found[0]["metadata"]["name"]
+    path = manager.reader.path("pods", f"{pod}:{_PORT}", names.SYSTEM_NAMESPACE) + "/proxy/metrics"
+    sums: dict[str, float] = {}
+    for name, value in _SAMPLE.findall(manager.reader.text(path, accept="*/*")):
+        sums[name] = sums.get(name, 0.0) + float(value)
+    return sums

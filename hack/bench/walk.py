@@ -1,0 +1,112 @@
+"""How long does a gang take from the queue to mirrored Running and back to nothing, and how many API requests does a worker cost?
+
+The same RayCluster runs twice: over two worker clusters, and as plain KubeRay with plain Kueue in the manager alone. Pods are on fake
+nodes, so what is measured is control planes. The deployed controller is used as it is; a run in which it was exchanged does not count.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+from adapter import names
+from adapter.facts import Raw
+from adapter.shell.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
+from hack import clusters
+from hack.bench import audit, control, figures, timeline, walkreport
+from hack.bench.audit import Request
+from hack.bench.recorder import Place, Recorder
+from hack.bench.walkreport import Run
+from hack.clusters import Cluster, Clusters
+from hack.lab import lab as definition
+from hack.lab.progress import step
+from tests.integration.stage import Stage
+
+NAME = "walk"
+HELP = "a gang's way from the queue to Running and back, and its API requests, against plain KubeRay and Kueue"
+
+_JOB = "gang"
+_CPU = "500m"  # of each worker, so that 64 of them fit on the manager's two fake nodes as well
+_MEASURING = ("rayspan", "kubectl", "OpenAPI-Generator")  # ourselves: recorder, kubectl, reader, all as the lab's admin
+_PATIENCE = 120.0  # seconds; 3 to 10 on an idle machine
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workers", type=_gang, nargs="+", default=[4, 16], metavar="N",
+                        help="sizes of the gangs, multiples of 4 up to 64 (default 4 16)")  # fmt: skip
+
+
+def run(asked: argparse.Namespace) -> list[str]:
+    """Measure, print tables, and return the lines for programs."""
+    fleet = control.on_lab(renew=asked.renew)
+    return [_size(fleet, workers) for workers in asked.workers]
+
+
+def _size(fleet: Clusters, workers: int) -> str:
+    with control.the_same(fleet.manager) as spent:
+        with step(f"walk: {workers} workers over two clusters"):
+            spanning = _run(fleet, workers, spans=True)
+    with step(f"walk: {workers} workers in one cluster, plain"):
+        plain = _run(fleet, workers, spans=False)
+    print("\n" + walkreport.text(workers, spanning, plain))
+    return figures.line(NAME, walkreport.values(workers, spanning, plain) | spent.per(workers))
+
+
+def _run(fleet: Clusters, workers: int, *, spans: bool) -> Run:
+    manager = fleet.manager.name
+    what = {fleet.manager: (RAY_CLUSTERS, WORKLOADS, PODS, *([PLACEMENTS] if spans else []))}
+    what |= {fleet.workers[name]: (WORKLOADS, PODS) for name in _two(fleet)} if spans else {}
+    with _stage(fleet, workers, spans=spans) as stage, Recorder(stage.name, what) as seen:
+        logs = {cluster.name: audit.Log(cluster.audit_log) for cluster in definition.load().clusters}
+        stage.ray_cluster(_JOB, workers=workers, cpu=_CPU)
+        seen.wait(lambda now: _whole(now, manager, workers), _PATIENCE, f"all of {workers} workers run")
+        up = {c: _about(stage, log) for c, log in logs.items()}
+        stage.manager.delete("raycluster", _JOB, stage.name, wait=False)
+        seen.wait(lambda now: not now, _PATIENCE, "everything of the job is gone")
+        down = {c: _about(stage, log) for c, log in logs.items()}
+        rise, fall = timeline.rise(seen.changes, manager), timeline.fall(seen.changes, manager)
+        return Run(manager, rise.figures() | fall, up, down)
+
+
+def _about(stage: Stage, log: audit.Log) -> list[Request]:
+    return audit.about(log.take(), stage.name, without=_MEASURING)
+
+
+@contextmanager
+def _stage(fleet: Clusters, workers: int, *, spans: bool) -> Iterator[Stage]:
+    """Queues of our own; each of the two clusters has room for half of the gang and not for more."""
+    stage = Stage(fleet, f"bench-{NAME}-{workers}-{'spans' if spans else 'plain'}", _two(fleet))
+    try:
+        stage.build(dict.fromkeys(_two(fleet), workers // 4) if spans else {})
+        if not spans:
+            patch = json.dumps([{"op": "remove", "path": "/spec/admissionChecksStrategy"}])
+            fleet.manager.kubectl("patch", "clusterqueue", stage.name, "--type=json", "-p", patch)
+        for cluster in (fleet.manager, *(fleet.workers[name] for name in _two(fleet) if spans)):
+            cluster.wait(partial(_open, cluster, stage.name), _PATIENCE, f"queue {stage.name} is open")
+        yield stage
+    finally:
+        stage.clear()
+
+
+def _two(fleet: Clusters) -> tuple[str, ...]:
+    """The worker clusters that are spanned: room for half of the gang in each."""
+    return tuple(fleet.workers)[:2]
+
+
+def _open(cluster: Cluster, name: str) -> bool:
+    found = (cluster.get("clusterqueue", name), *cluster.items("localqueues", name))
+    return all(clusters.condition(one, names.ACTIVE).get("status") == "True" for one in found)
+
+
+def _whole(now: Mapping[Place, Raw], manager: str, workers: int) -> bool:
+    job = now.get((manager, RAY_CLUSTERS.plural, _JOB), {})
+    pods = (raw for (cluster, kind, _), raw in now.items() if cluster == manager and kind == PODS.plural)
+    return timeline.whole(job) and sum(timeline.worker(pod) and timeline.runs(pod) for pod in pods) == workers
+
+
+def _gang(text: str) -> int:
+    number = int(text)
+    if number % 4 or not 4 <= number <= 64:
+        raise argparse.ArgumentTypeError(f"{number} is not a multiple of 4 up to 64")
+    return number

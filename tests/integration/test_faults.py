@@ -1,0 +1,92 @@
+"""Is a worker cluster that is cut off told and passed over, while the others go on, and is the lab's own repair true?
+
+The controller is the deployed one, a pod of the manager cluster: what is cut off from it is what a user's would be.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from adapter import names
+from hack.clusters import Clusters, condition, wait
+from hack.lab import cli, faults, processes
+from hack.lab import lab as definition
+from hack.lab.lab import Lab
+from hack.lab.progress import LabError
+from tests.integration.stage import Stage
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, fleet: Clusters) -> Iterator[Lab]:
+    """The lab, whole again afterwards. Faults need its network; other clusters have none that we may cut."""
+    if request.config.getoption("--manager"):
+        pytest.fail("this test cuts networks, so it runs on the lab only: leave out --manager, or deselect it")
+    found = definition.load()
+    yield found
+    faults.heal(found)
+
+
+@pytest.mark.parametrize("way", faults.WAYS)
+def test_a_silent_cluster_is_told_and_passed_over(stage: Stage, lab: Lab, way: str) -> None:
+    """East's API is cut: its condition says since when, a new gang goes west, and after the repair east is seen again."""
+    stage.build({"east": 2, "west": 2})
+    faults.cut(lab, lab.cluster("east"), scope="all" if way == "link" else "api", way=way)
+    wait(lambda: _connected(stage).get("status") == "False", 60, "east is told to be silent")
+    assert "worker cluster east cannot be seen since" in _connected(stage)["message"]
+
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: _west_runs(stage), 60, "both workers run in west")
+    assert "east passed over: worker cluster east cannot be seen since" in stage.placement("pi")["status"]["reason"]
+
+    faults.heal(lab)
+    wait(lambda: _connected(stage).get("status") == "True", 60, "east is seen again")
+
+
+def test_a_gang_that_is_placed_outlives_a_cut(stage: Stage, lab: Lab) -> None:
+    """While only the API is silent nothing is replaced: the same pods are there before and after."""
+    stage.build({"east": 1, "west": 1})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run")
+    before = {pod["metadata"]["uid"] for pod in stage.workers()}
+    faults.cut(lab, lab.cluster("east"), scope="api", way="drop")
+    wait(lambda: _connected(stage).get("status") == "False", 60, "east is told to be silent")
+    wait(lambda: "the share in east is not admitted now" in _reason(stage), 30, "the Placement says so")
+    faults.heal(lab)
+    wait(lambda: _connected(stage).get("status") == "True", 60, "east is seen again")
+    wait(lambda: _reason(stage) == "1 of 2 workers to east, 1 of 2 workers to west.", 30, "all is well")
+    assert {pod["metadata"]["uid"] for pod in stage.workers()} == before
+    assert stage.running(2)
+
+
+def test_up_brings_back_what_died(lab: Lab, fleet: Clusters) -> None:
+    """A kubelet that was killed is started again by the next `up`, and nothing else is."""
+    west = lab.cluster("west")
+    before = {name: processes.pid(west, name) for name in ("etcd", "kube-apiserver", "containerd")}
+    processes.end(west, "kubelet")
+    assert cli.main(["up"]) == 0
+    assert processes.alive(west, "kubelet")
+    assert {name: processes.pid(west, name) for name in before} == before
+    assert cli.main(["status"]) == 0
+
+
+def test_a_failure_is_one_sentence(capsys: pytest.CaptureFixture[str], fleet: Clusters) -> None:
+    """The command line of the lab never shows a traceback."""
+    assert cli.main(["cut", "atlantis"]) == 1
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("The lab has no cluster called atlantis") and "\n" not in said
+    with pytest.raises(LabError):
+        definition.load().cluster("atlantis")
+
+
+def _connected(stage: Stage) -> dict[str, str]:
+    return dict(condition(stage.manager.get("workerclusters", "east"), names.CONNECTED))
+
+
+def _reason(stage: Stage) -> str:
+    return str((stage.placement("pi").get("status") or {}).get("reason"))
+
+
+def _west_runs(stage: Stage) -> bool:
+    """Whether both workers run there; east is not asked, for it may be out of our own reach as well."""
+    copies = stage.fleet.workers["west"].items("pods", stage.name, names.MANAGER_LABEL)
+    return stage.running(2) and len(copies) == 2

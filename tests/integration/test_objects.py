@@ -1,0 +1,71 @@
+"""What do people see of our own kinds: refusals that say what to do, columns that answer, and `kubectl explain`?"""
+
+import pytest
+import yaml
+
+from adapter import names
+from hack.apireader import Raw
+from hack.clusters import Clusters
+from hack.lab.progress import LabError
+
+SOURCE = {"kubeConfig": {"secretRef": {"name": "x"}}}
+
+REFUSED = [
+    ("a zone that is no label value", "WorkerCluster", {"source": SOURCE, "zone": "us east"}, '"us east" cannot be a label value'),
+    ("no way to reach it", "WorkerCluster", {"zone": "x"}, "spec.source: Required value"),
+    (
+        "a label that has a field of its own",
+        "WorkerCluster",
+        {"source": SOURCE, "labels": {"ray.io/availability-zone": "x"}},
+        "use spec.zone",
+    ),
+    ("half a resource", "WorkerCluster", {"source": SOURCE, "resources": {"disk": 0.5}}, "spec.resources.disk"),
+    ("an unknown strategy for the head", "WorkerCluster", {"source": SOURCE, "head": {"address": "Magic"}}, "PodIP"),
+    ("a policy without clusters", "DispatchPolicy", {}, "spec.clusters: Required value"),
+    ("a cluster named twice", "DispatchPolicy", {"clusters": ["east", "east"]}, '"east" stands more than once'),
+    ("a deadline that is none", "DispatchPolicy", {"clusters": ["x"], "reservationTimeout": "soon"}, '"soon" is not a time'),
+    ("a deadline for next week", "DispatchPolicy", {"clusters": ["x"], "reservationTimeout": "200h"}, "from 5s to 1h"),
+    ("a strategy that does not exist", "DispatchPolicy", {"clusters": ["x"], "strategy": "Best"}, "FillInOrder"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "spec", "sentence"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_refused_with_a_sentence(fleet: Clusters, kind: str, spec: Raw, sentence: str) -> None:
+    with pytest.raises(LabError) as refusal:
+        _dry_run(fleet, kind, spec)
+    assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [("WorkerCluster", {"source": SOURCE}), ("DispatchPolicy", {"clusters": ["x"]})],
+    ids=["WorkerCluster", "DispatchPolicy"],
+)
+def test_the_smallest_object_is_enough(fleet: Clusters, kind: str, spec: Raw) -> None:
+    assert "created" in _dry_run(fleet, kind, spec)
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [
+        ("workerclusters", "NAME ZONE CONNECTED CORDONED AGE REASON MESSAGE"),
+        ("wc", "NAME ZONE CONNECTED CORDONED AGE REASON MESSAGE"),
+        ("dispatchpolicies", "NAME CLUSTERS STRATEGY GANG AGE"),
+    ],
+)
+def test_columns(fleet: Clusters, kind: str, columns: str) -> None:
+    header = fleet.manager.kubectl("get", kind, "-o", "wide").splitlines()[0]
+    assert header.split()[: len(columns.split())] == columns.split()
+
+
+@pytest.mark.parametrize(
+    "field", ["workercluster.spec.zone", "dispatchpolicy.spec.reservationTimeout", "rpl.status.state"]
+)
+def test_every_field_is_explained(fleet: Clusters, field: str) -> None:
+    said = fleet.manager.kubectl("explain", field)
+    assert "DESCRIPTION:" in said and "<empty>" not in said
+
+
+def _dry_run(fleet: Clusters, kind: str, spec: Raw) -> str:
+    body = {"apiVersion": names.API_VERSION, "kind": kind, "metadata": {"name": "it-trial"}, "spec": spec}
+    return fleet.manager.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump(body))

@@ -1,0 +1,117 @@
+"""May our two accounts do what they must, and nothing else? Asked of the API servers, by `kubectl auth can-i`."""
+
+import base64
+
+import pytest
+
+from adapter import names
+from hack.apireader import Raw
+from hack.clusters import Cluster, Clusters
+from hack.lab.progress import LabError
+
+CONTROLLER = "system:serviceaccount:rayspan-system:rayspan-controller"
+WORKER = "system:serviceaccount:rayspan-system:rayspan-worker"
+
+SUBRESOURCES = ("status", "exec", "log", "proxy", "token")
+
+# verb, resource (with a subresource or a name), more words for kubectl, allowed
+MANAGER_ROWS = [
+    ("list", "workloads.kueue.x-k8s.io", "-A", True),
+    ("patch", "workloads.kueue.x-k8s.io/status", "-n default", True),
+    ("patch", "workloads.kueue.x-k8s.io", "-n default", False),
+    ("delete", "workloads.kueue.x-k8s.io", "-n default", False),
+    ("patch", "admissionchecks.kueue.x-k8s.io/status", "", True),
+    ("patch", "clusterqueues.kueue.x-k8s.io", "", False),
+    ("patch", "pods", "-n default", True),
+    ("patch", "pods/status", "-n default", True),
+    ("create", "pods", "-n default", False),
+    ("delete", "pods", "-n default", False),
+    ("create", "pods/exec", "-n default", False),
+    ("patch", "rayclusters.ray.io", "-n default", False),
+    ("delete", "rayjobs.ray.io", "-n default", False),
+    ("create", "placements.rayspan.dev", "-n default", True),
+    ("patch", "workerclusters.rayspan.dev", "", False),
+    ("list", "secrets", "-n rayspan-system", True),
+    ("list", "secrets", "-n default", False),
+    ("list", "secrets", "-A", False),
+    ("create", "secrets", "-n rayspan-system", False),
+    ("create", "events", "-n default", True),
+    ("list", "nodes", "", False),
+    ("create", "clusterrolebindings", "", False),
+    ("watch", "mutatingadmissionpolicies/rayspan-gate", "", True),
+    ("watch", "mutatingadmissionpolicies", "", False),
+    ("patch", "mutatingadmissionpolicies/rayspan-gate", "", False),
+]
+WORKER_ROWS = [
+    ("list", "clusterqueues.kueue.x-k8s.io", "", True),
+    ("patch", "clusterqueues.kueue.x-k8s.io", "", False),
+    ("watch", "workloads.kueue.x-k8s.io", "-A", True),
+    ("create", "workloads.kueue.x-k8s.io", "-n default", True),
+    ("create", "workloads.kueue.x-k8s.io", "-n kube-system", False),
+    ("watch", "pods", "-A", True),
+    ("create", "pods", "-n default", True),
+    ("delete", "pods", "-n default", True),
+    ("create", "pods", "-n kube-system", False),
+    ("delete", "pods", "-n kueue-system", False),
+    ("patch", "pods", "-n default", False),
+    ("create", "pods/exec", "-n default", False),
+    ("get", "pods/log", "-n default", False),
+    ("create", "configmaps", "-n default", True),
+    ("patch", "configmaps", "-n default", False),
+    ("list", "configmaps", "-A", False),
+    ("get", "secrets", "-n default", False),
+    ("list", "secrets", "-n rayspan-system", False),
+    ("get", "nodes", "", False),
+    ("get", "nodes/proxy", "", False),
+    ("create", "serviceaccounts/token", "-n rayspan-system", False),
+    ("escalate", "clusterroles", "", False),
+]
+
+
+@pytest.mark.parametrize(("verb", "resource", "where", "allowed"), MANAGER_ROWS)
+def test_what_the_controller_may_do(fleet: Clusters, verb: str, resource: str, where: str, allowed: bool) -> None:
+    assert _can(fleet.manager, CONTROLLER, verb, resource, where) is allowed
+
+
+@pytest.mark.parametrize(("verb", "resource", "where", "allowed"), WORKER_ROWS)
+def test_what_it_may_do_in_a_worker_cluster(
+    fleet: Clusters, verb: str, resource: str, where: str, allowed: bool
+) -> None:
+    assert _can(fleet.workers["east"], WORKER, verb, resource, where) is allowed
+
+
+def test_no_token_leaves_its_secret(fleet: Clusters) -> None:
+    """Neither the controller's log nor any object that people read holds a token or a kubeconfig."""
+    manager = fleet.manager
+    log = manager.kubectl("-n", names.SYSTEM_NAMESPACE, "logs", "deploy/rayspan-controller")
+    shown = [
+        log,
+        *(_text(manager, kind) for kind in ("events", "placements", "workerclusters", "pods", "admissionchecks")),
+    ]
+    for cluster in fleet.workers.values():
+        secret = cluster.get("secrets", "rayspan-worker", names.SYSTEM_NAMESPACE)
+        token = secret["data"]["token"]
+        signature = _decoded(token).rpartition(".")[2]
+        assert len(signature) > 40
+        for text in shown:
+            assert token not in text and signature not in text and "BEGIN CERTIFICATE" not in text
+
+
+def _can(cluster: Cluster, account: str, verb: str, resource: str, where: str) -> bool:
+    kind, _, part = resource.partition("/")
+    asked = [kind, f"--subresource={part}"] if part in SUBRESOURCES else [resource]
+    try:
+        said = cluster.kubectl("auth", "can-i", verb, *asked, *where.split(), f"--as={account}")
+    except LabError as refusal:  # `can-i` says no by its exit status as well
+        said = str(refusal)
+    assert ("yes" in said.split()) is not ("no" in said.split()), said
+    return "yes" in said.split()
+
+
+def _text(cluster: Cluster, kind: str) -> str:
+    found: list[Raw] = cluster.items(kind)
+    return str(found)
+
+
+def _decoded(data: str) -> str:
+    return base64.b64decode(data).decode()

@@ -1,0 +1,127 @@
+"""Requests in an audit log are counted once each, by who asked for what; the lines are recorded from the lab's API servers."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.bench import audit
+from hack.bench.audit import Kind, Log, Request
+from hack.lab.progress import LabError
+
+Raw = dict[str, Any]
+
+
+def recorded(
+    user: str, verb: str, resource: str = "pods", *, sub: str = "", namespace: str = "demo", code: int = 200,
+    agent: str = "rayspan/0.1.0", stage: str = "ResponseComplete",
+) -> str:  # fmt: skip
+    """A line as kube-apiserver 1.36.3 wrote it at level Metadata, with what tells lines apart filled in."""
+    about: Raw = {"resource": resource, "namespace": namespace, "name": "pi-worker-6pddq", "apiVersion": "v1"}
+    return json.dumps({
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "level": "Metadata",
+        "auditID": "3b1f36c6-0479-49d1-97b6-44e4224b2172",
+        "stage": stage,
+        "requestURI": "/api/v1/namespaces/demo/pods/pi-worker-6pddq",
+        "verb": verb,
+        "user": {"username": user, "groups": ["system:authenticated"]},
+        "sourceIPs": ["10.240.10.5"],
+        "userAgent": agent,
+        "objectRef": about | ({"subresource": sub} if sub else {}),
+        "responseStatus": {"metadata": {}, "code": code},
+        "requestReceivedTimestamp": "2026-11-21T09:24:34.832374Z",
+        "stageTimestamp": "2026-11-21T09:24:34.965280Z",
+        "annotations": {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": ""},
+    })  # fmt: skip
+
+
+OURS = "system:serviceaccount:rayspan-system:rayspan-controller"
+KUEUE = "system:serviceaccount:kueue-system:kueue-controller-manager"
+
+
+@pytest.mark.parametrize(
+    ("line", "want"),
+    [
+        pytest.param(
+            recorded(OURS, "patch", sub="status"),
+            Request(Kind("rayspan-controller", "patch", "pods/status"), "demo", 200),
+            id="a service account is known by its name, a subresource is a kind",
+        ),
+        pytest.param(
+            recorded(KUEUE, "patch", "workloads", sub="status", code=409, agent="kueue/v0.19.2 (linux/amd64) abcd012"),
+            Request(Kind("kueue-controller-manager", "patch", "workloads/status"), "demo", 409),
+            id="a refused request is a request",
+        ),
+        pytest.param(
+            recorded("lab-admin-mgr", "patch", agent="kwok/v0.8.0 (linux/amd64)"),
+            Request(Kind("kwok", "patch", "pods"), "demo", 200),
+            id="the admin is many programs",
+        ),
+        pytest.param(
+            recorded("lab-admin-mgr", "get", agent=""),
+            Request(Kind("lab-admin-mgr", "get", "pods"), "demo", 200),
+            id="a program without a name is known by its user",
+        ),
+        pytest.param(
+            recorded(OURS, "watch", stage="ResponseStarted"),
+            Request(Kind("rayspan-controller", "watch", "pods"), "demo", 200),
+            id="a watch counts when it begins",
+        ),
+        pytest.param(recorded(OURS, "watch"), None, id="and not again when it ends"),
+        pytest.param(recorded(OURS, "get", stage="RequestReceived"), None, id="an answer counts, not the question"),
+        pytest.param(recorded(OURS, "get")[:200], None, id="a line that is not whole"),
+        pytest.param("{}", None, id="a line of something else"),
+    ],
+)
+def test_a_line_is_read(line: str, want: Request | None) -> None:
+    assert audit.read(line) == want
+
+
+def test_a_request_about_no_object_is_read() -> None:
+    line = json.loads(recorded("lab-admin-mgr", "get", agent="kubectl/v0.0.0"))
+    del line["objectRef"], line["responseStatus"]
+    assert audit.read(json.dumps(line)) == Request(Kind("kubectl", "get", "-"), "", 0)
+
+
+def test_only_one_namespace_is_counted_and_not_who_measures() -> None:
+    lines = (
+        recorded(OURS, "patch", sub="status"),
+        recorded(OURS, "patch", sub="status"),
+        recorded(KUEUE, "patch", "workloads"),
+        recorded(OURS, "patch", sub="status", namespace="of-others"),
+        recorded("lab-admin-mgr", "list", agent="kubectl/v0.0.0"),
+    )
+    found = [request for request in map(audit.read, lines) if request]
+    assert audit.count(audit.about(found, "demo", without=["kubectl"])) == {
+        Kind("rayspan-controller", "patch", "pods/status"): 2,
+        Kind("kueue-controller-manager", "patch", "workloads"): 1,
+    }
+
+
+def test_a_log_gives_what_came_since_it_was_asked_last(tmp_path: Path) -> None:
+    file = tmp_path / "audit.log"
+    file.write_text(recorded(OURS, "get") + "\n")
+    log = Log(file)
+    assert log.take() == [], "what was before is not counted"
+
+    half = recorded(OURS, "create") + "\n"
+    with file.open("a") as more:
+        more.write(recorded(OURS, "patch") + "\n" + half[:100])
+    assert [request.kind.verb for request in log.take()] == ["patch"]
+    with file.open("a") as more:
+        more.write(half[100:])
+    assert [request.kind.verb for request in log.take()] == ["create"], "the half line is read when it is whole"
+
+
+def test_a_rotated_log_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "audit.log"
+    file.write_text("")
+    log = Log(file)
+    os.replace(file, tmp_path / "audit-1.log")
+    file.write_text(recorded(OURS, "get") + "\n")
+    with pytest.raises(LabError, match="rotated"):
+        log.take()
