@@ -15,6 +15,9 @@ from adapter.shell.queue import WorkQueue
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
 GANG, POD, CLUSTER, CHECK = "gang", "pod", "cluster", "check"
+# A pod that starts changes its status several times within a fraction of a second; one write tells of all of them. Nobody
+# waits for less than this: KubeRay and people look at seconds.
+BURST_SECONDS = 0.3
 
 
 class Waker:
@@ -52,7 +55,11 @@ class Waker:
 
     def remote_pod(self, _: str, before: Raw | None, after: Raw | None) -> None:
         """A copy changed in a worker cluster."""
-        self._pod(after or before or {}, after is None)
+        if after is None:
+            self._pod(before or {}, gone=True)
+        else:
+            namespace, name = key_of(after)
+            self._queue.add((POD, namespace, name), BURST_SECONDS)
 
     def room(self, _: str, before: Raw | None, after: Raw | None) -> None:
         """A queue, cohort, flavor or namespace of a worker cluster changed."""
