@@ -85,9 +85,10 @@ class AssignSlot:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create the remote copy of a manager's pod."""
+    """Create the remote copy of a manager's pod; `about` hears of it when the cluster refuses."""
 
     cluster: str
+    about: Job | None
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
 

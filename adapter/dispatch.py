@@ -13,6 +13,7 @@ from datetime import datetime
 from adapter import mirror, names, rewriter
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, PatchStatus, Say
 from adapter.facts import Job, Placement, Raw, Reservation, annotation, is_true, label, meta, timestamp, uid_of
+from adapter.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,10 @@ class Worker:
     remotes: Mapping[str, Raw]  # cluster -> pod of that name with our manager label
     placement: Placement | None
     job: Job | None
-    belongs: bool  # the pod's RayCluster is the one that the Placement's Workload admitted
+    belongs: bool | None  # to the RayCluster that the Placement's Workload admitted; None: its RayCluster is not known
     head: str  # address of the head, empty while it has none
     reservations: Mapping[str, Reservation]
-    targets: Mapping[str, rewriter.Target]  # for clusters that can be seen
+    targets: Mapping[str, Target]  # for clusters that can be seen
     taken: Collection[str]  # slots held by other pods of the Placement, here or there
 
 
@@ -39,6 +40,13 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
         for cluster, remote in worker.remotes.items()
         if (pod is None or label(remote, names.POD_UID_LABEL) != uid_of(pod)) and not _leaving(remote)
     ]
+    slot = annotation(pod, names.SLOT_ANNOTATION) if pod else ""
+    orphans += [
+        DeletePod(cluster, remote, "its pod holds a slot in another cluster")
+        for cluster, remote in worker.remotes.items()
+        if pod and slot and label(remote, names.POD_UID_LABEL) == uid_of(pod)
+        if not slot.startswith(f"{cluster}/") and not _leaving(remote)
+    ]
     if pod is None:
         return orphans
     # 2. A pod that is being deleted or has ended wants no copy that still runs.
@@ -47,7 +55,7 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
         own = {c: r for c, r in worker.remotes.items() if label(r, names.POD_UID_LABEL) == uid_of(pod)}
         return orphans + [DeletePod(c, r, over) for c, r in own.items() if not _leaving(r) and not _ended(r)]
     # 3. A label is easily forged: only pods of the RayCluster that this Placement stands for are ours.
-    if worker.placement is None:
+    if worker.placement is None or worker.belongs is None:
         return orphans
     if not worker.belongs:
         return [*orphans, *_foreign(worker.job, pod)]
@@ -58,12 +66,13 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     slot = annotation(pod, names.SLOT_ANNOTATION)
     # 4. No slot of this plan: take the first free one, in the order of the plan. (An annotation may say anything: users
     #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
+    cluster, role = (*slot.split("/"), "")[:2]
     valid = slot in _slots(placement, pod) and slot not in worker.taken
     untouched = not worker.remotes and not is_true(pod, names.DISPATCHED_CONDITION)
-    if not slot or (not valid and untouched):
+    seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.shares}
+    if not slot or (not valid and untouched and seen):
         free = next((free for free in _slots(placement, pod) if free not in worker.taken), "")
         return [AssignSlot(pod, free.split("/", 1)[0], free)] if free else []
-    cluster, role = (*slot.split("/"), "")[:2]
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
         return []
@@ -90,7 +99,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         slot=slot,
         anchor_uid=reservation.anchor_uid,
     )
-    return [CreatePod(cluster, pod, body)]
+    return [CreatePod(cluster, worker.job, pod, body)]
 
 
 def _slots(placement: Placement, pod: Raw) -> list[str]:

@@ -31,10 +31,15 @@ def placed(placement: Placement, now: datetime) -> Status:
     return _status(placement, names.PLACED, placement.explanation, now, admitted=admitted)
 
 
-def running(placement: Placement, blocked: Mapping[str, str], now: datetime) -> Status:
+def running(placement: Placement, blocked: Mapping[str, str], silent: Mapping[str, str], now: datetime) -> Status:
     """The job runs, but a share of it is not admitted any more, or cannot be seen."""
     held = [s.cluster for s in placement.shares if s.cluster not in blocked]
-    parts = [f"the share in {cluster} is not admitted now{why and f': {why}'}" for cluster, why in blocked.items()]
+    parts = [
+        f"{cluster} {why}; what runs there is left running"
+        if cluster in silent
+        else f"the share in {cluster} is not admitted now{why and f': {why}'}"
+        for cluster, why in blocked.items()
+    ]
     return _status(placement, names.PLACED, _sentence("; ".join([where(placement), *parts])), now, admitted=held)
 
 

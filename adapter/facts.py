@@ -1,7 +1,8 @@
 """What we believe: small frozen records read tolerantly from API objects.
 
 Decisions read these and nothing else, so what a decision depends on can be seen here. Readers never raise on a missing
-or odd field: an absent condition is false, an absent list is empty. Nothing here decides anything.
+or odd field: an absent condition is false, an absent list is empty. (An API server has checked the types.) Nothing here decides
+anything.
 """
 
 import hashlib
@@ -116,11 +117,9 @@ class Workload:
     resource_version: str
     queue: str
     priority: int | None
-    priority_class: str
     deleted: bool
     finished: bool
     holds_quota: bool  # reserved, active, not evicted: the only time in which we may act for it (kueue.md 1.4)
-    admitted: bool
     reserved_at: datetime | None
     attempt: str  # empty without a reservation
     podsets: tuple[PodSet, ...]
@@ -144,11 +143,9 @@ def workload(raw: Raw) -> Workload:
         resource_version=meta(raw).get("resourceVersion") or "",
         queue=spec.get("queueName") or "",
         priority=spec.get("priority"),
-        priority_class=(spec.get("priorityClassRef") or {}).get("name") or "",
         deleted=bool(meta(raw).get("deletionTimestamp")),
         finished=is_true(raw, names.FINISHED),
         holds_quota=reserved and not is_true(raw, names.EVICTED) and spec.get("active") is not False,
-        admitted=is_true(raw, names.ADMITTED),
         reserved_at=_reserved_at(raw),
         attempt=_attempt(raw) if reserved else "",
         podsets=_podsets(spec, status),
@@ -166,8 +163,10 @@ def _reserved_at(raw: Raw) -> datetime | None:
 def _attempt(raw: Raw) -> str:
     """Name this reservation: a Workload that is evicted and reserved again is another attempt (kueue.md 1.4)."""
     since = condition(raw, names.QUOTA_RESERVED).get("lastTransitionTime")
-    admission = (raw.get("status") or {}).get("admission")
-    text = json.dumps([uid_of(raw), since, admission], sort_keys=True)
+    admission = (raw.get("status") or {}).get("admission") or {}
+    # Kueue may change a topology assignment within a reservation; what it counted, and where, it does not.
+    counted = [(p.get("name"), p.get("flavors"), p.get("count")) for p in admission.get("podSetAssignments") or ()]
+    text = json.dumps([uid_of(raw), since, admission.get("clusterQueue"), counted], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -190,7 +189,8 @@ def _podsets(spec: Raw, status: Raw) -> tuple[PodSet, ...]:
 def _job(raw: Raw, namespace: str) -> Job | None:
     for owner in meta(raw).get("ownerReferences") or ():
         if owner.get("controller"):
-            return Job(owner["apiVersion"], owner["kind"], namespace, owner["name"], owner["uid"])
+            api_version, kind, name, uid = (str(owner.get(k) or "") for k in ("apiVersion", "kind", "name", "uid"))
+            return Job(api_version, kind, namespace, name, uid)
     return None
 
 
@@ -258,10 +258,6 @@ class Placement:
         """The shares of this round are given up; they go first, then comes a new round."""
         return self.round > 0 and self.withdrawn_round >= self.round
 
-    @property
-    def placed(self) -> bool:
-        return self.status.get("state") == names.PLACED
-
 
 def placement(raw: Raw) -> Placement:
     """Read a Placement."""
@@ -288,7 +284,10 @@ def placement(raw: Raw) -> Placement:
 
 
 def _share(entry: Raw) -> Share:
-    groups = (GroupShare(g["name"], g["role"], int(g["count"])) for g in entry.get("groups") or ())
+    groups = (
+        GroupShare(g.get("name") or "", g.get("role") or "", int(g.get("count") or 0))
+        for g in entry.get("groups") or ()
+    )
     return Share(cluster=entry.get("cluster") or "", groups=tuple(groups))
 
 
@@ -309,10 +308,9 @@ class Reservation:
     uid: str
     anchor_uid: str
     placement: str
-    workload_uid: str
-    workload: str
     round: int
     deleting: bool
+    over: bool  # finished or deactivated there: it will never be admitted again
     admitted: bool
     reserved_at: datetime | None  # None: holds no quota now
     message: str  # what that cluster's Kueue says while it waits
@@ -323,6 +321,8 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
     namespace, name = key_of(raw)
     owners = meta(raw).get("ownerReferences") or ()
     round_text = annotation(raw, names.ROUND_ANNOTATION)
+    # Kueue's Finish leaves Admitted as it was (kueue:pkg/workload/finish).
+    over = is_true(raw, names.FINISHED) or (raw.get("spec") or {}).get("active") is False
     return Reservation(
         cluster=cluster,
         namespace=namespace,
@@ -330,11 +330,10 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         uid=uid_of(raw),
         anchor_uid=next((o.get("uid") or "" for o in owners if o.get("kind") == "ConfigMap"), ""),
         placement=label(raw, names.PLACEMENT_LABEL),
-        workload_uid=label(raw, names.WORKLOAD_UID_LABEL),
-        workload=annotation(raw, names.WORKLOAD_ANNOTATION),
         round=int(round_text) if round_text.isdecimal() else 0,
         deleting=bool(meta(raw).get("deletionTimestamp")),
-        admitted=is_true(raw, names.ADMITTED) and not is_true(raw, names.EVICTED),
+        over=over,
+        admitted=is_true(raw, names.ADMITTED) and not is_true(raw, names.EVICTED) and not over,
         reserved_at=_reserved_at(raw),
         message=condition(raw, names.QUOTA_RESERVED).get("message") or "",
     )

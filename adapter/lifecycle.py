@@ -32,6 +32,7 @@ YIELD_AFTER = timedelta(seconds=10)
 YIELD_DOUBLINGS = 4  # to 2 min 40 s: a gang that yielded often still gives way three times in ten minutes
 # A safety net under the watches, not the way in which changes are noticed.
 RESYNC = timedelta(seconds=30)
+RETRY = timedelta(seconds=2)  # after which a share that was refused is asked for again, within its deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Gang:
     placements: tuple[Placement, ...]
     reservations: tuple[Reservation, ...]  # as far as clusters can be seen
     silent: Mapping[str, str]  # clusters that cannot be seen now, and why
+    refused: Mapping[str, str]  # clusters that refused to have this round's share made, and why
     timeout: timedelta
     problem: str  # why no plan can be made at all: parameters, missing admission policy
     refusal: str  # why this job can never run remotely
@@ -52,7 +54,7 @@ class Gang:
 
 
 def decide(gang: Gang, now: datetime) -> list[Action]:
-    """Say what to do next for a gang; the order of the actions is the order to do them in."""
+    """Say what to do next for a gang: actions on one cluster in their order, those on different ones side by side."""
     work = gang.workload
     # 1. The Workload is gone: its Placement goes with it by garbage collection, the shares are ours to remove.
     if work is None or work.deleted:
@@ -122,7 +124,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         return _commit(gang, work, current, ready, now)
     # 12. Once the job runs, a lost share is waited for; there is no deadline on it.
     if ready:
-        status = explain.running(current, blocked, now)
+        status = explain.running(current, blocked, gang.silent, now)
         return [*missing, *_record(current, status), LookAgain(RESYNC)]
     # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
     deadline = (current.planned_at or now) + gang.timeout
@@ -133,7 +135,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         *missing,
         *_record(current, status),
         *_pending(gang, work, str(status["reason"])),
-        LookAgain(deadline - now),
+        LookAgain(min(deadline - now, RETRY) if missing else deadline - now),
     ]
 
 
@@ -143,6 +145,7 @@ def _wanted(reservation: Reservation, current: Placement | None) -> bool:
         and not current.withdrawing
         and reservation.placement == current.name
         and reservation.round == current.round
+        and not reservation.over
         and any(share.cluster == reservation.cluster for share in current.shares)
     )
 
@@ -166,7 +169,7 @@ def _blocked(gang: Gang, current: Placement, standing: Mapping[str, Reservation]
         if share.cluster in gang.silent:
             blocked[share.cluster] = gang.silent[share.cluster]
         elif found is None:
-            blocked[share.cluster] = ""
+            blocked[share.cluster] = gang.refused.get(share.cluster, "")
         elif found.deleting or not found.admitted:
             blocked[share.cluster] = _why_not(found)
     return blocked

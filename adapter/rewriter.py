@@ -10,10 +10,7 @@ from typing import Any
 from adapter import headaddress, names, stripping, zone
 from adapter.downward import literal
 from adapter.facts import Raw, label, meta, uid_of
-from adapter.refusal import refusal
 from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
-
-__all__ = ["Target", "refusal", "remote_pod"]
 
 # Where a command or an address can stand in a container; `name`, `image` and mounts are names, never addresses.
 _TEXT_FIELDS = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")

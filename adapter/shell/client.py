@@ -7,6 +7,7 @@ servers send; so bodies are plain dicts. Nothing here retries, caches or interpr
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -19,6 +20,10 @@ from adapter import __version__
 Body = dict[str, Any]
 # A request that takes longer will not be answered in time to be of use: reads come from watches, writes are small.
 TIMEOUT_SECONDS = 10.0
+# What a kubeconfig from elsewhere may not ask of us: to run a program or to read a file of ours. MultiKueue refuses the
+# same (kueue.md 5.1).
+FORBIDDEN_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
+FORBIDDEN_CLUSTER = ("certificate-authority",)
 # Requests in flight to one cluster. An API server answers in milliseconds; more only queue up in it.
 PARALLEL = 32
 
@@ -59,6 +64,12 @@ class Client:
             read_bufsize=2**21,  # one watch event is one line, and a Workload may be large
         )
         self._slots = asyncio.Semaphore(PARALLEL)
+        # A redirect leads to somebody's login page, never to an API server.
+        self._how = {
+            "allow_redirects": False,
+            "proxy": api.configuration.proxy,
+            "server_hostname": api.configuration.tls_server_name or None,
+        }
 
     @classmethod
     async def local(cls) -> "Client":
@@ -74,14 +85,10 @@ class Client:
     async def from_kubeconfig(cls, text: str) -> "Client":
         """Log in by the text of a kubeconfig; raises BadLogin."""
         settings = kube.Configuration()
+        content = _harmless(text)
         try:
-            content = yaml.safe_load(text)
-            if not isinstance(content, dict):
-                raise BadLogin("it is not a YAML mapping")
             await kube_config.load_kube_config_from_dict(content, client_configuration=settings)
             return cls(kube.ApiClient(settings))
-        except yaml.YAMLError:
-            raise BadLogin("it is not YAML") from None
         except kube_config.ConfigException as error:
             raise BadLogin(str(error)) from None
         except Exception as error:  # the loader's own slips on odd input are many: a bad Secret must not end a loop
@@ -90,6 +97,14 @@ class Client:
     async def close(self) -> None:
         await self._session.close()
         await self._api.close()
+
+    async def alive(self) -> None:
+        """Return if the API server gives a sign of life: that it is ready, or that it knows us well enough to refuse."""
+        try:
+            await self._send("GET", "/readyz", text=True)
+        except ApiError as error:
+            if error.status != 403:
+                raise
 
     async def get(self, path: str, **params: str) -> Body:
         return await self._send("GET", path, params=params)
@@ -123,6 +138,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         kind: str = "application/json",
+        text: bool = False,
     ) -> Body:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         headers = {**await self._login(), "Content-Type": kind}
@@ -131,28 +147,24 @@ class Client:
             async with (
                 self._slots,
                 self._session.request(
-                    method, self._url(path), params=params, data=data, headers=headers, timeout=timeout
+                    method, self._url(path), params=params, data=data, headers=headers, timeout=timeout, **self._how
                 ) as answer,
             ):
-                return await _read(answer)
+                return await _read(answer, text=text)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(_why(error)) from None
 
-    async def lines(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
-        """Stream an answer line by line, until it ends or nothing has come for `silence` seconds."""
+    @asynccontextmanager
+    async def stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a stream; its lines end when the server ends it or when nothing has come for `silence` seconds."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS, sock_read=silence)
         headers = await self._login()
+        url = self._url(path)
         try:
-            async with self._session.get(self._url(path), params=params, headers=headers, timeout=timeout) as answer:
+            async with self._session.get(url, params=params, headers=headers, timeout=timeout, **self._how) as answer:
                 if answer.status != 200:
                     await _read(answer)
-                rest = b""
-                async for chunk in answer.content.iter_any():
-                    *whole, rest = (rest + chunk).split(b"\n")
-                    for line in whole:
-                        yield line
-        except aiohttp.SocketTimeoutError:
-            return  # quiet is no proof of a loss: whoever asks again finds out
+                yield _lines(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(_why(error)) from None
 
@@ -165,15 +177,45 @@ class Client:
         return headers
 
 
-async def _read(answer: aiohttp.ClientResponse) -> Body:
-    text = await answer.text()
+def _harmless(text: str) -> Body:
+    """Read a kubeconfig, and refuse one that would act in our process; it comes from another cluster's admin."""
     try:
-        content: object = json.loads(text)
+        content = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise BadLogin("it is not YAML") from None
+    if not isinstance(content, dict):
+        raise BadLogin("it is not a YAML mapping")
+    for listed, part, forbidden in (("users", "user", FORBIDDEN_USER), ("clusters", "cluster", FORBIDDEN_CLUSTER)):
+        for entry in content.get(listed) or ():
+            found = [key for key in forbidden if key in (entry.get(part) or {})]
+            if found:
+                raise BadLogin(f"{listed}[].{part}.{found[0]} is not allowed; put the data itself into the kubeconfig")
+    return content
+
+
+async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    rest = b""
+    try:
+        async for chunk in answer.content.iter_any():
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                yield line
+    except aiohttp.SocketTimeoutError:
+        return  # quiet is no proof of a loss: whoever asks again finds out
+
+
+async def _read(answer: aiohttp.ClientResponse, *, text: bool = False) -> Body:
+    """The answer's body; what is no JSON object did not come from an API server, whatever its status says."""
+    said = await answer.text()
+    try:
+        content: object = json.loads(said)
     except ValueError:
-        content = {"message": text[:200]}
+        content = None
     body = content if isinstance(content, dict) else {}
-    if answer.status >= 400:
+    if answer.status >= 300:
         raise ApiError(answer.status, str(body.get("reason") or answer.reason), str(body.get("message") or ""))
+    if not text and not body:
+        raise Unreachable("what answers there is no Kubernetes API server")
     return body
 
 

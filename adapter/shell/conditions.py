@@ -8,6 +8,7 @@ from adapter.shell import metrics, resources
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.member import FIRST_LISTS
 from adapter.shell.observe import Observer
 
 
@@ -27,8 +28,13 @@ class Conditions:
         await self.engage(name)
         raw = self._home.worker_clusters.named(name)
         if raw is None:
+            metrics.forget(name)
             return
-        problem = self._fleet.silent().get(name, "")
+        problem = self._fleet.problems.get(name, "")
+        silent = self._fleet.silent().get(name, "")
+        if silent.endswith(FIRST_LISTS):
+            return  # a start is no failure
+        problem = problem or (silent and f"worker cluster {name} {silent}.")
         reason = "BadConfiguration" if name in self._fleet.problems else "Unreachable"
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
         patch = checks.cluster_condition(raw, problem, reason, datetime.now(UTC))

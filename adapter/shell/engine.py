@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from adapter import dispatch, lifecycle
 from adapter.actions import Action, CreatePod, DeletePod, LookAgain, Plan, Release, Reserve, SetCheck
-from adapter.facts import Key, Raw, key_of
+from adapter.facts import Key, Raw, key_of, uid_of
 from adapter.shell import metrics, sweeper
 from adapter.shell.claims import Claims
 from adapter.shell.client import ApiError, Client, Unreachable
@@ -61,7 +61,8 @@ class Engine:
             self._waker = Waker(self._queue, self.home, fleet)
             await self._first_contact(fleet)
             tasks.create_task(self._queue.run())
-            tasks.create_task(self._resync(fleet, self._waker, manager))
+            tasks.create_task(self._resync(self._waker))
+            tasks.create_task(sweeper.run(self._observer.seen, self.home, manager))
 
     async def _first_contact(self, fleet: Fleet) -> None:
         """Give the worker clusters a moment to be read, so that a restart does not report each of them as silent."""
@@ -72,11 +73,11 @@ class Engine:
         except TimeoutError:
             log.info("not every worker cluster can be seen; going on with the others")
 
-    async def _resync(self, fleet: Fleet, waker: Waker, manager: str) -> None:
+    async def _resync(self, waker: Waker) -> None:
         while True:
             waker.everything()
+            self._executor.memory.keep(uid_of(place) for place in self.home.placements)
             await asyncio.sleep(RESYNC_SECONDS)
-            await sweeper.sweep(self._observer.seen(), self.home, manager)
 
     def _heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
         if self._waker:
@@ -98,6 +99,8 @@ class Engine:
 
     async def _handle(self, key: QueueKey) -> float | None:
         what, namespace, name = key
+        if self.home.lost:
+            raise Postpone(self.home.lost)
         metrics.LOOKS.labels(what).inc()
         try:
             if what == CLUSTER:
@@ -122,7 +125,7 @@ class Engine:
         if what == POD:
             return self._claims.take(dispatch.decide(self._observer.worker(key), now))
         assert what == GANG, what
-        return lifecycle.decide(self._observer.gang(key, self._executor.planned), now)
+        return lifecycle.decide(self._observer.gang(key, self._executor.memory), now)
 
     async def _execute(self, key: Key, actions: Sequence[Action]) -> float | None:
         """Do the actions in order, those of different clusters side by side; the first trouble is raised at the end."""

@@ -5,7 +5,7 @@ sentence that changes replaces the older one.
 """
 
 import hashlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from adapter import names
@@ -13,17 +13,23 @@ from adapter.facts import Job, timestamp
 from adapter.shell.client import ApiError, Client
 from adapter.shell.resources import EVENTS
 
+# API servers forget an Event after an hour: a job that waits for longer shall still say why.
+REPEATED_AFTER = timedelta(minutes=30)
+
 
 class Announcer:
     """Writes Events in the manager cluster."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._said: dict[tuple[str, str], str] = {}  # object uid and reason -> the last sentence
+        self._said: dict[
+            tuple[str, str], tuple[str, datetime]
+        ] = {}  # object uid and reason -> the last sentence, and when
 
     async def say(self, about: Job, reason: str, message: str, *, warning: bool = False) -> None:
         """Write an Event, or bring the one of the same reason up to date."""
-        if self._said.get((about.uid, reason)) == message:
+        now, known = datetime.now(UTC), self._said.get((about.uid, reason))
+        if known and known[0] == message and now - known[1] < REPEATED_AFTER:
             return
         body = _event(about, reason, message, warning)
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
@@ -34,7 +40,8 @@ class Announcer:
                 raise
             fresh = {key: body[key] for key in ("message", "lastTimestamp", "type")}
             await self._client.merge(EVENTS.path(namespace, name), fresh)
-        self._said[about.uid, reason] = message
+        self._said = {key: said for key, said in self._said.items() if now - said[1] < REPEATED_AFTER}
+        self._said[about.uid, reason] = (message, now)
 
 
 def _event(about: Job, reason: str, message: str, warning: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ doing it twice, or after a crash, changes nothing more. Answers go back into the
 not have to wait for the watch.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -33,8 +34,11 @@ from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
+from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
+
+log = logging.getLogger(__name__)
 
 
 class Executor:
@@ -43,7 +47,7 @@ class Executor:
     def __init__(self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer) -> None:
         self._home, self._fleet, self._observer, self._announcer = home, fleet, observer, announcer
         self._planning = Planning(home, fleet, observer)
-        self.planned: dict[str, int] = {}  # Placement uid -> room version of its last plan
+        self.memory = Memory()
         self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
             Plan: self._plan,
             Reserve: self._reserve,
@@ -88,15 +92,23 @@ class Executor:
             and not body["spec"]["shares"]
             and (before.explanation == body["spec"]["explanation"] and len(before.excluded) == len(action.excluded))
         ):
-            self.planned[before.uid] = version
+            self.memory.planned[before.uid] = version
             return
         else:
             path = resources.PLACEMENTS.path(before.namespace, before.name)
             raw = await self._local.merge(path, {"metadata": {"uid": before.uid}, "spec": body["spec"]})
-        self.planned[uid_of(raw)] = version
+        self.memory.planned[uid_of(raw)] = version
         self._home.placements.put(raw)
 
     async def _reserve(self, action: Reserve) -> None:
+        try:
+            await self._make_share(action)
+            self.memory.accept(action.placement, action.share.cluster)
+        except ApiError as refusal:  # not trouble of ours: the gang waits with this reason, and tries again
+            why = f"its API server refuses the share: {refusal.message or refusal.reason}"
+            self.memory.refuse(action.placement, action.share.cluster, why)
+
+    async def _make_share(self, action: Reserve) -> None:
         member, work, place = self._member(action.share.cluster), action.workload, action.placement
         target = self._observer.target(member, work, place)
         anchor = await _create(member.client, resources.CONFIG_MAPS, reservation.anchor(target, work.namespace))
@@ -157,7 +169,10 @@ class Executor:
         await self._local.delete(resources.PLACEMENTS.path(place.namespace, place.name), place.uid)
 
     async def _say(self, action: Say) -> None:
-        await self._announcer.say(action.about, action.reason, action.message, warning=action.warning)
+        try:
+            await self._announcer.say(action.about, action.reason, action.message, warning=action.warning)
+        except (ApiError, Unreachable) as trouble:  # what is said must not hold up what is done
+            log.warning("event %s on %s %s: %s", action.reason, action.about.kind, action.about.name, trouble)
 
     async def _assign(self, action: AssignSlot) -> None:
         namespace, name = key_of(action.pod)
@@ -173,7 +188,13 @@ class Executor:
 
     async def _create_pod(self, action: CreatePod) -> None:
         member = self._member(action.cluster)
-        member.pods.put(await _create(member.client, resources.PODS, action.body))
+        try:
+            member.pods.put(await _create(member.client, resources.PODS, action.body))
+        except ApiError as refusal:
+            if action.about and 400 <= refusal.status < 500 and refusal.status != 429:
+                text = f"worker cluster {action.cluster} refuses pod {key_of(action.pod)[1]}: {refusal.message}"
+                await self._say(Say(action.about, "PodRefused", text, warning=True))
+            raise
 
     async def _delete_pod(self, action: DeletePod) -> None:
         namespace, name = key_of(action.pod)

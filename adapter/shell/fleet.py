@@ -7,12 +7,15 @@ instead of a member, and costs the others nothing.
 import asyncio
 import base64
 import hashlib
+import logging
 from dataclasses import dataclass
 
 from adapter import api, names
 from adapter.facts import Raw
 from adapter.shell.client import BadLogin, Client
 from adapter.shell.member import Listeners, Member
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -59,7 +62,9 @@ class Fleet:
         digest = hashlib.sha256(kubeconfig.encode()).hexdigest()
         before = self._engaged.get(name)
         if before and before.digest == digest:
-            before.member.spec = spec
+            if before.member.spec != spec:
+                before.member.spec = spec
+                self._tell.contact(name)  # cordoned or not, another zone: plans may differ
             return
         await self._disengage(name)
         try:
@@ -73,13 +78,24 @@ class Fleet:
             return
         self.problems.pop(name, None)
         member = Member(name, spec, client, self._manager, self._tell)
-        self._engaged[name] = _Engagement(digest, member, self._tasks.create_task(member.run()))
+        self._engaged[name] = _Engagement(digest, member, self._tasks.create_task(self._guard(member)))
+
+    async def _guard(self, member: Member) -> None:
+        """Run a member; whatever happens to it, the others and the process go on, and it is engaged anew."""
+        try:
+            await member.run()
+        except Exception as error:  # the other place that catches all
+            log.exception("worker cluster %s", member.name)
+            self._engaged.pop(member.name, None)
+            self.problems[member.name] = f"its connection ended by {type(error).__name__}; see the controller's log"
+            self._tell.contact(member.name)
 
     async def _disengage(self, name: str) -> None:
         before = self._engaged.pop(name, None)
         if before:
             before.task.cancel()
             await asyncio.gather(before.task, return_exceptions=True)
+            self._tell.contact(name)
 
 
 def _kubeconfig(secret: str, secret_of: dict[str, Raw]) -> str:

@@ -23,7 +23,8 @@ WATCH_SECONDS = "240"  # the server ends a watch then; well below any proxy's id
 # Bookmarks come about once a minute. A watch that is silent for longer may hang on a dead connection: it is taken up
 # again where it was, on a new one, which costs little if nothing was wrong.
 SILENCE_SECONDS = 90.0
-FIRST_BACKOFF, LAST_BACKOFF = 0.5, 15.0
+# A watch that the server ends early is taken up after the first pause; only one that lasted resets the doubling.
+FIRST_BACKOFF, LAST_BACKOFF = 0.1, 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +42,26 @@ class Following:
 async def follow(what: Following) -> None:
     """Keep a store true until cancelled."""
     version, backoff = "", FIRST_BACKOFF
+    clock = asyncio.get_running_loop().time
     while True:
+        began = clock()
         try:
-            version = version or await _list(what)
-            what.trouble(None)
+            if not version:
+                version = await _list(what)
+                what.trouble(None)
             version = await _watch(what, version)
-            backoff = FIRST_BACKOFF
-            continue
         except ApiError as error:
             version = ""  # gone (410) or refused: only a fresh list tells what is true
             if error.status != 410:
                 what.trouble(error)
         except Unreachable as error:
             what.trouble(error)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # what a proxy, say, makes of an answer
+            log.warning("following %s: unreadable answer (%s)", what.resource.plural, type(error).__name__)
+            version = ""
+            what.trouble(Unreachable("its answer cannot be read"))
+        backoff = FIRST_BACKOFF if clock() - began > LAST_BACKOFF else min(backoff * 2, LAST_BACKOFF)
         await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
-        backoff = min(backoff * 2, LAST_BACKOFF)
 
 
 async def _list(what: Following) -> str:
@@ -63,10 +69,10 @@ async def _list(what: Following) -> str:
     params = {"limit": PAGE, **what.selectors}
     while True:
         page = await what.client.get(what.resource.path(what.namespace), **params)
-        objects += [_slim(raw) for raw in page.get("items") or ()]
+        objects += [_slim(raw) for raw in page["items"] or ()]
         following = meta(page).get("continue")
         if not following:
-            version = str(meta(page).get("resourceVersion") or "")
+            version = str(meta(page)["resourceVersion"])
             what.store.replace(objects, version)
             return version
         params["continue"] = following
@@ -81,19 +87,23 @@ async def _watch(what: Following, version: str) -> str:
         "resourceVersion": version,
         **what.selectors,
     }
-    async for line in what.client.lines(what.resource.path(what.namespace), params, SILENCE_SECONDS):
-        if not line:
-            continue
-        event = json.loads(line)
-        raw = event.get("object") or {}
-        if event.get("type") == "ERROR":
-            raise ApiError(int(raw.get("code") or 500), str(raw.get("reason")), str(raw.get("message")))
-        version = str(meta(raw).get("resourceVersion") or version)
-        if event.get("type") == "DELETED":
-            what.store.remove(raw)
-        elif event.get("type") != "BOOKMARK":
-            what.store.put(_slim(raw))
+    async with what.client.stream(what.resource.path(what.namespace), params, SILENCE_SECONDS) as lines:
+        what.trouble(None)
+        async for line in lines:
+            version = _take(what.store, json.loads(line), version) if line else version
     return version
+
+
+def _take(store: Store, event: Raw, version: str) -> str:
+    """Put one event into the store; returns the version to go on from."""
+    raw = event["object"]
+    if event["type"] == "ERROR":
+        raise ApiError(int(raw.get("code") or 500), str(raw.get("reason")), str(raw.get("message")))
+    if event["type"] == "DELETED":
+        store.remove(raw)
+    elif event["type"] != "BOOKMARK":
+        store.put(_slim(raw))
+    return str(meta(raw).get("resourceVersion") or version)
 
 
 def _slim(raw: Raw) -> Raw:

@@ -1,7 +1,7 @@
 """What does the manager cluster look like: one store for each kind we read there.
 
-Until every store is synced, `synced` is false and nothing may be decided: an empty cache means "do nothing", never
-"nothing is wanted".
+Until every store is synced, and whenever the cluster gives no sign of life, nothing may be decided: an empty or an old
+cache means "do nothing", never "nothing is wanted".
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from adapter import names
 from adapter.facts import Key, Raw, key_of, label
 from adapter.shell import resources
-from adapter.shell.client import Client
+from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following, follow
-from adapter.shell.member import by_placement
+from adapter.shell.member import PROBE_SECONDS, by_placement
 from adapter.shell.resources import Resource
 from adapter.shell.store import Store
 
@@ -38,6 +38,7 @@ class Home:
 
     def __init__(self, client: Client, heard: Heard) -> None:
         self.client = client
+        self.lost = ""  # why the manager cluster cannot be seen now: then nothing may be decided either
         self.filled = asyncio.Event()  # every store has had its first list
 
         def store(name: str, index: Callable[[Raw], str] | None = None) -> Store:
@@ -89,6 +90,7 @@ class Home:
     async def run(self) -> None:
         """Follow everything until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._probe())
             for resource, store, namespace, selectors in self._followed():
 
                 def trouble(error: Exception | None, resource: Resource = resource) -> None:
@@ -99,6 +101,16 @@ class Home:
 
                 what = Following(self.client, resource, store, trouble, namespace, selectors)
                 tasks.create_task(follow(what))
+
+    async def _probe(self) -> None:
+        """Ask for a sign of life: what a cut link hides must not be taken for what is true."""
+        while True:
+            try:
+                await self.client.alive()
+                self.lost = ""
+            except (ApiError, Unreachable) as error:
+                self.lost = f"the manager cluster cannot be seen: {error}"
+            await asyncio.sleep(PROBE_SECONDS)
 
     def cluster_queue(self, key: Key) -> Raw:
         """The manager's ClusterQueue behind a LocalQueue, empty when there is none."""

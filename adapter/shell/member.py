@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 # A cut link shows within PROBE_SECONDS + the client's time-out: quick enough for a gang to spill within its own
 # reservation timeout, slow enough that one lost packet means nothing.
 PROBE_SECONDS = 5.0
+FIRST_LISTS = "it is being read for the first time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Member:
         self.seen = asyncio.Event()  # set once it was seen for the first time
         self._told = "not connected yet"  # what the listeners were told last
         self._silent_since: datetime | None = datetime.now(UTC)
-        self._troubles = {"probe": "no contact yet"}  # by who met it: one watch that is refused is enough
+        self._troubles = {"probe": FIRST_LISTS}  # by who met it: one watch that is refused is enough
 
         def room(before: Raw | None, after: Raw | None) -> None:
             tell.room(name, before, after)
@@ -70,9 +71,9 @@ class Member:
         """Why nothing may be concluded from the stores now; empty when all is well."""
         if self._silent_since is None and all(store.synced for _, store, _ in self._followed()):
             return ""
-        trouble = next(iter(self._troubles.values()), "its first lists are on the way")
+        trouble = next(iter(self._troubles.values()), FIRST_LISTS)
         since = f" since {self._silent_since:%H:%M:%S} UTC" if self._silent_since else ""
-        return f"worker cluster {self.name} cannot be seen{since}: {trouble}"
+        return f"cannot be seen{since}: {trouble}"
 
     def queue(self, key: Key) -> str:
         """The ClusterQueue behind a LocalQueue, empty when there is none."""
@@ -80,7 +81,8 @@ class Member:
         return str((found or {}).get("spec", {}).get("clusterQueue") or "")
 
     def _followed(self) -> list[tuple[Resource, Store, str]]:
-        ours = f"{names.MANAGER_LABEL}={self._manager}"
+        # By cluster as well: were one API server registered under two names, each would see only what it made.
+        ours = f"{names.MANAGER_LABEL}={self._manager},{names.CLUSTER_LABEL}={self.name}"
         return [
             (resources.WORKLOADS, self.workloads, ours),
             (resources.PODS, self.pods, ours),
@@ -107,7 +109,7 @@ class Member:
         """Ask for a sign of life: a cut link leaves a watch silent for a minute before it is noticed."""
         while True:
             try:
-                await self.client.get("/readyz")
+                await self.client.alive()
             except (ApiError, Unreachable) as error:
                 self._heard("probe", error)
             else:
@@ -127,7 +129,7 @@ class Member:
             self._told = self.why_silent
             if not self.why_silent:
                 self.seen.set()
-            log.info("cluster=%s %s", self.name, self.why_silent or "is seen")
+            log.info("worker cluster %s %s", self.name, self.why_silent or "is seen")
             self._tell.contact(self.name)
 
 

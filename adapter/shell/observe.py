@@ -3,7 +3,6 @@
 It decides nothing and writes nothing. Clusters that cannot be seen contribute no facts but their silence.
 """
 
-from collections.abc import Mapping
 from datetime import timedelta
 
 from adapter import api, checks, dispatch, names
@@ -29,6 +28,7 @@ from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.member import Member, by_placement
+from adapter.shell.memory import Memory
 from adapter.shell.store import Store
 from adapter.target import Target
 
@@ -45,8 +45,8 @@ class Observer:
         """The members from whose stores something may be concluded."""
         return {name: member for name, member in self._fleet.members().items() if not member.why_silent}
 
-    def gang(self, key: Key, planned: Mapping[str, int]) -> Gang:
-        """The facts about a Workload; `planned` is the room version at which each Placement (uid) was planned."""
+    def gang(self, key: Key, memory: Memory) -> Gang:
+        """The facts about a Workload."""
         raw = self._home.workloads.get(key)
         work = workload(raw) if raw else None
         check = self.check_of(work) if work else ""
@@ -58,11 +58,12 @@ class Observer:
             placements=found,
             reservations=tuple(self._reservations(key)),
             silent=self._silent(found),
+            refused={c: why for p in found for c, why in memory.refusals(p).items()},
             timeout=policy.reservation_timeout if policy else DEFAULT_TIMEOUT,
-            problem=problem or self.gate_problem(),
+            problem=problem or self._two_checks(work) or self.gate_problem(),
             refusal=self._refusal(work) if work and check else "",
             others_wait=bool(work and self._others_wait(work)),
-            room_changed=any(planned.get(p.uid) != self._fleet.room_version for p in found),
+            room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
             remote_podsets=tuple(p.name for p in self.remote_podsets(work, check)) if work else (),
         )
 
@@ -78,7 +79,7 @@ class Observer:
             remotes=remotes,
             placement=stands_for if work else None,
             job=work.job if work else None,
-            belongs=bool(pod and work and self._belongs(pod, work)),
+            belongs=self._belongs(pod, work) if pod and work else None,
             head=self._head(pod) if pod else "",
             reservations={c: r for c, r in standing.items() if stands_for and r.round == stands_for.round},
             targets={n: self.target(m, work, stands_for) for n, m in members.items()} if work and stands_for else {},
@@ -87,11 +88,17 @@ class Observer:
 
     def check_of(self, work: Workload) -> str:
         """The name of our AdmissionCheck on a Workload, empty when it has none."""
-        for name in work.checks:
-            found = self._home.checks.named(name) or {}
-            if (found.get("spec") or {}).get("controllerName") == names.CONTROLLER_NAME:
-                return name
-        return ""
+        return next(iter(self._our_checks(work)), "")
+
+    def _our_checks(self, work: Workload) -> list[str]:
+        specs = {name: (self._home.checks.named(name) or {}).get("spec") or {} for name in work.checks}
+        return [name for name, spec in specs.items() if spec.get("controllerName") == names.CONTROLLER_NAME]
+
+    def _two_checks(self, work: Workload | None) -> str:
+        ours = self._our_checks(work) if work else []
+        if len(ours) < 2:
+            return ""
+        return f"ClusterQueue of LocalQueue {work.queue if work else ''} lists {' and '.join(ours)}; leave one of them there."
 
     def policy(self, check: str) -> tuple[api.DispatchPolicy | None, str]:
         """The policy behind an AdmissionCheck, or why there is none."""
@@ -112,10 +119,9 @@ class Observer:
         workers = [p for p in work.podsets if p.name not in (names.HEAD, names.SUBMITTER) and p.count]
         return [p for p in workers if not flavors or p.flavors & flavors]
 
-    def target(self, member: Member, work: Workload, place: Placement | None, round_: int = 0) -> Target:
+    def target(self, member: Member, work: Workload, place: Placement) -> Target:
         """What the rewriter must know about a share in that cluster."""
-        spec, name = member.spec, place.name if place else ""
-        number = round_ or (place.round if place else 0)
+        spec = member.spec
         return Target(
             cluster=member.name,
             zone=spec.zone or member.name,
@@ -126,9 +132,9 @@ class Observer:
             manager=self._manager,
             workload=work.name,
             workload_uid=work.uid,
-            placement=name,
-            share=f"{name}-{number}",
-            round=number,
+            placement=place.name,
+            share=f"{place.name}-{place.round}",
+            round=place.round,
             manager_flavor_keys=self._flavor_keys(),
             manager_flavor_tolerations=self._flavor_tolerations(),
         )
@@ -154,10 +160,6 @@ class Observer:
         """The Placement that a pod is labelled with."""
         found = self._home.placements.get((key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)))
         return placement(found) if found else None
-
-    def pods_of(self, place: Raw) -> list[Raw]:
-        """The manager's pods that are labelled with a Placement."""
-        return self._home.pods.group("/".join(key_of(place)))
 
     def _workload_of(self, place: Placement) -> Workload | None:
         raw = self._home.workloads.get((place.namespace, place.workload))
@@ -195,9 +197,11 @@ class Observer:
         queue = self._home.cluster_queue((work.namespace, work.queue))
         return int((queue.get("status") or {}).get("pendingWorkloads") or 0) > 0
 
-    def _belongs(self, pod: Raw, work: Workload) -> bool:
+    def _belongs(self, pod: Raw, work: Workload) -> bool | None:
         namespace = key_of(pod)[0]
         ray_cluster = self._home.ray_clusters.get((namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL)))
+        if ray_cluster is None and controller_uid(pod):
+            return None  # deleted before its pods, or not heard of yet
         if ray_cluster is None or work.job is None or controller_uid(pod) != uid_of(ray_cluster):
             return False
         return work.job.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))

@@ -24,6 +24,7 @@ class Store:
         self._changed = changed
         self._objects: dict[Key, Raw] = {}
         self._gone: dict[Key, int] = {}  # when what was deleted was deleted, as a version
+        self._floor = -1  # version of the last full list
         self._index = index
         self._groups: dict[str, set[Key]] = defaultdict(set)
 
@@ -45,16 +46,23 @@ class Store:
         return [self._objects[key] for key in self._groups.get(value, ())]
 
     def replace(self, objects: Iterable[Raw], version: str = "") -> None:
-        """Take a full list as of a version: what it does not hold is gone, unless it is newer than the list."""
+        """Take a full list as of a version: what it does not hold is gone, unless it is newer than the list.
+
+        A list that is older than the one before comes from a restored etcd: it is the truth, whatever we knew.
+        """
         fresh = {key_of(raw): raw for raw in objects}
-        known = _number(version)
+        listed = _number(version)
+        restored = listed < self._floor
         for key in set(self._objects) - set(fresh):
-            if not known or _version(self._objects[key]) <= known:
+            if restored or not listed or _version(self._objects[key]) <= listed:
                 self._drop(key)
-        self._gone.clear()  # everything that could still come late is older than this list
+        self._gone.clear()  # the floor stands for them: what comes late is older than this list
+        self._floor = listed
         self.synced = True
-        for raw in fresh.values():
-            self.put(raw)
+        for key, raw in fresh.items():
+            known = self._objects.get(key)
+            if restored or known is None or _version(known) < _version(raw):
+                self._set(key, raw)
 
     def put(self, raw: Raw) -> None:
         """Take a newer state, from a watch or from the answer to our own write; an older one is ignored.
@@ -63,8 +71,12 @@ class Store:
         """
         key = key_of(raw)
         before = self._objects.get(key)
-        if _version(raw) <= (_version(before) if before is not None else self._gone.get(key, -1)):
-            return  # an answer to our own write, say, that comes after the watch has told of the deletion
+        known = _version(before) if before is not None else max(self._floor, self._gone.get(key, -1))
+        if _version(raw) > known:  # else an answer to our own write, say, after the watch has told of the deletion
+            self._set(key, raw)
+
+    def _set(self, key: Key, raw: Raw) -> None:
+        before = self._objects.get(key)
         self._unindex(key)
         self._objects[key] = raw
         if self._index:

@@ -5,8 +5,9 @@ comes back, leaves a ConfigMap that stands for nothing. Shares and pods need no 
 their own keys decide on them.
 """
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
@@ -20,20 +21,31 @@ log = logging.getLogger(__name__)
 
 # Older than any write of ours that is still on its way (the client gives up after 10 s).
 SETTLED = timedelta(seconds=60)
+# It takes a crash between two writes to leave an anchor behind, and a forgotten ConfigMap holds no quota: no hurry.
+PAUSE_SECONDS = 300.0
 
 
-async def sweep(members: Mapping[str, Member], home: Home, manager: str) -> None:
-    """Delete anchors that stand for nothing, in every namespace of every cluster in which there can be one."""
-    for member in members.values():
-        for namespace in sorted({key_of(queue)[0] for queue in member.local_queues}):
-            try:
-                await _namespace(member, namespace, home, manager)
-            except (ApiError, Unreachable) as trouble:  # not opened to us, or silent: there is nothing of ours to sweep
-                log.debug("cluster=%s namespace=%s not swept: %s", member.name, namespace, trouble)
+async def run(seen: Callable[[], Mapping[str, Member]], home: Home, manager: str) -> None:
+    """Sweep every cluster that can be seen, again and again, until cancelled."""
+    while True:
+        await asyncio.sleep(PAUSE_SECONDS)
+        if not home.lost:
+            await asyncio.gather(*(_sweep(member, home, manager) for member in seen().values()))
+
+
+async def _sweep(member: Member, home: Home, manager: str) -> None:
+    """Delete anchors that stand for nothing, in every namespace in which there can be one."""
+    for namespace in sorted({key_of(queue)[0] for queue in member.local_queues}):
+        try:
+            await _namespace(member, namespace, home, manager)
+        except ApiError as refusal:  # not opened to us: there is nothing of ours in it
+            log.debug("cluster=%s namespace=%s not swept: %s", member.name, namespace, refusal)
+        except Unreachable:
+            return
 
 
 async def _namespace(member: Member, namespace: str, home: Home, manager: str) -> None:
-    ours = f"{names.MANAGER_LABEL}={manager}"
+    ours = f"{names.MANAGER_LABEL}={manager},{names.CLUSTER_LABEL}={member.name}"
     found = await member.client.get(CONFIG_MAPS.path(namespace), labelSelector=ours)
     for anchor in found.get("items") or ():
         if not _stands(anchor, member, home) and _settled(anchor):

@@ -7,7 +7,7 @@ more than finding those keys.
 from collections.abc import Callable, Iterable
 
 from adapter import names
-from adapter.facts import Raw, annotation, key_of, meta
+from adapter.facts import Raw, annotation, key_of, meta, reservation, uid_of
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.member import by_placement
@@ -18,6 +18,8 @@ GANG, POD, CLUSTER, CHECK = "gang", "pod", "cluster", "check"
 # A pod that starts changes its status several times within a fraction of a second; one write tells of all of them. Nobody
 # waits for less than this: KubeRay and people look at seconds.
 BURST_SECONDS = 0.3
+# Kueue counts in bursts, too, and every plan reads all queues: one look at a burst is enough.
+ROOM_SECONDS = 0.5
 
 
 class Waker:
@@ -25,18 +27,18 @@ class Waker:
 
     def __init__(self, queue: WorkQueue[QueueKey], home: Home, fleet: Fleet) -> None:
         self._queue, self._home, self._fleet = queue, home, fleet
-        self._by_store: dict[str, Callable[[Raw, bool], None]] = {
-            "workloads": lambda raw, _: self._add(GANG, raw),
-            "placements": lambda raw, _: self._placement(raw),
+        self._by_store: dict[str, Callable[[Raw | None, Raw | None], None]] = {
+            "workloads": self._same(GANG),
+            "placements": self._placement,
             "pods": self._pod,
-            "heads": lambda raw, _: self._ray_cluster(by_ray_cluster(raw)),
-            "ray_clusters": lambda raw, _: self._ray_cluster("/".join(key_of(raw))),
-            "worker_clusters": lambda raw, _: self._configuration(CLUSTER, [raw]),
-            "secrets": lambda *_: self._configuration(CLUSTER, self._home.worker_clusters),
-            "checks": lambda raw, _: self._configuration(CHECK, [raw]),
-            "policies": lambda *_: self._configuration(CHECK, self._home.checks),
-            "gate_policies": lambda *_: self._configuration(CHECK, self._home.checks),
-            "gate_bindings": lambda *_: self._configuration(CHECK, self._home.checks),
+            "heads": self._head,
+            "ray_clusters": self._ray_cluster,
+            "worker_clusters": self._same(CLUSTER),
+            "secrets": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
+            "checks": lambda before, after: self._checks([after or before or {}]),
+            "policies": lambda *_: self._policies(),
+            "gate_policies": lambda *_: self._checks(self._home.checks),
+            "gate_bindings": lambda *_: self._checks(self._home.checks),
             "cluster_queues": lambda *_: self._waiting(),
         }
 
@@ -44,26 +46,27 @@ class Waker:
         """Something changed in the manager cluster."""
         handle = self._by_store.get(store)
         if handle:
-            handle(after or before or {}, after is None)
+            handle(before, after)
 
-    def reservation(self, _: str, before: Raw | None, after: Raw | None) -> None:
+    def reservation(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
         """A share changed in a worker cluster."""
         raw = after or before or {}
         self._owner_of_share(raw)
-        for place in self._home.placements.group(f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"):
-            self._pods(self._home.pods.group("/".join(key_of(place))))
+        if _changed(before, after, lambda share: _share_facts(cluster, share)):
+            for place in self._home.placements.group(f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"):
+                self._all(POD, self._home.pods.group("/".join(key_of(place))))
 
     def remote_pod(self, _: str, before: Raw | None, after: Raw | None) -> None:
         """A copy changed in a worker cluster."""
         if after is None:
-            self._pod(before or {}, gone=True)
+            self._pod(before, after)
         else:
             namespace, name = key_of(after)
             self._queue.add((POD, namespace, name), BURST_SECONDS)
 
     def room(self, _: str, before: Raw | None, after: Raw | None) -> None:
         """A queue, cohort, flavor or namespace of a worker cluster changed."""
-        if before is None or after is None or _room_facts(before) != _room_facts(after):
+        if _changed(before, after, _room_facts):
             self._fleet.room_version += 1
             self._waiting()
 
@@ -72,7 +75,7 @@ class Waker:
         self._fleet.room_version += 1
         self._queue.add((CLUSTER, "", cluster))
         self._all(GANG, self._home.workloads)
-        self._pods(self._home.pods)
+        self._all(POD, self._home.pods)
         self._member(cluster)
 
     def everything(self) -> None:
@@ -95,42 +98,79 @@ class Waker:
         for raw in objects:
             self._add(what, raw)
 
-    def _pods(self, pods: Iterable[Raw]) -> None:
-        self._all(POD, pods)
-
     def _member(self, cluster: str) -> None:
         member = self._fleet.members().get(cluster)
         if member:
-            self._pods(member.pods)
+            self._all(POD, member.pods)
             for raw in member.workloads:
                 self._owner_of_share(raw)
 
     def _owner_of_share(self, raw: Raw) -> None:
         self._queue.add((GANG, key_of(raw)[0], annotation(raw, names.WORKLOAD_ANNOTATION)))
 
-    def _placement(self, raw: Raw) -> None:
-        owner = (raw.get("spec") or {}).get("workload") or {}
-        self._queue.add((GANG, key_of(raw)[0], owner.get("name") or ""))
-        self._pods(self._home.pods.group("/".join(key_of(raw))))
+    def _same(self, what: str) -> Callable[[Raw | None, Raw | None], None]:
+        return lambda before, after: self._add(what, after or before or {})
 
-    def _pod(self, raw: Raw, gone: bool) -> None:
+    def _placement(self, before: Raw | None, after: Raw | None) -> None:
+        raw = after or before or {}
+        self._gang_of(raw)
+        if _changed(before, after, lambda place: place.get("spec")):
+            self._all(POD, self._home.pods.group("/".join(key_of(raw))))
+
+    def _gang_of(self, place: Raw, after: float = 0.0) -> None:
+        owner = (place.get("spec") or {}).get("workload") or {}
+        self._queue.add((GANG, key_of(place)[0], owner.get("name") or ""), after)
+
+    def _pod(self, before: Raw | None, after: Raw | None) -> None:
+        raw = after or before or {}
         self._add(POD, raw)
-        if gone:  # its slot may be free: those without one look for it
+        if after is None:  # its slot may be free: those without one look for it
             siblings = self._home.pods.group(by_placement(raw))
-            self._pods(pod for pod in siblings if not annotation(pod, names.SLOT_ANNOTATION))
+            self._all(POD, (pod for pod in siblings if not annotation(pod, names.SLOT_ANNOTATION)))
 
-    def _ray_cluster(self, key: str) -> None:
-        self._pods(pod for pod in self._home.pods if by_ray_cluster(pod) == key)
+    def _head(self, before: Raw | None, after: Raw | None) -> None:
+        if _changed(before, after, _head_facts):
+            self._of_ray_cluster(by_ray_cluster(after or before or {}))
 
-    def _configuration(self, what: str, objects: Iterable[Raw]) -> None:
-        self._all(what, objects)
+    def _ray_cluster(self, before: Raw | None, after: Raw | None) -> None:
+        if _changed(before, after, uid_of):
+            self._of_ray_cluster("/".join(key_of(after or before or {})))
+
+    def _of_ray_cluster(self, key: str) -> None:
+        self._all(POD, (pod for pod in self._home.pods if by_ray_cluster(pod) == key))
+
+    def _checks(self, checks: Iterable[Raw]) -> None:
+        self._all(CHECK, checks)
         self._all(GANG, self._home.workloads)
 
+    def _policies(self) -> None:
+        self._fleet.room_version += 1  # another order of clusters may have room
+        self._checks(self._home.checks)
+
     def _waiting(self) -> None:
-        """Gangs that hold no share: room may have come."""
-        for place in self._home.placements:
-            if not (place.get("spec") or {}).get("shares"):
-                self._placement(place)
+        """Gangs that hold no share: room may have come, and is offered by priority, then age."""
+        places = [place for place in self._home.placements if not (place.get("spec") or {}).get("shares")]
+        for place in sorted(places, key=self._turn):
+            self._gang_of(place, ROOM_SECONDS)
+
+    def _turn(self, place: Raw) -> tuple[int, str]:
+        name = ((place.get("spec") or {}).get("workload") or {}).get("name") or ""
+        spec = (self._home.workloads.get((key_of(place)[0], name)) or {}).get("spec") or {}
+        return -int(spec.get("priority") or 0), str(meta(place).get("creationTimestamp"))
+
+
+def _changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:
+    """Whether the object came, went, or differs in what matters."""
+    return before is None or after is None or facts(before) != facts(after)
+
+
+def _share_facts(cluster: str, raw: Raw) -> object:
+    share = reservation(cluster, raw)
+    return share.admitted, share.round, share.anchor_uid
+
+
+def _head_facts(raw: Raw) -> object:
+    return (raw.get("status") or {}).get("podIP"), meta(raw).get("deletionTimestamp"), uid_of(raw)
 
 
 def _room_facts(raw: Raw) -> object:

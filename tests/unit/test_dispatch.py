@@ -274,7 +274,7 @@ CASES = [
     Case("8. a pod with a slot on an admitted share gets its copy",
          "this is what all is for",
          worker(SLOTTED),
-         [CreatePod("east", SLOTTED, body(EAST0))]),
+         [CreatePod("east", JOB, SLOTTED, body(EAST0))]),
     Case("8. an orphan of its name goes first",
          "the name is taken over there",
          worker(SLOTTED, {"east": STRANGER_LEAVING}),
@@ -294,7 +294,7 @@ CASES = [
     Case("8. another cluster's orphan does not",
          "names are per cluster",
          worker(SLOTTED, {"west": STRANGER_LEAVING}),
-         [CreatePod("east", SLOTTED, body(EAST0))]),
+         [CreatePod("east", JOB, SLOTTED, body(EAST0))]),
 ]  # fmt: skip
 
 
@@ -311,7 +311,7 @@ def test_the_total_of_a_share_counts_all_its_groups() -> None:
     """Kueue's group has one total for the cluster, whatever the roles."""
     mixed = make_placement(make_workload(groups={"workers": 1, "gpu": 3}), shares={"east": {"workers": 1, "gpu": 3}})
     found = decide(worker(SLOTTED, placement=facts.placement(mixed)), at(5))
-    assert found == [CreatePod("east", SLOTTED, body(EAST0, total=4))]
+    assert found == [CreatePod("east", JOB, SLOTTED, body(EAST0, total=4))]
 
 
 def test_an_orphan_that_ended_goes_although_its_namesake_leaves() -> None:

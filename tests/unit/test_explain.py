@@ -64,7 +64,7 @@ CASES = [
     ),
     Case(
         "a gang that runs with a share lost is still placed",
-        explain.running(ROUND1, SHORT, at(5)),
+        explain.running(ROUND1, SHORT, {}, at(5)),
         "Placed",
         "2 of 4",
         "2 east, 2 west",
@@ -73,7 +73,7 @@ CASES = [
     ),
     Case(
         "a loss without a reason is told without one",
-        explain.running(ROUND1, {"east": ""}, at(5)),
+        explain.running(ROUND1, {"east": ""}, {}, at(5)),
         "Placed",
         "2 of 4",
         "2 east, 2 west",
@@ -153,7 +153,7 @@ def transition(status: explain.Status) -> object:
 
 def test_the_time_of_a_condition_is_that_of_its_change() -> None:
     placed = explain.placed(ROUND1, at(5))
-    lost = explain.running(told(placed), SHORT, at(50))
+    lost = explain.running(told(placed), SHORT, {}, at(50))
     ended = explain.ended(told(lost), at(70))
     again = explain.ended(told(ended), at(90))
     assert [transition(status) for status in (placed, lost, ended, again)] == [stamp(5), stamp(5), stamp(70), stamp(70)]

@@ -36,6 +36,7 @@ def gang(
     plain: Raw = {
         "check": CHECK if work else "",
         "silent": {},
+        "refused": {},
         "timeout": TIMEOUT,
         "problem": "",
         "refusal": "",
@@ -90,7 +91,7 @@ SHORT = "4 workers needed at once, 2 fit now."
 WAITS = explain.waiting(place(NO_ROOM), at(5))
 RESERVING = explain.reserving(place(ROUND1), {"east": "cpu is short"}, at(5))
 GIVEN_UP = explain.withdrawing(place(ROUND1), {"east": "cpu is short"}, LATE, at(30) + EXCLUDED_FOR, at(30))
-LOST = explain.running(place(ROUND1), {"east": "cpu is short"}, at(5))
+LOST = explain.running(place(ROUND1), {"east": "cpu is short"}, {}, at(5))
 UPDATE = {
     "name": "workers",
     "labels": {"rayspan.dev/placement": place(ROUND1).name},
@@ -331,7 +332,7 @@ WAITED_FOR = [
 
 NOT_ASKED = {"east": "", "west": ""}
 ONE_ASKED = {"west": ""}
-SILENT = "worker cluster east cannot be seen"
+SILENT = "cannot be seen since 03:04:05 UTC: no answer in time"
 TOLD = told(ROUND1, RESERVING)
 
 
@@ -382,7 +383,7 @@ RESERVED = [
          [
              Record(
                  place(told(ROUND1, PLACED)),
-                 explain.running(place(told(ROUND1, PLACED)), {"east": "cpu is short"}, at(99)),
+                 explain.running(place(told(ROUND1, PLACED)), {"east": "cpu is short"}, {}, at(99)),
              ),
              LookAgain(RESYNC),
          ], seconds=99),
@@ -395,14 +396,14 @@ RESERVED = [
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}),
          [
              ask("east", R, told(ROUND1, PLACED)),
-             Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": ""}, at(5))),
+             Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": ""}, {}, at(5))),
              LookAgain(RESYNC),
          ]),
     Case("12. one that cannot be seen is not",
          "API link lost is not data path lost",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": SILENT}),
          [
-             Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": SILENT}, at(5))),
+             Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": SILENT}, {"east": SILENT}, at(5))),
              LookAgain(RESYNC),
          ]),
     Case("13. a share that is not admitted yet has its time",

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
-from adapter.rewriter import Target, refusal, remote_pod
+from adapter.refusal import refusal
+from adapter.rewriter import remote_pod
+from adapter.target import Target
 
 Pod = dict[str, Any]
 GOLDEN = Path(__file__).parent / "golden" / "kuberay-1.6.2"

@@ -1,0 +1,35 @@
+"""What is remembered between two looks although no API object says it: only what may be lost at any time.
+
+After a restart each waiting gang is planned once more, and a share that was refused is asked for once more.
+"""
+
+from collections.abc import Iterable
+
+from adapter.facts import Placement
+
+
+class Memory:
+    """Notes about Placements, by uid."""
+
+    def __init__(self) -> None:
+        self.planned: dict[str, int] = {}  # the room version that the last plan saw
+        self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
+
+    def refuse(self, place: Placement, cluster: str, why: str) -> None:
+        """Note that a cluster refused to have its share made."""
+        self._refused.setdefault(place.uid, {})[place.round, cluster] = why
+
+    def accept(self, place: Placement, cluster: str) -> None:
+        """Note that it did not, after all."""
+        self._refused.get(place.uid, {}).pop((place.round, cluster), None)
+
+    def refusals(self, place: Placement) -> dict[str, str]:
+        """Which clusters refused this round's share, and why."""
+        found = self._refused.get(place.uid, {})
+        return {cluster: why for (round_, cluster), why in found.items() if round_ == place.round}
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Forget all Placements but these."""
+        alive = set(uids)
+        self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
+        self._refused = {uid: notes for uid, notes in self._refused.items() if uid in alive}
