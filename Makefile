@@ -24,7 +24,7 @@ demo: $(VENV)/.ready ## Run the main job: one stock RayJob over two worker clust
 	@$(RUN) -m hack.demo
 
 .PHONY: test
-test: lint test-unit lab test-integration test-e2e ## Pass all tests: static checks, unit, integration and e2e on the lab
+test: lint test-unit test-integration test-e2e ## Pass all tests: static checks, unit, integration and e2e on the lab
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Check format, lint, types and the import contracts
@@ -38,10 +38,12 @@ test-unit: $(VENV)/.ready ## Test the pure core: tables, properties, golden pods
 
 .PHONY: test-integration
 test-integration: $(VENV)/.ready ## Test against real API servers, Kueue and KubeRay, with fake nodes
+	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m pytest tests/integration
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
+	@$(LAB) up
 	@$(RUN) -m pytest e2e
 
 .PHONY: bench

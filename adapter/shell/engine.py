@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from adapter import dispatch, lifecycle
-from adapter.actions import Action, CreatePod, DeletePod, LookAgain, Plan, Release, Reserve, SetCheck
+from adapter.actions import Action, CreatePod, DeletePod, LookAgain, Plan, Release, Reserve, Say, SetCheck
 from adapter.facts import Key, Raw, key_of, uid_of
 from adapter.shell import metrics, sweeper
 from adapter.shell.claims import Claims
@@ -141,7 +141,7 @@ class Engine:
 
     async def _in_order(self, key: Key, actions: Sequence[Action]) -> None:
         for action in actions:
-            if not isinstance(action, LookAgain):
+            if not isinstance(action, LookAgain | Say):  # what is said again every time is not done every time
                 log.info("%s/%s %s", *key, _describe(action))
             if isinstance(action, Plan):
                 async with self._planning:

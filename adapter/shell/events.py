@@ -5,6 +5,7 @@ sentence that changes replaces the older one.
 """
 
 import hashlib
+import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,8 @@ from adapter import names
 from adapter.facts import Job, timestamp
 from adapter.shell.client import ApiError, Client
 from adapter.shell.resources import EVENTS
+
+log = logging.getLogger(__name__)
 
 # API servers forget an Event after an hour: a job that waits for longer shall still say why.
 REPEATED_AFTER = timedelta(minutes=30)
@@ -40,6 +43,7 @@ class Announcer:
                 raise
             fresh = {key: body[key] for key in ("message", "lastTimestamp", "type")}
             await self._client.merge(EVENTS.path(namespace, name), fresh)
+        log.info("%s/%s %s: %s", about.namespace, about.name, reason, message)
         self._said = {key: said for key, said in self._said.items() if now - said[1] < REPEATED_AFTER}
         self._said[about.uid, reason] = (message, now)
 

@@ -190,7 +190,8 @@ class Observer:
         for podset in self.remote_podsets(work, check):
             why = refusal(podset.template)
             if why:
-                return f"{work.job.kind} {work.job.name}: worker group {podset.name}: {why}"
+                where = f"{work.job.kind} {work.job.name}: worker group {podset.name}"
+                return f"{where}: {why}. Delete the job, and submit it again without that."
         return ""
 
     def _others_wait(self, work: Workload) -> bool:

@@ -68,7 +68,7 @@ def make_workload(
             "conditions": [*held, *(make_condition(kind) for kind in conditions)],
             "admission": {
                 "clusterQueue": "team-a",
-                "podSetAssignments": [{"name": n, "flavors": {"cpu": "remote"}} for n in groups],
+                "podSetAssignments": [{"name": n, "flavors": {"cpu": "remote"}, "count": c} for n, c in groups.items()],
             },
             "admissionChecks": [{"name": one, **entry} for one in checks],
         },
@@ -182,6 +182,7 @@ def make_reservation(
     admitted: bool = True,
     conditions: Iterable[str] = (),
     deleting: bool = False,
+    active: bool = True,
     message: str = "",
 ) -> Raw:
     """A share's group Workload in a worker cluster; `message` is what that Kueue says while it waits."""
@@ -196,6 +197,7 @@ def make_reservation(
             annotations={names.WORKLOAD_ANNOTATION: work["name"], names.ROUND_ANNOTATION: str(number)},
             ownerReferences=[{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": f"anchor-of-{name}"}],
         ),
+        "spec": {"queueName": QUEUE, "active": active},
         "status": {
             "conditions": [
                 make_condition(names.QUOTA_RESERVED, admitted, message=message),

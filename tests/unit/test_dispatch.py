@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from adapter import facts, mirror, names, rewriter
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, PatchStatus, Say
 from adapter.dispatch import Worker, decide, slots_taken
+from adapter.target import Target
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
 
@@ -29,8 +30,8 @@ SHARE = make_reservation(PLACE_RAW)
 HEAD = "10.12.0.5"
 
 
-def target(cluster: str) -> rewriter.Target:
-    return rewriter.Target(
+def target(cluster: str) -> Target:
+    return Target(
         cluster=cluster,
         zone=cluster,
         queue=make.QUEUE,
@@ -80,7 +81,9 @@ GOING, FAILED = (
 STRANGER = make_copy(make_pod(uid="an-earlier-one", slot=EAST0))
 STRANGER_LEAVING = make_copy(make_pod(uid="an-earlier-one", slot=EAST0), deleting=True)
 GONE, OVER = "its pod in the manager cluster is gone", "its pod in the manager cluster ended"
+ELSEWHERE = "its pod holds a slot in another cluster"
 OTHER_GROUP = make_pod(placement=NAME, group="gpu")
+UNPLANNED = make_pod(placement=NAME, slot="north/role-workers/0")
 
 
 def body(slot: str, pod: Raw = SLOTTED, total: int = 2) -> Raw:
@@ -159,6 +162,26 @@ CASES = [
          "that is what is wanted",
          worker(settled(OUT, COPY), {"east": COPY}),
          []),
+    Case("1. a copy of the pod itself in a cluster that is not its slot's goes",
+         "no plan counts it there",
+         worker(settled(OUT, COPY), {"east": COPY, "west": COPY}),
+         [DeletePod("west", COPY, ELSEWHERE)]),
+    Case("1. that one is not deleted twice either",
+         "one write is enough",
+         worker(settled(OUT, COPY), {"east": COPY, "west": LEAVING}),
+         []),
+    Case("1. it needs no Placement to be wrong",
+         "the slot alone says where it belongs",
+         worker(OUT, {"west": COPY}, placement=None),
+         [DeletePod("west", COPY, ELSEWHERE)]),
+    Case("1. a slot's cluster is its whole first word",
+         "east-2 is not east",
+         worker(make_pod(placement=NAME, slot="east-2/role-workers/0"), {"east": COPY}, belongs=None),
+         [DeletePod("east", COPY, ELSEWHERE)]),
+    Case("1. the copy of a pod without a slot is left",
+         "nothing says that it belongs elsewhere",
+         worker(NEW, {"east": COPY}, placement=None),
+         []),
     Case("2. the copy of a pod that is being deleted goes",
          "KubeRay scales down",
          worker(GOING, {"east": COPY}),
@@ -207,6 +230,30 @@ CASES = [
          "an event needs an object",
          worker(NEW, belongs=False, job=None),
          []),
+    Case("3. of a pod whose RayCluster is not known nothing is said",
+         "it is not heard of yet, or deleted before its pods",
+         worker(NEW, belongs=None),
+         []),
+    Case("3. and it gets no copy",
+         "it may not be ours",
+         worker(SLOTTED, belongs=None),
+         []),
+    Case("3. nor is it failed",
+         "it is going anyway",
+         worker(OUT, belongs=None),
+         []),
+    Case("3. nor does it say what its copy says",
+         "it may not be ours",
+         worker(OUT, {"east": COPY}, belongs=None),
+         []),
+    Case("3. its orphans go all the same",
+         "the uid alone says so",
+         worker(NEW, {"west": STRANGER}, belongs=None),
+         [DeletePod("west", STRANGER, GONE)]),
+    Case("3. and its copy when it ends",
+         "a RayCluster is often deleted before its pods",
+         worker(GOING, {"east": COPY}, belongs=None),
+         [DeletePod("east", COPY, OVER)]),
     Case("4. a pod takes the first free slot",
          "in the order of the plan",
          worker(NEW),
@@ -235,6 +282,34 @@ CASES = [
          "Kueue names the podset so",
          worker(make_pod(placement=NAME, group="Workers")),
          [AssignSlot(make_pod(placement=NAME, group="Workers"), "east", EAST0)]),
+    Case("4. a slot that another pod holds too is given up",
+         "two writers met, and nothing was made of it yet",
+         worker(SLOTTED, taken=[EAST0]),
+         [AssignSlot(SLOTTED, "east", EAST1)]),
+    Case("4. not once something was made of it",
+         "the copy is what runs",
+         worker(settled(OUT, COPY), {"east": COPY}, taken=[EAST0]),
+         []),
+    Case("4. nor while its cluster cannot be seen",
+         "something may stand there",
+         worker(SLOTTED, taken=[EAST0], targets={"west": target("west")}),
+         []),
+    Case("4. nor is one that its cluster's share does not have",
+         "something may stand there all the same",
+         worker(make_pod(placement=NAME, slot="east/role-workers/9"), targets={"west": target("west")}),
+         []),
+    Case("4. a slot in a cluster that is not in the plan is given up",
+         "nobody reserves anything for it",
+         worker(UNPLANNED),
+         [AssignSlot(UNPLANNED, "east", EAST0)]),
+    Case("4. whether or not that cluster can be seen",
+         "it need not be one of ours",
+         worker(UNPLANNED, targets={}),
+         [AssignSlot(UNPLANNED, "east", EAST0)]),
+    Case("4. what was made of a slot outside the plan is not made again",
+         "KubeRay shall replace it once the cluster can be asked",
+         worker(make_pod(placement=NAME, slot="north/role-workers/0", dispatched=True)),
+         []),
     Case("5. a silent cluster gets nothing",
          "it may hold the copy already",
          worker(SLOTTED, targets={"west": target("west")}),
@@ -270,11 +345,19 @@ CASES = [
     Case("7. a copy elsewhere does not make up for it",
          "the slot says where it belongs",
          worker(OUT, {"west": COPY}),
-         [lost(OUT)]),
+         [DeletePod("west", COPY, ELSEWHERE), lost(OUT)]),
     Case("8. a pod with a slot on an admitted share gets its copy",
          "this is what all is for",
          worker(SLOTTED),
          [CreatePod("east", JOB, SLOTTED, body(EAST0))]),
+    Case("8. a copy in another cluster does not stand for it",
+         "that one goes",
+         worker(SLOTTED, {"west": COPY}),
+         [DeletePod("west", COPY, ELSEWHERE), CreatePod("east", JOB, SLOTTED, body(EAST0))]),
+    Case("8. of a job that is not known nobody hears of a refusal",
+         "an event needs an object",
+         worker(SLOTTED, job=None),
+         [CreatePod("east", None, SLOTTED, body(EAST0))]),
     Case("8. an orphan of its name goes first",
          "the name is taken over there",
          worker(SLOTTED, {"east": STRANGER_LEAVING}),
@@ -383,7 +466,8 @@ class World:
                 held = [p["metadata"]["annotations"].get(names.SLOT_ANNOTATION) for p in self.pods.values()]
                 assert slot not in held, "two pods on one slot"
                 self.pods[pod["metadata"]["name"]] = _with_slot(pod, slot)
-            case CreatePod(cluster, pod, made):
+            case CreatePod(cluster, about, pod, made):
+                assert about == JOB, "nobody hears of a refusal"
                 uid = facts.uid_of(pod)
                 assert cluster not in self.silent, "a write to a cluster that cannot be seen"
                 assert not facts.is_true(self.pods[pod["metadata"]["name"]], names.DISPATCHED_CONDITION), (
@@ -494,6 +578,16 @@ def test_a_cluster_that_cannot_be_seen_gets_no_action(script: list[tuple[Any, ..
     world = played(script)
     world.silent = {"east", "west"}
     assert all(isinstance(action, AssignSlot) for action in decide(world.worker(name), at(5)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(SCRIPTS, st.sampled_from(NAMES))
+def test_a_pod_of_an_unknown_ray_cluster_is_left_alone_in_silence(script: list[tuple[Any, ...]], name: str) -> None:
+    """As if it had no Placement: copies may go, and no word is written about the pod."""
+    unknown = replace(played(script).worker(name), belongs=None)
+    actions = decide(unknown, at(5))
+    assert all(isinstance(action, DeletePod) for action in actions)
+    assert actions == decide(replace(unknown, placement=None), at(5))
 
 
 @settings(max_examples=100, deadline=None)

@@ -15,6 +15,7 @@ NO_ROOM = facts.placement(make_placement(WORK, shares={}, explanation="4 workers
 PLAN = "2 of 4 workers to east, 2 of 4 workers to west."
 SHORT = {"east": "cpu is short"}
 LATE = "Not admitted within 30s"
+UNSEEN = "cannot be seen since 03:04:05 UTC: no answer in time"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,25 @@ CASES = [
         "2 of 4",
         "2 east, 2 west",
         "2 east, 2 west; the share in east is not admitted now.",
+        "True",
+    ),
+    Case(
+        "a cluster that cannot be seen is no loss, and is told so",
+        explain.running(ROUND1, {"east": UNSEEN}, {"east": UNSEEN}, at(5)),
+        "Placed",
+        "2 of 4",
+        "2 east, 2 west",
+        "2 east, 2 west; east cannot be seen since 03:04:05 UTC: no answer in time; what runs there is left running.",
+        "True",
+    ),
+    Case(
+        "a lost share beside a cluster that cannot be seen is told apart from it",
+        explain.running(ROUND1, {"east": "cpu is short", "west": UNSEEN}, {"west": UNSEEN, "north": "n"}, at(5)),
+        "Placed",
+        "0 of 4",
+        "2 east, 2 west",
+        "2 east, 2 west; the share in east is not admitted now: cpu is short; "
+        "west cannot be seen since 03:04:05 UTC: no answer in time; what runs there is left running.",
         "True",
     ),
     Case(
@@ -161,12 +181,11 @@ def test_the_time_of_a_condition_is_that_of_its_change() -> None:
 
 def test_what_is_told_already_comes_out_the_same() -> None:
     """So that the decision sees no difference and writes nothing."""
-    for status in (explain.placed(ROUND1, at(5)), explain.reserving(ROUND1, SHORT, at(5))):
-        placement = told(status)
-        after = (explain.placed if placement.placed else lambda p, now: explain.reserving(p, SHORT, now))(
-            placement, at(99)
-        )
-        assert after == status
+    placed, reserving = explain.placed(ROUND1, at(5)), explain.reserving(ROUND1, SHORT, at(5))
+    running = explain.running(told(placed), {"east": UNSEEN}, {"east": UNSEEN}, at(7))
+    assert explain.placed(told(placed), at(99)) == placed
+    assert explain.reserving(told(reserving), SHORT, at(99)) == reserving
+    assert explain.running(told(running), {"east": UNSEEN}, {"east": UNSEEN}, at(99)) == running
 
 
 def test_where_lists_all_groups_of_a_cluster_as_one_number() -> None:

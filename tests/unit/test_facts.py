@@ -1,6 +1,9 @@
 """Facts are read from whatever an API server gives: what is missing is empty, what is there is not lost."""
 
+import ast
+import dataclasses
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,13 +79,13 @@ def test_a_timestamp_reads_back_to_the_second(when: datetime, hours: int) -> Non
 
 def test_a_workload_is_read_whole() -> None:
     raw = make.make_workload(groups={"workers": 4, "gpu": 1}, check="Pending", message="m", retries=3, version=7)
-    raw["spec"] |= {"priority": 0, "priorityClassRef": {"name": "high"}}
+    raw["spec"] |= {"priority": 0}
     raw["status"]["admissionChecks"][0]["podSetUpdates"] = [{"name": "workers"}]
     work = facts.workload(raw)
     assert work.key == ("demo", "rayjob-train")
     assert (work.uid, work.resource_version, work.queue) == ("uid-of-rayjob-train", "7", "team-a")
-    assert (work.priority, work.priority_class) == (0, "high")
-    assert (work.deleted, work.finished, work.holds_quota, work.admitted) == (False, False, True, False)
+    assert work.priority == 0, "zero is a priority, absent is none"
+    assert (work.deleted, work.finished, work.holds_quota) == (False, False, True)
     assert work.reserved_at == make.START
     assert [(p.name, p.count, sorted(p.flavors)) for p in work.podsets] == [
         ("head", 1, []),
@@ -140,6 +143,17 @@ def test_active_is_the_default() -> None:
     assert facts.workload(raw).holds_quota
 
 
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("record", [facts.Workload, facts.Placement, facts.Reservation], ids=lambda kind: kind.__name__)
+def test_a_record_holds_nothing_that_nobody_reads(record: Any) -> None:
+    """What a decision depends on can be seen in the records; what is read by none misleads."""
+    trees = [ast.parse(path.read_text()) for path in Path(facts.__file__).parent.rglob("*.py")]
+    read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert {field.name for field in dataclasses.fields(record)} - read == set()
+
+
 # --- attempts --------------------------------------------------------------------------------------------------------
 
 
@@ -168,13 +182,42 @@ def test_key_order_does_not_name_another_attempt() -> None:
     assert attempt(one) == attempt(two)
 
 
+def assigned(**more: Any) -> Raw:
+    """A Workload whose one podset is assigned otherwise."""
+    raw = make.make_workload()
+    raw["status"]["admission"]["podSetAssignments"][0] |= more
+    return raw
+
+
+def test_a_topology_assignment_does_not_name_another_attempt() -> None:
+    """Kueue may change it within a reservation: a node is replaced, the quota stands."""
+    first, second = ({"levels": ["zone"], "slices": [{"domainCount": n}]} for n in (1, 2))
+    found = {
+        attempt(assigned()),
+        attempt(assigned(topologyAssignment=first)),
+        attempt(assigned(topologyAssignment=second)),
+    }
+    assert len(found) == 1
+
+
 def test_a_new_reservation_is_another_attempt() -> None:
-    first = make.make_workload()
-    again, other, elsewhere = make.make_workload(reserved=1), make.make_workload(), make.make_workload()
+    other, elsewhere, second = make.make_workload(), make.make_workload(), make.make_workload()
     other["metadata"]["uid"] = "another"
-    elsewhere["status"]["admission"]["podSetAssignments"][0]["flavors"] = {"cpu": "local"}
-    found = [attempt(raw) for raw in (first, again, other, elsewhere)]
-    assert len(set(found)) == 4
+    elsewhere["status"]["admission"]["clusterQueue"] = "team-b"
+    second["status"]["admission"]["podSetAssignments"].append({"name": "gpu"})
+    changed = {
+        "as it was": make.make_workload(),
+        "reserved later": make.make_workload(reserved=1),
+        "another object": other,
+        "another queue": elsewhere,
+        "another podset": second,
+        "another name of the podset": assigned(name="gpu"),
+        "another flavor": assigned(flavors={"cpu": "local"}),
+        "another resource": assigned(flavors={"cpu": "remote", "memory": "remote"}),
+        "another count": assigned(count=3),
+    }
+    found = {what: attempt(raw) for what, raw in changed.items()}
+    assert len(set(found.values())) == len(changed), found
 
 
 def test_without_a_reservation_there_is_no_attempt() -> None:
@@ -211,7 +254,7 @@ def test_a_placement_is_read_whole() -> None:
     assert place.shares[0].groups[1] == facts.GroupShare("gpu", "role-gpu", 1)
     assert place.excluded == (facts.Exclusion("north", make.at(60), "did not admit in time"),)
     assert place.blocked == (facts.Exclusion("east", make.at(90), "did not admit in time"),)
-    assert (place.withdrawing, place.placed) == (False, False)
+    assert (place.withdrawing, place.status["state"]) == (False, "Waiting")
 
 
 def test_a_placement_of_which_nothing_is_known_is_empty() -> None:
@@ -219,7 +262,7 @@ def test_a_placement_of_which_nothing_is_known_is_empty() -> None:
         place = facts.placement(raw)
         assert (place.attempt, place.round, place.shares, place.excluded, place.blocked) == ("", 0, (), (), ())
         assert not place.withdrawing  # NB: round 0 is no round; a withdrawal of it would plan for ever
-        assert not place.placed
+        assert place.status == {}
 
 
 def test_an_exclusion_that_names_no_time_has_ended() -> None:
@@ -246,8 +289,8 @@ def test_a_reservation_is_read_whole() -> None:
     found = facts.reservation("east", raw)
     place = f"train-{attempt(make.make_workload())}"
     assert (found.cluster, found.name, found.placement, found.round) == ("east", f"{place}-3", place, 3)
-    assert (found.anchor_uid, found.workload) == (f"anchor-of-{place}-3", "rayjob-train")
-    assert (found.admitted, found.deleting, found.reserved_at) == (True, False, make.START)
+    assert (found.anchor_uid, found.uid) == (f"anchor-of-{place}-3", f"uid-of-{place}-3")
+    assert (found.admitted, found.deleting, found.over, found.reserved_at) == (True, False, False, make.START)
     assert found.message == "Quota reserved"
 
 
@@ -255,6 +298,33 @@ def test_an_evicted_reservation_is_not_admitted() -> None:
     """Kueue takes Admitted back only in a second write."""
     raw = make.make_reservation(make.make_placement(make.make_workload()), conditions=[names.EVICTED])
     assert not facts.reservation("east", raw).admitted
+
+
+@pytest.mark.parametrize(
+    ("given", "over"),
+    [
+        pytest.param({}, False, id="it stands"),
+        pytest.param({"admitted": False}, False, id="it waits"),
+        pytest.param({"conditions": [names.EVICTED]}, False, id="evicted: its Kueue queues it again"),
+        pytest.param({"conditions": [names.FINISHED]}, True, id="finished: Kueue leaves Admitted as it was"),
+        pytest.param({"admitted": False, "conditions": [names.FINISHED]}, True, id="finished while it waited"),
+        pytest.param({"active": False}, True, id="deactivated"),
+        pytest.param({"active": False, "admitted": False}, True, id="deactivated while it waited"),
+    ],
+)
+def test_a_reservation_that_is_over_is_never_admitted(given: Raw, over: bool) -> None:
+    found = facts.reservation("east", make.make_reservation(make.make_placement(make.make_workload()), **given))
+    assert found.over is over
+    assert found.admitted is (
+        given.get("admitted", True) and not over and names.EVICTED not in given.get("conditions", ())
+    )
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"active": None}, {"active": True}])
+def test_a_reservation_is_active_by_default(spec: Raw | None) -> None:
+    raw = make.make_reservation(make.make_placement(make.make_workload())) | {"spec": spec}
+    found = facts.reservation("east", raw)
+    assert (found.over, found.admitted) == (False, True)
 
 
 @pytest.mark.parametrize("text", ["", "two", "-1", "1.5"])
@@ -265,7 +335,7 @@ def test_a_round_that_cannot_be_read_is_none_of_ours(text: str) -> None:
 
 def test_a_reservation_of_which_nothing_is_known_is_empty() -> None:
     found = facts.reservation("east", {})
-    assert (found.admitted, found.deleting, found.round, found.anchor_uid) == (False, False, 0, "")
+    assert (found.admitted, found.deleting, found.over, found.round, found.anchor_uid) == (False, False, False, 0, "")
 
 
 def test_times_are_told_in_utc() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from adapter import explain, facts, lifecycle, names
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, Reserve, Say, SetCheck
-from adapter.lifecycle import EXCLUDED_FOR, RESYNC, Gang, decide
+from adapter.lifecycle import EXCLUDED_FOR, RESYNC, RETRY, Gang, decide
 from tests.unit import builders as make
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_workload
 
@@ -109,6 +109,7 @@ YIELD: list[Action] = [Say(JOB, "Yielded", GAVE_WAY), SetCheck(W, CHECK, "Retry"
 EAST, WEST = there("east", HELD), there("west", HELD)
 FREE_BOTH: list[Action] = [Release(EAST), Release(WEST)]
 DELETING = make_reservation(ROUND1, deleting=True)
+FINISHED, STOPPED = make_reservation(ROUND1, conditions=[names.FINISHED]), make_reservation(ROUND1, active=False)
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,22 @@ ENDED = [
          "all of them, also the admitted ones",
          gang(WORK, [WITHDRAWN], BOTH),
          [*FREE_BOTH, LookAgain(RESYNC)]),
+    Case("4. a share that is finished there goes",
+         "it will never be admitted again, and the next look asks anew",
+         gang(WORK, [ROUND1], {"east": FINISHED, "west": HELD}),
+         [Release(there("east", FINISHED)), LookAgain(RESYNC)]),
+    Case("4. so does one that is deactivated there",
+         "an admin's stop there takes the share, not the gang",
+         gang(WORK, [ROUND1], {"east": STOPPED, "west": HELD}),
+         [Release(there("east", STOPPED)), LookAgain(RESYNC)]),
+    Case("4. also under a job that runs",
+         "its place is asked for again when it is gone",
+         gang(READY, [told(ROUND1, PLACED)], {"east": STOPPED, "west": HELD}),
+         [Release(there("east", STOPPED)), LookAgain(RESYNC)]),
+    Case("4. and is waited for while it goes",
+         "its name is free only when it is gone",
+         gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, active=False, deleting=True), "west": HELD}),
+         [LookAgain(RESYNC)]),
     Case("4. leftovers go even if the job is to be refused",
          "first things first",
          gang(WORK, [ROUND2], {"east": HELD}, refusal="hostNetwork."),
@@ -333,14 +350,20 @@ WAITED_FOR = [
 NOT_ASKED = {"east": "", "west": ""}
 ONE_ASKED = {"west": ""}
 SILENT = "cannot be seen since 03:04:05 UTC: no answer in time"
+NOT_OPEN = "its API server refuses the share: namespace demo is not open"
+REFUSED_UP = explain.withdrawing(place(ROUND1), {"east": NOT_OPEN}, LATE, at(30) + EXCLUDED_FOR, at(30))
 TOLD = told(ROUND1, RESERVING)
 
 
 def reserving(
-    blocked: Mapping[str, str], seconds: float = 5, raw: Raw = ROUND1, work: facts.Workload = W
+    blocked: Mapping[str, str],
+    seconds: float = 5,
+    raw: Raw = ROUND1,
+    work: facts.Workload = W,
+    again: timedelta | None = None,
 ) -> list[Action]:
     status = explain.reserving(place(raw), blocked, at(5))
-    left = timedelta(seconds=30 - seconds)
+    left = again if again is not None else timedelta(seconds=30 - seconds)
     return [Record(place(raw), status), pending(str(status["reason"]), work), LookAgain(left)]
 
 
@@ -348,11 +371,40 @@ RESERVED = [
     Case("11. shares that do not stand are asked for",
          "in the order of the plan",
          gang(WORK, [ROUND1]),
-         [ask("east"), ask("west"), *reserving(NOT_ASKED)]),
+         [ask("east"), ask("west"), *reserving(NOT_ASKED, again=RETRY)]),
     Case("11. only those",
          "a crash between two writes repeats neither",
          gang(WORK, [ROUND1], {"east": HELD}),
-         [ask("west"), *reserving(ONE_ASKED)]),
+         [ask("west"), *reserving(ONE_ASKED, again=RETRY)]),
+    Case("11. one that was refused is asked for again soon, and says why",
+         "a namespace may be opened, a policy mended, within the deadline",
+         gang(WORK, [ROUND1], {"west": HELD}, refused={"east": NOT_OPEN}),
+         [ask("east"), *reserving({"east": NOT_OPEN}, again=RETRY)]),
+    Case("11. but not after the deadline",
+         "one second is left, and RETRY is two",
+         gang(WORK, [ROUND1], {"west": HELD}, refused={"east": NOT_OPEN}),
+         [
+             ask("east"),
+             Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": NOT_OPEN}, at(29))),
+             pending(f"Reserving 2 east, 2 west; east: {NOT_OPEN}."),
+             LookAgain(SECOND),
+         ], seconds=29),
+    Case("11. a refusal is forgotten where the share stands",
+         "what that Kueue says is newer",
+         gang(WORK, [ROUND1], HALF, refused={"east": NOT_OPEN}),
+         reserving({"east": "cpu is short"})),
+    Case("11. and where it is admitted",
+         "all is well",
+         gang(WORK, [ROUND1], BOTH, refused={"east": NOT_OPEN}),
+         [Record(place(ROUND1), PLACED), *COMMIT]),
+    Case("11. a cluster that refused and fell silent is silent",
+         "the newer reason counts",
+         gang(WORK, [ROUND1], {"west": HELD}, refused={"east": NOT_OPEN}, silent={"east": SILENT}),
+         reserving({"east": SILENT})),
+    Case("11. beside a silent cluster another one is asked again soon",
+         "only what can be asked is missing",
+         gang(WORK, [ROUND1], silent={"east": SILENT}),
+         [ask("west"), *reserving({"east": SILENT, "west": ""}, again=RETRY)]),
     Case("11. a silent cluster is not asked",
          "it would not answer",
          gang(WORK, [ROUND1], {"west": HELD}, silent={"east": SILENT}),
@@ -399,6 +451,14 @@ RESERVED = [
              Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": ""}, {}, at(5))),
              LookAgain(RESYNC),
          ]),
+    Case("12. one that is refused then says why",
+         "the job runs on, and its user sees what is missing",
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, refused={"east": NOT_OPEN}),
+         [
+             ask("east", R, told(ROUND1, PLACED)),
+             Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": NOT_OPEN}, {}, at(5))),
+             LookAgain(RESYNC),
+         ]),
     Case("12. one that cannot be seen is not",
          "API link lost is not data path lost",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": SILENT}),
@@ -429,6 +489,14 @@ RESERVED = [
              Record(place(ROUND1), GIVEN_UP),
              pending(str(GIVEN_UP["reason"])),
              Say(JOB, "Withdrawn", str(GIVEN_UP["reason"])),
+         ], seconds=30),
+    Case("13. also when a share was refused to the end",
+         "with that cluster's own words",
+         gang(WORK, [ROUND1], {"west": HELD}, refused={"east": NOT_OPEN}),
+         [
+             Record(place(ROUND1), REFUSED_UP),
+             pending(str(REFUSED_UP["reason"])),
+             Say(JOB, "Withdrawn", str(REFUSED_UP["reason"])),
          ], seconds=30),
     Case("13. a Kueue that says nothing yet has its time too",
          "it decides within a second, mostly",
@@ -473,6 +541,7 @@ class Cluster:
     room: int
     honest: bool = True  # shows no room that it would not give
     silent: bool = False
+    refuses: bool = False  # its API server, to have a share made
     shares: dict[str, Raw] = field(default_factory=dict)
 
     def held(self) -> int:
@@ -485,13 +554,26 @@ class Cluster:
                 del self.shares[name]
                 return
         for name, raw in self.shares.items():
-            if self.honest and not facts.reservation("", raw).admitted and self.held() + raw["size"] <= self.room:
+            found = facts.reservation("", raw)
+            if self.honest and not found.admitted and not found.over and self.held() + raw["size"] <= self.room:
                 self.shares[name] = {**raw, "status": {"conditions": [make.make_condition(names.ADMITTED)]}}
                 return
 
 
+def _after(event: str, share: Raw) -> Raw:
+    """A share after somebody over there has done something to it."""
+    conditions = share["status"]["conditions"]
+    changes: dict[str, Raw] = {
+        "preempt": {"status": {"conditions": []}},
+        "stop": {"spec": {"active": False}},
+        "end": {"status": {"conditions": [*conditions, make.make_condition(names.FINISHED)]}},
+        "delete": {"metadata": share["metadata"] | GOING},
+    }
+    return share | changes[event]
+
+
 class World:
-    """The manager's objects, the clusters, and a controller whose only memory is `planned`."""
+    """The manager's objects, the clusters, and a controller whose only memory is `planned` and `refused`."""
 
     def __init__(self, clusters: Mapping[str, Cluster], wanted: int) -> None:
         self.clusters = dict(clusters)
@@ -499,6 +581,7 @@ class World:
         self.work: Raw | None = make_workload(groups={"workers": wanted})
         self.places: dict[str, Raw] = {}
         self.planned: dict[str, int] = {}
+        self.refused: dict[tuple[str, int], dict[str, str]] = {}  # Placement and round -> cluster -> why
         self.room = 0
 
     def look(self, crash_after: int = 99, meanwhile: tuple[str, str] | None = None) -> None:
@@ -520,7 +603,7 @@ class World:
         except Trouble:
             pass
         if crash_after < len(actions):
-            self.planned = {}
+            self.planned, self.refused = {}, {}
 
     def observed(self) -> Gang:
         return gang(
@@ -528,6 +611,11 @@ class World:
             self.places.values(),
             {name: list(c.shares.values()) for name, c in self.clusters.items() if not c.silent},
             silent={name: "silent" for name, c in self.clusters.items() if c.silent},
+            refused={
+                cluster: why
+                for raw in self.places.values()
+                for cluster, why in self.refused.get((raw["metadata"]["name"], raw["spec"]["round"]), {}).items()
+            },
             room_changed=any(self.planned.get(raw["metadata"]["uid"]) != self.room for raw in self.places.values()),
         )
 
@@ -536,9 +624,7 @@ class World:
             case Plan():
                 self.plan(action)
             case Reserve(_, placement, share):
-                cluster = self.visible(share.cluster)
-                raw = {**make_reservation(self.places[placement.name], admitted=False), "size": share.workers}
-                cluster.shares.setdefault(raw["metadata"]["name"], raw)
+                self.reserve(placement, share)
             case Release(found):
                 shares = self.visible(found.cluster).shares
                 if found.name in shares:
@@ -555,6 +641,16 @@ class World:
                 pass
             case _:
                 raise AssertionError(f"{action} is no business of a gang")
+
+    def reserve(self, placement: facts.Placement, share: facts.Share) -> None:
+        cluster = self.visible(share.cluster)
+        said = self.refused.setdefault((placement.name, placement.round), {})
+        if cluster.refuses:
+            said[share.cluster] = "refused"
+            return
+        said.pop(share.cluster, None)
+        raw = {**make_reservation(self.places[placement.name], admitted=False), "size": share.workers}
+        cluster.shares.setdefault(raw["metadata"]["name"], raw)
 
     def visible(self, name: str) -> Cluster:
         if self.clusters[name].silent:
@@ -635,11 +731,10 @@ class World:
             case "more" | "less":
                 cluster.room = max(0, cluster.room + (2 if event == "more" else -2))
                 self.room = next(self.rooms)
-            case "preempt":
-                for share, raw in cluster.shares.items():
-                    cluster.shares[share] = {**raw, "status": {"conditions": []}}
-            case "delete":
-                cluster.shares = {n: {**raw, "metadata": raw["metadata"] | GOING} for n, raw in cluster.shares.items()}
+            case "preempt" | "stop" | "end" | "delete":
+                cluster.shares = {name: _after(event, raw) for name, raw in cluster.shares.items()}
+            case "refuse":
+                cluster.refuses = not cluster.refuses
             case "requeue":
                 self.requeue()
             case "second" | "minute":
@@ -648,7 +743,7 @@ class World:
     def rest(self) -> bool:
         """Let no more faults happen; say whether the world came to rest (in five minutes of its own time)."""
         for cluster in self.clusters.values():
-            cluster.silent = False
+            cluster.silent = cluster.refuses = False
         self.room = next(self.rooms)
         quiet = 0
         for _ in range(300):
@@ -663,8 +758,9 @@ class World:
         return False
 
 
+HAPPENINGS = ["silent", "refuse", "more", "less", "preempt", "stop", "end", "delete", "requeue", "second", "minute"]
 EVENTS = st.tuples(
-    st.sampled_from(["kueue"] * 4 + ["silent", "more", "less", "preempt", "delete", "requeue", "second", "minute"]),
+    st.sampled_from(["kueue"] * 5 + HAPPENINGS),
     st.sampled_from(["a", "b", "c"]),
 )
 LOOKS = st.tuples(st.integers(0, 6), st.none() | EVENTS)  # actions done before the controller dies; most have fewer
@@ -735,4 +831,5 @@ def test_the_same_facts_give_the_same_actions(rooms: list[int], script: list[Any
 
 def test_the_clocks_fit_each_other() -> None:
     """A gang that yields must look again before its cluster is forgiven, or it would never see the room."""
+    assert RETRY < TIMEOUT, "a share that was refused would be asked for once only"
     assert lifecycle.YIELD_AFTER < RESYNC < EXCLUDED_FOR < lifecycle.YIELD_AFTER * 2**lifecycle.YIELD_DOUBLINGS

@@ -259,18 +259,72 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
     [
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "secrets", set()),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "pods", {"list", "watch", "patch"}),
-        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workloads", {"get", "list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workloads", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "admissionchecks", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "clusterqueues", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "localqueues", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "resourceflavors", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workerclusters", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "dispatchpolicies", {"list", "watch"}),
+        (
+            _MANAGER_RBAC,
+            "ClusterRole",
+            "rayspan-controller",
+            "placements",
+            {"create", "list", "watch", "patch", "delete"},
+        ),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "mutatingadmissionpolicies", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "mutatingadmissionpolicybindings", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "namespaces", {"get"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workloads/status", {"patch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "rayclusters", {"list", "watch"}),
-        (_MANAGER_RBAC, "Role", "rayspan-controller", "secrets", {"get", "list", "watch"}),
+        (_MANAGER_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "pods", {"list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "workloads", {"list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "clusterqueues", {"list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "localqueues", {"list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "cohorts", {"list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "resourceflavors", {"list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "namespaces", {"list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "configmaps", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "secrets", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "pods", {"create", "get", "delete"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "workloads", {"create", "get", "delete"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "configmaps", {"create", "get", "list", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "secrets", set()),
     ],
 )
 def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource: str, verbs: set[str]) -> None:
     assert _verbs(path, kind, name, resource) == verbs
+
+
+@pytest.mark.parametrize(
+    ("resource", "named"),
+    [
+        ("mutatingadmissionpolicies", [names.GATE_POLICY]),
+        ("mutatingadmissionpolicybindings", [names.GATE_POLICY]),
+        ("namespaces", ["kube-system"]),
+    ],
+)
+def test_a_right_to_one_object_names_it(resource: str, named: list[str]) -> None:
+    """In the manager we look at our own gate, and at one namespace's uid."""
+    rules = _find(_MANAGER_RBAC, "ClusterRole", "rayspan-controller")["rules"]
+    assert [rule.get("resourceNames") for rule in rules if resource in rule["resources"]] == [named]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "name", "read"),
+    [
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", {"namespaces"}),
+        (_MANAGER_RBAC, "Role", "rayspan-controller", set()),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", set()),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", {"workloads", "pods", "configmaps"}),
+    ],
+)
+def test_only_what_is_read_one_by_one_may_be(path: str, kind: str, name: str, read: set[str]) -> None:
+    """Everything else comes by list and watch; a right that is not used is a right too many."""
+    rules = _find(path, kind, name)["rules"]
+    assert {resource for rule in rules if "get" in rule["verbs"] for resource in rule["resources"]} == read
 
 
 @pytest.mark.parametrize("path", [_MANAGER_RBAC, _WORKER_RBAC])

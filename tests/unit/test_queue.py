@@ -288,6 +288,40 @@ def test_news_of_a_key_that_failed_are_looked_at_at_once() -> None:
     play(test)
 
 
+def test_news_that_came_while_a_key_failed_wait_with_it() -> None:
+    async def test() -> None:
+        async def body(_: str) -> float | None:
+            if len(bench.began) > 1:
+                return None
+            bench.queue.add("a")
+            await asyncio.wait([asyncio.create_task(forever("a"))], timeout=5)
+            bench.queue.add("a")
+            raise Postpone("silent")
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(100)
+        assert len(bench.began) == 2, "they are not lost, and are looked at once"
+        assert 5 + FIRST_BACKOFF <= bench.began[1][1] <= 5 + 2 * FIRST_BACKOFF + 0.01
+
+    play(test)
+
+
+def test_news_that_came_while_a_key_succeeded_wait_for_nothing() -> None:
+    async def test() -> None:
+        async def body(key: str) -> float | None:
+            if len(bench.began) == 1:
+                bench.queue.add(key)
+            return 50.0
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(40)
+        assert bench.times("a") == [0, 0]
+
+    play(test)
+
+
 def test_a_key_that_wakes_itself_and_fails_does_not_spin() -> None:
     """An action before the one that fails may change an object whose change wakes the key."""
 

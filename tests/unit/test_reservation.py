@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names, reservation
-from adapter.rewriter import Target, remote_pod
+from adapter.rewriter import remote_pod
 from adapter.shape import pod_requests
+from adapter.target import Target
 
 Raw = dict[str, Any]
 GOLDEN = Path(__file__).parent / "golden" / "kuberay-1.6.2"

@@ -172,6 +172,88 @@ def test_a_late_event_of_an_earlier_object_is_ignored(heard: Heard) -> None:
     assert heard.texts() == {"a8"}
 
 
+# --- lists and versions ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_newer_than_a_list_outlives_it(heard: Heard) -> None:
+    """The answer to our own create may come while the pages of a list are still read."""
+    heard.store.replace([thing("a", 8)], "10")
+    heard.store.put(thing("b", 12))
+    heard.store.replace([thing("a", 8)], "11")
+    assert heard.texts() == {"a8", "b12"}
+    heard.store.replace([thing("a", 8)], "12")
+    assert heard.texts() == {"a8"}, "the list is as new as it, and does not hold it"
+
+
+def test_a_state_that_is_newer_than_that_of_a_list_outlives_it(heard: Heard) -> None:
+    heard.store.put(thing("a", 12))
+    heard.store.replace([thing("a", 9)], "10")
+    assert heard.changes == [(None, "a12")]
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"),
+    [pytest.param(9, False, id="older"), pytest.param(10, False, id="as old"), pytest.param(11, True, id="newer")],
+)
+def test_what_a_list_does_not_hold_must_be_newer_than_it(heard: Heard, version: int, taken: bool) -> None:
+    """An answer that comes late is of an object that was deleted before the list."""
+    heard.store.replace([], "10")
+    heard.store.put(thing("a", version))
+    assert bool(heard.texts()) is taken
+
+
+def test_what_a_list_holds_need_not_be_newer_than_it(heard: Heard) -> None:
+    heard.store.replace([thing("a", 3)], "10")
+    heard.store.put(thing("a", 11))
+    assert heard.changes == [(None, "a3"), ("a3", "a11")]
+
+
+def test_a_deletion_is_not_forgotten_by_the_list_that_follows(heard: Heard) -> None:
+    heard.store.put(thing("a", 5))
+    heard.store.remove(thing("a", 7))
+    heard.store.replace([], "8")
+    heard.store.put(thing("a", 6))
+    assert heard.texts() == set()
+
+
+def test_a_list_that_is_older_than_the_one_before_is_the_truth(heard: Heard) -> None:
+    """Somebody restored that cluster's etcd from a backup."""
+    heard.store.replace([thing("a", 90), thing("b", 95)], "100")
+    heard.store.put(thing("c", 120))
+    heard.changes.clear()
+    heard.store.replace([thing("a", 40)], "50")
+    assert heard.texts() == {"a40"}
+    assert sorted(heard.changes, key=str) == [("a90", "a40"), ("b95", None), ("c120", None)]
+
+
+def test_after_a_restore_its_own_versions_count(heard: Heard) -> None:
+    heard.store.replace([thing("a", 90)], "100")
+    heard.store.remove(thing("a", 101))
+    heard.store.replace([], "50")
+    heard.store.put(thing("a", 50))
+    assert heard.texts() == set()
+    heard.store.put(thing("a", 51))
+    assert heard.texts() == {"a51"}
+    heard.store.replace([], "52")
+    assert heard.texts() == set()
+
+
+def test_the_same_list_once_more_changes_nothing(heard: Heard) -> None:
+    heard.store.replace([thing("a", 5)], "10")
+    heard.store.put(thing("b", 12))
+    heard.changes.clear()
+    heard.store.replace([thing("a", 5)], "10")
+    assert heard.changes == []
+
+
+def test_a_store_is_synced_when_the_changes_of_its_first_list_are_told() -> None:
+    """Whoever is woken by one of them may decide at once."""
+    synced: list[bool] = []
+    store = Store(lambda *_: synced.append(store.synced))
+    store.replace([thing("a"), thing("b")], "10")
+    assert synced == [True, True]
+
+
 # --- property --------------------------------------------------------------------------------------------------------
 
 OBJECTS = st.builds(
@@ -198,3 +280,24 @@ def test_index_and_changes_tell_the_same_as_the_objects(steps: list[dict[str, An
     assert group(heard, "x") == {raw["text"] for raw in heard.store if label(raw, "group") == "x"}
     balance = sum((after is not None) - (before is not None) for before, after in heard.changes)
     assert balance == len(heard.store)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["write", "delete", "list", "late"]), st.sampled_from("abc"))))
+def test_a_store_shows_what_the_server_holds_however_late_answers_come(steps: list[tuple[str, str]]) -> None:
+    """A server with one counter of versions; answers to writes come in time and, any number of times, late."""
+    heard, server, version = Heard(), dict[str, dict[str, Any]](), 1
+    answers: list[dict[str, Any]] = []
+    for what, name in steps:
+        version += 1
+        if what == "write":
+            born = server[name]["metadata"]["uid"] if name in server else f"uid{version}"
+            server[name] = thing(name, version, uid=born)
+            answers.append(server[name])
+            heard.store.put(server[name])
+        elif what == "delete" and name in server:
+            heard.store.remove(thing(name, version, uid=server.pop(name)["metadata"]["uid"]))
+        elif what == "list":
+            heard.store.replace(list(server.values()), str(version))
+        elif answers:
+            heard.store.put(answers[len(steps) % len(answers)])
+        assert heard.texts() == {raw["text"] for raw in server.values()}

@@ -1,0 +1,212 @@
+"""A small API server on 127.0.0.1, over real sockets: it answers what a test has written down, and notes who asked."""
+
+import asyncio
+import functools
+import json
+import selectors
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec
+
+import yaml
+from aiohttp import web
+
+from adapter.shell.client import Client
+
+Raw = dict[str, Any]
+P = ParamSpec("P")
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+SPEED = 5.0
+PATIENCE = 30.0  # seconds after which what a test waits for will not happen
+TOKEN = "swordfish"
+PAGE = "<html><body>Please sign in.</body></html>\n"
+
+
+class _Selector(selectors.DefaultSelector):
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(None if timeout is None else timeout / SPEED)
+
+
+class Hurried(asyncio.SelectorEventLoop):
+    """A loop whose seconds are short: sockets are as they are, and a back-off is over five times as soon."""
+
+    def __init__(self) -> None:
+        super().__init__(_Selector())
+
+    def time(self) -> float:
+        return super().time() * SPEED
+
+
+def hurried(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test on that loop."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=Hurried) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+    when: float  # by the loop's clock
+
+    @property
+    def watch(self) -> bool:
+        return "watch" in self.query
+
+
+@dataclass
+class Server:
+    """Lists and watches are answered from their own scripts, everything else is a list; a script's end is silence."""
+
+    lists: list[Answer] = field(default_factory=list)
+    watches: list[Answer] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    url: str = ""
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        text = await request.text()
+        asked = Asked(
+            request.method,
+            request.path,
+            dict(request.query),
+            dict(request.headers),
+            json.loads(text) if text else None,
+            asyncio.get_running_loop().time(),
+        )
+        self.asked.append(asked)
+        self.news.set()
+        script = self.watches if asked.watch else self.lists
+        return await (script.pop(0) if script else silence(self))(request)
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        """Wait for something that comes with news."""
+        async with asyncio.timeout(PATIENCE):
+            while not happened():
+                self.news.clear()
+                await self.news.wait()
+
+    def of(self, *, watch: bool) -> list[Asked]:
+        return [asked for asked in self.asked if asked.watch is watch]
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Server]:
+    server = Server()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.handle)
+    runner = web.AppRunner(app, shutdown_timeout=PATIENCE)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield server
+    finally:
+        server.closing.set()
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Client]:
+    client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(url)))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def kubeconfig(url: str, *, user: Raw | None = None, cluster: Raw | None = None) -> Raw:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "there",
+        "contexts": [{"name": "there", "context": {"cluster": "there", "user": "us"}}],
+        "clusters": [{"name": "there", "cluster": {"server": url, **(cluster or {})}}],
+        "users": [{"name": "us", "user": {"token": TOKEN} if user is None else user}],
+    }
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def says(body: object, status: int = 200) -> Answer:
+    """A JSON answer."""
+    return text(json.dumps(body), status, kind="application/json")
+
+
+def text(body: str, status: int = 200, *, kind: str = "text/html", **headers: str) -> Answer:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text=body, content_type=kind, headers=headers)
+
+    return answer
+
+
+def refuses(status: int, reason: str = "Forbidden", message: str = "no") -> Answer:
+    """A Status object, as an API server refuses."""
+    return says({"kind": "Status", "reason": reason, "message": message, "code": status}, status)
+
+
+def streams(*lines: str, then: Callable[[web.Request], Awaitable[None]] | None = None) -> Answer:
+    """A watch of these lines; it ends afterwards, or after `then`."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for line in lines:
+            await response.write(line.encode())
+        if then:
+            await then(request)
+        return response
+
+    return answer
+
+
+def silence(server: Server) -> Answer:
+    """A watch that says nothing until the test ends."""
+    return holds(server)
+
+
+def holds(server: Server, *lines: str) -> Answer:
+    """A watch of these lines that stays open until the test ends."""
+
+    async def then(_: web.Request) -> None:
+        await server.closing.wait()
+
+    return streams(*lines, then=then)
+
+
+async def cut(request: web.Request) -> None:
+    """Cut the connection under an answer."""
+    assert request.transport
+    request.transport.abort()
+
+
+def lists(version: int, objects: Iterable[Raw] = (), following: str = "") -> Answer:
+    metadata = {"resourceVersion": str(version)} | ({"continue": following} if following else {})
+    return says({"kind": "List", "metadata": metadata, "items": list(objects)})
+
+
+def event(kind: str, body: Raw) -> str:
+    return json.dumps({"type": kind, "object": body}) + "\n"
+
+
+def bookmark(version: int) -> str:
+    return event("BOOKMARK", {"metadata": {"resourceVersion": str(version)}})
+
+
+def gone() -> str:
+    return event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})

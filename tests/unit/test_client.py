@@ -1,0 +1,266 @@
+"""An answer is an object, an ApiError or Unreachable, and a kubeconfig from elsewhere may not act here: over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.shell.client import FORBIDDEN_CLUSTER, FORBIDDEN_USER, ApiError, BadLogin, Client, Unreachable
+from tests.unit import apiserver
+from tests.unit.apiserver import PAGE, TOKEN, Server, kubeconfig, refuses, says, streams, text
+
+Raw = dict[str, Any]
+PATH = "/api/v1/pods"
+THING = {"metadata": {"name": "a", "uid": "u1"}}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with apiserver.serving() as found:
+        yield found
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    async with apiserver.connected(server.url) as found:
+        yield found
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_object_is_answered_to_whoever_logs_in(server: Server, client: Client) -> None:
+    server.lists = [says(THING)]
+    assert await client.get(PATH, limit="5") == THING
+    (asked,) = server.asked
+    assert (asked.method, asked.path, asked.query) == ("GET", PATH, {"limit": "5"})
+    assert asked.headers["Authorization"] == f"Bearer {TOKEN}"
+    assert asked.headers["User-Agent"].startswith("rayspan/")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(PAGE, id="a page"),
+        pytest.param("", id="nothing"),
+        pytest.param("ok", id="a word"),
+        pytest.param('"ok"', id="a JSON text"),
+        pytest.param("[1]", id="a JSON list"),
+        pytest.param("null", id="a JSON null"),
+        pytest.param("{}", id="an empty object"),
+        pytest.param('{"kind": "Pod"', id="half an object"),
+    ],
+)
+async def test_a_success_that_is_no_object_is_from_no_api_server(server: Server, client: Client, body: str) -> None:
+    """A proxy's login page says 200 as well; to read it as an empty list would delete everything."""
+    server.lists = [text(body), text(body)]
+    with pytest.raises(Unreachable, match="no Kubernetes API server"):
+        await client.get(PATH)
+    with pytest.raises(Unreachable, match="no Kubernetes API server"):
+        await client.create(PATH, THING)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "missing", "conflict"),
+    [
+        (400, "BadRequest", False, False),
+        (403, "Forbidden", False, False),
+        (404, "NotFound", True, False),
+        (409, "AlreadyExists", False, True),
+        (410, "Expired", False, False),
+        (503, "Unavailable", False, False),
+    ],
+)
+async def test_a_refusal_is_told_in_the_servers_words(
+    server: Server, client: Client, status: int, reason: str, missing: bool, conflict: bool
+) -> None:
+    server.lists = [refuses(status, reason, "because")]
+    with pytest.raises(ApiError) as found:
+        await client.get(PATH)
+    error = found.value
+    assert (error.status, error.reason, error.message) == (status, reason, "because")
+    assert (error.missing, error.conflict) == (missing, conflict)
+
+
+@pytest.mark.parametrize(("message", "conflict"), [("metadata.uid: Invalid value", True), ("spec: Required", False)])
+async def test_another_uid_is_a_conflict(server: Server, client: Client, message: str, conflict: bool) -> None:
+    server.lists = [refuses(422, "Invalid", message)]
+    with pytest.raises(ApiError) as found:
+        await client.merge(PATH, THING)
+    assert found.value.conflict is conflict
+
+
+async def test_a_refusal_that_is_a_page_is_told_without_it(server: Server, client: Client) -> None:
+    server.lists = [text(PAGE, 502)]
+    with pytest.raises(ApiError) as found:
+        await client.get(PATH)
+    assert str(found.value) == "502 Bad Gateway: "
+
+
+async def test_a_redirect_is_not_followed(server: Server, client: Client) -> None:
+    """It leads to a login page, and our token must not go there."""
+    server.lists = [text(PAGE, 302, Location=f"{server.url}/login"), text(PAGE, 302, Location=f"{server.url}/login")]
+    with pytest.raises(ApiError) as found:
+        await client.get(PATH)
+    assert found.value.status == 302
+    with pytest.raises(ApiError):
+        await client.alive()
+    assert "/login" not in [asked.path for asked in server.asked]
+
+
+async def test_a_server_that_is_not_there_is_unreachable() -> None:
+    async with apiserver.serving() as server:
+        url = server.url
+    async with apiserver.connected(url) as client:
+        with pytest.raises(Unreachable, match=r"127\.0\.0\.1"):
+            await client.get(PATH)
+        with pytest.raises(Unreachable):
+            await client.alive()
+        with pytest.raises(Unreachable):
+            async with client.stream(PATH, {}, 1.0):
+                pass
+
+
+async def test_a_connection_that_is_cut_is_unreachable(server: Server, client: Client) -> None:
+    server.lists = [streams('{"items": [', then=apiserver.cut)]
+    with pytest.raises(Unreachable):
+        await client.get(PATH)
+
+
+@pytest.mark.parametrize(("status", "alive"), [(200, True), (403, True), (401, False), (302, False), (500, False)])
+async def test_a_sign_of_life(server: Server, client: Client, status: int, alive: bool) -> None:
+    """Who may not ask for readiness is known there, and that is sign enough."""
+    server.lists = [text("ok", status, kind="text/plain")]
+    if alive:
+        await client.alive()
+    else:
+        with pytest.raises(ApiError):
+            await client.alive()
+    assert server.asked[0].path == "/readyz"
+
+
+# --- writes ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_write_says_what_kind_it_is(server: Server, client: Client) -> None:
+    server.lists = [says(THING)] * 3
+    await client.create(PATH, THING)
+    await client.merge(f"{PATH}/a", THING)
+    await client.apply(f"{PATH}/a", THING, "us")
+    assert [(a.method, a.headers["Content-Type"], a.query, a.body) for a in server.asked] == [
+        ("POST", "application/json", {}, THING),
+        ("PATCH", "application/merge-patch+json", {}, THING),
+        ("PATCH", "application/apply-patch+yaml", {"fieldManager": "us", "force": "true"}, THING),
+    ]
+
+
+@pytest.mark.parametrize(("status", "done"), [(200, True), (404, True), (409, True), (403, False), (500, False)])
+async def test_a_deletion_of_what_is_gone_is_done(server: Server, client: Client, status: int, done: bool) -> None:
+    server.lists = [refuses(status)]
+    if done:
+        await client.delete(f"{PATH}/a", "u1")
+    else:
+        with pytest.raises(ApiError):
+            await client.delete(f"{PATH}/a", "u1")
+    assert server.asked[0].body == {"preconditions": {"uid": "u1"}, "propagationPolicy": "Background"}
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_is_read_by_lines_wherever_it_is_split(server: Server, client: Client) -> None:
+    server.watches = [streams("on", "e\ntw", "o\n\nthree\nhalf")]
+    async with client.stream(PATH, {"watch": "true"}, 1.0) as lines:
+        found = [line async for line in lines]
+    assert found == [b"one", b"two", b"", b"three"], "what was cut in the middle is nothing"
+
+
+async def test_a_stream_that_falls_silent_ends(server: Server, client: Client) -> None:
+    """Quiet is no proof of a loss: whoever asks again finds out."""
+    server.watches = [apiserver.holds(server, "one\n")]
+    async with asyncio.timeout(apiserver.PATIENCE):
+        async with client.stream(PATH, {"watch": "true"}, 0.1) as lines:
+            assert [line async for line in lines] == [b"one"]
+
+
+async def test_a_stream_that_is_cut_is_unreachable(server: Server, client: Client) -> None:
+    server.watches = [streams("one\n", then=apiserver.cut)]
+    found: list[bytes] = []
+    with pytest.raises(Unreachable):
+        async with client.stream(PATH, {"watch": "true"}, 1.0) as lines:
+            async for line in lines:
+                found.append(line)  # noqa: PERF401 - what came before the cut counts
+    assert found == [b"one"]
+
+
+@pytest.mark.parametrize("status", [302, 401, 403, 410, 503])
+async def test_a_stream_that_is_refused_is_never_open(server: Server, client: Client, status: int) -> None:
+    server.watches = [text(PAGE, status, Location=f"{server.url}/login")]
+    with pytest.raises(ApiError) as found:
+        async with client.stream(PATH, {"watch": "true"}, 1.0):
+            raise AssertionError("it opened")
+    assert found.value.status == status
+    assert len(server.asked) == 1
+
+
+# --- kubeconfigs -----------------------------------------------------------------------------------------------------
+
+SECRET = "hunter2"
+PROGRAM = {"command": "/bin/sh", "args": ["-c", SECRET], "apiVersion": "client.authentication.k8s.io/v1"}
+ACTING = {"exec": PROGRAM, "auth-provider": {"name": "oidc", "config": {"client-secret": SECRET}}}
+
+
+def test_each_forbidden_field_has_its_case() -> None:
+    assert set(FORBIDDEN_USER) == {"exec", "auth-provider", "tokenFile", "client-certificate", "client-key"}
+    assert set(FORBIDDEN_CLUSTER) == {"certificate-authority"}
+
+
+@pytest.mark.parametrize(("part", "field"), [*(("user", f) for f in FORBIDDEN_USER), ("cluster", FORBIDDEN_CLUSTER[0])])
+async def test_a_kubeconfig_that_would_act_here_is_refused(part: str, field: str) -> None:
+    """Another cluster's admin writes it; our process has files and a token that he has not."""
+    odd: Raw = {field: ACTING.get(field, f"/etc/{SECRET}")}
+    user, cluster = ({"token": SECRET, **odd}, {}) if part == "user" else ({"token": SECRET}, odd)
+    with pytest.raises(BadLogin) as found:
+        await Client.from_kubeconfig(yaml.safe_dump(kubeconfig("http://127.0.0.1:1", user=user, cluster=cluster)))
+    assert str(found.value) == f"{part}s[].{part}.{field} is not allowed; put the data itself into the kubeconfig"
+
+
+async def test_also_where_no_context_uses_it() -> None:
+    """A loader may read more than the current context."""
+    content = kubeconfig("http://127.0.0.1:1")
+    content["users"].append({"name": "other", "user": {"exec": PROGRAM}})
+    with pytest.raises(BadLogin, match=r"users\[\]\.user\.exec"):
+        await Client.from_kubeconfig(yaml.safe_dump(content))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param(SECRET, id="a word"),
+        pytest.param(f"- {SECRET}", id="a list"),
+        pytest.param(f"token: {{{SECRET}", id="no YAML"),
+        pytest.param("token: !!python/name:os.system", id="a YAML tag that would run"),
+        pytest.param(f"users: [{{name: us, user: {{token: {SECRET}}}}}]", id="no context"),
+        pytest.param(yaml.safe_dump(kubeconfig("x") | {"contexts": None}), id="nulls"),
+        pytest.param(yaml.safe_dump(kubeconfig("x") | {"clusters": [{"name": "there"}]}), id="no server"),
+        pytest.param(yaml.safe_dump(kubeconfig("x", cluster={"server": 5})), id="a number"),
+        pytest.param(
+            yaml.safe_dump(
+                kubeconfig("https://x", user={"client-certificate-data": SECRET, "client-key-data": SECRET})
+            ),
+            id="a certificate that is none",
+        ),
+        pytest.param(
+            yaml.safe_dump(kubeconfig("https://x", cluster={"certificate-authority-data": SECRET})), id="an authority"
+        ),
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_used_is_a_sentence(content: str) -> None:
+    with pytest.raises(BadLogin) as found:
+        await Client.from_kubeconfig(content)
+    assert str(found.value)
+    assert SECRET not in str(found.value)
+    assert TOKEN not in str(found.value)

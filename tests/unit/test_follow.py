@@ -1,0 +1,300 @@
+"""A store stays true by list and watch, whatever comes over the wire; over real sockets, by a hurried clock."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from adapter.facts import Raw, key_of
+from adapter.shell.client import ApiError, Unreachable
+from adapter.shell.follow import FIRST_BACKOFF, Following, follow
+from adapter.shell.resources import PODS
+from adapter.shell.store import Store
+from tests.unit import apiserver
+from tests.unit.apiserver import PAGE, Answer, Server, bookmark, event, gone, hurried, lists, refuses, streams, text
+
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+
+
+def thing(name: str, version: int, **more: Any) -> dict[str, Any]:
+    found = {"namespace": "demo", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
+    return {"metadata": found | more}
+
+
+@dataclass
+class Bench:
+    """A store that is followed, and all that was told in its order."""
+
+    server: Server
+    store: Store = field(init=False)
+    told: list[str] = field(default_factory=list)  # changes as name:version, troubles as a word
+    troubles: list[Exception | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.store = Store(self._changed)
+
+    def _changed(self, before: Raw | None, after: Raw | None) -> None:
+        self.told.append(_short(after) if after else f"-{key_of(before or {})[1]}")
+        self.server.news.set()
+
+    def trouble(self, error: Exception | None) -> None:
+        self.troubles.append(error)
+        status = error.status if isinstance(error, ApiError) else ""
+        self.told.append(f"{type(error).__name__}{status}" if error else "well")
+        self.server.news.set()
+
+    def texts(self) -> set[str]:
+        return {_short(raw) for raw in self.store}
+
+    async def watched(self, number: int) -> None:
+        """Wait for that many watches, all of them opened: each is told."""
+        await self.server.until(lambda: len(self.server.of(watch=True)) >= number)
+
+    def resumed(self) -> list[str]:
+        return [asked.query["resourceVersion"] for asked in self.server.of(watch=True)]
+
+
+def _short(raw: Raw) -> str:
+    return f"{raw['metadata']['name']}:{raw['metadata']['resourceVersion']}"
+
+
+@asynccontextmanager
+async def following(
+    listed: Sequence[Answer], watched: Sequence[Answer] = (), **selectors: str
+) -> AsyncIterator[tuple[Bench, "asyncio.Task[None]"]]:
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        bench = Bench(server)
+        server.lists, server.watches = list(listed), list(watched)
+        task = asyncio.create_task(follow(Following(client, PODS, bench.store, bench.trouble, selectors=selectors)))
+        try:
+            yield bench, task
+            assert not task.done(), "it ended by itself"
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+@hurried
+async def test_a_list_is_read_to_its_last_page_and_then_watched() -> None:
+    pages = [lists(7, [thing("a", 5, managedFields=[{}])], following="more"), lists(7, [thing("b", 6)])]
+    async with following(pages, labelSelector="x=y") as (bench, _):
+        await bench.watched(1)
+        assert bench.texts() == {"a:5", "b:6"}
+        assert "managedFields" not in (bench.store.get(("demo", "a")) or {})["metadata"]
+        first, second, watch = (asked.query for asked in bench.server.asked)
+        assert first == {"limit": "500", "labelSelector": "x=y"}
+        assert second == first | {"continue": "more"}
+        assert watch["resourceVersion"] == "7"
+        assert (watch["labelSelector"], watch["allowWatchBookmarks"]) == ("x=y", "true")
+
+
+@hurried
+async def test_all_is_well_after_a_list_and_when_a_watch_opens() -> None:
+    """Not before: whoever is told decides from what the store shows."""
+    async with following([lists(7, [thing("a", 5)])]) as (bench, _):
+        await bench.server.until(lambda: len(bench.troubles) >= 2)
+        assert bench.told == ["a:5", "well", "well"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        pytest.param(text(PAGE), "Unreachable", id="a login page that says 200"),
+        pytest.param(text(PAGE, 302, Location="/login"), "ApiError302", id="a redirect"),
+        pytest.param(refuses(403), "ApiError403", id="a refusal"),
+        pytest.param(refuses(500), "ApiError500", id="a server's fault"),
+        pytest.param(streams('{"items":', then=apiserver.cut), "Unreachable", id="a cut"),
+        pytest.param(apiserver.says({"kind": "Status"}), "Unreachable", id="an object that is no list"),
+        pytest.param(apiserver.says({"items": 5, "metadata": {}}), "Unreachable", id="items that are none"),
+        pytest.param(apiserver.says({"items": []}), "Unreachable", id="a list without a version"),
+    ],
+)
+@hurried
+async def test_a_list_that_fails_leaves_the_store_as_it_was(bad: Answer, word: str) -> None:
+    """To read it as an empty list would delete every copy of every worker."""
+    listed = [lists(7, [thing("a", 5)]), bad, lists(9, [thing("a", 8)])]
+    async with following(listed, [streams(gone())]) as (bench, _):
+        await bench.server.until(lambda: word in bench.told)
+        assert bench.told == ["a:5", "well", "well", word]
+        assert bench.texts() == {"a:5"}
+        assert bench.store.synced, "what was read once is still the last that is known"
+        await bench.server.until(lambda: len(bench.troubles) >= 5)
+        assert bench.told[4:] == ["a:8", "well", "well"]
+
+
+@hurried
+async def test_a_first_list_that_fails_leaves_the_store_unsynced() -> None:
+    async with following([text(PAGE), lists(7)]) as (bench, _):
+        await bench.server.until(lambda: bool(bench.troubles))
+        assert (bench.told, bench.store.synced) == (["Unreachable"], False)
+        await bench.server.until(lambda: len(bench.troubles) >= 3)
+        assert (bench.told, bench.store.synced) == (["Unreachable", "well", "well"], True)
+
+
+@hurried
+async def test_half_a_list_is_none() -> None:
+    listed = [lists(7, [thing("a", 5), thing("b", 6)]), lists(9, [thing("a", 8)], following="more"), text(PAGE)]
+    async with following(listed, [streams(gone())]) as (bench, _):
+        await bench.server.until(lambda: "Unreachable" in bench.told)
+        assert bench.texts() == {"a:5", "b:6"}
+
+
+@hurried
+async def test_a_list_whose_next_page_has_expired_is_begun_anew() -> None:
+    listed = [lists(7, [thing("a", 5)], following="more"), refuses(410, "Expired"), lists(9, [thing("b", 8)])]
+    async with following(listed) as (bench, _):
+        await bench.watched(1)
+        assert bench.texts() == {"b:8"}
+        assert "ApiError410" not in bench.told, "it is no trouble"
+
+
+# --- watch -----------------------------------------------------------------------------------------------------------
+
+
+@hurried
+async def test_a_watch_changes_the_store() -> None:
+    lines = [
+        event(ADDED, thing("b", 8, managedFields=[{}])),
+        event(MODIFIED, thing("a", 9)),
+        event(DELETED, thing("b", 10)),
+    ]
+    async with following([lists(7, [thing("a", 5)])], [streams(*lines)]) as (bench, _):
+        await bench.watched(2)
+        assert bench.told[:6] == ["a:5", "well", "well", "b:8", "a:9", "-b"]
+        assert bench.texts() == {"a:9"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "version"),
+    [
+        pytest.param([], "7", id="the list's, if it said nothing"),
+        pytest.param([event(ADDED, thing("a", 8))], "8", id="an event's"),
+        pytest.param([event(ADDED, thing("a", 8)), event(DELETED, thing("a", 9))], "9", id="a deletion's"),
+        pytest.param([event(ADDED, thing("a", 8)), bookmark(20)], "20", id="a bookmark's"),
+        pytest.param(["\n", bookmark(20), "\n"], "20", id="empty lines say nothing"),
+        pytest.param([bookmark(20), '{"type": "ADD'], "20", id="half a line at the end says nothing"),
+    ],
+)
+@hurried
+async def test_a_watch_is_resumed_from_the_last_version(lines: list[str], version: str) -> None:
+    async with following([lists(7)], [streams(*lines)]) as (bench, _):
+        await bench.watched(2)
+        assert bench.resumed() == ["7", version]
+        assert len(bench.server.of(watch=False)) == 1, "nothing was forgotten, so nothing is listed"
+        assert set(bench.troubles) == {None}, "an end is no trouble"
+
+
+@hurried
+async def test_versions_go_on_over_several_watches() -> None:
+    async with following([lists(7)], [streams(bookmark(8)), streams(bookmark(9))]) as (bench, _):
+        await bench.watched(3)
+        assert bench.resumed() == ["7", "8", "9"]
+
+
+@pytest.mark.parametrize("answer", [streams(gone()), refuses(410, "Expired")], ids=["in the watch", "instead of it"])
+@hurried
+async def test_what_the_server_has_forgotten_is_listed_afresh(answer: Answer) -> None:
+    listed = [lists(7, [thing("a", 5), thing("b", 6)]), lists(30, [thing("b", 6), thing("c", 25)])]
+    async with following(listed, [answer]) as (bench, _):
+        await bench.watched(2)
+        assert bench.texts() == {"b:6", "c:25"}
+        assert bench.resumed() == ["7", "30"]
+        assert set(bench.troubles) == {None}, "it is no trouble"
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        pytest.param('{"type": "ADDED", "object": {"meta\n', "Unreachable", id="half an event"),
+        pytest.param(PAGE, "Unreachable", id="a page"),
+        pytest.param("[1]\n", "Unreachable", id="a list"),
+        pytest.param("null\n", "Unreachable", id="a null"),
+        pytest.param('{"type": "ADDED"}\n', "Unreachable", id="an event of nothing"),
+        pytest.param('{"type": "ADDED", "object": null}\n', "Unreachable", id="an event of null"),
+        pytest.param(event("ERROR", {"code": 500, "reason": "Internal", "message": "m"}), "ApiError500", id="an error"),
+    ],
+)
+@hurried
+async def test_a_line_that_cannot_be_read_is_told_and_listed_away(line: str, word: str) -> None:
+    """The loop goes on: only a list tells what the line would have said."""
+    listed = [lists(7, [thing("a", 5)]), lists(12, [thing("b", 11)])]
+    async with following(listed, [streams(event(ADDED, thing("b", 8)), line, event(DELETED, thing("b", 9)))]) as (
+        bench,
+        _,
+    ):
+        await bench.watched(2)
+        await bench.server.until(lambda: len(bench.troubles) >= 5)
+        assert bench.told == ["a:5", "well", "well", "b:8", word, "-a", "b:11", "well", "well"]
+        assert bench.resumed() == ["7", "12"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "word", "fresh"),
+    [
+        pytest.param(refuses(403), "ApiError403", True, id="refused"),
+        pytest.param(text(PAGE, 302, Location="/login"), "ApiError302", True, id="a redirect"),
+        pytest.param(streams(bookmark(8), then=apiserver.cut), "Unreachable", False, id="cut"),
+    ],
+)
+@hurried
+async def test_a_watch_that_fails_is_trouble_until_it_opens(bad: Answer, word: str, fresh: bool) -> None:
+    async with following([lists(7, [thing("a", 5)]), lists(9, [thing("a", 5)])], [bad]) as (bench, _):
+        await bench.watched(2)
+        await bench.server.until(lambda: bench.told[-1] == "well" and word in bench.told)
+        at = bench.told.index(word)
+        opened = word == "Unreachable"
+        assert bench.told[:at] == ["a:5", "well", *(["well"] if opened else [])], "a refused watch was never open"
+        assert set(bench.told[at + 1 :]) == {"well"}
+        assert len(bench.server.of(watch=False)) == 1 + fresh
+
+
+@hurried
+async def test_events_that_come_twice_after_a_cut_change_nothing() -> None:
+    lines = [event(ADDED, thing("b", 8)), event(DELETED, thing("b", 9)), event(ADDED, thing("c", 10))]
+    async with following([lists(7)], [streams(*lines, then=apiserver.cut), streams(*lines, bookmark(11))]) as (
+        bench,
+        _,
+    ):
+        await bench.watched(3)
+        assert [told for told in bench.told if ":" in told or told.startswith("-")] == ["b:8", "-b", "c:10"]
+
+
+@hurried
+async def test_a_server_that_is_not_there_is_asked_again_and_again() -> None:
+    async with apiserver.serving() as nobody:
+        url = nobody.url
+    async with apiserver.connected(url) as client:
+        bench = Bench(Server())
+        task = asyncio.create_task(follow(Following(client, PODS, bench.store, bench.trouble)))
+        await bench.server.until(lambda: len(bench.troubles) >= 3)
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert {type(error) for error in bench.troubles} == {Unreachable}
+    assert not bench.store.synced
+
+
+@hurried
+async def test_a_watch_that_ends_at_once_does_not_spin() -> None:
+    """A proxy may end each one; the pauses double, and each is at least half of what it may be."""
+    async with following([lists(7)], [streams()] * 1000) as (bench, task):
+        await asyncio.wait([task], timeout=5)
+        times = [asked.when for asked in bench.server.of(watch=True)]
+        assert 3 <= len(times) <= 6, "pauses of 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 s at least"
+        for number, (earlier, later) in enumerate(pairwise(times), 1):
+            assert later - earlier >= FIRST_BACKOFF * 2**number / 2
+        assert len(bench.server.of(watch=False)) == 1
+
+
+@hurried
+async def test_it_ends_when_it_is_cancelled() -> None:
+    async with following([lists(7)]) as (bench, task):
+        await bench.server.until(lambda: len(bench.troubles) >= 2)
+    assert task.cancelled()

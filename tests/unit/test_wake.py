@@ -1,0 +1,235 @@
+"""A change wakes the keys whose decision reads it, and no others: what moves all the time wakes nobody."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.facts import Raw as Seen
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.member import Listeners
+from adapter.shell.queue import WorkQueue
+from adapter.shell.wake import BURST_SECONDS, CHECK, GANG, POD, ROOM_SECONDS, QueueKey, Waker
+from tests.unit import apiserver
+from tests.unit import builders as make
+from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_workload
+
+Raw = dict[str, Any]
+WORK = make_workload()
+PLACE, NO_ROOM = make_placement(WORK), make_placement(WORK, shares={})
+WAITING = {**NO_ROOM, "metadata": NO_ROOM["metadata"] | {"resourceVersion": "2"}}
+NAME = PLACE["metadata"]["name"]
+SLOTTED = make_pod("slotted", placement=NAME, slot="east/role-workers/0")
+FREE = make_pod("free", placement=NAME)
+SHARE, CLUSTER_QUEUE = make_reservation(PLACE), make.make_cluster_queue(8)
+HEAD = {
+    "metadata": make.make_meta("head", labels={names.RAY_GCS_CLUSTER_LABEL: "train-abc"}),
+    "status": {"podIP": "10.12.0.5"},
+}
+RAY_CLUSTER = make.make_ray_cluster()
+GANG_KEY = (GANG, NAMESPACE, "rayjob-train")
+PODS = {(POD, NAMESPACE, "slotted"), (POD, NAMESPACE, "free")}
+
+
+class Queue(WorkQueue[QueueKey]):
+    """Notes what is added, and how soon it is due."""
+
+    def __init__(self) -> None:
+        super().__init__(_handle)
+        self.added: dict[QueueKey, float] = {}
+
+    def add(self, key: QueueKey, after: float = 0.0) -> None:
+        self.added[key] = min(after, self.added.get(key, after))
+        super().add(key, after)
+
+
+async def _handle(_: QueueKey) -> float | None:
+    return None
+
+
+class Bench:
+    """A waker over a manager cluster with one gang and two of its pods."""
+
+    def __init__(self, home: Home, fleet: Fleet) -> None:
+        self.home, self.fleet, self.queue = home, fleet, Queue()
+        self.waker = Waker(self.queue, home, fleet)
+        for store, found in (
+            (home.workloads, [WORK]),
+            (home.placements, [PLACE]),
+            (home.pods, [SLOTTED, FREE]),
+            (home.checks, [make.make_check()]),
+        ):
+            store.replace(found)
+
+    def woken(self) -> set[QueueKey]:
+        return set(self.queue.added)
+
+
+def _nothing(*_: object) -> None:
+    """What a member tells in these tests."""
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with apiserver.connected("http://127.0.0.1:1") as nobody:
+        listeners = Listeners(_nothing, _nothing, _nothing, _nothing)
+        yield Bench(Home(nobody, _nothing), Fleet(asyncio.TaskGroup(), "mgr", listeners))
+
+
+def changed(raw: Raw, *path: str, to: object) -> Raw:
+    """The object with another value in one place."""
+    if not path:
+        return to  # type: ignore[return-value]
+    return {**raw, path[0]: changed(raw.get(path[0]) or {}, *path[1:], to=to)}
+
+
+# --- shares ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("after", "pods"),
+    [
+        pytest.param(changed(SHARE, "metadata", "resourceVersion", to="2"), False, id="a new version"),
+        pytest.param(make_reservation(PLACE, message="Quota reserved"), False, id="other words"),
+        pytest.param(changed(SHARE, "status", "requeueState", to={"count": 1}), False, id="a count"),
+        pytest.param(make_reservation(PLACE, admitted=False), True, id="admitted no more"),
+        pytest.param(make_reservation(PLACE, conditions=[names.FINISHED]), True, id="finished"),
+        pytest.param(make_reservation(PLACE, active=False), True, id="deactivated"),
+        pytest.param(make_reservation(PLACE, round=2), True, id="another round"),
+        pytest.param(changed(SHARE, "metadata", "ownerReferences", to=[]), True, id="another anchor"),
+    ],
+)
+async def test_a_share_wakes_its_gang_and_pods_if_it_matters_to_them(bench: Bench, after: Raw, pods: bool) -> None:
+    bench.waker.reservation("east", SHARE, after)
+    assert bench.woken() == {GANG_KEY} | (PODS if pods else set())
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, SHARE), (SHARE, None)], ids=["came", "went"])
+async def test_a_share_that_comes_or_goes_wakes_both(bench: Bench, before: Seen | None, after: Seen | None) -> None:
+    bench.waker.reservation("east", before, after)
+    assert bench.woken() == {GANG_KEY} | PODS
+
+
+# --- room ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("after", "matters"),
+    [
+        pytest.param(changed(CLUSTER_QUEUE, "metadata", "resourceVersion", to="2"), False, id="a new version"),
+        pytest.param(changed(CLUSTER_QUEUE, "status", "pendingWorkloads", to=7), False, id="a counter"),
+        pytest.param(changed(CLUSTER_QUEUE, "status", "admittedWorkloads", to=7), False, id="another counter"),
+        pytest.param(make.make_cluster_queue(8, used=1), True, id="usage"),
+        pytest.param(make.make_cluster_queue(9), True, id="quota"),
+        pytest.param(make.make_cluster_queue(8, stopPolicy="Hold"), True, id="stopped"),
+        pytest.param(
+            changed(CLUSTER_QUEUE, "status", "conditions", to=[make.make_condition(names.ACTIVE)]), True, id="active"
+        ),
+        pytest.param(changed(CLUSTER_QUEUE, "metadata", "labels", to={"a": "b"}), True, id="a namespace's label"),
+        pytest.param(None, True, id="gone"),
+    ],
+)
+async def test_only_what_decides_on_room_wakes_who_waits_for_it(bench: Bench, after: Raw | None, matters: bool) -> None:
+    bench.home.placements.put(WAITING)
+    before = bench.fleet.room_version
+    bench.waker.room("east", CLUSTER_QUEUE, after)
+    assert bench.queue.added == ({GANG_KEY: ROOM_SECONDS} if matters else {})
+    assert bench.fleet.room_version == before + matters
+
+
+async def test_a_condition_that_is_told_again_is_no_news(bench: Bench) -> None:
+    bench.home.placements.put(WAITING)
+    told = [[make.make_condition(names.ACTIVE, since=since, message=str(since))] for since in (1, 2)]
+    bench.waker.room("east", *(changed(CLUSTER_QUEUE, "status", "conditions", to=found) for found in told))
+    assert bench.woken() == set()
+
+
+async def test_who_holds_shares_waits_for_no_room(bench: Bench) -> None:
+    bench.waker.room("east", CLUSTER_QUEUE, None)
+    assert bench.woken() == set()
+
+
+# --- the manager's objects -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("after", "pods"),
+    [
+        pytest.param(make_placement(WORK, state="Placed"), False, id="its status, which we wrote ourselves"),
+        pytest.param(make_placement(WORK, round=2), True, id="another round"),
+        pytest.param(NO_ROOM, True, id="other shares"),
+        pytest.param(None, True, id="gone"),
+    ],
+)
+async def test_a_placement_wakes_its_gang_and_with_another_plan_its_pods(
+    bench: Bench, after: Raw | None, pods: bool
+) -> None:
+    bench.waker.heard("placements", PLACE, after)
+    assert bench.woken() == {GANG_KEY} | (PODS if pods else set())
+
+
+@pytest.mark.parametrize(
+    ("after", "matters"),
+    [
+        pytest.param(changed(HEAD, "status", "phase", to="Running"), False, id="its phase"),
+        pytest.param(changed(HEAD, "metadata", "resourceVersion", to="2"), False, id="a new version"),
+        pytest.param(changed(HEAD, "status", "podIP", to="10.12.0.6"), True, id="its address"),
+        pytest.param(changed(HEAD, "metadata", "deletionTimestamp", to=make.stamp()), True, id="it leaves"),
+        pytest.param(changed(HEAD, "metadata", "uid", to="another"), True, id="another head"),
+        pytest.param(None, True, id="it is gone"),
+    ],
+)
+async def test_a_head_wakes_its_workers_if_it_matters_to_them(bench: Bench, after: Raw | None, matters: bool) -> None:
+    bench.waker.heard("heads", HEAD, after)
+    assert bench.woken() == (PODS if matters else set())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "matters"),
+    [
+        pytest.param(None, RAY_CLUSTER, True, id="it is heard of: now it is known whose its pods are"),
+        pytest.param(RAY_CLUSTER, changed(RAY_CLUSTER, "status", "state", to="ready"), False, id="its state"),
+        pytest.param(RAY_CLUSTER, changed(RAY_CLUSTER, "metadata", "uid", to="another"), True, id="another one"),
+        pytest.param(RAY_CLUSTER, None, True, id="it is gone"),
+    ],
+)
+async def test_a_ray_cluster_wakes_its_workers_when_it_comes_and_goes(
+    bench: Bench, before: Raw | None, after: Raw | None, matters: bool
+) -> None:
+    bench.waker.heard("ray_clusters", before, after)
+    assert bench.woken() == (PODS if matters else set())
+
+
+async def test_a_ray_cluster_of_another_name_wakes_nobody_here(bench: Bench) -> None:
+    bench.waker.heard("ray_clusters", None, make.make_ray_cluster(name="other"))
+    assert bench.woken() == set()
+
+
+async def test_a_pod_that_went_wakes_those_without_a_slot(bench: Bench) -> None:
+    bench.home.pods.remove(SLOTTED)
+    bench.waker.heard("pods", SLOTTED, None)
+    assert bench.woken() == PODS
+    assert set(bench.queue.added.values()) == {0}
+
+
+async def test_a_pod_that_changed_wakes_itself_only(bench: Bench) -> None:
+    bench.waker.heard("pods", FREE, SLOTTED)
+    assert bench.woken() == {(POD, NAMESPACE, "slotted")}
+
+
+async def test_a_copy_that_changes_waits_for_the_burst_and_one_that_goes_does_not(bench: Bench) -> None:
+    copy = make.make_copy(SLOTTED)
+    bench.waker.remote_pod("east", copy, copy)
+    assert bench.queue.added == {(POD, NAMESPACE, "slotted"): BURST_SECONDS}
+    bench.waker.remote_pod("east", copy, None)
+    assert bench.queue.added[POD, NAMESPACE, "slotted"] == 0
+
+
+async def test_a_gate_that_changes_wakes_checks_and_gangs(bench: Bench) -> None:
+    for store in ("gate_policies", "gate_bindings", "policies"):
+        bench.queue.added.clear()
+        bench.waker.heard(store, None, {"metadata": {"name": "x"}})
+        assert bench.woken() == {(CHECK, "", make.CHECK), GANG_KEY}
