@@ -15,6 +15,7 @@ import yaml
 from adapter import quota, rewriter
 from adapter.facts import Raw
 from adapter.planner import Candidate, Group, Request, plan
+from adapter.target import Target
 from hack.bench import figures
 from hack.lab.paths import REPO
 
@@ -114,7 +115,7 @@ def _queue(number: int, room: int) -> Raw:
 
 
 def _rewrite(pod: Raw) -> float:
-    target = rewriter.Target(
+    target = Target(
         cluster="east", zone="a", region="b", queue=_QUEUE, manager="m", workload="w", workload_uid="u", placement="p",
         share="p-1", round=1,
     )  # fmt: skip
