@@ -1,13 +1,20 @@
 """What do people see of our own kinds: refusals that say what to do, columns that answer, and `kubectl explain`?"""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 import yaml
 
 from adapter import names
 from hack.apireader import Raw
-from hack.clusters import Clusters
+from hack.clusters import Clusters, program
+from hack.lab.paths import REPO
 from hack.lab.progress import LabError
 
+KUSTOMIZATIONS = sorted(
+    path.parent for root in (REPO / "manifests", REPO / "kustomize") for path in root.rglob("kustomization.yaml")
+)
 SOURCE = {"kubeConfig": {"secretRef": {"name": "x"}}}
 
 REFUSED = [
@@ -64,6 +71,18 @@ def test_columns(fleet: Clusters, kind: str, columns: str) -> None:
 def test_every_field_is_explained(fleet: Clusters, field: str) -> None:
     said = fleet.manager.kubectl("explain", field)
     assert "DESCRIPTION:" in said and "<empty>" not in said
+
+
+@pytest.mark.parametrize("directory", KUSTOMIZATIONS, ids=lambda path: str(path.relative_to(REPO)))
+def test_a_kustomization_renders_without_a_warning(directory: Path) -> None:
+    done = subprocess.run([program(), "kustomize", directory], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    objects = [document for document in yaml.safe_load_all(done.stdout) if document]
+    identities = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects]
+    assert len(identities) == len(set(identities)) > 0
+    # One apply cannot define a kind and make objects of it: kubectl looks up every kind first.
+    defined = {o["spec"]["names"]["kind"] for o in objects if o["kind"] == "CustomResourceDefinition"}
+    assert not defined & {o["kind"] for o in objects}
 
 
 def _dry_run(fleet: Clusters, kind: str, spec: Raw) -> str:

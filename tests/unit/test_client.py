@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 
 from adapter.shell.client import FORBIDDEN_CLUSTER, FORBIDDEN_USER, ApiError, BadLogin, Client, Unreachable
 from tests.unit import apiserver
@@ -186,12 +187,19 @@ async def test_a_stream_that_falls_silent_ends(server: Server, client: Client) -
 
 
 async def test_a_stream_that_is_cut_is_unreachable(server: Server, client: Client) -> None:
-    server.watches = [streams("one\n", then=apiserver.cut)]
+    heard = asyncio.Event()
+
+    async def then(request: web.Request) -> None:
+        await heard.wait()
+        await apiserver.cut(request)
+
+    server.watches = [streams("one\n", then=then)]
     found: list[bytes] = []
     with pytest.raises(Unreachable):
         async with client.stream(PATH, {"watch": "true"}, 1.0) as lines:
             async for line in lines:
-                found.append(line)  # noqa: PERF401 - what came before the cut counts
+                found.append(line)
+                heard.set()
     assert found == [b"one"]
 
 

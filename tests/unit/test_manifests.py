@@ -1,7 +1,6 @@
-"""Do the manifests parse, render, and use the same words as the code?"""
+"""Do the manifests parse, refer to each other truly, and use the same words as the code? (Rendered they are in integration.)"""
 
 import ast
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,7 @@ import pytest
 import yaml
 
 from adapter import api, names
-from hack.lab import tools
 from hack.lab.paths import REPO
-from hack.lab.progress import LabError
 
 _MANIFESTS = REPO / "manifests"
 _KUSTOMIZE = REPO / "kustomize"
@@ -81,32 +78,6 @@ def test_every_manifest_is_installed_by_some_overlay() -> None:
     }
     left = [_short(path) for path in _FILES if path.name != "kustomization.yaml" and path.resolve() not in listed]
     assert [path for path in left if not path.startswith("manifests/samples/")] == []
-
-
-# --- rendering -------------------------------------------------------------------------------------------------------
-
-
-def _kubectl() -> Path:
-    try:
-        return tools.path("kubectl")
-    except LabError as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.mark.parametrize("directory", _KUSTOMIZATIONS, ids=_short)
-def test_kustomization_renders_without_a_warning(directory: Path) -> None:
-    done = subprocess.run([_kubectl(), "kustomize", directory], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    objects = [document for document in yaml.safe_load_all(done.stdout) if document]
-    identities = [
-        (document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"]) for document in objects
-    ]
-    assert len(identities) == len(set(identities)) > 0
-    # One apply cannot define a kind and make objects of it: kubectl looks up every kind first.
-    defined = {
-        document["spec"]["names"]["kind"] for document in objects if document["kind"] == "CustomResourceDefinition"
-    }
-    assert not defined & {document["kind"] for document in objects}
 
 
 # --- the same words as the code --------------------------------------------------------------------------------------
