@@ -45,7 +45,7 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
         DeletePod(cluster, remote, "its pod holds a slot in another cluster")
         for cluster, remote in worker.remotes.items()
         if pod and slot and label(remote, names.POD_UID_LABEL) == uid_of(pod)
-        if not slot.startswith(f"{cluster}/") and not _leaving(remote)
+        if not slot.startswith(f"{cluster}/") and not _leaving(remote) and not _leaving(pod) and not _ended(pod)
     ]
     if pod is None:
         return orphans
@@ -86,9 +86,10 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         text = f"The pod in worker cluster {cluster} was deleted or evicted there."
         lost = mirror.failed_patch(pod, reason="RemotePodGone", message=text, now=timestamp(now))
         return [PatchStatus(pod, lost)] if lost else []
-    # 8. An orphan of this name is still leaving, the share does not stand, or the head has no address yet: wait.
+    # 8. An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand, or the head has no address yet: wait.
     reservation = worker.reservations.get(cluster)
-    if remote is not None or reservation is None or not reservation.admitted or not worker.head:
+    elsewhere = any(label(r, names.POD_UID_LABEL) == uid_of(pod) for r in worker.remotes.values())
+    if remote is not None or elsewhere or reservation is None or not reservation.admitted or not worker.head:
         return []
     body = rewriter.remote_pod(
         pod,

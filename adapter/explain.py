@@ -35,7 +35,7 @@ def running(placement: Placement, blocked: Mapping[str, str], silent: Mapping[st
     """The job runs, but a share of it is not admitted any more, or cannot be seen."""
     held = [s.cluster for s in placement.shares if s.cluster not in blocked]
     parts = [
-        f"{cluster} {why}; what runs there is left running"
+        f"what runs in {cluster} is left running: {why.removesuffix('.')}"
         if cluster in silent
         else f"the share in {cluster} is not admitted now{why and f': {why}'}"
         for cluster, why in blocked.items()

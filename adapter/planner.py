@@ -123,7 +123,7 @@ def _unchosen(verdict: Verdict) -> Verdict:
 def _placement(shares: Sequence[Share], verdicts: Sequence[Verdict]) -> str:
     total = sum(share.workers for share in shares)
     taken = ", ".join(f"{share.workers} of {total} workers to {share.cluster}" for share in shares)
-    passed = [f"{v.cluster} passed over: {v.reason}" for v in verdicts if not v.chosen and v.reason]
+    passed = [f"{v.cluster} passed over: {v.reason.removesuffix('.')}" for v in verdicts if not v.chosen and v.reason]
     return "; ".join([taken, *passed]) + "."
 
 

@@ -24,6 +24,7 @@ TIMEOUT_SECONDS = 10.0
 # same (kueue.md 5.1).
 FORBIDDEN_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
 FORBIDDEN_CLUSTER = ("certificate-authority",)
+NO_API_SERVER = "what answers there is no Kubernetes API server"
 # Requests in flight to one cluster. An API server answers in milliseconds; more only queue up in it.
 PARALLEL = 32
 
@@ -85,10 +86,15 @@ class Client:
     async def from_kubeconfig(cls, text: str) -> "Client":
         """Log in by the text of a kubeconfig; raises BadLogin."""
         settings = kube.Configuration()
-        content = _harmless(text)
         try:
-            await kube_config.load_kube_config_from_dict(content, client_configuration=settings)
-            return cls(kube.ApiClient(settings))
+            await kube_config.load_kube_config_from_dict(_harmless(text), client_configuration=settings)
+            client = cls(kube.ApiClient(settings))
+            if not all(value.isprintable() for value in (await client._login()).values()):
+                await client.close()
+                raise BadLogin("its token holds a line break or another control character")
+            return client
+        except BadLogin:
+            raise
         except kube_config.ConfigException as error:
             raise BadLogin(str(error)) from None
         except Exception as error:  # the loader's own slips on odd input are many: a bad Secret must not end a loop
@@ -162,8 +168,9 @@ class Client:
         url = self._url(path)
         try:
             async with self._session.get(url, params=params, headers=headers, timeout=timeout, **self._how) as answer:
-                if answer.status != 200:
+                if answer.status != 200 or answer.content_type != "application/json":
                     await _read(answer)
+                    raise Unreachable(NO_API_SERVER)
                 yield _lines(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(_why(error)) from None
@@ -185,6 +192,9 @@ def _harmless(text: str) -> Body:
         raise BadLogin("it is not YAML") from None
     if not isinstance(content, dict):
         raise BadLogin("it is not a YAML mapping")
+    for entry in content.get("clusters") or ():
+        if not isinstance((entry.get("cluster") or {}).get("proxy-url") or "", str):
+            raise BadLogin("clusters[].cluster.proxy-url is no URL")
     for listed, part, forbidden in (("users", "user", FORBIDDEN_USER), ("clusters", "cluster", FORBIDDEN_CLUSTER)):
         for entry in content.get(listed) or ():
             found = [key for key in forbidden if key in (entry.get(part) or {})]
@@ -206,16 +216,16 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 async def _read(answer: aiohttp.ClientResponse, *, text: bool = False) -> Body:
     """The answer's body; what is no JSON object did not come from an API server, whatever its status says."""
-    said = await answer.text()
+    said = await answer.read()
     try:
         content: object = json.loads(said)
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     body = content if isinstance(content, dict) else {}
     if answer.status >= 300:
         raise ApiError(answer.status, str(body.get("reason") or answer.reason), str(body.get("message") or ""))
-    if not text and not body:
-        raise Unreachable("what answers there is no Kubernetes API server")
+    if not body and not (text and said.strip() == b"ok"):
+        raise Unreachable(NO_API_SERVER)
     return body
 
 

@@ -17,6 +17,10 @@ from adapter.shell.member import Listeners, Member
 
 log = logging.getLogger(__name__)
 
+RUN_AGAIN_SECONDS = (
+    30.0  # what broke once by a fault of ours will most likely break again: no hurry, and no flood of traces
+)
+
 
 @dataclass(slots=True)
 class _Engagement:
@@ -81,14 +85,17 @@ class Fleet:
         self._engaged[name] = _Engagement(digest, member, self._tasks.create_task(self._guard(member)))
 
     async def _guard(self, member: Member) -> None:
-        """Run a member; whatever happens to it, the others and the process go on, and it is engaged anew."""
+        """Run a member; whatever happens to it, the others and the process go on, and it is run anew."""
         try:
-            await member.run()
-        except Exception as error:  # the other place that catches all
-            log.exception("worker cluster %s", member.name)
-            self._engaged.pop(member.name, None)
-            self.problems[member.name] = f"its connection ended by {type(error).__name__}; see the controller's log"
-            self._tell.contact(member.name)
+            while True:
+                try:
+                    await member.run()
+                except Exception as error:  # the other place that catches all
+                    log.exception("worker cluster %s", member.name)
+                    member.broken(f"its connection ended by {type(error).__name__}; see the controller's log")
+                await asyncio.sleep(RUN_AGAIN_SECONDS)
+        finally:
+            await member.client.close()
 
     async def _disengage(self, name: str) -> None:
         before = self._engaged.pop(name, None)

@@ -39,26 +39,31 @@ class Following:
     selectors: dict[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
 
 
+@dataclass(slots=True)
+class _Place:
+    version: str = ""  # from which a watch can go on; empty: list first
+
+
 async def follow(what: Following) -> None:
     """Keep a store true until cancelled."""
-    version, backoff = "", FIRST_BACKOFF
+    place, backoff = _Place(), FIRST_BACKOFF
     clock = asyncio.get_running_loop().time
     while True:
         began = clock()
         try:
-            if not version:
-                version = await _list(what)
+            if not place.version:
+                place.version = await _list(what)
                 what.trouble(None)
-            version = await _watch(what, version)
+            await _watch(what, place)
         except ApiError as error:
-            version = ""  # gone (410) or refused: only a fresh list tells what is true
+            place.version = ""  # gone (410) or refused: only a fresh list tells what is true
             if error.status != 410:
                 what.trouble(error)
         except Unreachable as error:
             what.trouble(error)
         except (ValueError, KeyError, TypeError, AttributeError) as error:  # what a proxy, say, makes of an answer
             log.warning("following %s: unreadable answer (%s)", what.resource.plural, type(error).__name__)
-            version = ""
+            place.version = ""
             what.trouble(Unreachable("its answer cannot be read"))
         backoff = FIRST_BACKOFF if clock() - began > LAST_BACKOFF else min(backoff * 2, LAST_BACKOFF)
         await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
@@ -78,20 +83,20 @@ async def _list(what: Following) -> str:
         params["continue"] = following
 
 
-async def _watch(what: Following, version: str) -> str:
-    """Read one watch to its end; returns the version to go on from, empty when the server has forgotten it."""
+async def _watch(what: Following, place: _Place) -> None:
+    """Read one watch to its end, and note how far it came, however it ends."""
     params = {
         "watch": "true",
         "allowWatchBookmarks": "true",
         "timeoutSeconds": WATCH_SECONDS,
-        "resourceVersion": version,
+        "resourceVersion": place.version,
         **what.selectors,
     }
     async with what.client.stream(what.resource.path(what.namespace), params, SILENCE_SECONDS) as lines:
         what.trouble(None)
         async for line in lines:
-            version = _take(what.store, json.loads(line), version) if line else version
-    return version
+            if line:
+                place.version = _take(what.store, json.loads(line), place.version)
 
 
 def _take(store: Store, event: Raw, version: str) -> str:

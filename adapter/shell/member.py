@@ -95,15 +95,17 @@ class Member:
 
     async def run(self) -> None:
         """Follow and probe until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._probe())
-                for resource, store, labels in self._followed():
-                    selectors = {"labelSelector": labels} if labels else {}
-                    heard = functools.partial(self._heard, resource.plural)
-                    tasks.create_task(follow(Following(self.client, resource, store, heard, selectors=selectors)))
-        finally:
-            await self.client.close()
+        self._heard("connection", None)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._probe())
+            for resource, store, labels in self._followed():
+                selectors = {"labelSelector": labels} if labels else {}
+                heard = functools.partial(self._heard, resource.plural)
+                tasks.create_task(follow(Following(self.client, resource, store, heard, selectors=selectors)))
+
+    def broken(self, why: str) -> None:
+        """Note that `run` ended by itself: nothing is seen until it runs again."""
+        self._heard("connection", Unreachable(why))
 
     async def _probe(self) -> None:
         """Ask for a sign of life: a cut link leaves a watch silent for a minute before it is noticed."""

@@ -29,7 +29,7 @@ class WorkQueue(Generic[KeyT]):
         """`handle` returns the seconds after which to look again, or None; an exception means back-off."""
         self._handle = handle
         self._running: set[KeyT] = set()
-        self._again: set[KeyT] = set()
+        self._again: dict[KeyT, float] = {}  # added while they run: when due
         self._due: dict[KeyT, float] = {}
         self._heap: list[tuple[float, int, KeyT]] = []
         self._count = 0
@@ -41,10 +41,10 @@ class WorkQueue(Generic[KeyT]):
 
     def add(self, key: KeyT, after: float = 0.0) -> None:
         """Look at the key after that many seconds, or earlier if it is due earlier already."""
-        if key in self._running and not after:
-            self._again.add(key)
-            return
         due = asyncio.get_running_loop().time() + after
+        if key in self._running:
+            self._again[key] = min(due, self._again.get(key, due))
+            return
         if due < self._due.get(key, float("inf")):
             self._due[key] = due
             self._count += 1
@@ -68,10 +68,7 @@ class WorkQueue(Generic[KeyT]):
             if self._due.get(key) != due:
                 continue  # replaced by an earlier time
             del self._due[key]
-            if key in self._running:
-                self._again.add(key)
-            else:
-                ready.append(key)
+            ready.append(key)
         return ready
 
     async def _sleep(self) -> None:
@@ -88,7 +85,9 @@ class WorkQueue(Generic[KeyT]):
         try:
             after = await self._handle(key)
             self._failures.pop(key, None)
-            after = 0.0 if key in self._again else after
+            if key in self._again:
+                news = max(self._again[key] - asyncio.get_running_loop().time(), 0.0)
+                after = news if after is None else min(news, after)
         except Postpone as trouble:
             log.info("%s: %s", key, trouble)
             after = self._backoff(key)
@@ -96,7 +95,7 @@ class WorkQueue(Generic[KeyT]):
             log.exception("handling %s failed", key)
             after = self._backoff(key)
         self._running.discard(key)
-        self._again.discard(key)  # news that came while it failed wait with it: what wakes itself must not spin
+        self._again.pop(key, None)  # news that came while it failed wait with it: what wakes itself must not spin
         if after is not None:
             self.add(key, after)
 

@@ -90,7 +90,8 @@ class Store:
         self._gone[key] = max(self._gone.pop(key, 0), _version(raw))
         if len(self._gone) > REMEMBERED:
             del self._gone[next(iter(self._gone))]
-        if before is not None and meta(before).get("uid") == meta(raw).get("uid"):
+        same = before is not None and meta(before).get("uid") == meta(raw).get("uid")
+        if same and before is not None and _version(raw) >= _version(before):  # an older one is told again after a cut
             self._drop(key)
 
     def _drop(self, key: Key) -> None:

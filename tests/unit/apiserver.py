@@ -163,7 +163,7 @@ def streams(*lines: str, then: Callable[[web.Request], Awaitable[None]] | None =
     """A watch of these lines; it ends afterwards, or after `then`."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
         for line in lines:

@@ -272,3 +272,51 @@ async def test_a_kubeconfig_that_cannot_be_used_is_a_sentence(content: str) -> N
     assert str(found.value)
     assert SECRET not in str(found.value)
     assert TOKEN not in str(found.value)
+
+
+ODD = (
+    "users: 5",
+    "users: [x]",
+    "users: [null]",
+    "users: {a: b}",
+    "users: [{user: 5}]",
+    "clusters: [{cluster: 5}]",
+    "a: 2026-99-99",
+    "a: " + "[" * 3000,
+)
+
+
+@pytest.mark.parametrize("content", ODD, ids=lambda content: content[:30])
+async def test_an_odd_kubeconfig_is_a_bad_login_and_nothing_else(content: str) -> None:
+    with pytest.raises(BadLogin):
+        await Client.from_kubeconfig(content)
+
+
+def bytes_(body: bytes, status: int = 200) -> apiserver.Answer:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, body=body, content_type="text/html")
+
+    return answer
+
+
+async def test_a_page_in_another_encoding_is_from_no_api_server(server: Server, client: Client) -> None:
+    server.lists = [bytes_("für".encode("latin-1")), bytes_("für".encode("latin-1"), 502)]
+    with pytest.raises(Unreachable):
+        await client.get(PATH)
+    with pytest.raises(ApiError):
+        await client.alive()
+
+
+async def test_a_token_with_a_line_end_is_no_fault_of_ours(server: Server) -> None:
+    with pytest.raises((BadLogin, Unreachable)):
+        client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(server.url, user={"token": "abc\n"})))
+        try:
+            await client.get(PATH)
+        finally:
+            await client.close()
+
+
+async def test_a_login_page_is_no_sign_of_life(server: Server, client: Client) -> None:
+    server.lists = [text(PAGE)]
+    with pytest.raises(Unreachable):
+        await client.alive()

@@ -87,7 +87,7 @@ CASES = [
         "Placed",
         "2 of 4",
         "2 east, 2 west",
-        "2 east, 2 west; east cannot be seen since 03:04:05 UTC: no answer in time; what runs there is left running.",
+        "2 east, 2 west; what runs in east is left running: cannot be seen since 03:04:05 UTC: no answer in time.",
         "True",
     ),
     Case(
@@ -97,7 +97,7 @@ CASES = [
         "0 of 4",
         "2 east, 2 west",
         "2 east, 2 west; the share in east is not admitted now: cpu is short; "
-        "west cannot be seen since 03:04:05 UTC: no answer in time; what runs there is left running.",
+        "what runs in west is left running: cannot be seen since 03:04:05 UTC: no answer in time.",
         "True",
     ),
     Case(
