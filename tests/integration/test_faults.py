@@ -50,7 +50,9 @@ def test_a_gang_that_is_placed_outlives_a_cut(stage: Stage, lab: Lab) -> None:
     before = {pod["metadata"]["uid"] for pod in stage.workers()}
     faults.cut(lab, lab.cluster("east"), scope="api", way="drop")
     wait(lambda: _connected(stage).get("status") == "False", 60, "east is told to be silent")
-    wait(lambda: "what runs in east is left running: cannot be seen since" in _reason(stage), 30, "the Placement says so")
+    wait(
+        lambda: "what runs in east is left running: cannot be seen since" in _reason(stage), 30, "the Placement says so"
+    )
     faults.heal(lab)
     wait(lambda: _connected(stage).get("status") == "True", 60, "east is seen again")
     wait(lambda: _reason(stage) == "1 of 2 workers to east, 1 of 2 workers to west.", 30, "all is well")
