@@ -21,7 +21,7 @@ FORWARD = [
     ("CreatePod", 2),
     ("PatchStatus", 1),
 ]
-BACKWARD = [("Release", 1), ("DeletePod", 1)]
+BACKWARD = [("Release", 1), ("Release", 2)]
 
 
 @pytest.mark.parametrize(("kind", "count"), FORWARD, ids=[f"{kind}-{count}" for kind, count in FORWARD])
@@ -52,6 +52,26 @@ def test_killed_on_the_way_back(stage: Stage, process: Controller, kind: str, co
     process.wait_for_death()
     process.start()
     wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: f"{stage.leftovers()}\n{process.tail()}")
+
+
+def test_killed_while_a_copy_goes(stage: Stage, process: Controller) -> None:
+    """A worker that is deleted in the manager takes its copy with it, and the next one gets its slot."""
+    stage.build({"east": 1, "west": 1})
+    process.start(die_after=("DeletePod", 1))
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", process.tail)
+    gone = stage.workers()[0]["metadata"]["name"]
+    stage.manager.delete("pod", gone, stage.name, wait=False)
+    process.wait_for_death()
+    process.start()
+    wait(lambda: stage.running(2), 90, "two workers run again", process.tail)
+    wanted = {pod["metadata"]["name"] for pod in stage.workers()}
+    wait(
+        lambda: {pod["metadata"]["name"] for pods in stage.remote().values() for pod in pods} == wanted,
+        60,
+        "one copy each",
+    )
+    assert gone not in wanted
 
 
 def test_job_deleted_while_the_controller_is_away(stage: Stage, process: Controller) -> None:
