@@ -1,7 +1,7 @@
 """How is the controller run under test: as a process with the rights of its own ServiceAccount, which can be made to die.
 
-`python -m tests.integration.controller KIND N` is the controller as it is shipped, except that it ends by kill -9's exit
-status right after the Nth action of that kind was done: the hook is in the executor, the logic does not know of it.
+`python -m tests.integration.controller PORT KIND N NAMESPACE` is the controller as it is shipped, except that it is killed right
+after the Nth action of that kind for that namespace: the hook is in the executor, the logic does not know of it.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ class Controller:
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "controller.log"
 
-    def start(self, *, die_after: tuple[str, int] | None = None) -> None:
-        """Start it; `die_after` is a kind of action and which of them is the last thing it does."""
+    def start(self, *, die_after: tuple[str, int, str] | None = None) -> None:
+        """Start it; `die_after` is a kind of action, which of them is the last thing it does, and the namespace it is for."""
         port = 20_000 + os.getpid() % 10_000
-        crash = [die_after[0], str(die_after[1])] if die_after else []
+        crash = [str(part) for part in die_after or ()]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.integration.controller", str(port), *crash],
@@ -91,22 +91,23 @@ def unpark(manager: Cluster) -> None:
 class _Mortal(Executor):
     """Does actions, and dies right after the one that was named."""
 
-    kind, left = "", 0
+    kind, left, namespace = "", 0, ""
 
     async def do(self, action: Action) -> None:
         await super().do(action)
-        if type(action).__name__ == _Mortal.kind:
+        # Other tests' stages are still being cleared: what is done for them does not count.
+        if type(action).__name__ == _Mortal.kind and repr(_Mortal.namespace) in repr(action):
             _Mortal.left -= 1
             if _Mortal.left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
                 await asyncio.Event().wait()
 
 
-def main(port: str, kind: str = "", count: str = "0") -> int:
+def main(port: str, kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller, mortal if asked."""
     from adapter.shell import engine
 
-    _Mortal.kind, _Mortal.left = kind, int(count)
+    _Mortal.kind, _Mortal.left, _Mortal.namespace = kind, int(count), namespace
     vars(engine)["Executor"] = _Mortal
     return controller.main(int(port), verbose=False)
 

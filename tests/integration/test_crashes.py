@@ -28,7 +28,7 @@ BACKWARD = [("Release", 1), ("Release", 2)]
 def test_killed_on_the_way_there(stage: Stage, process: Controller, kind: str, count: int) -> None:
     """One copy for each worker and one share for each cluster, whatever was lost."""
     stage.build({"east": 1, "west": 1})
-    process.start(die_after=(kind, count))
+    process.start(die_after=(kind, count, stage.name))
     stage.ray_cluster("pi", workers=2)
     process.wait_for_death()
     process.start()
@@ -45,7 +45,7 @@ def test_killed_on_the_way_there(stage: Stage, process: Controller, kind: str, c
 def test_killed_on_the_way_back(stage: Stage, process: Controller, kind: str, count: int) -> None:
     """A job deleted while the controller dies leaves nothing behind."""
     stage.build({"east": 1, "west": 1})
-    process.start(die_after=(kind, count))
+    process.start(die_after=(kind, count, stage.name))
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", process.tail)
     stage.manager.delete("raycluster", "pi", stage.name, wait=False)
@@ -57,7 +57,7 @@ def test_killed_on_the_way_back(stage: Stage, process: Controller, kind: str, co
 def test_killed_while_a_copy_goes(stage: Stage, process: Controller) -> None:
     """A worker that is deleted in the manager takes its copy with it, and the next one gets its slot."""
     stage.build({"east": 1, "west": 1})
-    process.start(die_after=("DeletePod", 1))
+    process.start(die_after=("DeletePod", 1, stage.name))
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", process.tail)
     gone = stage.workers()[0]["metadata"]["name"]
