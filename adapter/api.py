@@ -8,9 +8,10 @@ never an exception in a loop. Status shapes are ours alone and stand where they 
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, TypeVar
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from adapter import names
 
@@ -37,16 +38,27 @@ class _Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-class SecretRef(_Spec):
+class Named(_Spec):
+    """A reference to an object by its name."""
+
     name: str
 
 
 class KubeConfigSource(_Spec):
-    secret_ref: SecretRef = Field(alias="secretRef")
+    secret_ref: Named = Field(alias="secretRef")
 
 
 class Source(_Spec):
-    kube_config: KubeConfigSource = Field(alias="kubeConfig")
+    """How to reach a worker cluster: exactly one of the two is set."""
+
+    kube_config: KubeConfigSource | None = Field(default=None, alias="kubeConfig")
+    multi_kueue_cluster_ref: Named | None = Field(default=None, alias="multiKueueClusterRef")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.kube_config is None) == (self.multi_kueue_cluster_ref is None):
+            raise ValueError("must name either kubeConfig.secretRef or multiKueueClusterRef")
+        return self
 
 
 class Head(_Spec):
@@ -54,7 +66,7 @@ class Head(_Spec):
 
 
 class WorkerCluster(_Spec):
-    """How to reach a worker cluster, and what Ray should know of it."""
+    """How to reach a worker cluster, what Ray should know of it, and what plans may reckon with there."""
 
     source: Source
     zone: str = ""  # empty: the object's own name
@@ -63,17 +75,42 @@ class WorkerCluster(_Spec):
     resources: dict[str, int] = Field(default_factory=dict)
     head: Head = Head()
     cordoned: bool = False
+    can_grow: bool = Field(default=False, alias="canGrow")
+    price_per_hour: dict[str, Decimal] = Field(default_factory=dict, alias="pricePerHour")  # resource -> one unit's
+
+
+class Clusters(_Spec):
+    """Which worker clusters a policy considers: exactly one of the three is set."""
+
+    names: tuple[str, ...] = ()  # first choice first
+    selector: dict[str, Any] | None = None  # a LabelSelector on what a Ray node there is labelled with
+    multi_kueue_config_ref: Named | None = Field(default=None, alias="multiKueueConfigRef")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if [bool(self.names), self.selector is not None, self.multi_kueue_config_ref is not None].count(True) != 1:
+            raise ValueError("must set exactly one of names, selector and multiKueueConfigRef")
+        return self
 
 
 class DispatchPolicy(_Spec):
-    """The parameters of an AdmissionCheck: which clusters, in which order, for how long."""
+    """The parameters of an AdmissionCheck: which clusters, who of them first, how much of a gang, for how long."""
 
-    clusters: tuple[str, ...]
-    strategy: Literal["FillInOrder"] = "FillInOrder"
-    gang: Literal["AllOrNothing"] = "AllOrNothing"
+    clusters: Clusters
+    strategy: Literal["FillInOrder", "AvailableCapacity", "Spread"] = "FillInOrder"
+    gang: Literal["AllOrNothing", "SameCluster", "BestEffort"] = "AllOrNothing"
+    min_workers: int = Field(default=0, ge=0, alias="minWorkers")  # of a BestEffort gang
     # A cluster with room admits in under a second; one that must preempt first needs its victims' grace period, which
     # is 30 s by default. Longer would keep the other shares of the gang reserved and idle.
     reservation_timeout: Duration = Field(default=timedelta(seconds=30), alias="reservationTimeout")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if (self.gang == "BestEffort") != (self.min_workers > 0):
+            raise ValueError("gang BestEffort needs minWorkers of 1 or more, and no other gang has one")
+        if self.gang == "SameCluster" and self.strategy == "Spread":
+            raise ValueError("strategy Spread and gang SameCluster contradict each other")
+        return self
 
 
 class Invalid(ValueError):

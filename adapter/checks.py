@@ -4,14 +4,32 @@ A check is Active as long as its configuration makes sense. A worker cluster tha
 that: an inactive check stops the whole ClusterQueue, local jobs included (kueue.md, design advice D19).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from adapter import api, names
+from adapter import api, clusterset, names
 from adapter.facts import Raw, condition, meta, timestamp
 
 Patch = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What admins have written that a check may refer to, each by its name."""
+
+    policies: Mapping[str, Raw] = field(default_factory=dict)
+    clusters: Sequence[Raw] = ()
+    configs: Mapping[str, Raw] = field(default_factory=dict)  # MultiKueueConfigs
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A policy that can be used, with the names of its clusters, first choice first."""
+
+    policy: api.DispatchPolicy
+    clusters: tuple[str, ...]
 
 
 def policy_name(check: Raw) -> str:
@@ -21,7 +39,7 @@ def policy_name(check: Raw) -> str:
     return parameters.get("name") or "" if ours else ""
 
 
-def policy(check: Raw, policies: Mapping[str, Raw]) -> api.DispatchPolicy:
+def policy(check: Raw, written: Written) -> Chosen:
     """The policy behind an AdmissionCheck; raises api.Invalid with a sentence when there is none that can be used."""
     check_name, wanted = meta(check).get("name"), policy_name(check)
     if not wanted:
@@ -29,12 +47,16 @@ def policy(check: Raw, policies: Mapping[str, Raw]) -> api.DispatchPolicy:
             f"AdmissionCheck {check_name}: spec.parameters must name a {names.DISPATCH_POLICY_KIND} of {names.DOMAIN}; "
             "add apiGroup, kind and name."
         )
-    if wanted not in policies:
+    if wanted not in written.policies:
         raise api.Invalid(
             f"AdmissionCheck {check_name}: spec.parameters names {names.DISPATCH_POLICY_KIND} {wanted}, "
             "which does not exist; create it."
         )
-    return api.dispatch_policy(policies[wanted])
+    found = api.dispatch_policy(written.policies[wanted])
+    try:
+        return Chosen(found, clusterset.resolve(found.clusters, written.clusters, written.configs))
+    except api.Invalid as error:
+        raise api.Invalid(f"{names.DISPATCH_POLICY_KIND} {wanted}: {error}.") from None
 
 
 def gate_problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw]) -> str:
@@ -48,10 +70,10 @@ def gate_problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw]) -> st
     return f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml."
 
 
-def check_condition(check: Raw, policies: Mapping[str, Raw], gate: str, now: datetime) -> Patch | None:
+def check_condition(check: Raw, written: Written, gate: str, now: datetime) -> Patch | None:
     """The status patch that tells whether an AdmissionCheck can be served, None when it is told already."""
     try:
-        chosen = policy(check, policies)
+        chosen = policy(check, written)
     except api.Invalid as error:
         return _patch(check, names.ACTIVE, False, "BadParameters", str(error), now)
     if gate:

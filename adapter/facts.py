@@ -115,6 +115,7 @@ class Workload:
     name: str
     uid: str
     resource_version: str
+    created: datetime | None
     queue: str
     priority: int | None
     deleted: bool
@@ -141,6 +142,7 @@ def workload(raw: Raw) -> Workload:
         name=name,
         uid=uid_of(raw),
         resource_version=meta(raw).get("resourceVersion") or "",
+        created=moment(meta(raw).get("creationTimestamp")),
         queue=spec.get("queueName") or "",
         priority=spec.get("priority"),
         deleted=bool(meta(raw).get("deletionTimestamp")),

@@ -51,7 +51,7 @@ def refusal(flavor: Flavor, pod_spec: Raw, topology_only: bool) -> str:
         return f"flavor {flavor.name} takes only pods that ask for a topology"
     tolerations = (*(pod_spec.get("tolerations") or ()), *flavor.tolerations)
     for taint in flavor.taints:
-        if not any(_tolerates(toleration, taint) for toleration in tolerations):
+        if not any(tolerates(toleration, taint) for toleration in tolerations):
             return f"flavor {flavor.name} has the taint {_taint_text(taint)}, which the pod does not tolerate"
     if not _matches(flavor.labels, pod_spec):
         return f"flavor {flavor.name} does not match the pod's node selector or affinity"
@@ -66,7 +66,7 @@ def selects(selector: Raw | None, labels: Labels) -> bool:
     if selector is None:
         return False
     wanted: Labels = selector.get("matchLabels") or {}
-    return _has(labels, wanted) and _meets_all(selector.get("matchExpressions") or (), labels)
+    return _has(labels, wanted) and meets_all(selector.get("matchExpressions") or (), labels)
 
 
 def _matches(labels: Labels, pod_spec: Raw) -> bool:
@@ -77,7 +77,7 @@ def _matches(labels: Labels, pod_spec: Raw) -> bool:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = [_relevant(term, labels) for term in required.get("nodeSelectorTerms") or ()]
     # Terms are ORed, so one that asks nothing of this flavor's labels lets every pod in (flavorSelector).
-    return not terms or any(_meets_all(term, labels) for term in terms)
+    return not terms or any(meets_all(term, labels) for term in terms)
 
 
 def _relevant(term: Raw, labels: Labels) -> list[Raw]:
@@ -88,7 +88,8 @@ def _has(labels: Labels, wanted: Labels) -> bool:
     return all(labels.get(key) == value for key, value in wanted.items())
 
 
-def _meets_all(expressions: Iterable[Raw], labels: Labels) -> bool:
+def meets_all(expressions: Iterable[Raw], labels: Labels) -> bool:
+    """Say whether labels meet every expression of a node selector term or a label selector."""
     return all(_meets(expression, labels) for expression in expressions)
 
 
@@ -110,7 +111,8 @@ def _meets(expression: Raw, labels: Labels) -> bool:
     return False
 
 
-def _tolerates(toleration: Raw, taint: Raw) -> bool:
+def tolerates(toleration: Raw, taint: Raw) -> bool:
+    """Say whether a toleration covers a taint, as the scheduler compares them."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):

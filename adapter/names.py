@@ -30,6 +30,7 @@ GATE_POLICY: Final = "rayspan-gate"  # name of the MutatingAdmissionPolicy and o
 
 # --- written by us on a manager's worker pods ------------------------------------------------------------------------
 CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"  # also on every remote object and, as a Ray label, on every remote node
+ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"  # of users, on a worker group's template: the only zone that it may run in
 SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"  # "<cluster>/<role>/<index>"; also on the remote pod
 DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"  # True once the remote pod was seen; its absence later means lost
 

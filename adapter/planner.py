@@ -1,61 +1,20 @@
 """Which clusters take how many workers of a gang, and why: a snapshot in, shares or a reason out.
 
-Each step is a function of its own: pass over what cannot take part, then fill the clusters in the policy's order until
-the gang is whole. All or nothing: a gang that is not whole gets no share. The planner reserves nothing; whether its
-shares are admitted is for each worker cluster's Kueue to say.
+filter (`candidate.closed`) -> score (`score.order`) -> allot (`allot.allot`), each with a reason for what it passes over.
+A gang that has fewer workers placed than it needs gets no share at all. The planner reserves nothing; whether its shares
+are admitted is for each worker cluster's Kueue to say. The same snapshot always gives the same plan.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from adapter import quota
-from adapter.facts import GroupShare, Key, Raw, Share
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One worker group as it is to be reserved: `pod_spec` is the remote one, `request` what one pod asks of quota."""
-
-    name: str
-    role: str
-    count: int
-    pod_spec: Raw
-    request: quota.Resources
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A gang that wants to be placed."""
-
-    namespace: str
-    queue: str
-    groups: tuple[Group, ...]
-
-    @property
-    def workers(self) -> int:
-        return sum(group.count for group in self.groups)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A worker cluster as the planner sees it; `problem` says why it cannot take part now."""
-
-    name: str
-    problem: str
-    tree: quota.Tree
-    queues: Mapping[Key, tuple[str, str]]  # LocalQueue -> its ClusterQueue, and why it takes nothing (empty: it does)
-    namespaces: Mapping[str, Mapping[str, str]]  # name -> its labels
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was found about one cluster."""
-
-    cluster: str
-    fits: int
-    ever: int
-    chosen: int
-    reason: str
+from adapter import candidate as candidates
+from adapter import score, verdict
+from adapter.allot import allot
+from adapter.candidate import Candidate, Group, Request
+from adapter.facts import GroupShare, Share
+from adapter.score import Look
+from adapter.verdict import NOT_NEEDED, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,77 +24,136 @@ class Plan:
     shares: tuple[Share, ...]
     verdicts: tuple[Verdict, ...]
     sentence: str
+    never: bool = False  # even empty clusters, all of them known, could not hold the gang
 
 
-def plan(request: Request, candidates: Sequence[Candidate]) -> Plan:
-    """Fill the candidates in their order with the gang's workers, all or nothing."""
-    left = {group.name: group.count for group in request.groups}
-    shares: list[Share] = []
-    verdicts: list[Verdict] = []
-    for candidate in candidates:
-        share, verdict = _consider(request, candidate, left)
-        verdicts.append(verdict)
-        if share.groups:
-            shares.append(share)
-            left = {n: c - next((g.count for g in share.groups if g.name == n), 0) for n, c in left.items()}
-    if any(left.values()):
-        return Plan((), tuple(_unchosen(v) for v in verdicts), _shortfall(request, left, candidates, verdicts))
-    return Plan(tuple(shares), tuple(verdicts), _placement(shares, verdicts))
+_Counts = Mapping[str, Mapping[str, int]]  # cluster -> group -> workers
 
 
-def _consider(request: Request, candidate: Candidate, left: Mapping[str, int]) -> tuple[Share, Verdict]:
-    """Take from a candidate as much as is still wanted, and say what it could take of the whole gang."""
-    nothing = Share(candidate.name, ())
-    problem = candidate.problem or _closed(request, candidate)
-    if problem:
-        return nothing, Verdict(candidate.name, 0, 0, 0, problem)
-    queue, _ = candidate.queues[request.namespace, request.queue]
-    labels = candidate.namespaces[request.namespace]
-    tree, fits, ever, reason = candidate.tree, 0, 0, ""
-    groups: list[GroupShare] = []
-    for group in request.groups:
-        room = quota.room(tree, queue, group.request, group.pod_spec, wanted=group.count, namespace=labels)
-        fits += min(group.count, room.nominal + room.borrow)
-        ever += min(group.count, room.ever)
-        reason = reason or (room.reason if left[group.name] else "")  # what is not needed is not short
-        take = min(left[group.name], room.nominal + room.borrow)
-        if take:
-            groups.append(GroupShare(group.name, group.role, take))
-            # Which flavor Kueue takes depends on how many pods want to go into one: ask for these very ones.
-            exact = quota.room(tree, queue, group.request, group.pod_spec, wanted=take, namespace=labels)
-            tree = quota.charge(tree, queue, exact, group.request, take)
-    chosen = sum(group.count for group in groups)
-    return Share(candidate.name, tuple(groups)), Verdict(candidate.name, fits, ever, chosen, reason)
+def plan(request: Request, among: Sequence[Candidate]) -> Plan:
+    """Place a gang on the candidates, which are in the policy's order."""
+    problems = {one.name: why for one in among if (why := candidates.closed(request, one))}
+    looks = [score.look(request, one) for one in among if one.name not in problems]
+    counts = _placed(request, score.order(request, looks))
+    placed = sum(sum(groups.values()) for groups in counts.values())
+    if not placed or placed < request.needed:
+        found = _verdicts(among, request, problems, looks)
+        fit = max((look.total for look in looks), default=0) if request.gang == "SameCluster" else placed
+        never = not problems and _most(request, looks) < request.needed
+        return Plan((), tuple(found), verdict.shortfall(request, fit, found, never), never)
+    found = _chosen(request, _verdicts(among, request, problems, looks), counts)
+    shares = (_share(request, name, groups) for name, groups in counts.items() if groups)
+    return Plan(tuple(shares), tuple(found), verdict.placed(request, found))
 
 
-def _closed(request: Request, candidate: Candidate) -> str:
-    if request.namespace not in candidate.namespaces:
-        return f"no namespace {request.namespace} there: create it, with a LocalQueue {request.queue}"
-    if (request.namespace, request.queue) not in candidate.queues:
-        return f"no LocalQueue {request.queue} in namespace {request.namespace} there: create it"
-    return candidate.queues[request.namespace, request.queue][1]
+def keep(request: Request, among: Sequence[Candidate]) -> tuple[Share, ...]:
+    """What a gang that has waited long holds back from those behind it: as much as it could use now.
+
+    So room that comes free piece by piece gathers until the gang fits. One that must be in one cluster gathers it in the
+    cluster that is nearest to holding it.
+    """
+    able = [look for look in _looks(request, among) if request.gang != "SameCluster" or look.ever == request.workers]
+    if request.gang == "SameCluster":
+        able = sorted(able, key=lambda look: -look.total)[:1]
+    counts = _placed(replace(request, gang="BestEffort"), able)
+    return tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
 
 
-def _unchosen(verdict: Verdict) -> Verdict:
-    return Verdict(verdict.cluster, verdict.fits, verdict.ever, 0, verdict.reason)
+def charged(request: Request, among: Sequence[Candidate], shares: Sequence[Share]) -> list[Candidate]:
+    """The candidates after these shares of the gang are reserved."""
+    groups = {group.name: group for group in request.groups}
+    taken = {share.cluster: share for share in shares}
+    return [_charged(request, one, taken.get(one.name), groups) for one in among]
 
 
-def _placement(shares: Sequence[Share], verdicts: Sequence[Verdict]) -> str:
-    total = sum(share.workers for share in shares)
-    taken = ", ".join(f"{share.workers} of {total} workers to {share.cluster}" for share in shares)
-    passed = [f"{v.cluster} passed over: {v.reason.removesuffix('.')}" for v in verdicts if not v.chosen and v.reason]
-    return "; ".join([taken, *passed]) + "."
+def _charged(request: Request, one: Candidate, share: Share | None, groups: Mapping[str, Group]) -> Candidate:
+    if share is None or candidates.closed(request, replace(one, problem="")):
+        return one
+    tree = one.tree
+    for part in share.groups:
+        if part.name in groups:
+            tree = candidates.charge(request, one, tree, groups[part.name], part.count)
+    return replace(one, tree=tree)
 
 
-def _shortfall(
-    request: Request, left: Mapping[str, int], candidates: Sequence[Candidate], verdicts: Sequence[Verdict]
-) -> str:
-    needed = f"{request.workers} worker{'s' if request.workers > 1 else ''}"
-    each = [f"{v.cluster} has room for {v.fits}{f' ({v.reason})' if v.reason else ''}" for v in verdicts]
-    ever = sum(verdict.ever for verdict in verdicts)
-    closed = any(c.problem or _closed(request, c) for c in candidates)  # nothing is known of what those could hold
-    never = f" Even empty clusters hold only {ever}: raise a quota or ask for fewer workers."
-    return (
-        f"{needed} needed at once, {request.workers - sum(left.values())} fit now: {'; '.join(each) or 'the policy names no cluster'}."
-        f"{never if ever < request.workers and not closed else ''}"
-    )
+def _looks(request: Request, among: Sequence[Candidate]) -> list[Look]:
+    return [score.look(request, one) for one in among if not candidates.closed(request, one)]
+
+
+def _placed(request: Request, asked: Sequence[Look]) -> _Counts:
+    """Divide the gang over the clusters asked: the first order of its groups in which all fit, else the best one."""
+    best: _Counts = {}
+    most = -1
+    for groups in _orders(request, asked):
+        counts = _divided(request, asked, groups)
+        placed = sum(sum(taken.values()) for taken in counts.values())
+        if placed > most:
+            best, most = counts, placed
+        if placed == request.workers:
+            break
+    return best
+
+
+def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]]:
+    """The choosiest group first: the one for which there is least room; then as they stand, and the other way round.
+
+    Packing groups of different shapes is a knapsack: three orders find what there is to find in fleets whose shapes are
+    multiples of each other, as machines are; a gang that none of them places waits, and is planned again when room comes.
+    """
+    room = [sum(look.offers[index].total for look in asked) / g.count for index, g in enumerate(request.groups)]
+    yield [request.groups[index] for index in sorted(range(len(room)), key=room.__getitem__)]
+    if len(request.groups) > 1:
+        yield request.groups
+        yield request.groups[::-1]
+
+
+def _divided(request: Request, asked: Sequence[Look], groups: Sequence[Group]) -> _Counts:
+    trees = {look.candidate.name: look.candidate.tree for look in asked}
+    counts: dict[str, dict[str, int]] = {look.candidate.name: {} for look in asked}
+    for group in groups:
+        offers = [
+            candidates.offer(request, look.candidate, trees[look.candidate.name], group, group.count) for look in asked
+        ]
+        for look, taken in zip(asked, allot(request.strategy, group.count, offers), strict=True):
+            if taken:
+                name = look.candidate.name
+                counts[name][group.name] = taken
+                trees[name] = candidates.charge(request, look.candidate, trees[name], group, taken)
+    return counts
+
+
+def _verdicts(
+    among: Sequence[Candidate], request: Request, problems: Mapping[str, str], looks: Sequence[Look]
+) -> list[Verdict]:
+    seen = {look.candidate.name: look for look in looks}
+    closed = {name: Verdict(name, 0, 0, 0, 0, why) for name, why in problems.items()}
+    return [closed.get(one.name) or _open(request, seen[one.name]) for one in among]
+
+
+def _open(request: Request, found: Look) -> Verdict:
+    reason = found.reason(request.groups)
+    return Verdict(found.candidate.name, found.nominal, found.total - found.nominal, found.ever, 0, reason)
+
+
+def _chosen(request: Request, found: Sequence[Verdict], counts: _Counts) -> list[Verdict]:
+    """Write in who takes how many. A cluster that was not needed is not called short, whatever it has."""
+    taken = [sum(counts.get(one.cluster, {}).values()) for one in found]
+    full = sum(taken) == request.workers
+    last = max(index for index, count in enumerate(taken) if count)
+    chosen = []
+    for index, (one, count) in enumerate(zip(found, taken, strict=True)):
+        needed = not full or (index < last and one.fits < (request.workers if request.gang == "SameCluster" else 1))
+        reason = one.reason if count or needed or not one.fits + one.ever else NOT_NEEDED
+        chosen.append(replace(one, chosen=count, reason="" if count == request.workers else reason))
+    return chosen
+
+
+def _most(request: Request, looks: Sequence[Look]) -> int:
+    """How many workers of the gang even empty clusters could hold."""
+    ever = [look.ever for look in looks]
+    return max(ever, default=0) if request.gang == "SameCluster" else sum(ever)
+
+
+def _share(request: Request, cluster: str, counts: Mapping[str, int]) -> Share:
+    groups = (GroupShare(g.name, g.role, counts[g.name]) for g in request.groups if counts.get(g.name))
+    return Share(cluster, tuple(groups))

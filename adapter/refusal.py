@@ -23,6 +23,21 @@ def refusal(template: Raw) -> str | None:
     return next((f"{found}: {remedy}" for rule, remedy in _RULES for found in rule(spec)), None)
 
 
+def waits_for_all(kind: str, ray_job: Raw) -> str:
+    """Say in a sentence why a job cannot start with a part of its workers, empty when it can.
+
+    KubeRay submits to a cluster only when every worker of it is ready, unless the submitter sits beside the head
+    (ray-operator rayjob_controller.go: it waits for the RayCluster's state ready). A part would wait for ever.
+    """
+    mode = (ray_job.get("spec") or {}).get("submissionMode") or "K8sJobMode"
+    if kind != "RayJob" or mode == "SidecarMode":
+        return ""
+    return (
+        f"its spec.submissionMode {mode} starts the job only when every worker is ready, and the policy's gang BestEffort "
+        "may place fewer; submit it with SidecarMode, or through a queue whose policy places all."
+    )
+
+
 def _host_network(spec: Raw) -> Iterator[str]:
     if spec.get("hostNetwork"):
         yield "spec.hostNetwork is true"

@@ -50,8 +50,7 @@ class Conditions:
         raw = self._home.checks.named(name)
         if raw is None or (raw.get("spec") or {}).get("controllerName") != names.CONTROLLER_NAME:
             return
-        policies = {key_of(policy)[1]: policy for policy in self._home.policies}
-        patch = checks.check_condition(raw, policies, self._observer.gate_problem(), datetime.now(UTC))
+        patch = checks.check_condition(raw, self._observer.written(), self._observer.gate_problem(), datetime.now(UTC))
         if patch is None:
             return
         path = resources.ADMISSION_CHECKS.path(name=name, sub="status")

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from adapter import names, reservation
+from adapter import names, planner, reservation
 from adapter.actions import (
     Action,
     AssignSlot,
@@ -46,8 +46,8 @@ class Executor:
 
     def __init__(self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer) -> None:
         self._home, self._fleet, self._observer, self._announcer = home, fleet, observer, announcer
-        self._planning = Planning(home, fleet, observer)
         self.memory = Memory()
+        self._planning = Planning(home, fleet, observer, self.memory)
         self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
             Plan: self._plan,
             Reserve: self._reserve,
@@ -79,7 +79,7 @@ class Executor:
 
     async def _plan(self, action: Plan) -> None:
         version = self._fleet.room_version
-        body = self._planning.body(action, datetime.now(UTC))
+        body, made = self._planning.body(action, datetime.now(UTC))
         # NB: no await between reading the stores and this write being on its way would still let another plan read the
         # old stores; the engine therefore runs one plan at a time.
         before = action.placement
@@ -92,13 +92,17 @@ class Executor:
             and not body["spec"]["shares"]
             and (before.explanation == body["spec"]["explanation"] and len(before.excluded) == len(action.excluded))
         ):
-            self.memory.planned[before.uid] = version
+            self._note(before.uid, version, made)
             return
         else:
             path = resources.PLACEMENTS.path(before.namespace, before.name)
             raw = await self._local.merge(path, {"metadata": {"uid": before.uid}, "spec": body["spec"]})
-        self.memory.planned[uid_of(raw)] = version
+        self._note(uid_of(raw), version, made)
         self._home.placements.put(raw)
+
+    def _note(self, uid: str, version: int, made: planner.Plan) -> None:
+        self.memory.planned[uid] = version
+        (self.memory.hopeless.add if made.never else self.memory.hopeless.discard)(uid)
 
     async def _reserve(self, action: Reserve) -> None:
         try:

@@ -55,14 +55,15 @@ class Fleet:
             return
         try:
             spec = api.worker_cluster(cluster)
-            kubeconfig = _kubeconfig(spec.source.kube_config.secret_ref.name, secret_of)
+            secret = _secret_name(spec)
+            kubeconfig = _kubeconfig(secret, secret_of)
         except (api.Invalid, BadLogin) as error:
             self.problems[name] = str(error)
             await self._disengage(name)
             return
-        await self._engage(name, spec, kubeconfig)
+        await self._engage(name, spec, secret, kubeconfig)
 
-    async def _engage(self, name: str, spec: api.WorkerCluster, kubeconfig: str) -> None:
+    async def _engage(self, name: str, spec: api.WorkerCluster, secret: str, kubeconfig: str) -> None:
         digest = hashlib.sha256(kubeconfig.encode()).hexdigest()
         before = self._engaged.get(name)
         if before and before.digest == digest:
@@ -74,7 +75,6 @@ class Fleet:
         try:
             client = await Client.from_kubeconfig(kubeconfig)
         except BadLogin as error:
-            secret = spec.source.kube_config.secret_ref.name
             self.problems[name] = (
                 f"Secret {secret} in {names.SYSTEM_NAMESPACE} holds no usable kubeconfig: {error}; "
                 "make it anew with hack/worker-kubeconfig.sh."
@@ -116,3 +116,9 @@ def _kubeconfig(secret: str, secret_of: dict[str, Raw]) -> str:
         return base64.b64decode(data, validate=True).decode()
     except ValueError:
         raise BadLogin(f"Secret {secret}: {names.KUBECONFIG_KEY} is not text; make it anew.") from None
+
+
+def _secret_name(spec: api.WorkerCluster) -> str:
+    if spec.source.kube_config is None:
+        raise BadLogin("spec.source.multiKueueClusterRef cannot be followed yet; name a Secret in kubeConfig.")
+    return spec.source.kube_config.secret_ref.name

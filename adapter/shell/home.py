@@ -49,6 +49,7 @@ class Home:
         self.pods = store("pods", by_placement)
         self.heads = store("heads", by_ray_cluster)
         self.ray_clusters = store("ray_clusters")
+        self.ray_jobs = store("ray_jobs")
         self.worker_clusters = store("worker_clusters")
         self.policies = store("policies")
         self.checks = store("checks")
@@ -67,6 +68,7 @@ class Home:
             (resources.PODS, self.pods, "", {"labelSelector": names.PLACEMENT_LABEL}),
             (resources.PODS, self.heads, "", {"labelSelector": f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}"}),
             (resources.RAY_CLUSTERS, self.ray_clusters, "", {}),
+            (resources.RAY_JOBS, self.ray_jobs, "", {}),
             (resources.WORKER_CLUSTERS, self.worker_clusters, "", {}),
             (resources.DISPATCH_POLICIES, self.policies, "", {}),
             (resources.ADMISSION_CHECKS, self.checks, "", {}),

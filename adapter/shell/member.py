@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from adapter import names
+from adapter import names, nodes, quota
 from adapter.api import WorkerCluster
 from adapter.facts import Key, Raw, annotation, key_of, label
 from adapter.shell import resources
@@ -58,13 +58,18 @@ class Member:
         self._silent_since: datetime | None = datetime.now(UTC)
         self._troubles = {"probe": FIRST_LISTS}  # by who met it: one watch that is refused is enough
 
+        self._tree: quota.Tree | None = None
+        self._nodes: tuple[nodes.Node, ...] | None = None
+
         def room(before: Raw | None, after: Raw | None) -> None:
+            self._tree = self._nodes = None
             tell.room(name, before, after)
 
         self.workloads = Store(lambda a, b: tell.reservation(name, a, b), by_workload)
         self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement)
         self.cluster_queues, self.local_queues = Store(room), Store(room)
         self.cohorts, self.flavors, self.namespaces = Store(room), Store(room), Store(room)
+        self._node_objects = Store(room)
 
     @property
     def why_silent(self) -> str:
@@ -80,6 +85,20 @@ class Member:
         found = self.local_queues.get(key)
         return str((found or {}).get("spec", {}).get("clusterQueue") or "")
 
+    @property
+    def tree(self) -> quota.Tree:
+        """The cluster's quota as its objects show it."""
+        if self._tree is None:  # built once for all plans until something changes: it is most of a plan's cost
+            self._tree = quota.build(self.cluster_queues, self.cohorts, self.flavors)
+        return self._tree
+
+    @property
+    def nodes(self) -> tuple[nodes.Node, ...]:
+        """The nodes that take pods."""
+        if self._nodes is None:
+            self._nodes = nodes.read(self._node_objects)
+        return self._nodes
+
     def _followed(self) -> list[tuple[Resource, Store, str]]:
         # By cluster as well: were one API server registered under two names, each would see only what it made.
         ours = f"{names.MANAGER_LABEL}={self._manager},{names.CLUSTER_LABEL}={self.name}"
@@ -91,6 +110,7 @@ class Member:
             (resources.COHORTS, self.cohorts, ""),
             (resources.FLAVORS, self.flavors, ""),
             (resources.NAMESPACES, self.namespaces, ""),
+            (resources.NODES, self._node_objects, ""),
         ]
 
     async def run(self) -> None:

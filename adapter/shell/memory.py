@@ -13,6 +13,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.planned: dict[str, int] = {}  # the room version that the last plan saw
+        self.hopeless: set[str] = set()  # whose last plan found that even empty clusters could not hold the gang
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
 
     def refuse(self, place: Placement, cluster: str, why: str) -> None:
@@ -32,4 +33,5 @@ class Memory:
         """Forget all Placements but these."""
         alive = set(uids)
         self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
+        self.hopeless &= alive
         self._refused = {uid: notes for uid, notes in self._refused.items() if uid in alive}

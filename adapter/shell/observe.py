@@ -22,7 +22,8 @@ from adapter.facts import (
     workload,
 )
 from adapter.lifecycle import Gang
-from adapter.refusal import refusal
+from adapter.refusal import refusal as template_refusal
+from adapter.refusal import waits_for_all
 from adapter.reservation import template as reservation_template
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
@@ -51,7 +52,7 @@ class Observer:
         work = workload(raw) if raw else None
         check = self.check_of(work) if work else ""
         found = tuple(placement(p) for p in self._home.placements.group("/".join(key)))
-        policy, problem = self.policy(check)
+        chosen, problem = self.policy(check)
         return Gang(
             workload=work,
             check=check,
@@ -59,9 +60,9 @@ class Observer:
             reservations=tuple(self._reservations(key)),
             silent=self._silent(found),
             refused={c: why for p in found for c, why in memory.refusals(p).items()},
-            timeout=policy.reservation_timeout if policy else DEFAULT_TIMEOUT,
+            timeout=chosen.policy.reservation_timeout if chosen else DEFAULT_TIMEOUT,
             problem=problem or self._two_checks(work) or self.gate_problem(),
-            refusal=self._refusal(work) if work and check else "",
+            refusal=self.refusal(work, check, chosen) if work and check else "",
             others_wait=bool(work and self._others_wait(work)),
             room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
             remote_podsets=tuple(p.name for p in self.remote_podsets(work, check)) if work else (),
@@ -100,10 +101,14 @@ class Observer:
             return ""
         return f"ClusterQueue of LocalQueue {work.queue if work else ''} lists {' and '.join(ours)}; leave one of them there."
 
-    def policy(self, check: str) -> tuple[api.DispatchPolicy | None, str]:
+    def written(self) -> checks.Written:
+        """What admins have written that an AdmissionCheck may refer to."""
+        return checks.Written(_by_name(self._home.policies), list(self._home.worker_clusters))
+
+    def policy(self, check: str) -> tuple[checks.Chosen | None, str]:
         """The policy behind an AdmissionCheck, or why there is none."""
         try:
-            return checks.policy(self._home.checks.named(check) or {}, _by_name(self._home.policies)), ""
+            return checks.policy(self._home.checks.named(check) or {}, self.written()), ""
         except api.Invalid as error:
             return None, str(error)
 
@@ -182,16 +187,19 @@ class Observer:
                 quiet[share.cluster] = f"there is no WorkerCluster {share.cluster}"
         return quiet
 
-    def _refusal(self, work: Workload) -> str:
-        check = self.check_of(work)
+    def refusal(self, work: Workload, check: str, chosen: checks.Chosen | None) -> str:
+        """Why a job can never run remotely, empty when it can."""
         if work.job is None or work.job.kind not in names.RAY_KINDS:
             kind = work.job.kind if work.job else "pod"
             return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
         for podset in self.remote_podsets(work, check):
-            why = refusal(podset.template)
+            why = template_refusal(podset.template)
             if why:
                 where = f"{work.job.kind} {work.job.name}: worker group {podset.name}"
                 return f"{where}: {why}. Delete the job, and submit it again without that."
+        raw = self._home.ray_jobs.get((work.namespace, work.job.name)) or {}
+        if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, raw)):
+            return f"{work.job.kind} {work.job.name}: {why}"
         return ""
 
     def _others_wait(self, work: Workload) -> bool:

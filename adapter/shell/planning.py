@@ -4,18 +4,33 @@ One plan at a time, so that no two gangs are promised the same room: the next pl
 ones, and deducts what their clusters do not show as used yet.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from adapter import names, planner, quota, reservation, shape
+from adapter import api, names, planner, quota, reservation, shape, turn
 from adapter.actions import Plan
-from adapter.facts import Exclusion, Key, Placement, Reservation, Workload, key_of, placement, timestamp, workload
+from adapter.candidate import Candidate, Group, Request
+from adapter.facts import (
+    Exclusion,
+    Placement,
+    PodSet,
+    Reservation,
+    Share,
+    Workload,
+    annotation,
+    is_true,
+    key_of,
+    placement,
+    timestamp,
+    workload,
+)
 from adapter.facts import reservation as read_reservation
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
+from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 
 # Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
@@ -26,32 +41,33 @@ STATUS_LAG = timedelta(seconds=3)
 class Planning:
     """Makes plans from what the stores show."""
 
-    def __init__(self, home: Home, fleet: Fleet, observer: Observer) -> None:
-        self._home, self._fleet, self._observer = home, fleet, observer
+    def __init__(self, home: Home, fleet: Fleet, observer: Observer, memory: Memory) -> None:
+        self._home, self._fleet, self._observer, self._memory = home, fleet, observer, memory
 
-    def body(self, action: Plan, now: datetime) -> dict[str, Any]:
-        """Plan a gang and return its Placement object as it is to be written."""
+    def body(self, action: Plan, now: datetime) -> tuple[dict[str, Any], planner.Plan]:
+        """Plan a gang; returns its Placement object as it is to be written, and the plan."""
         work, before = action.workload, action.placement
         check = self._observer.check_of(work)
-        policy, _ = self._observer.policy(check)
-        round_ = before.round + 1 if before else 1
-        request = self._request(work, check)
-        order = policy.clusters if policy else ()
-        made = planner.plan(request, [self._candidate(name, action.excluded, work.key, now) for name in order])
+        chosen, _ = self._observer.policy(check)
+        request = self._request(work, check, chosen.policy if chosen else None)
+        order = chosen.clusters if chosen else ()
+        fleet, kept_for = self._after_others(work, self._fleet_now(order, work, now), now)
+        made = planner.plan(request, _without(fleet, action.excluded))
+        kept = f" Room is kept for {', '.join(kept_for)}, which waited longer." if kept_for and not made.shares else ""
         spec = {
             "workload": {"name": work.name, "uid": work.uid},
             "job": {"kind": work.job.kind, "name": work.job.name} if work.job else {},
             "check": check,
             "attempt": work.attempt,
-            "round": round_,
+            "round": before.round + 1 if before else 1,
             "plannedAt": timestamp(now),
             "wanted": request.workers,
             "shares": [{"cluster": s.cluster, "groups": [asdict(g) for g in s.groups]} for s in made.shares],
             "considered": [asdict(verdict) for verdict in made.verdicts],
             "excluded": [_exclusion(e) for e in action.excluded],
-            "explanation": made.sentence,
+            "explanation": made.sentence + kept,
         }
-        return {
+        body = {
             "apiVersion": names.API_VERSION,
             "kind": names.PLACEMENT_KIND,
             "metadata": {
@@ -61,66 +77,106 @@ class Planning:
             },
             "spec": spec,
         }
+        return body, made
 
-    def _request(self, work: Workload, check: str) -> planner.Request:
-        groups = []
-        for podset in self._observer.remote_podsets(work, check):
-            spec = self._observer.reservation_template(podset.template)["spec"]
-            role = reservation.role(podset.name)
-            groups.append(planner.Group(podset.name, role, podset.count, spec, shape.pod_requests(spec)))
-        return planner.Request(work.namespace, work.queue, tuple(groups))
+    def _request(self, work: Workload, check: str, policy: api.DispatchPolicy | None) -> Request:
+        groups = tuple(self._group(podset) for podset in self._observer.remote_podsets(work, check))
+        if policy is None:
+            return Request(work.namespace, work.queue, groups)
+        return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
-    def _candidate(self, name: str, excluded: Iterable[Exclusion], me: Key, now: datetime) -> planner.Candidate:
+    def _group(self, podset: PodSet) -> Group:
+        spec = self._observer.reservation_template(podset.template)["spec"]
+        zone = annotation(podset.template, names.ZONE_ANNOTATION)
+        return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
+
+    def _fleet_now(self, order: Sequence[str], me: Workload, now: datetime) -> list[Candidate]:
+        """The clusters as they stand, with what other gangs were promised there and they do not count yet."""
+        fleet = [self._candidate(name) for name in order]
+        for work, place in self._in_flight():
+            if work.key != me.key:
+                uncounted = [share for share in place.shares if not self._counted(place, share.cluster, now)]
+                fleet = planner.charged(self._request(work, self._observer.check_of(work), None), fleet, uncounted)
+        return fleet
+
+    def _after_others(self, me: Workload, fleet: list[Candidate], now: datetime) -> tuple[list[Candidate], list[str]]:
+        """What is left for a gang once those whose turn comes first have taken what they can, and who holds room back."""
+        kept_for = []
+        for one in turn.before(me, self._waiting()):
+            check = self._observer.check_of(one.work)
+            chosen, problem = self._observer.policy(check)
+            if not chosen or problem or self._observer.refusal(one.work, check, chosen):
+                continue
+            request = self._request(one.work, check, chosen.policy)
+            theirs = [candidate for name in chosen.clusters for candidate in fleet if candidate.name == name]
+            shares: Sequence[Share] = ()
+            if turn.holds_back(one, now):
+                shares = planner.keep(request, theirs)
+                kept_for += [f"{one.work.job.kind} {one.work.job.name}"] if shares and one.work.job else []
+            elif not one.looked:
+                shares = planner.plan(request, theirs).shares
+            fleet = planner.charged(request, fleet, shares)
+        return fleet, kept_for
+
+    def _waiting(self) -> list[turn.Waiting]:
+        """The gangs that hold the manager's quota and have no share."""
+        placed = {place.workload_uid: place for place in map(placement, self._home.placements)}
+        found = []
+        for raw in self._home.workloads:
+            if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
+                continue
+            work = workload(raw)
+            check = self._observer.check_of(work)
+            if not check or not work.holds_quota or work.checks[check].state != names.CHECK_PENDING:
+                continue
+            place = placed.get(work.uid)
+            current = place if place and place.attempt == work.attempt else None
+            if current is None or not current.shares:
+                uid = current.uid if current else ""
+                looked = self._memory.planned.get(uid) == self._fleet.room_version
+                found.append(turn.Waiting(work, looked, uid in self._memory.hopeless))
+        return found
+
+    def _candidate(self, name: str) -> Candidate:
         member = self._fleet.members().get(name)
-        problem = next((e.reason for e in excluded if e.cluster == name), "") or self._fleet.silent().get(name, "")
-        if member is None or problem:
-            nothing = quota.build((), (), ())
-            return planner.Candidate(
-                name,
-                problem or f"there is no WorkerCluster {name}; create it",
-                nothing,
-                {},
-                {},
-            )
-        if member.spec.cordoned:
+        problem = self._fleet.silent().get(name, "")
+        if member is None:
+            problem = problem or f"there is no WorkerCluster {name}; create it"
+        elif member.spec.cordoned:
             problem = "it is cordoned"
-        return planner.Candidate(
+        if member is None or problem:
+            return Candidate(name, problem, quota.build((), (), ()), {}, {})
+        return Candidate(
             name=name,
-            problem=problem,
-            tree=self._charged(member, me, now),
+            problem="",
+            tree=member.tree,
             queues={key_of(queue): quota.leads_to(queue) for queue in member.local_queues},
             namespaces={n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in member.namespaces},
+            zone=member.spec.zone or name,
+            nodes=member.nodes,
+            can_grow=member.spec.can_grow,
         )
 
-    def _charged(self, member: Member, me: Key, now: datetime) -> quota.Tree:
-        """The cluster's quota tree, with what we asked it for and it does not count yet."""
-        tree = quota.build(member.cluster_queues, member.cohorts, member.flavors)
-        for work, place in self._in_flight():
-            if work.key != me:
-                tree = self._charge(tree, member, work, place, now)
-        return tree
-
-    def _in_flight(self) -> Iterator[tuple[Workload, Placement]]:
+    def _in_flight(self) -> list[tuple[Workload, Placement]]:
+        """The gangs that have shares, reserved or about to be."""
+        found = []
         for raw in self._home.placements:
             place = placement(raw)
-            owner = self._home.workloads.get((place.namespace, place.workload))
+            owner = self._home.workloads.get((place.namespace, place.workload)) if place.shares else None
             work = workload(owner) if owner else None
             if work and work.attempt == place.attempt and work.holds_quota and not (work.finished or place.withdrawing):
-                yield work, place
+                found.append((work, place))
+        return found
 
-    def _charge(self, tree: quota.Tree, member: Member, work: Workload, place: Placement, now: datetime) -> quota.Tree:
-        share = next((s for s in place.shares if s.cluster == member.name), None)
-        queue = member.queue((work.namespace, work.queue))
-        if share is None or not queue or _counted(member, place, now):
-            return tree
-        templates = {p.name: p.template for p in work.podsets}
-        for group in share.groups:
-            spec = self._observer.reservation_template(templates.get(group.name) or {})["spec"]
-            request = shape.pod_requests(spec)
-            tree = quota.charge(
-                tree, queue, quota.room(tree, queue, request, spec, wanted=group.count), request, group.count
-            )
-        return tree
+    def _counted(self, place: Placement, cluster: str, now: datetime) -> bool:
+        """Whether the cluster's own figures hold this share already."""
+        member = self._fleet.members().get(cluster)
+        return member is not None and _counts(member, place, now)
+
+
+def _without(fleet: Iterable[Candidate], excluded: Iterable[Exclusion]) -> list[Candidate]:
+    reasons = {e.cluster: e.reason for e in excluded}
+    return [replace(one, problem=reasons.get(one.name) or one.problem) for one in fleet]
 
 
 def placement_name(work: Workload) -> str:
@@ -129,8 +185,7 @@ def placement_name(work: Workload) -> str:
     return f"{job}-{work.attempt}".replace(".", "-")
 
 
-def _counted(member: Member, place: Placement, now: datetime) -> bool:
-    """Whether the cluster's own figures hold this share already."""
+def _counts(member: Member, place: Placement, now: datetime) -> bool:
     for raw in member.workloads.group(f"{place.namespace}/{place.workload}"):
         found: Reservation = read_reservation(member.name, raw)
         if found.placement == place.name and found.round == place.round and found.reserved_at:

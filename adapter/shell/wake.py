@@ -33,7 +33,7 @@ class Waker:
             "pods": self._pod,
             "heads": self._head,
             "ray_clusters": self._ray_cluster,
-            "worker_clusters": self._same(CLUSTER),
+            "worker_clusters": self._worker_cluster,
             "secrets": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
             "checks": lambda before, after: self._checks([after or before or {}]),
             "policies": lambda *_: self._policies(),
@@ -65,7 +65,7 @@ class Waker:
             self._queue.add((POD, namespace, name), BURST_SECONDS)
 
     def room(self, _: str, before: Raw | None, after: Raw | None) -> None:
-        """A queue, cohort, flavor or namespace of a worker cluster changed."""
+        """A queue, cohort, flavor, namespace or node of a worker cluster changed."""
         if _changed(before, after, _room_facts):
             self._fleet.room_version += 1
             self._waiting()
@@ -116,6 +116,9 @@ class Waker:
         self._gang_of(raw)
         if _changed(before, after, lambda place: place.get("spec")):
             self._all(POD, self._home.pods.group("/".join(key_of(raw))))
+            if ((before or {}).get("spec") or {}).get("shares"):  # what it was promised is free for others
+                self._fleet.room_version += 1
+                self._waiting()
 
     def _gang_of(self, place: Raw, after: float = 0.0) -> None:
         owner = (place.get("spec") or {}).get("workload") or {}
@@ -138,6 +141,11 @@ class Waker:
 
     def _of_ray_cluster(self, key: str) -> None:
         self._all(POD, (pod for pod in self._home.pods if by_ray_cluster(pod) == key))
+
+    def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
+        self._add(CLUSTER, after or before or {})
+        if _changed(before, after, lambda cluster: cluster.get("spec")):
+            self._policies()  # a selector may choose it now, or not any more
 
     def _checks(self, checks: Iterable[Raw]) -> None:
         self._all(CHECK, checks)
@@ -174,7 +182,8 @@ def _head_facts(raw: Raw) -> object:
 
 
 def _room_facts(raw: Raw) -> object:
-    """What of a queue, cohort, flavor or namespace decides on room: not the counters that move all the time."""
+    """What of a queue, cohort, flavor, namespace or node decides on room: not the counters that move all the time."""
     status = raw.get("status") or {}
     active = [(c.get("type"), c.get("status")) for c in status.get("conditions") or ()]
-    return raw.get("spec"), status.get("flavorsReservation"), active, meta(raw).get("labels")
+    ready = [state for kind, state in active if kind in (names.ACTIVE, "Ready")]
+    return raw.get("spec"), status.get("flavorsReservation"), status.get("allocatable"), ready, meta(raw).get("labels")

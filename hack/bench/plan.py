@@ -14,7 +14,8 @@ import yaml
 
 from adapter import quota, rewriter
 from adapter.facts import Raw
-from adapter.planner import Candidate, Group, Request, plan
+from adapter.candidate import Candidate, Group, Request
+from adapter.planner import plan
 from adapter.target import Target
 from hack.bench import figures
 from hack.lab.paths import REPO

@@ -39,7 +39,7 @@ class Stage:
         `strict`: the manager's queue is StrictFIFO.
         """
         self._namespace(self.manager)
-        policy = {"clusters": list(self.clusters), "reservationTimeout": timeout}
+        policy = {"clusters": {"names": list(self.clusters)}, "reservationTimeout": timeout}
         parameters = {"apiGroup": names.DOMAIN, "kind": names.DISPATCH_POLICY_KIND, "name": self.name}
         check = {"controllerName": names.CONTROLLER_NAME, "parameters": parameters}
         self._make(self.manager, names.API_VERSION, names.DISPATCH_POLICY_KIND, policy)

@@ -29,10 +29,17 @@ REFUSED = [
     ("half a resource", "WorkerCluster", {"source": SOURCE, "resources": {"disk": 0.5}}, "spec.resources.disk"),
     ("an unknown strategy for the head", "WorkerCluster", {"source": SOURCE, "head": {"address": "Magic"}}, "PodIP"),
     ("a policy without clusters", "DispatchPolicy", {}, "spec.clusters: Required value"),
-    ("a cluster named twice", "DispatchPolicy", {"clusters": ["east", "east"]}, '"east" stands more than once'),
-    ("a deadline that is none", "DispatchPolicy", {"clusters": ["x"], "reservationTimeout": "soon"}, '"soon" is not a time'),
-    ("a deadline for next week", "DispatchPolicy", {"clusters": ["x"], "reservationTimeout": "200h"}, "from 5s to 1h"),
-    ("a strategy that does not exist", "DispatchPolicy", {"clusters": ["x"], "strategy": "Best"}, "FillInOrder"),
+    ("a cluster named twice", "DispatchPolicy", {"clusters": {"names": ["east", "east"]}}, '"east" stands more than once'),
+    ("two ways to choose clusters", "DispatchPolicy", {"clusters": {"names": ["x"], "multiKueueConfigRef": {"name": "y"}}}, "Set exactly one"),
+    ("no way to choose clusters", "DispatchPolicy", {"clusters": {}}, "Set exactly one"),
+    ("an empty selector", "DispatchPolicy", {"clusters": {"selector": {}}}, "The selector is empty"),
+    ("a part of unknown size", "DispatchPolicy", {"clusters": {"names": ["x"]}, "gang": "BestEffort"}, "minWorkers and gang BestEffort belong together"),
+    ("together and apart", "DispatchPolicy", {"clusters": {"names": ["x"]}, "gang": "SameCluster", "strategy": "Spread"}, "contradict each other"),
+    ("two ways to reach it", "WorkerCluster", {"source": {**SOURCE, "multiKueueClusterRef": {"name": "x"}}}, "Name exactly one"),
+    ("a price in words", "WorkerCluster", {"source": SOURCE, "pricePerHour": {"cpu": "cheap"}}, "is not a decimal number"),
+    ("a deadline that is none", "DispatchPolicy", {"clusters": {"names": ["x"]}, "reservationTimeout": "soon"}, '"soon" is not a time'),
+    ("a deadline for next week", "DispatchPolicy", {"clusters": {"names": ["x"]}, "reservationTimeout": "200h"}, "from 5s to 1h"),
+    ("a strategy that does not exist", "DispatchPolicy", {"clusters": {"names": ["x"]}, "strategy": "Best"}, "FillInOrder"),
 ]  # fmt: skip
 
 
@@ -45,7 +52,7 @@ def test_refused_with_a_sentence(fleet: Clusters, kind: str, spec: Raw, sentence
 
 @pytest.mark.parametrize(
     ("kind", "spec"),
-    [("WorkerCluster", {"source": SOURCE}), ("DispatchPolicy", {"clusters": ["x"]})],
+    [("WorkerCluster", {"source": SOURCE}), ("DispatchPolicy", {"clusters": {"names": ["x"]}})],
     ids=["WorkerCluster", "DispatchPolicy"],
 )
 def test_the_smallest_object_is_enough(fleet: Clusters, kind: str, spec: Raw) -> None:

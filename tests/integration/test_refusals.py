@@ -82,7 +82,7 @@ def test_check_without_a_policy_is_inactive(stage: Stage, running: Controller) -
     wait(lambda: _active(stage).get("reason") == "BadParameters", 30, "the check is inactive", running.tail)
     assert f"names DispatchPolicy {stage.name}, which does not exist" in _active(stage)["message"]
     manager.apply(
-        f"{{apiVersion: {names.API_VERSION}, kind: DispatchPolicy, metadata: {{name: {stage.name}}}, spec: {{clusters: [east]}}}}"
+        f"{{apiVersion: {names.API_VERSION}, kind: DispatchPolicy, metadata: {{name: {stage.name}}}, spec: {{clusters: {{names: [east]}}}}}}"
     )
     wait(lambda: _active(stage).get("status") == "True", 30, "the check is active", running.tail)
 

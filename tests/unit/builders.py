@@ -235,7 +235,7 @@ def make_worker_cluster(name: str = "east", *, conditions: Iterable[Raw] = (), *
 
 
 def make_policy(name: str = "default", *, clusters: Iterable[object] = ("east", "west"), **spec: Any) -> Raw:
-    return {"metadata": {"name": name}, "spec": {"clusters": list(clusters), **spec}}
+    return {"metadata": {"name": name}, "spec": {"clusters": {"names": list(clusters)}, **spec}}
 
 
 def make_check(*, policy: str = "default", conditions: Iterable[Raw] = (), **parameters: Any) -> Raw:

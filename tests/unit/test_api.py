@@ -34,6 +34,7 @@ def test_what_is_no_duration_is_told_how_one_looks(text: object) -> None:
 
 def test_the_smallest_worker_cluster_has_defaults() -> None:
     spec = api.worker_cluster(make.make_worker_cluster())
+    assert spec.source.kube_config
     assert spec.source.kube_config.secret_ref.name == "east"
     assert (spec.zone, spec.region, spec.labels, spec.resources) == ("", "", {}, {})
     assert (spec.head.address, spec.cordoned) == ("PodIP", False)
@@ -50,7 +51,7 @@ def test_a_whole_worker_cluster_is_read() -> None:
 
 def test_the_smallest_policy_has_defaults() -> None:
     spec = api.dispatch_policy(make.make_policy())
-    assert spec.clusters == ("east", "west")
+    assert spec.clusters.names == ("east", "west")
     assert (spec.strategy, spec.gang) == ("FillInOrder", "AllOrNothing")
     assert spec.reservation_timeout == timedelta(seconds=30)
 
@@ -61,7 +62,7 @@ def test_a_policy_names_its_timeout() -> None:
 
 def test_a_field_of_another_version_is_passed_over() -> None:
     """Objects may be written under an older or newer schema than this reader's."""
-    assert api.dispatch_policy(make.make_policy(workerLostTimeout="5m")).clusters == ("east", "west")
+    assert api.dispatch_policy(make.make_policy(workerLostTimeout="5m")).clusters.names == ("east", "west")
     assert api.worker_cluster(make.make_worker_cluster(namespaces={"a": "b"})).source
 
 
@@ -75,13 +76,28 @@ def test_a_field_of_another_version_is_passed_over() -> None:
         ),
         pytest.param(
             make.make_policy(clusters=["east", 5]),
-            ["DispatchPolicy default: ", "spec.clusters.1: ", "found 5."],
+            ["DispatchPolicy default: ", "spec.clusters.names.1: ", "found 5."],
             id="a cluster that is no name",
         ),
         pytest.param(
             make.make_policy(strategy="Random"),
             ["DispatchPolicy default: ", "spec.strategy: ", "'FillInOrder'", "found 'Random'."],
             id="a strategy that does not exist",
+        ),
+        pytest.param(
+            {"metadata": {"name": "default"}, "spec": {"clusters": {"names": ["east"], "selector": {}}}},
+            ["DispatchPolicy default: ", "spec.clusters: ", "exactly one of names, selector and multiKueueConfigRef"],
+            id="two ways to choose",
+        ),
+        pytest.param(
+            make.make_policy(gang="BestEffort"),
+            ["DispatchPolicy default: ", "spec: ", "BestEffort needs minWorkers"],
+            id="a part of unknown size",
+        ),
+        pytest.param(
+            make.make_policy(gang="SameCluster", strategy="Spread"),
+            ["DispatchPolicy default: ", "spec: ", "contradict each other"],
+            id="together and apart",
         ),
         pytest.param(
             make.make_policy(reservationTimeout="soon"),
@@ -111,8 +127,8 @@ def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -
     [
         pytest.param(
             make.make_worker_cluster(source={}),
-            ["WorkerCluster east: ", "spec.source.kubeConfig: "],
-            id="no kubeconfig",
+            ["WorkerCluster east: ", "spec.source: ", "kubeConfig.secretRef or multiKueueClusterRef"],
+            id="no way to reach it",
         ),
         pytest.param(
             make.make_worker_cluster(source={"kubeConfig": {"secretRef": {}}}),
@@ -148,7 +164,7 @@ def test_a_sentence_names_one_thing_at_a_time() -> None:
 def test_specs_cannot_be_changed_in_place() -> None:
     spec = api.dispatch_policy(make.make_policy())
     with pytest.raises(ValueError, match="frozen"):
-        spec.clusters = ()
+        spec.min_workers = 1
 
 
 def _reads(sentence: str, parts: list[str]) -> None:

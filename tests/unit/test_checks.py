@@ -8,7 +8,7 @@ from adapter import api, checks
 from tests.unit.builders import at, make_check, make_condition, make_policy, make_worker_cluster, stamp
 
 Raw = dict[str, Any]
-POLICIES = {"default": make_policy()}
+POLICIES = checks.Written({"default": make_policy()})
 GATE = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}}}
 BINDING = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}, "spec": {"policyName": "rayspan-gate"}}}
 NO_GATE = "MutatingAdmissionPolicy rayspan-gate is missing."
@@ -60,7 +60,9 @@ def test_the_policy_is_read() -> None:
         ),
     ],
 )
-def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(check: Raw, policies: Raw, sentence: str) -> None:
+def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(
+    check: Raw, policies: checks.Written, sentence: str
+) -> None:
     with pytest.raises(api.Invalid) as error:
         checks.policy(check, policies)
     assert str(error.value) == sentence
@@ -68,7 +70,16 @@ def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(check: Raw, policies
 
 def test_a_policy_that_does_not_parse_is_told_by_its_reader() -> None:
     with pytest.raises(api.Invalid, match=r"^DispatchPolicy default: spec\.strategy: "):
-        checks.policy(make_check(), {"default": make_policy(strategy="Random")})
+        checks.policy(make_check(), checks.Written({"default": make_policy(strategy="Random")}))
+
+
+def test_a_policy_that_selects_nothing_is_told_so() -> None:
+    policy = {"metadata": {"name": "default"}, "spec": {"clusters": {"selector": {"matchLabels": {"tier": "gold"}}}}}
+    with pytest.raises(api.Invalid) as error:
+        checks.policy(make_check(), checks.Written({"default": policy}, [make_worker_cluster()]))
+    assert str(error.value) == (
+        "DispatchPolicy default: spec.clusters.selector matches no WorkerCluster; label one in its spec.labels."
+    )
 
 
 # --- the gate --------------------------------------------------------------------------------------------------------

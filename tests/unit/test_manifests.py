@@ -201,8 +201,8 @@ def test_definition_has_the_fields_that_the_code_reads(kind: str, model: Any) ->
 def test_defaults_of_a_policy_are_those_of_the_code() -> None:
     fields = _schema(names.DISPATCH_POLICY_KIND, "spec")["properties"]
     defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
-    stored = {"metadata": {"name": "p"}, "spec": {"clusters": ["east"], **defaults}}
-    smallest = {"metadata": {"name": "p"}, "spec": {"clusters": ["east"]}}
+    stored = {"metadata": {"name": "p"}, "spec": {"clusters": {"names": ["east"]}, **defaults}}
+    smallest = {"metadata": {"name": "p"}, "spec": {"clusters": {"names": ["east"]}}}
     assert api.dispatch_policy(stored) == api.dispatch_policy(smallest)
 
 
@@ -210,7 +210,7 @@ def test_demo_fleet_is_read_by_the_code() -> None:
     fleet = _objects(_KUSTOMIZE / "overlays/demo-fleet/fleet.yaml")
     clusters = [document for document in fleet if document["kind"] == names.WORKER_CLUSTER_KIND]
     (policy,) = (document for document in fleet if document["kind"] == names.DISPATCH_POLICY_KIND)
-    assert [document["metadata"]["name"] for document in clusters] == list(api.dispatch_policy(policy).clusters)
+    assert [document["metadata"]["name"] for document in clusters] == list(api.dispatch_policy(policy).clusters.names)
     for document in clusters:
         assert api.worker_cluster(document).zone == document["metadata"]["name"]
     assert policy["metadata"]["name"] == _find(_QUEUES, "AdmissionCheck")["spec"]["parameters"]["name"]

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import quota
+from adapter.candidate import Candidate, Group, Request
 from adapter.facts import GroupShare, Share
-from adapter.planner import Candidate, Group, Plan, Request, plan
+from adapter.planner import Plan, plan
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
 Raw = dict[str, Any]
@@ -60,7 +61,7 @@ CASES = [
         [group(4)],
         [cluster("east", 2), cluster("west", 2)],
         {"east": {"workers": 2}, "west": {"workers": 2}},
-        "2 of 4 workers to east, 2 of 4 workers to west.",
+        "2 of 4 workers to east, 2 to west.",
         "this is what the project is for",
     ),
     Case(
@@ -68,7 +69,7 @@ CASES = [
         [group(4)],
         [cluster("west", 3), cluster("east", 4)],
         {"west": {"workers": 3}, "east": {"workers": 1}},
-        "3 of 4 workers to west, 1 of 4 workers to east.",
+        "3 of 4 workers to west, 1 to east.",
         "names mean nothing",
     ),
     Case(
@@ -92,7 +93,7 @@ CASES = [
         [group(2), GPU],
         [cluster("east", 6), cluster("west", 4)],
         {"east": {"workers": 2, "gpu": 1}, "west": {"gpu": 1}},
-        "3 of 4 workers to east, 1 of 4 workers to west.",
+        "3 of 4 workers to east, 1 to west.",
         "what was given to one group is charged before the next is asked",
     ),
     Case(
@@ -100,7 +101,7 @@ CASES = [
         [GPU, group(2)],
         [cluster("east", 3), cluster("west", 8)],
         {"east": {"workers": 2}, "west": {"gpu": 2}},
-        "2 of 4 workers to east, 2 of 4 workers to west.",
+        "2 of 4 workers to east, 2 to west.",
         "a big worker does not fit there, a small one does",
     ),
     Case(

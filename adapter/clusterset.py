@@ -1,0 +1,65 @@
+"""Which worker clusters does a policy consider, and in which order?
+
+Names stand as they are, known or not: a cluster that does not exist is passed over by the plan, with that reason. Whether
+a cluster can take anything is not asked here.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from adapter import api, flavor, names
+from adapter.clusterqueue import UNREADABLE
+from adapter.facts import Raw, key_of
+
+
+def resolve(clusters: api.Clusters, known: Iterable[Raw], configs: Mapping[str, Raw]) -> tuple[str, ...]:
+    """Name the policy's WorkerClusters, first choice first.
+
+    `known` are all WorkerCluster objects, `configs` the MultiKueueConfigs by name. Raises api.Invalid with a sentence
+    fragment when the MultiKueueConfig does not exist or nothing matches the selector.
+    """
+    if clusters.names:
+        return clusters.names
+    specs = _specs(known)
+    if clusters.selector is not None:
+        return _selected(clusters.selector, specs)
+    assert clusters.multi_kueue_config_ref is not None, "one of the three is set"
+    return _listed(clusters.multi_kueue_config_ref.name, specs, configs)
+
+
+def labels(name: str, spec: api.WorkerCluster) -> dict[str, str]:
+    """What selectors match: the labels that a Ray node there carries, so that jobs and policies say the same words."""
+    region = {names.RAY_REGION_LABEL: spec.region} if spec.region else {}
+    return {**spec.labels, **region, names.RAY_ZONE_LABEL: spec.zone or name, names.CLUSTER_LABEL: name}
+
+
+def _specs(known: Iterable[Raw]) -> dict[str, api.WorkerCluster]:
+    specs = {}
+    for raw in known:
+        try:
+            specs[key_of(raw)[1]] = api.worker_cluster(raw)
+        except api.Invalid:
+            continue  # its own condition says so; nothing can be said of its labels
+    return specs
+
+
+def _selected(selector: Raw, specs: Mapping[str, api.WorkerCluster]) -> tuple[str, ...]:
+    try:
+        found = tuple(name for name in sorted(specs) if flavor.selects(selector, labels(name, specs[name])))
+    except UNREADABLE as error:
+        raise api.Invalid(f"spec.clusters.selector cannot be read ({error})") from None
+    if not found:
+        raise api.Invalid("spec.clusters.selector matches no WorkerCluster; label one in its spec.labels")
+    return found
+
+
+def _listed(config: str, specs: Mapping[str, api.WorkerCluster], configs: Mapping[str, Raw]) -> tuple[str, ...]:
+    """Each MultiKueueCluster stands for the WorkerCluster that refers to it, else for the one of its own name."""
+    if config not in configs:
+        raise api.Invalid(f"spec.clusters.multiKueueConfigRef names MultiKueueConfig {config}, which does not exist")
+    ours = {
+        spec.source.multi_kueue_cluster_ref.name: name
+        for name, spec in sorted(specs.items(), reverse=True)
+        if spec.source.multi_kueue_cluster_ref
+    }
+    listed = (configs[config].get("spec") or {}).get("clusters") or ()
+    return tuple(dict.fromkeys(ours.get(name, name) for name in listed))

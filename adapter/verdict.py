@@ -1,0 +1,58 @@
+"""What was found about each cluster, and which sentence tells a person of it? Nothing here decides."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adapter.candidate import Request
+
+NOT_NEEDED = "not needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many workers of the gang fit in one cluster, were it asked alone, and how many it gets."""
+
+    cluster: str
+    nominal: int  # within nominal quota
+    borrow: int  # on top, with borrowed quota
+    ever: int  # if nothing else ran there
+    chosen: int
+    reason: str  # why it gets none, or no more; empty when it gets all that it was asked for
+
+    @property
+    def fits(self) -> int:
+        return self.nominal + self.borrow
+
+
+def placed(request: Request, verdicts: Sequence[Verdict]) -> str:
+    """`2 of 4 workers to east, 2 to west; north passed over: …`: where the gang goes."""
+    total = sum(verdict.chosen for verdict in verdicts)
+    taken = [f"{v.chosen} to {v.cluster}" for v in verdicts if v.chosen]
+    first = taken[0].replace(" to ", f" of {request.workers} {_noun(request.workers)} to ", 1)
+    passed = [
+        f"{v.cluster} passed over: {v.reason.removesuffix('.')}"
+        for v in verdicts
+        if not v.chosen and v.reason not in ("", NOT_NEEDED)
+    ]
+    short = [f"{request.workers - total} stay pending for want of room"] if total < request.workers else []
+    return "; ".join([", ".join([first, *taken[1:]]), *short, *passed]) + "."
+
+
+def shortfall(request: Request, fit: int, verdicts: Sequence[Verdict], never: bool) -> str:
+    """What a gang waits for: what each cluster has room for, and what would help where waiting will not."""
+    together = "at once in one cluster" if request.gang == "SameCluster" else "at once"
+    each = [f"{v.cluster} has room for {v.fits}{f' ({v.reason})' if v.reason else ''}" for v in verdicts]
+    listed = "; ".join(each) or "the policy names no cluster"
+    help_ = f" {_hopeless(request, verdicts)}" if never else ""
+    return f"{request.needed} {_noun(request.needed)} needed {together}, {fit} fit now: {listed}.{help_}"
+
+
+def _hopeless(request: Request, verdicts: Sequence[Verdict]) -> str:
+    ever = [verdict.ever for verdict in verdicts]
+    if request.gang == "SameCluster":
+        return f"Even the largest cluster, empty, holds only {max(ever, default=0)}: raise a quota or ask for fewer workers."
+    return f"Even empty clusters hold only {sum(ever)}: raise a quota or ask for fewer workers."
+
+
+def _noun(count: int) -> str:
+    return "worker" if count == 1 else "workers"
