@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from adapter import quota, rewriter
-from adapter.facts import Raw
 from adapter.candidate import Candidate, Group, Request
+from adapter.facts import Raw
 from adapter.planner import plan
 from adapter.target import Target
 from hack.bench import figures
