@@ -38,6 +38,7 @@ class Request:
     strategy: Strategy = "FillInOrder"
     gang: Gang = "AllOrNothing"
     minimum: int = 0  # workers that a BestEffort gang needs at least
+    reclaims: bool = False  # whether quota that others borrowed counts, too
 
     @property
     def workers(self) -> int:
@@ -91,7 +92,8 @@ def offer(request: Request, candidate: Candidate, tree: quota.Tree, group: Group
         return Offer(reason=f"worker group {group.name} asks for zone {group.zone}, this is {candidate.zone}")
     room = _room(request, candidate, tree, group, wanted)
     held, short = _held(candidate, tree, group, room, wanted)
-    total = room.nominal + room.borrow
+    free = room.nominal + room.borrow
+    total = max(free, _reclaimable(request, candidate, tree, group, wanted).nominal) if request.reclaims else free
     now = min(total, held)
     if candidate.can_grow or candidate.nodes is None:
         return Offer(room.nominal, total, room.ever, now, room.reason)
@@ -102,13 +104,22 @@ def charge(request: Request, candidate: Candidate, tree: quota.Tree, group: Grou
     """The tree once `count` pods of the group are reserved there."""
     queue, _ = candidate.queues[request.namespace, request.queue]
     # Which flavor Kueue takes depends on how many pods want to go into one: ask for these very ones.
-    return quota.charge(tree, queue, _room(request, candidate, tree, group, count), group.request, count)
+    room = _room(request, candidate, tree, group, count)
+    if room.nominal + room.borrow < count:
+        room = _reclaimable(request, candidate, tree, group, count)
+    return quota.charge(tree, queue, room, group.request, count)
 
 
 def _room(request: Request, candidate: Candidate, tree: quota.Tree, group: Group, wanted: int) -> quota.Room:
     queue, _ = candidate.queues[request.namespace, request.queue]
     labels = candidate.namespaces[request.namespace]
     return quota.room(tree, queue, group.request, group.pod_spec, wanted=wanted, namespace=labels)
+
+
+def _reclaimable(request: Request, candidate: Candidate, tree: quota.Tree, group: Group, wanted: int) -> quota.Room:
+    queue, _ = candidate.queues[request.namespace, request.queue]
+    labels = candidate.namespaces[request.namespace]
+    return quota.reclaimable(tree, queue, group.request, group.pod_spec, wanted=wanted, namespace=labels)
 
 
 def _held(candidate: Candidate, tree: quota.Tree, group: Group, room: quota.Room, wanted: int) -> tuple[int, str]:

@@ -34,6 +34,9 @@ class Queue:
     groups: tuple[Group, ...] = ()
     next_before_borrowing: bool = False  # flavorFungibility.whenCanBorrow is TryNextFlavor
     topology_only: bool = False
+    reclaims: bool = (
+        False  # preemption.reclaimWithinCohort is Any: what others borrowed comes back, whatever their priority
+    )
     namespaces: Raw | None = None
     closed: str = ""
 
@@ -115,6 +118,7 @@ def _queue(name: str, raw: Raw, flavors: Mapping[str, Flavor]) -> Queue:
         groups=groups,
         next_before_borrowing=(spec.get("flavorFungibility") or {}).get("whenCanBorrow") == "TryNextFlavor",
         topology_only=all(flavors[one].topology for one in listed if one in flavors),
+        reclaims=(spec.get("preemption") or {}).get("reclaimWithinCohort") == "Any",
         namespaces=spec.get("namespaceSelector"),
         closed=_missing(name, missing) or _stopped(QUEUE, name, raw),
     )

@@ -220,6 +220,7 @@ class Share:
 
     cluster: str
     groups: tuple[GroupShare, ...]
+    preempts: bool = False  # it takes back quota that others borrowed, so it is asked for last
 
     @property
     def workers(self) -> int:
@@ -290,7 +291,7 @@ def _share(entry: Raw) -> Share:
         GroupShare(g.get("name") or "", g.get("role") or "", int(g.get("count") or 0))
         for g in entry.get("groups") or ()
     )
-    return Share(cluster=entry.get("cluster") or "", groups=tuple(groups))
+    return Share(entry.get("cluster") or "", tuple(groups), preempts=bool(entry.get("preempts")))
 
 
 def _exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:

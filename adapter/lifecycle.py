@@ -32,6 +32,7 @@ YIELD_AFTER = timedelta(seconds=10)
 YIELD_DOUBLINGS = 4  # to 2 min 40 s: a gang that yielded often still gives way three times in ten minutes
 # A safety net under the watches, not the way in which changes are noticed.
 RESYNC = timedelta(seconds=30)
+ASKED_LAST = "it is asked when all others are admitted, because it takes back quota that others borrowed"
 RETRY = timedelta(seconds=2)  # after which a share that was refused is asked for again, within its deadline
 
 
@@ -112,14 +113,17 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
     # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
     if not current.shares:
         return [LookAgain(RESYNC)] if ready and not gang.room_changed else _wait(gang, work, current, now)
-    # 11. Shares that do not stand are asked for (again: a share that vanished is replaced on the same plan).
+    # 11. Shares that do not stand are asked for (again: a share that vanished is replaced on the same plan). Those that
+    #     take quota back from others come last, when all others are admitted: a round that is given up before has then
+    #     cost nobody a running pod.
     standing = {r.cluster: r for r in gang.reservations}
+    blocked = _blocked(gang, current, standing)
+    may_preempt = all(share.preempts or share.cluster not in blocked for share in current.shares)
     missing: list[Action] = [
         Reserve(work, current, share)
         for share in current.shares
-        if share.cluster not in standing and share.cluster not in gang.silent
+        if share.cluster not in standing and share.cluster not in gang.silent and (may_preempt or not share.preempts)
     ]
-    blocked = _blocked(gang, current, standing)
     if not blocked:
         return _commit(gang, work, current, ready, now)
     # 12. Once the job runs, a lost share is waited for; there is no deadline on it.
@@ -127,7 +131,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         status = explain.running(current, blocked, gang.silent, now)
         return [*missing, *_record(current, status), LookAgain(RESYNC)]
     # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
-    deadline = (current.planned_at or now) + gang.timeout
+    deadline = (current.planned_at or now) + _patience(gang, current)
     if now >= deadline:
         return _withdraw(gang, work, current, blocked, now)
     status = explain.reserving(current, blocked, now)
@@ -169,10 +173,16 @@ def _blocked(gang: Gang, current: Placement, standing: Mapping[str, Reservation]
         if share.cluster in gang.silent:
             blocked[share.cluster] = gang.silent[share.cluster]
         elif found is None:
-            blocked[share.cluster] = gang.refused.get(share.cluster, "")
+            unasked = ASKED_LAST if share.preempts and len(current.shares) > 1 else ""
+            blocked[share.cluster] = gang.refused.get(share.cluster, unasked)
         elif found.deleting or not found.admitted:
             blocked[share.cluster] = _why_not(found)
     return blocked
+
+
+def _patience(gang: Gang, current: Placement) -> timedelta:
+    """How long a round may take; shares that preempt are asked for after the others, and have as long again."""
+    return gang.timeout * (2 if any(share.preempts for share in current.shares) else 1)
 
 
 def _why_not(found: Reservation) -> str:
@@ -203,8 +213,9 @@ def _update(podset: str, placement: str) -> dict[str, object]:
 def _withdraw(
     gang: Gang, work: Workload, current: Placement, blocked: Mapping[str, str], now: datetime
 ) -> list[Action]:
-    late = f"Not admitted within {gang.timeout.total_seconds():.0f}s"
-    status = explain.withdrawing(current, blocked, late, now + EXCLUDED_FOR, now)
+    late = f"Not admitted within {_patience(gang, current).total_seconds():.0f}s"
+    asked = {cluster: why for cluster, why in blocked.items() if why != ASKED_LAST}
+    status = explain.withdrawing(current, asked, late, now + EXCLUDED_FOR, now)
     return [
         Record(current, status),
         *_pending(gang, work, str(status["reason"])),

@@ -31,7 +31,16 @@ _Counts = Mapping[str, Mapping[str, int]]  # cluster -> group -> workers
 
 
 def plan(request: Request, among: Sequence[Candidate]) -> Plan:
-    """Place a gang on the candidates, which are in the policy's order."""
+    """Place a gang on the candidates, which are in the policy's order; where it does not fit, by taking back quota that
+    others borrowed from its queues."""
+    made = _plan(request, among)
+    if made.shares:
+        return made
+    reclaimed = _plan(replace(request, reclaims=True), among)
+    return reclaimed if reclaimed.shares else made
+
+
+def _plan(request: Request, among: Sequence[Candidate]) -> Plan:
     problems = {one.name: why for one in among if (why := candidates.closed(request, one))}
     looks = [score.look(request, one) for one in among if one.name not in problems]
     counts = _placed(request, score.order(request, looks))
@@ -42,8 +51,10 @@ def plan(request: Request, among: Sequence[Candidate]) -> Plan:
         never = not problems and _most(request, looks) < request.needed
         return Plan((), tuple(found), verdict.shortfall(request, fit, found, never), never)
     found = _chosen(request, _verdicts(among, request, problems, looks), counts)
-    shares = (_share(request, name, groups) for name, groups in counts.items() if groups)
-    return Plan(tuple(shares), tuple(found), verdict.placed(request, found))
+    shares = tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
+    if request.reclaims:
+        shares = tuple(replace(s, preempts=_preempts(request, s, looks)) for s in shares)
+    return Plan(shares, tuple(found), verdict.placed(request, found, [s.cluster for s in shares if s.preempts]))
 
 
 def keep(request: Request, among: Sequence[Candidate]) -> tuple[Share, ...]:
@@ -146,6 +157,19 @@ def _chosen(request: Request, found: Sequence[Verdict], counts: _Counts) -> list
         reason = one.reason if count or needed or not one.fits + one.ever else NOT_NEEDED
         chosen.append(replace(one, chosen=count, reason="" if count == request.workers else reason))
     return chosen
+
+
+def _preempts(request: Request, share: Share, looks: Sequence[Look]) -> bool:
+    """Whether a share is more than what is free, so that Kueue must preempt those who borrow."""
+    plain = replace(request, reclaims=False)
+    one = next(look.candidate for look in looks if look.candidate.name == share.cluster)
+    tree = one.tree
+    for part in share.groups:
+        group = next(group for group in request.groups if group.name == part.name)
+        if candidates.offer(plain, one, tree, group, part.count).total < part.count:
+            return True
+        tree = candidates.charge(plain, one, tree, group, part.count)
+    return False
 
 
 def _most(request: Request, looks: Sequence[Look]) -> int:

@@ -14,7 +14,7 @@ from adapter.cohort import Forest, Key
 from adapter.flavor import Flavor, Labels, Raw
 from adapter.shape import PODS, UNLIMITED, Resources, as_text
 
-__all__ = ["Resources", "Room", "Shortfall", "Tree", "build", "charge", "leads_to", "room"]
+__all__ = ["Resources", "Room", "Shortfall", "Tree", "build", "charge", "leads_to", "reclaimable", "room"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,25 @@ def room(
         return Room(ever=ever, tight=_nearest(offers), reason=reason)
     chosen = [_chosen(tree, found, group, min(wanted, most)) for group in offers]
     return _open(chosen, ever, reason)
+
+
+def reclaimable(
+    tree: Tree, queue: str, request: Resources, pod_spec: Raw, *, wanted: int = 1, namespace: Labels | None = None
+) -> Room:
+    """Say how many such pods fit the queue's own unused nominal quota once Kueue has taken back what others borrowed of it.
+
+    Only where reclaimWithinCohort is Any, for then no borrower's priority can prevent it; else no room. `nominal` is the
+    count, `flavors` the first per resource group in which most of `wanted` fit; parameters as of `room`.
+    Source: pkg/scheduler/preemption/preemption.go, a Workload within nominal quota may preempt those that borrow.
+    """
+    found = tree.queues.get(queue) or Queue(queue, closed="closed")
+    if found.closed or not found.reclaims or _outside(found, namespace) or _uncovered(found, request):
+        return Room()
+    offers = [_offers(tree, found, group, needs, pod_spec) for group, needs in _shared_out(found, request)]
+    chosen = [max(group, key=lambda offer: min(offer.nominal, wanted)) for group in offers]
+    count = min((offer.nominal for offer in chosen), default=0)
+    flavors = {name: offer.flavor for offer in chosen for name in offer.needs} if count else {}
+    return Room(flavors, count, 0, count)
 
 
 def charge(tree: Tree, queue: str, room: Room, request: Resources, count: int) -> Tree:

@@ -24,7 +24,7 @@ class Verdict:
         return self.nominal + self.borrow
 
 
-def placed(request: Request, verdicts: Sequence[Verdict]) -> str:
+def placed(request: Request, verdicts: Sequence[Verdict], preempting: Sequence[str] = ()) -> str:
     """`2 of 4 workers to east, 2 to west; north passed over: …`: where the gang goes."""
     total = sum(verdict.chosen for verdict in verdicts)
     taken = [f"{v.chosen} to {v.cluster}" for v in verdicts if v.chosen]
@@ -35,7 +35,8 @@ def placed(request: Request, verdicts: Sequence[Verdict]) -> str:
         if not v.chosen and v.reason not in ("", NOT_NEEDED)
     ]
     short = [f"{request.workers - total} stay pending for want of room"] if total < request.workers else []
-    return "; ".join([", ".join([first, *taken[1:]]), *short, *passed]) + "."
+    back = [f"in {' and '.join(preempting)} by taking back quota that others borrowed"] if preempting else []
+    return "; ".join([", ".join([first, *taken[1:]]), *back, *short, *passed]) + "."
 
 
 def shortfall(request: Request, fit: int, verdicts: Sequence[Verdict], never: bool) -> str:

@@ -62,7 +62,7 @@ class Planning:
             "round": before.round + 1 if before else 1,
             "plannedAt": timestamp(now),
             "wanted": request.workers,
-            "shares": [{"cluster": s.cluster, "groups": [asdict(g) for g in s.groups]} for s in made.shares],
+            "shares": [_share(s) for s in made.shares],
             "considered": [asdict(verdict) for verdict in made.verdicts],
             "excluded": [_exclusion(e) for e in action.excluded],
             "explanation": made.sentence + kept,
@@ -191,6 +191,11 @@ def _counts(member: Member, place: Placement, now: datetime) -> bool:
         if found.placement == place.name and found.round == place.round and found.reserved_at:
             return now - found.reserved_at > STATUS_LAG
     return False
+
+
+def _share(share: Share) -> dict[str, Any]:
+    preempts = {"preempts": True} if share.preempts else {}
+    return {"cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts}
 
 
 def _exclusion(entry: Exclusion) -> dict[str, str]:

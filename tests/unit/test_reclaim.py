@@ -1,0 +1,127 @@
+"""Quota that others borrowed: how much of it comes back, when a plan reckons with it, and that it is asked for last."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from adapter import quota
+from adapter.actions import Record, Reserve
+from adapter.candidate import Candidate, Group, Request
+from adapter.facts import placement, reservation, workload
+from adapter.lifecycle import ASKED_LAST, Gang, decide
+from adapter.planner import plan
+from tests.unit.builders import (
+    CHECK,
+    NAMESPACE,
+    QUEUE,
+    at,
+    make_cluster_queue,
+    make_flavor,
+    make_placement,
+    make_reservation,
+    make_workload,
+)
+
+Raw = dict[str, Any]
+RECLAIM: Raw = {"preemption": {"reclaimWithinCohort": "Any"}}
+CPU = {"cpu": 1000, "pods": 1}
+
+
+def tree(cores: int, *, used: int = 0, others: int = 0, lent: int = 0, **spec: Any) -> quota.Tree:
+    """Team a's queue, in one cohort with team b's, which has `others` cores of its own and uses `lent` beyond them."""
+    mine = make_cluster_queue(cores, used=used, cohortName="all", **spec)
+    theirs = make_cluster_queue(others, used=others + lent, cohortName="all", name="team-b")
+    return quota.build([mine, theirs], [], [make_flavor()])
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param(tree(4, lent=4, **RECLAIM), 4, id="all was borrowed"),
+        pytest.param(tree(4, used=1, lent=3, **RECLAIM), 3, id="what is used by oneself is not borrowed"),
+        pytest.param(tree(4, **RECLAIM), 4, id="what is free needs no reclaim, and is there as well"),
+        pytest.param(tree(4, lent=4), 0, id="a queue that does not reclaim"),
+        pytest.param(
+            tree(4, lent=4, preemption={"reclaimWithinCohort": "LowerPriority"}), 0, id="only from those of lower priority, who are not known"
+        ),
+        pytest.param(tree(4, lent=4, stopPolicy="Hold", **RECLAIM), 0, id="a stopped queue"),
+    ],
+)  # fmt: skip
+def test_reclaimable(given: quota.Tree, want: int) -> None:
+    found = quota.reclaimable(given, "team-a", CPU, {}, wanted=9)
+    assert (found.nominal, dict(found.flavors)) == (want, {"cpu": "any"} if want else {})
+
+
+def cluster(name: str, given: quota.Tree) -> Candidate:
+    return Candidate(name, "", given, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
+
+
+def gang(count: int) -> Request:
+    return Request(NAMESPACE, QUEUE, (Group("workers", "role", count, {}, CPU),))
+
+
+def test_what_is_free_elsewhere_goes_before_what_must_be_taken_back() -> None:
+    made = plan(gang(2), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(2))])
+    assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("west", 2, False)]
+
+
+def test_only_the_share_that_needs_it_preempts() -> None:
+    made = plan(gang(4), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(2))])
+    assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 2, True), ("west", 2, False)]
+    assert made.sentence == "2 of 4 workers to east, 2 to west; in east by taking back quota that others borrowed."
+
+
+def test_where_even_that_is_too_little_the_sentence_speaks_of_what_is_free() -> None:
+    made = plan(gang(9), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(2))])
+    assert not made.shares
+    assert "9 workers needed at once, 2 fit now" in made.sentence
+
+
+# --- the order in which shares are asked for -------------------------------------------------------------------------
+
+WORK = make_workload()
+
+
+def round_(*standing: str, admitted: Sequence[str] = ()) -> Gang:
+    """A round whose east share preempts and whose west share does not."""
+    raw = make_placement(WORK)
+    raw["spec"]["shares"][0]["preempts"] = True
+    held = tuple(reservation(c, make_reservation(raw, admitted=c in admitted)) for c in standing)
+    return Gang(
+        workload=workload(WORK),
+        check=CHECK,
+        placements=(placement(raw),),
+        reservations=held,
+        silent={},
+        refused={},
+        timeout=timedelta(seconds=30),
+        problem="",
+        refusal="",
+        others_wait=False,
+        room_changed=False,
+        remote_podsets=("workers",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param(round_(), ["west"], id="first the one that costs nobody anything"),
+        pytest.param(round_("west"), [], id="while it is not admitted, nothing else"),
+        pytest.param(round_("west", admitted=["west"]), ["east"], id="then the one that preempts"),
+        pytest.param(round_("west", "east", admitted=["west"]), [], id="both are asked for"),
+    ],
+)
+def test_a_share_that_preempts_is_asked_for_last(given: Gang, want: list[str]) -> None:
+    assert [a.share.cluster for a in decide(given, at(5)) if isinstance(a, Reserve)] == want
+
+
+def test_who_was_never_asked_is_not_blamed() -> None:
+    given = round_("west")
+    assert not [a for a in decide(given, at(59)) if isinstance(a, Record) and "blocked" in a.status]
+    (given_up,) = (a for a in decide(given, at(60)) if isinstance(a, Record))
+    assert [entry["cluster"] for entry in given_up.status["blocked"]] == ["west"]
+    (waits,) = (a for a in decide(given, at(5)) if isinstance(a, Record))
+    assert ASKED_LAST in waits.status["reason"]

@@ -1,0 +1,217 @@
+"""Which clusters are asked first, whether a gang may be divided, and what a part of it may do: scenarios as tables.
+
+GPUs on clusters `static` and `dynamic` are the cases that people bring along from other systems: fill and spill, fill
+and no spill, the right cluster, cloud priority.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import planner, quota
+from adapter.candidate import Candidate, Group, Request
+from adapter.nodes import Node
+from adapter.planner import Plan, plan
+from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
+
+Raw = dict[str, Any]
+
+
+def cluster(
+    name: str, cores: int, *, used: int = 0, lent: int = 0, nodes: int | None = None, grow: bool = False, zone: str = ""
+) -> Candidate:
+    """`lent`: cores that another queue of the cohort has to spare; `nodes`: so many of four cores."""
+    queues = [make_cluster_queue(cores, used=used, cohortName="all")]
+    if lent:
+        queues.append(make_cluster_queue(lent, cohortName="all", name="lender"))
+    tree = quota.build(queues, [], [make_flavor()])
+    there = None if nodes is None else [Node(f"n{i}", {}, (), {"cpu": 4000, "pods": 110}) for i in range(nodes)]
+    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name, there, grow)
+
+
+def group(count: int, *, cores: int = 1, name: str = "workers", zone: str = "") -> Group:
+    return Group(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1}, zone)
+
+
+def counts(made: Plan) -> dict[str, int]:
+    return {share.cluster: share.workers for share in made.shares}
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    request: Mapping[str, Any]
+    clusters: Sequence[Candidate]
+    want: Mapping[str, int]
+    says: Sequence[str] = ()
+    groups: Sequence[Group] = field(default_factory=lambda: [group(2)])
+
+
+AVAILABLE: Raw = {"strategy": "AvailableCapacity"}
+SAME: Raw = {"strategy": "AvailableCapacity", "gang": "SameCluster"}
+CASES = [
+    Case("the one with the most room", AVAILABLE, [cluster("a", 3), cluster("b", 9)], {"b": 2}),
+    Case("the first of equals", AVAILABLE, [cluster("b", 4), cluster("a", 4)], {"b": 2}),
+    Case(
+        "a job stays in one cluster if it fits",
+        AVAILABLE,
+        [cluster("a", 1), cluster("b", 2)],
+        {"b": 2},
+        ["2 of 2 workers to b."],
+    ),
+    Case("fill and spill", AVAILABLE, [cluster("static", 4, used=3), cluster("dynamic", 1)], {"static": 1, "dynamic": 1}),
+    Case(
+        "nodes that are there before nodes that would have to come",
+        AVAILABLE,
+        [cluster("dynamic", 8, nodes=0, grow=True), cluster("static", 2, nodes=1)],
+        {"static": 2},
+    ),
+    Case(
+        "an autoscaler's quota counts without a node",
+        AVAILABLE,
+        [cluster("static", 2, used=2, nodes=1), cluster("dynamic", 2, nodes=0, grow=True)],
+        {"dynamic": 2},
+        ["static passed over: cpu in flavor any: 0 free of 2"],
+    ),
+    Case(
+        "quota without a node counts for nothing",
+        AVAILABLE,
+        [cluster("static", 2, nodes=0)],
+        {},
+        ["static has room for 0 (it has no ready node)"],
+    ),
+    Case(
+        "quota beyond what nodes can hold counts for nothing",
+        {},
+        [cluster("a", 8, nodes=1), cluster("b", 8, nodes=1)],
+        {"a": 4, "b": 2},
+        groups=[group(6)],
+    ),
+    Case("nominal in one before borrowed in another", AVAILABLE, [cluster("a", 0, lent=9), cluster("b", 2)], {"b": 2}),
+    Case("nominal of all before borrowed of any", {}, [cluster("a", 1, lent=9), cluster("b", 1)], {"a": 1, "b": 1}),
+    Case("borrowed where nominal ends", {}, [cluster("a", 1, lent=9), cluster("b", 1)], {"a": 3, "b": 1}, groups=[group(4)]),
+    Case("pinned: fill", {}, [cluster("static", 2)], {"static": 2}),
+    Case("pinned: no spill", {}, [cluster("static", 2, used=1)], {}, ["2 workers needed at once, 1 fit now"]),
+    Case("together or not at all", SAME, [cluster("a", 1), cluster("b", 1)], {}, ["2 workers needed at once in one cluster, 1 fit now"]),
+    Case("together where it fits", SAME, [cluster("a", 1), cluster("b", 2)], {"b": 2}, ["2 of 2 workers to b; a passed over: cpu in flavor any: 1 free of 1"]),
+    Case("together, in the policy's order", {"gang": "SameCluster"}, [cluster("a", 2), cluster("b", 9)], {"a": 2}),
+    Case("together, without borrowing first", {"gang": "SameCluster"}, [cluster("a", 1, lent=9), cluster("b", 2)], {"b": 2}),
+    Case(
+        "together, more than any cluster can ever hold",
+        SAME,
+        [cluster("a", 3), cluster("b", 3)],
+        {},
+        ["Even the largest cluster, empty, holds only 3: raise a quota or ask for fewer workers."],
+        groups=[group(4)],
+    ),
+    Case(
+        "a part of at least four",
+        {"gang": "BestEffort", "minimum": 4},
+        [cluster("a", 2), cluster("b", 2)],
+        {"a": 2, "b": 2},
+        ["2 of 6 workers to a, 2 to b; 2 stay pending for want of room."],
+        groups=[group(6)],
+    ),
+    Case(
+        "three are too few",
+        {"gang": "BestEffort", "minimum": 4},
+        [cluster("a", 2), cluster("b", 1)],
+        {},
+        ["4 workers needed at once, 3 fit now"],
+        groups=[group(6)],
+    ),
+    Case("a part takes all if it can", {"gang": "BestEffort", "minimum": 1}, [cluster("a", 9)], {"a": 2}, ["2 of 2 workers to a."]),
+    Case("a gang below the minimum is whole at its size", {"gang": "BestEffort", "minimum": 4}, [cluster("a", 9)], {"a": 2}),
+    Case("even parts", {"strategy": "Spread"}, [cluster("a", 9), cluster("b", 9)], {"a": 2, "b": 2}, groups=[group(4)]),
+    Case(
+        "a worker group in its zone",
+        {},
+        [cluster("a", 9, zone="z1"), cluster("b", 9, zone="z2")],
+        {"a": 1, "b": 2},
+        groups=[group(1, name="any"), group(2, name="near", zone="z2")],
+    ),
+    Case(
+        "no cluster in its zone",
+        {},
+        [cluster("a", 9, zone="z1")],
+        {},
+        ["worker group workers asks for zone z2, this is z1"],
+        groups=[group(2, zone="z2")],
+    ),
+    Case(
+        "the choosiest group first",
+        {},
+        [cluster("a", 4), cluster("b", 2)],
+        {"a": 1, "b": 2},
+        groups=[group(2, name="small"), group(1, cores=4, name="large")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_strategy(case: Case) -> None:
+    made = plan(Request(NAMESPACE, QUEUE, tuple(case.groups), **case.request), case.clusters)
+    assert counts(made) == case.want, made.sentence
+    for part in case.says:
+        assert part in made.sentence
+
+
+def test_what_was_not_needed_is_told_in_the_verdict_and_not_in_the_sentence() -> None:
+    made = plan(Request(NAMESPACE, QUEUE, (group(2),)), [cluster("a", 2), cluster("b", 1)])
+    assert made.sentence == "2 of 2 workers to a."
+    assert [(v.cluster, v.chosen, v.reason) for v in made.verdicts] == [("a", 2, ""), ("b", 0, "not needed")]
+
+
+def test_verdicts_tell_nominal_borrowed_and_ever() -> None:
+    made = plan(Request(NAMESPACE, QUEUE, (group(9),)), [cluster("a", 3, used=1, lent=2)])
+    (found,) = made.verdicts
+    assert (found.nominal, found.borrow, found.ever, found.chosen) == (2, 2, 5, 0)
+
+
+# --- whose turn --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_for_one_is_not_there_for_the_next() -> None:
+    large, small = Request(NAMESPACE, QUEUE, (group(4),)), Request(NAMESPACE, QUEUE, (group(2),))
+    fleet = [cluster("a", 2), cluster("b", 4, used=3)]
+    assert plan(small, fleet).shares
+    kept = planner.keep(large, fleet)
+    assert {share.cluster: share.workers for share in kept} == {"a": 2, "b": 1}
+    assert not plan(small, planner.charged(large, fleet, kept)).shares
+
+
+def test_one_that_must_be_together_keeps_room_where_it_can_be_and_nowhere_else() -> None:
+    large = Request(NAMESPACE, QUEUE, (group(4),), gang="SameCluster")
+    kept = planner.keep(large, [cluster("a", 3), cluster("b", 4, used=3), cluster("c", 9, used=7)])
+    assert {share.cluster: share.workers for share in kept} == {"c": 2}
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), min_size=1, max_size=40), st.integers(2, 8))
+def test_a_stream_of_small_gangs_cannot_starve_a_large_one(stream: list[tuple[int, int]], size: int) -> None:
+    """Each tick a small gang (workers, ticks) arrives behind a large one that has waited long; rooms free up as they end."""
+    large = Request(NAMESPACE, QUEUE, (group(size),))
+    running: list[tuple[int, Request, Plan]] = []  # until when
+    rooms = {"a": size // 2, "b": size - size // 2}
+
+    def fleet() -> list[Candidate]:
+        there = [cluster(name, cores) for name, cores in rooms.items()]
+        for _, request, made in running:
+            there = planner.charged(request, there, made.shares)
+        return there
+
+    small = Request(NAMESPACE, QUEUE, (group(size),))
+    running.append((4, small, plan(small, fleet())))  # all is taken when it begins
+    for tick, (workers, ticks) in enumerate(stream + [(1, 1)] * 5):
+        running = [entry for entry in running if entry[0] > tick]
+        if plan(large, fleet()).shares:
+            return
+        held = planner.charged(large, fleet(), planner.keep(large, fleet()))
+        small = replace(large, groups=(group(min(workers, size)),))
+        made = plan(small, held)
+        if made.shares:
+            running.append((tick + ticks, small, made))
+    raise AssertionError("the large gang never had its turn")
