@@ -47,6 +47,7 @@ ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attem
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"
 QUEUE_LABEL: Final = f"{KUEUE_DOMAIN}/queue-name"
+PRIORITY_CLASS_LABEL: Final = f"{KUEUE_DOMAIN}/priority-class"
 MANAGED_LABEL: Final = f"{KUEUE_DOMAIN}/managed"
 GROUP_WORKLOAD_ANNOTATION: Final = f"{KUEUE_DOMAIN}/is-group-workload"
 SUSPENDING_PARENT_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-suspending-parent"

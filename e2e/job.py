@@ -18,6 +18,7 @@ NAMESPACE = "default"
 QUEUE = "ray"
 # A job of five Ray nodes takes 40 s on two idle cores; CI's may be busy.
 JOB_SECONDS = 240
+LOG_SECONDS = 30  # the submitter asks the head for log lines about once a second
 
 
 class Job:
@@ -68,9 +69,14 @@ class Job:
 
     def result(self) -> dict[str, Any]:
         """The machine-readable last line of the sample's output."""
-        lines = (line for line in self.output().splitlines() if "RAYSPAN-RESULT " in line)
-        found: dict[str, Any] = json.loads(next(lines).split("RAYSPAN-RESULT ", 1)[1])
+        # The head knows that the job succeeded before the submitter has fetched the last lines of its log.
+        line = wait(self._result_line, LOG_SECONDS, f"the submitter of {self.name} printed its result", self.output)
+        found: dict[str, Any] = json.loads(line)
         return found
+
+    def _result_line(self) -> str:
+        lines = (line.partition("RAYSPAN-RESULT ")[2] for line in self.output().splitlines())
+        return next(filter(None, lines), "")
 
     def placement(self) -> Raw:
         """Its newest Placement, {} while there is none."""

@@ -32,24 +32,34 @@ class Stage:
         return self.fleet.manager
 
     def build(
-        self, cpu: Mapping[str, int], *, timeout: str = "30s", manager_cpu: int = 100, strict: bool = False
+        self,
+        cpu: Mapping[str, int],
+        *,
+        timeout: str = "30s",
+        manager_cpu: int = 100,
+        strict: bool = False,
+        policy: Raw | None = None,
+        resource: str = "cpu",
+        node_labels: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """Make queues: `cpu` is the quota (whole CPUs) of each worker cluster; a worker of `ray_cluster` asks for one.
 
-        `strict`: the manager's queue is StrictFIFO.
+        `strict`: the manager's queue is StrictFIFO. `policy`: more of the DispatchPolicy's spec. `resource`: covered beside
+        cpu everywhere, with the quota that `cpu` says. `node_labels`: what a worker cluster's flavor asks of its nodes.
         """
         self._namespace(self.manager)
-        policy = {"clusters": {"names": list(self.clusters)}, "reservationTimeout": timeout}
+        policy = {"clusters": {"names": list(self.clusters)}, "reservationTimeout": timeout, **(policy or {})}
         parameters = {"apiGroup": names.DOMAIN, "kind": names.DISPATCH_POLICY_KIND, "name": self.name}
         check = {"controllerName": names.CONTROLLER_NAME, "parameters": parameters}
         self._make(self.manager, names.API_VERSION, names.DISPATCH_POLICY_KIND, policy)
         self._make(self.manager, names.KUEUE_API_VERSION, "AdmissionCheck", check)
-        self._queues(self.manager, manager_cpu, check=self.name, strategy="StrictFIFO" if strict else "BestEffortFIFO")
+        strategy = "StrictFIFO" if strict else "BestEffortFIFO"
+        self._queues(self.manager, manager_cpu, resource, check=self.name, strategy=strategy)
         for name, amount in cpu.items():
             worker = self.fleet.workers[name]
             self._namespace(worker)
             self._open(worker)
-            self._queues(worker, amount)
+            self._queues(worker, amount, resource, labels=(node_labels or {}).get(name))
 
     def set_quota(self, cluster: Cluster, cpu: int) -> None:
         """Change a ClusterQueue's quota."""
@@ -57,10 +67,39 @@ class Stage:
         patch = json.dumps([{"op": "replace", "path": path, "value": str(cpu)}])
         cluster.kubectl("patch", "clusterqueue", self.name, "--type=json", "-p", patch)
 
-    def ray_cluster(self, name: str, *, workers: int, cpu: str = "1", groups: Mapping[str, int] | None = None) -> None:
-        """Submit a RayCluster to the queue, whose pods go to fake nodes."""
-        counts = groups or {"workers": workers}
-        self.manager.apply(yaml.safe_dump(ray_cluster(name, self.name, counts, cpu)))
+    def ray_cluster(
+        self,
+        name: str,
+        *,
+        workers: int,
+        cpu: str = "1",
+        groups: Mapping[str, int] | None = None,
+        more: Mapping[str, str] | None = None,
+        head_on: Mapping[str, str] = FAKE_NODE,
+        priority: str = "",
+    ) -> None:
+        """Submit a RayCluster to the queue, whose pods go to fake nodes.
+
+        `more`: what a worker asks for beside cpu; `head_on`: the head's node selector; `priority`: a WorkloadPriorityClass.
+        """
+        made = ray_cluster(name, self.name, groups or {"workers": workers}, cpu, more or {})
+        made["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"] = dict(head_on)
+        if priority:
+            made["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = priority
+        self.manager.apply(yaml.safe_dump(made))
+
+    def priority(self, name: str, value: int) -> str:
+        """Make a WorkloadPriorityClass in the manager, named after the stage; returns its name."""
+        made = {"apiVersion": names.KUEUE_API_VERSION, "kind": "WorkloadPriorityClass", "value": value}
+        full = f"{self.name}-{name}"
+        self.manager.apply(yaml.safe_dump({**made, "metadata": {"name": full}}))
+        self.made.append((self.manager, f"WorkloadPriorityClass.{names.KUEUE_DOMAIN}", full))
+        return full
+
+    def where(self, job: str) -> str:
+        """Where a job's workers are, as its Placement says once they are placed; empty before."""
+        status = self.placement(job).get("status") or {}
+        return str(status.get("where")) if status.get("state") == names.PLACED else ""
 
     def placement(self, job: str) -> Raw:
         """The Placement of a job, {} while there is none."""
@@ -144,11 +183,22 @@ class Stage:
         account = "--serviceaccount=rayspan-system:rayspan-worker"
         cluster.kubectl("-n", self.name, "create", "rolebinding", "rayspan-worker", role, account)
 
-    def _queues(self, cluster: Cluster, cpu: int, *, check: str = "", strategy: str = "BestEffortFIFO") -> None:
-        resources = [{"name": "cpu", "nominalQuota": str(cpu)}]
-        group = {"coveredResources": ["cpu"], "flavors": [{"name": self.name, "resources": resources}]}
+    def _queues(
+        self,
+        cluster: Cluster,
+        cpu: int,
+        resource: str,
+        *,
+        check: str = "",
+        strategy: str = "BestEffortFIFO",
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        covered = list(dict.fromkeys(["cpu", resource]))
+        resources = [{"name": each, "nominalQuota": str(cpu)} for each in covered]
+        group = {"coveredResources": covered, "flavors": [{"name": self.name, "resources": resources}]}
         checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": check}]}} if check else {}
-        self._make(cluster, names.KUEUE_API_VERSION, "ResourceFlavor", {})
+        flavor = {"nodeLabels": dict(labels)} if labels else {}
+        self._make(cluster, names.KUEUE_API_VERSION, "ResourceFlavor", flavor)
         self._make(
             cluster,
             names.KUEUE_API_VERSION,
@@ -164,8 +214,10 @@ class Stage:
         cluster.apply(yaml.safe_dump(queue))
 
 
-def ray_cluster(name: str, namespace: str, groups: Mapping[str, int], cpu: str = "1") -> Raw:
-    """A stock RayCluster on fake nodes; `groups` is worker group -> replicas."""
+def ray_cluster(
+    name: str, namespace: str, groups: Mapping[str, int], cpu: str = "1", more: Mapping[str, str] | None = None
+) -> Raw:
+    """A stock RayCluster on fake nodes; `groups` is worker group -> replicas, `more` what a worker asks for beside cpu."""
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayCluster",
@@ -180,7 +232,7 @@ def ray_cluster(name: str, namespace: str, groups: Mapping[str, int], cpu: str =
                     "minReplicas": count,
                     "maxReplicas": count,
                     "rayStartParams": {},
-                    "template": _template("ray-worker", cpu),
+                    "template": _template("ray-worker", cpu, more or {}),
                 }
                 for group, count in groups.items()
             ],
@@ -188,8 +240,8 @@ def ray_cluster(name: str, namespace: str, groups: Mapping[str, int], cpu: str =
     }
 
 
-def _template(container: str, cpu: str) -> Raw:
-    resources = {"requests": {"cpu": cpu}}
+def _template(container: str, cpu: str, more: Mapping[str, str] | None = None) -> Raw:
+    resources = {"requests": {"cpu": cpu, **(more or {})}, **({"limits": dict(more)} if more else {})}
     return {
         "spec": {
             "nodeSelector": FAKE_NODE,
