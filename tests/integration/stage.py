@@ -67,6 +67,25 @@ class Stage:
         patch = json.dumps([{"op": "replace", "path": path, "value": str(cpu)}])
         cluster.kubectl("patch", "clusterqueue", self.name, "--type=json", "-p", patch)
 
+    def hold_admission(self, name: str) -> None:
+        """Give a worker cluster's queue an admission check that nobody answers, so that it reserves and never admits."""
+        cluster, check, kind = self.fleet.workers[name], f"{self.name}-never", f"admissionchecks.{names.KUEUE_DOMAIN}"
+        spec = {"controllerName": "example.com/never"}
+        body = {
+            "apiVersion": names.KUEUE_API_VERSION,
+            "kind": "AdmissionCheck",
+            "metadata": {"name": check},
+            "spec": spec,
+        }
+        cluster.apply(yaml.safe_dump(body))
+        self.made.append((cluster, kind, check))
+        since = "2026-01-01T00:00:00Z"
+        active = {"type": names.ACTIVE, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": since}
+        patch = json.dumps({"status": {"conditions": [active]}})
+        cluster.kubectl("patch", kind, check, "--subresource=status", "--type=merge", "-p", patch)
+        checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": check}]}}
+        cluster.kubectl("patch", "clusterqueue", self.name, "--type=merge", "-p", json.dumps({"spec": checks}))
+
     def ray_cluster(
         self,
         name: str,

@@ -25,7 +25,7 @@ def test_too_large_waits_and_starts_when_quota_is_raised(stage: Stage, running: 
 def test_share_that_is_not_admitted_takes_the_others_back(stage: Stage, running: Controller) -> None:
     """West reserves but does not admit: no Ready, east's share is given back, the next round does without west."""
     stage.build({"east": 1, "west": 1}, timeout="5s")
-    _hold_admission(stage, "west")
+    stage.hold_admission("west")
     stage.ray_cluster("pi", workers=2)
     wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the round is withdrawn", running.tail)
     assert stage.check("pi")["state"] == names.CHECK_PENDING
@@ -50,22 +50,3 @@ def test_gang_gives_way_to_others(stage: Stage, running: Controller) -> None:
     stage.ray_cluster("small", workers=1)
     wait(lambda: stage.running(1), 120, "the small one runs", running.tail)
     assert "Yielded" in stage.events("large")
-
-
-def _hold_admission(stage: Stage, name: str) -> None:
-    """Give a worker cluster's queue an admission check that nobody answers, so that it reserves and never admits."""
-    cluster = stage.fleet.workers[name]
-    check = f"{stage.name}-never"
-    kind = "admissionchecks.kueue.x-k8s.io"
-    cluster.apply(
-        f"{{apiVersion: {names.KUEUE_API_VERSION}, kind: AdmissionCheck, metadata: {{name: {check}}}, "
-        "spec: {controllerName: example.com/never}}"
-    )
-    stage.made.append((cluster, kind, check))
-    active = (
-        '{"status": {"conditions": [{"type": "Active", "status": "True", "reason": "Test", "message": "", '
-        '"lastTransitionTime": "2026-01-01T00:00:00Z"}]}}'
-    )
-    cluster.kubectl("patch", kind, check, "--subresource=status", "--type=merge", "-p", active)
-    strategy = f'{{"spec": {{"admissionChecksStrategy": {{"admissionChecks": [{{"name": "{check}"}}]}}}}}}'
-    cluster.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", strategy)
