@@ -50,6 +50,20 @@ class SetCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class Yield:
+    """Take a Workload that cannot be placed out of the queue for a moment, so that those behind it get its quota."""
+
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """Put it back into the queue."""
+
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Write the Placement's status."""
 
@@ -122,6 +136,8 @@ Action = (
     | Reserve
     | Release
     | SetCheck
+    | Yield
+    | Rejoin
     | Record
     | Forget
     | Say

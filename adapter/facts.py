@@ -120,6 +120,9 @@ class Workload:
     priority: int | None
     deleted: bool
     finished: bool
+    active: bool
+    yielded_at: datetime | None  # since when we keep it out of the queue, None when we do not
+    yields: int  # how often we did
     holds_quota: bool  # reserved, active, not evicted: the only time in which we may act for it (kueue.md 1.4)
     reserved_at: datetime | None
     attempt: str  # empty without a reservation
@@ -147,6 +150,9 @@ def workload(raw: Raw) -> Workload:
         priority=spec.get("priority"),
         deleted=bool(meta(raw).get("deletionTimestamp")),
         finished=is_true(raw, names.FINISHED),
+        active=spec.get("active") is not False,
+        yielded_at=moment(annotation(raw, names.YIELDED_ANNOTATION)),
+        yields=_number(annotation(raw, names.YIELDS_ANNOTATION)),
         holds_quota=reserved and not is_true(raw, names.EVICTED) and spec.get("active") is not False,
         reserved_at=_reserved_at(raw),
         attempt=_attempt(raw) if reserved else "",
@@ -154,6 +160,10 @@ def workload(raw: Raw) -> Workload:
         job=_job(raw, namespace),
         checks={entry.get("name") or "": _check(entry) for entry in status.get("admissionChecks") or ()},
     )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def _reserved_at(raw: Raw) -> datetime | None:
@@ -333,7 +343,7 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         uid=uid_of(raw),
         anchor_uid=next((o.get("uid") or "" for o in owners if o.get("kind") == "ConfigMap"), ""),
         placement=label(raw, names.PLACEMENT_LABEL),
-        round=int(round_text) if round_text.isdecimal() else 0,
+        round=_number(round_text),
         deleting=bool(meta(raw).get("deletionTimestamp")),
         over=over,
         admitted=is_true(raw, names.ADMITTED) and not is_true(raw, names.EVICTED) and not over,

@@ -20,15 +20,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from adapter import explain, names
-from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, Reserve, Say, SetCheck
+from adapter.actions import Action, Forget, LookAgain, Plan, Record, Rejoin, Release, Reserve, Say, SetCheck, Yield
 from adapter.facts import Exclusion, Placement, Reservation, Workload
 
 # A cluster that did not admit in time is asked again after this long: long enough for another one to be tried first,
 # short enough that a preemption which was merely slow is not held against it.
 EXCLUDED_FOR = timedelta(seconds=60)
-# How long a gang without room keeps the manager's quota although others queue behind it. Kueue's own back-off would
-# keep the quota for its whole delay (lab.md 5.11), so we wait Pending and yield by a Retry without delay.
+# How long a gang without room keeps the manager's quota although others queue behind it.
 YIELD_AFTER = timedelta(seconds=10)
+# How long it stays out of the queue. Kueue looks again at those behind at most a second after quota came free
+# (requeueBatchPeriod of pkg/cache/queue) and admits at once; a check's Retry would not do, for without a delay the quota
+# comes straight back to whoever gave it up, and with one it is kept for the whole delay (lab.md 5.11).
+AWAY = timedelta(seconds=3)
 YIELD_DOUBLINGS = 4  # to 2 min 40 s: a gang that yielded often still gives way three times in ten minutes
 # A safety net under the watches, not the way in which changes are noticed.
 RESYNC = timedelta(seconds=30)
@@ -64,9 +67,10 @@ def decide(gang: Gang, now: datetime) -> list[Action]:
     # 2. Finished: the reservations go, the Placement stays as the record of where the workers were.
     if work.finished:
         return _release(gang.reservations) + _end(gang.placements, now)
-    # 3. Evicted, deactivated, not reserved, or not ours any more: nothing may stand for it.
+    # 3. Evicted, deactivated, not reserved, or not ours any more: nothing may stand for it. What we took out of the queue
+    #    ourselves goes back.
     if not work.holds_quota or not gang.check:
-        return _release(gang.reservations) + [Forget(p) for p in gang.placements]
+        return _release(gang.reservations) + [Forget(p) for p in gang.placements] + _rejoin(work, now)
     # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can.
     leftovers = [r for r in gang.reservations if not _wanted(r, current)]
     stale: list[Action] = [Forget(p) for p in gang.placements if p is not current]
@@ -141,6 +145,13 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         *_pending(gang, work, str(status["reason"])),
         LookAgain(min(deadline - now, RETRY) if missing else deadline - now),
     ]
+
+
+def _rejoin(work: Workload, now: datetime) -> list[Action]:
+    if work.active or work.yielded_at is None:
+        return []
+    left = work.yielded_at + AWAY - now
+    return [LookAgain(left)] if left > timedelta(0) else [Rejoin(work)]
 
 
 def _wanted(reservation: Reservation, current: Placement | None) -> bool:
@@ -228,10 +239,10 @@ def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list
     if gang.room_changed or len(live) < len(current.excluded):
         return [Plan(work, current, live)]
     reason = current.explanation
-    due = (work.reserved_at or now) + YIELD_AFTER * 2 ** min(work.checks[gang.check].retries, YIELD_DOUBLINGS)
+    due = (work.reserved_at or now) + YIELD_AFTER * 2 ** min(work.yields, YIELD_DOUBLINGS)
     if gang.others_wait and now >= due:
         text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
-        return [*_say(work, "Yielded", text), _check(gang, work, names.CHECK_RETRY, text)]
+        return [*_say(work, "Yielded", text), Yield(work)]
     soon = due - now if gang.others_wait else RESYNC
     status = explain.waiting(current, now)
     return [

@@ -28,6 +28,10 @@ LOCK_NODE_SELECTOR_VALUE: Final = "only"
 GATE: Final = f"{DOMAIN}/dispatch"
 GATE_POLICY: Final = "rayspan-gate"  # name of the MutatingAdmissionPolicy and of its binding
 
+# --- written by us on a manager's Workload, while it makes room for those behind it ------------------------------------
+YIELDED_ANNOTATION: Final = f"{DOMAIN}/yielded-at"  # when; only while spec.active is False on our account
+YIELDS_ANNOTATION: Final = f"{DOMAIN}/yields"  # how often until now
+
 # --- written by us on a manager's worker pods ------------------------------------------------------------------------
 CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"  # also on every remote object and, as a Ray label, on every remote node
 ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"  # of users, on a worker group's template: the only zone that it may run in

@@ -21,12 +21,14 @@ from adapter.actions import (
     PatchStatus,
     Plan,
     Record,
+    Rejoin,
     Release,
     Reserve,
     Say,
     SetCheck,
+    Yield,
 )
-from adapter.facts import Raw, key_of, timestamp, uid_of
+from adapter.facts import Raw, Workload, key_of, timestamp, uid_of
 from adapter.facts import reservation as read_reservation
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Client, Unreachable
@@ -53,6 +55,8 @@ class Executor:
             Reserve: self._reserve,
             Release: self._release,
             SetCheck: self._set_check,
+            Yield: self._yield,
+            Rejoin: self._rejoin,
             Record: self._record,
             Forget: self._forget,
             Say: self._say,
@@ -161,6 +165,20 @@ class Executor:
         }
         path = resources.WORKLOADS.path(work.namespace, work.name, "status")
         self._home.workloads.put(await self._local.apply(path, body, names.FIELD_MANAGER))
+
+    async def _yield(self, action: Yield) -> None:
+        since, count = timestamp(datetime.now(UTC)), str(action.workload.yields + 1)
+        await self._activate(action.workload, False, {names.YIELDED_ANNOTATION: since, names.YIELDS_ANNOTATION: count})
+
+    async def _rejoin(self, action: Rejoin) -> None:
+        await self._activate(action.workload, True, {names.YIELDED_ANNOTATION: None})
+
+    async def _activate(self, work: Workload, active: bool, annotations: dict[str, str | None]) -> None:
+        """Write both in one patch: a Workload that is inactive on our account says so, whenever we die."""
+        metadata = {"uid": work.uid, "resourceVersion": work.resource_version, "annotations": annotations}
+        path = resources.WORKLOADS.path(work.namespace, work.name)
+        body = {"metadata": metadata, "spec": {"active": active}}
+        self._home.workloads.put(await self._local.merge(path, body))
 
     async def _record(self, action: Record) -> None:
         place = action.placement

@@ -4,6 +4,7 @@ import pytest
 
 from adapter import names
 from hack.clusters import wait
+from tests.integration.borrowers import lend
 from tests.integration.controller import Controller
 from tests.integration.stage import Stage
 
@@ -85,3 +86,30 @@ def test_job_deleted_while_the_controller_is_away(stage: Stage, process: Control
     wait(lambda: not stage.workload("pi") and not stage.workers(), 60, "the manager forgot the job")
     process.start()
     wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: f"{stage.leftovers()}\n{process.tail()}")
+
+
+@pytest.mark.parametrize("kind", ["Yield", "Rejoin"])
+def test_killed_while_a_gang_makes_room_for_others(stage: Stage, process: Controller, kind: str) -> None:
+    """A gang that was taken out of the queue goes back into it, whoever took it out; the one behind it runs."""
+    stage.build({"east": 1, "west": 0}, manager_cpu=3)
+    process.start(die_after=(kind, 1, stage.name))
+    stage.ray_cluster("large", workers=2)
+    wait(lambda: stage.state("large") == names.WAITING, 60, "the large one waits", process.tail)
+    stage.ray_cluster("small", workers=1)
+    process.wait_for_death()
+    process.start()
+    wait(lambda: stage.running(1), 90, "the small one runs", process.tail)
+    wait(lambda: stage.workload("large")["spec"].get("active", True), 30, "the large one queues again", process.tail)
+    assert names.YIELDED_ANNOTATION not in stage.workload("large")["metadata"]["annotations"]
+
+
+def test_killed_before_a_share_that_preempts(stage: Stage, process: Controller) -> None:
+    """The share that is asked for last is asked for by the next process."""
+    stage.build({"east": 1, "west": 2})
+    lend(stage, "west", 2)
+    process.start(die_after=("Reserve", 1, stage.name))
+    stage.ray_cluster("pi", workers=3)
+    process.wait_for_death()
+    process.start()
+    wait(lambda: stage.running(3), 90, "three workers run", process.tail)
+    assert {c: len(found) for c, found in stage.remote("workloads").items() if found} == {"east": 1, "west": 1}

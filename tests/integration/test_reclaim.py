@@ -1,23 +1,19 @@
 """Does a gang get back what others borrowed from its queue, and does a round that is given up cost them nothing?"""
 
-import json
-
-import yaml
-
 from adapter import names
-from hack.apireader import Raw
 from hack.clusters import wait
+from tests.integration.borrowers import borrowers, lend
 from tests.integration.controller import Controller
-from tests.integration.stage import FAKE_NODE, TOLERATION, Stage
+from tests.integration.stage import Stage
 
 
 def test_borrowed_quota_comes_back(stage: Stage, running: Controller) -> None:
     """West's quota is lent out: the gang takes what is free in east, then has the borrowers in west preempted."""
     stage.build({"east": 1, "west": 2})
-    _lend(stage, "west", 2)
+    lend(stage, "west", 2)
     stage.ray_cluster("pi", workers=3)
     wait(lambda: stage.where("pi") == "1 east, 2 west", 60, "it is placed", running.tail)
-    assert _borrowers(stage, "west") == []
+    assert borrowers(stage, "west") == []
     assert "in west by taking back quota that others borrowed" in stage.placement("pi")["spec"]["explanation"]
     wait(lambda: stage.running(3), 60, "three run", running.tail)
 
@@ -26,56 +22,10 @@ def test_a_round_that_is_given_up_has_preempted_nobody(stage: Stage, running: Co
     """East has room and never admits: west is not asked before, so the borrowers there stay."""
     stage.build({"east": 1, "west": 2}, timeout="5s")
     stage.hold_admission("east")
-    _lend(stage, "west", 2)
-    before = _borrowers(stage, "west")
+    lend(stage, "west", 2)
+    before = borrowers(stage, "west")
     stage.ray_cluster("pi", workers=3)
     wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the round is given up", running.tail)
     wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
     assert stage.leftovers() == []
-    assert _borrowers(stage, "west") == before and len(before) == 2
-
-
-def _lend(stage: Stage, name: str, cpu: int) -> None:
-    """Let pods of a second queue, in the same cohort and without quota of its own, use so many cores of the stage's queue."""
-    cluster, other = stage.fleet.workers[name], f"{stage.name}-b"
-    mine = {"cohortName": stage.name, "preemption": {"reclaimWithinCohort": "Any"}}
-    cluster.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps({"spec": mine}))
-    row = {"name": stage.name, "resources": [{"name": "cpu", "nominalQuota": "0"}]}
-    group = {"coveredResources": ["cpu"], "flavors": [row]}
-    queue = {"cohortName": stage.name, "namespaceSelector": {}, "resourceGroups": [group]}
-    kueue = {"apiVersion": names.KUEUE_API_VERSION}
-    made = [
-        {**kueue, "kind": "ClusterQueue", "metadata": {"name": other}, "spec": queue},
-        {
-            **kueue,
-            "kind": "LocalQueue",
-            "metadata": {"name": "other", "namespace": stage.name},
-            "spec": {"clusterQueue": other},
-        },
-        *(_pod(f"borrower-{number}", stage.name) for number in range(cpu)),
-    ]
-    cluster.apply(yaml.safe_dump_all(made))
-    stage.made.append((cluster, f"clusterqueues.{names.KUEUE_DOMAIN}", other))
-    wait(lambda: _borrowed(stage, name, other) == str(cpu), 60, "the borrowers run, and Kueue has counted them")
-
-
-def _pod(name: str, namespace: str) -> Raw:
-    container = {"name": "c", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": "1"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": {names.QUEUE_LABEL: "other"}},
-        "spec": {"nodeSelector": FAKE_NODE, "tolerations": [TOLERATION], "containers": [container]},
-    }
-
-
-def _borrowers(stage: Stage, name: str) -> list[str]:
-    """The uids of the borrowing pods that nobody has deleted."""
-    pods = stage.fleet.workers[name].items("pods", stage.name, f"{names.QUEUE_LABEL}=other")
-    return sorted(pod["metadata"]["uid"] for pod in pods if not pod["metadata"].get("deletionTimestamp"))
-
-
-def _borrowed(stage: Stage, name: str, queue: str) -> str:
-    status = stage.fleet.workers[name].get("clusterqueues", queue).get("status") or {}
-    rows = [row for flavor in status.get("flavorsReservation") or () for row in flavor["resources"]]
-    return str(rows[0]["borrowed"]) if rows else ""
+    assert borrowers(stage, "west") == before and len(before) == 2

@@ -18,7 +18,7 @@ SUBRESOURCES = ("status", "exec", "log", "proxy", "token")
 MANAGER_ROWS = [
     ("list", "workloads.kueue.x-k8s.io", "-A", True),
     ("patch", "workloads.kueue.x-k8s.io/status", "-n default", True),
-    ("patch", "workloads.kueue.x-k8s.io", "-n default", False),
+    ("patch", "workloads.kueue.x-k8s.io", "-n default", True),
     ("delete", "workloads.kueue.x-k8s.io", "-n default", False),
     ("patch", "admissionchecks.kueue.x-k8s.io/status", "", True),
     ("patch", "clusterqueues.kueue.x-k8s.io", "", False),

@@ -1,5 +1,7 @@
 """Does a gang that cannot be placed hold nothing, say why, and start when it can?"""
 
+import pytest
+
 from adapter import names
 from hack.clusters import wait
 from tests.integration.controller import Controller
@@ -38,15 +40,17 @@ def test_share_that_is_not_admitted_takes_the_others_back(stage: Stage, running:
     assert stage.placement("pi")["status"]["where"] == "2 east"
 
 
-def test_gang_gives_way_to_others(stage: Stage, running: Controller) -> None:
-    """While others queue behind, a gang without room gives the manager's quota back, and a smaller one runs.
-
-    In a BestEffortFIFO queue Kueue 0.19 takes a second to look at those behind (requeueBatchPeriod), and gives the quota
-    back to the gang that gave it up; see the limits in the README.
-    """
-    stage.build({"east": 1, "west": 0}, manager_cpu=3, strict=True)
+@pytest.mark.parametrize("strict", [True, False], ids=["StrictFIFO", "BestEffortFIFO"])
+def test_gang_gives_way_to_others(stage: Stage, running: Controller, strict: bool) -> None:
+    """While others queue behind, a gang without room gives the manager's quota back; it gets its turn when there is room."""
+    stage.build({"east": 1, "west": 0}, manager_cpu=3, strict=strict)
     stage.ray_cluster("large", workers=2)
     wait(lambda: stage.state("large") == names.WAITING, 60, "the large one waits", running.tail)
     stage.ray_cluster("small", workers=1)
     wait(lambda: stage.running(1), 120, "the small one runs", running.tail)
     assert "Yielded" in stage.events("large")
+    wait(lambda: stage.workload("large")["spec"].get("active", True), 30, "the large one queues again", running.tail)
+
+    stage.set_quota(stage.fleet.workers["east"], 2)
+    stage.manager.delete("rayclusters", "small", stage.name)
+    wait(lambda: stage.running(2), 120, "the large one runs in its turn", running.tail)

@@ -50,6 +50,8 @@ def make_workload(
     check: str = names.CHECK_PENDING,
     message: str = "",
     retries: int = 0,
+    yields: int = 0,
+    yielded: float | None = None,
     version: int = 1,
     owner: str = "RayJob",
     checks: Iterable[str] = (CHECK,),
@@ -58,10 +60,16 @@ def make_workload(
     podsets = [{"name": n, "count": c, "template": {"spec": {"containers": []}}} for n, c in groups.items()]
     held = [make_condition(names.QUOTA_RESERVED, since=reserved)] if reserved is not None else []
     job = {"apiVersion": "ray.io/v1", "kind": owner, "name": JOB, "uid": "uid-of-job", "controller": True}
+    away = {} if yielded is None else {names.YIELDED_ANNOTATION: stamp(yielded)}
+    annotations = {**away, **({names.YIELDS_ANNOTATION: str(yields)} if yields else {})}
     entry = {"state": check, "message": message, "retryCount": retries}
     return {
         "metadata": make_meta(
-            name, resourceVersion=str(version), deleting=deleting, ownerReferences=[job] if owner else []
+            name,
+            resourceVersion=str(version),
+            deleting=deleting,
+            ownerReferences=[job] if owner else [],
+            annotations=annotations,
         ),
         "spec": {"queueName": QUEUE, "active": active, "podSets": [{"name": "head", "count": 1}, *podsets]},
         "status": {

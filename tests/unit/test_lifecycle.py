@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter import explain, facts, lifecycle, names
-from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, Reserve, Say, SetCheck
+from adapter.actions import Action, Forget, LookAgain, Plan, Record, Rejoin, Release, Reserve, Say, SetCheck, Yield
 from adapter.lifecycle import EXCLUDED_FOR, RESYNC, RETRY, Gang, decide
 from tests.unit import builders as make
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_workload
@@ -105,7 +105,7 @@ REFUSED: list[Action] = [Say(JOB, "Refused", "hostNetwork.", True), SetCheck(W, 
 STUCK: list[Action] = [Say(JOB, "CannotDispatch", "no gate.", True), pending("no gate."), LookAgain(RESYNC)]
 WAITING: list[Action] = [Record(place(NO_ROOM), WAITS), pending(SHORT), Say(JOB, "Waiting", SHORT), LookAgain(RESYNC)]
 GAVE_WAY = f"Gave the manager's quota to those who queue behind, and queued again. {SHORT}"
-YIELD: list[Action] = [Say(JOB, "Yielded", GAVE_WAY), SetCheck(W, CHECK, "Retry", GAVE_WAY)]
+YIELD: list[Action] = [Say(JOB, "Yielded", GAVE_WAY), Yield(W)]
 EAST, WEST = there("east", HELD), there("west", HELD)
 FREE_BOTH: list[Action] = [Release(EAST), Release(WEST)]
 DELETING = make_reservation(ROUND1, deleting=True)
@@ -289,11 +289,27 @@ PLANNED = [
          ]),
 ]  # fmt: skip
 
+AWAY, STOPPED_BY_USER = make_workload(active=False, yielded=0, yields=1), make_workload(active=False, yields=1)
+STEPPED_ASIDE = [
+    Case("3. who made room for others stays away for a moment",
+         "Kueue looks at those behind a second later",
+         gang(AWAY),
+         [LookAgain(SECOND)], seconds=2),
+    Case("3. and goes back, whoever wrote down that it went",
+         "the note is on the Workload, so a crash does not strand it",
+         gang(AWAY),
+         [Rejoin(facts.workload(AWAY))], seconds=3),
+    Case("3. what a user deactivated stays so",
+         "only what we took out is ours to put back",
+         gang(STOPPED_BY_USER),
+         [], seconds=99),
+]  # fmt: skip
+
 TRIED = make_placement(WORK, shares={}, excluded={"east": 60}, explanation=SHORT)
 WAITING_RAW = told(NO_ROOM, WAITS)
 WAITED = make_workload(message=SHORT)
 LONELY = make_workload(owner="")
-OFTEN = make_workload(retries=2)
+OFTEN = make_workload(yields=2)
 
 WAITED_FOR = [
     Case("10. where nothing fits the gang waits and says for what",
@@ -340,7 +356,7 @@ WAITED_FOR = [
     Case("10. and yields then",
          "10 s doubled twice",
          gang(OFTEN, [NO_ROOM], others_wait=True),
-         [YIELD[0], SetCheck(facts.workload(OFTEN), CHECK, "Retry", GAVE_WAY)], seconds=40),
+         [YIELD[0], Yield(facts.workload(OFTEN))], seconds=40),
     Case("10. a new plan comes before yielding",
          "it may just have got its room",
          gang(WORK, [NO_ROOM], others_wait=True, room_changed=True),
@@ -509,7 +525,7 @@ RESERVED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [*ENDED, *PLANNED, *WAITED_FOR, *RESERVED], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [*ENDED, *STEPPED_ASIDE, *PLANNED, *WAITED_FOR, *RESERVED], ids=lambda case: case.id)
 def test_decide(case: Case) -> None:
     assert decide(case.given, at(case.seconds)) == list(case.want), case.why
 
@@ -521,9 +537,9 @@ def test_every_clause_has_its_cases() -> None:
 
 def test_who_yielded_very_often_still_gets_an_answer() -> None:
     """A gang that nobody has room for may yield every five minutes for days."""
-    tired = make_workload(retries=1000)
+    tired = make_workload(yields=1000)
     last = decide(gang(tired, [NO_ROOM], others_wait=True), at(300))[-1]
-    assert last == SetCheck(facts.workload(tired), CHECK, "Retry", GAVE_WAY)
+    assert last == Yield(facts.workload(tired))
 
 
 # --- a small world ---------------------------------------------------------------------------------------------------

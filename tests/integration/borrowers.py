@@ -1,0 +1,56 @@
+"""Who borrows a stage's quota in a worker cluster: plain pods of a queue that has none of its own."""
+
+import json
+
+import yaml
+
+from adapter import names
+from hack.apireader import Raw
+from hack.clusters import wait
+from tests.integration.stage import FAKE_NODE, TOLERATION, Stage
+
+
+def lend(stage: Stage, name: str, cpu: int) -> None:
+    """Let pods of a second queue, in the same cohort and without quota of its own, use so many cores of the stage's queue."""
+    cluster, other = stage.fleet.workers[name], f"{stage.name}-b"
+    mine = {"cohortName": stage.name, "preemption": {"reclaimWithinCohort": "Any"}}
+    cluster.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps({"spec": mine}))
+    row = {"name": stage.name, "resources": [{"name": "cpu", "nominalQuota": "0"}]}
+    group = {"coveredResources": ["cpu"], "flavors": [row]}
+    queue = {"cohortName": stage.name, "namespaceSelector": {}, "resourceGroups": [group]}
+    kueue = {"apiVersion": names.KUEUE_API_VERSION}
+    made = [
+        {**kueue, "kind": "ClusterQueue", "metadata": {"name": other}, "spec": queue},
+        {
+            **kueue,
+            "kind": "LocalQueue",
+            "metadata": {"name": "other", "namespace": stage.name},
+            "spec": {"clusterQueue": other},
+        },
+        *(_pod(f"borrower-{number}", stage.name) for number in range(cpu)),
+    ]
+    cluster.apply(yaml.safe_dump_all(made))
+    stage.made.append((cluster, f"clusterqueues.{names.KUEUE_DOMAIN}", other))
+    wait(lambda: _borrowed(stage, name, other) == str(cpu), 60, "the borrowers run, and Kueue has counted them")
+
+
+def _pod(name: str, namespace: str) -> Raw:
+    container = {"name": "c", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": {names.QUEUE_LABEL: "other"}},
+        "spec": {"nodeSelector": FAKE_NODE, "tolerations": [TOLERATION], "containers": [container]},
+    }
+
+
+def borrowers(stage: Stage, name: str) -> list[str]:
+    """The uids of the borrowing pods that nobody has deleted."""
+    pods = stage.fleet.workers[name].items("pods", stage.name, f"{names.QUEUE_LABEL}=other")
+    return sorted(pod["metadata"]["uid"] for pod in pods if not pod["metadata"].get("deletionTimestamp"))
+
+
+def _borrowed(stage: Stage, name: str, queue: str) -> str:
+    status = stage.fleet.workers[name].get("clusterqueues", queue).get("status") or {}
+    rows = [row for flavor in status.get("flavorsReservation") or () for row in flavor["resources"]]
+    return str(rows[0]["borrowed"]) if rows else ""
