@@ -1,53 +1,31 @@
-"""How are trees made in a cluster, Workloads asked for, and all of it removed? The talk to one API server, and nothing else.
+"""How are trees made in a cluster, Workloads asked for, and all of it removed? What a tree means to an API server.
 
-Everything that it makes has one label and fixed names, so that what an interrupted run left is found and removed by the next
-one; two runs on one cluster at the same time would take each other's objects away.
+Names are fixed, so that a disagreement is found again; two runs on one cluster at the same time would take each other's
+objects away.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
-
-from kubernetes.aio import client as kube
-from kubernetes.aio import config as kube_config
 
 from adapter import names
 from adapter.facts import key_of
 from adapter.shell.client import Client
-from adapter.shell.resources import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, WORKLOADS, Resource
+from adapter.shell.resources import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from hack.clusters import condition
-from hack.lab.progress import LabError
-from hack.oracle import draw, predict
+from hack.oracle import bulk, draw, predict
 from hack.oracle.draw import Tree
 from hack.oracle.predict import Answer, Counts, Seen
 
 Raw = dict[str, Any]
 
-LABEL: Final = f"{names.DOMAIN}/oracle"
 _WAVE: Final = f"{names.DOMAIN}/oracle-wave"
 _KINDS: Final = (NAMESPACES, LOCAL_QUEUES, CLUSTER_QUEUES, COHORTS, FLAVORS)  # in the order in which they are removed
-_PATIENCE: Final = 120.0  # seconds for a step with hundreds of objects on two busy cores; a fifth is usual
-_PAUSE: Final = 0.3  # seconds between two lists; one of hundreds of Workloads costs a tenth of that
-
-
-@asynccontextmanager
-async def connected(kubeconfig: Path) -> AsyncIterator[Client]:
-    """Log in by a kubeconfig of ours, in any way in which it logs in."""
-    settings = kube.Configuration()
-    await kube_config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
-    client = Client(kube.ApiClient(settings))
-    try:
-        yield client
-    finally:
-        await client.close()
 
 
 async def look(client: Client) -> dict[str, list[Raw]]:
     """All objects of ours but Workloads, by the plural of their kind."""
-    lists = await asyncio.gather(*(_list(client, kind, LABEL) for kind in _KINDS))
+    lists = await asyncio.gather(*(bulk.listed(client, kind, bulk.LABEL) for kind in _KINDS))
     return {kind.plural: found for kind, found in zip(_KINDS, lists, strict=True)}
 
 
@@ -58,47 +36,47 @@ async def see(client: Client) -> Seen:
 
 async def build(client: Client, trees: Sequence[Tree]) -> None:
     """Make the trees, and wait until Kueue has taken in every queue."""
-    await _create(client, NAMESPACES, [namespace(name, labels) for name, labels in draw.NAMESPACES.items()])
-    await _create(client, FLAVORS, draw.flavors())
-    await _create(client, COHORTS, [one for tree in trees for one in tree.cohorts])
-    await _create(client, CLUSTER_QUEUES, [one for tree in trees for one in tree.cluster_queues])
-    await _create(client, LOCAL_QUEUES, [one for tree in trees for one in tree.local_queues])
-    active = {key_of(one) for tree in trees for one in draw.active(tree)}
+    await bulk.create(client, NAMESPACES, [namespace(name, labels) for name, labels in draw.NAMESPACES.items()])
+    await bulk.create(client, FLAVORS, draw.flavors())
+    await bulk.create(client, COHORTS, [one for tree in trees for one in tree.cohorts])
+    await bulk.apply(client, CLUSTER_QUEUES, [one for tree in trees for one in tree.cluster_queues])
+    await bulk.create(client, LOCAL_QUEUES, [one for tree in trees for one in tree.local_queues])
+    await _taken_in(client, trees)
 
-    async def taken_in() -> bool:
-        queues = [*await _list(client, CLUSTER_QUEUES, LABEL), *await _list(client, LOCAL_QUEUES, LABEL)]
-        return all(_current(one) == ("True" if key_of(one) in active else "False") for one in queues)
 
-    await _until(taken_in, "Kueue has taken in all queues")
+async def change(client: Client, trees: Sequence[Tree], queues: Iterable[Raw]) -> None:
+    """Replace ClusterQueues of the trees, and wait until Kueue has taken them in; `trees` are as they are to become."""
+    await bulk.apply(client, CLUSTER_QUEUES, queues)
+    await _taken_in(client, trees)
 
 
 async def answers(
     client: Client, wave: str, workloads: Iterable[Raw], patience: float, last: Callable[[Answer], bool]
 ) -> dict[str, Answer | None]:
     """Create Workloads, and return what Kueue says of each when all have an answer that is `last`, or time is up."""
-    made = [_labelled(one, {_WAVE: wave}) for one in workloads]
-    await _create(client, WORKLOADS, made)
+    made = [bulk.labelled(one, {_WAVE: wave}) for one in workloads]
+    await bulk.create(client, WORKLOADS, made)
     found: dict[str, Answer | None] = {}
 
     async def answered() -> bool:
-        listed = await _list(client, WORKLOADS, f"{_WAVE}={wave}")
+        listed = await bulk.listed(client, WORKLOADS, f"{_WAVE}={wave}")
         found.update({one["metadata"]["name"]: predict.read(one) for one in listed})
         return all((given := found.get(one["metadata"]["name"])) and last(given) for one in made)
 
-    await _until(answered, patience=patience)
+    await bulk.until(answered, patience=patience)
     return {one["metadata"]["name"]: found.get(one["metadata"]["name"]) for one in made}
 
 
 async def forget(client: Client, wave: str) -> None:
     """Delete the Workloads of a wave, and wait until they are gone."""
-    await _delete(client, WORKLOADS, f"{_WAVE}={wave}")
+    await bulk.delete(client, WORKLOADS, f"{_WAVE}={wave}")
 
 
 async def clear(client: Client) -> None:
     """Delete all that has our label, and wait until it is gone."""
-    await _delete(client, WORKLOADS, LABEL)
+    await bulk.delete(client, WORKLOADS, bulk.LABEL)
     for kind in _KINDS:
-        await _delete(client, kind, LABEL)
+        await bulk.delete(client, kind, bulk.LABEL)
 
 
 async def settled(client: Client, done: Callable[[Seen], bool], patience: float) -> Seen:
@@ -110,7 +88,7 @@ async def settled(client: Client, done: Callable[[Seen], bool], patience: float)
         seen = await see(client)
         return done(seen)
 
-    await _until(looked, patience=patience)
+    await bulk.until(looked, patience=patience)
     return seen
 
 
@@ -134,44 +112,22 @@ def namespace(name: str, labels: Mapping[str, str]) -> Raw:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}
 
 
-def _labelled(body: Raw, more: Mapping[str, str]) -> Raw:
-    labels = {**(body["metadata"].get("labels") or {}), **more}
-    return body | {"metadata": body["metadata"] | {"labels": labels}}
-
-
 def _current(queue: Raw) -> str:
     """The status of its condition Active, empty while that is about an older version of the object."""
     found = condition(queue, names.ACTIVE)
     return found.get("status", "") if found.get("observedGeneration") == queue["metadata"]["generation"] else ""
 
 
-async def _create(client: Client, kind: Resource, bodies: Iterable[Raw]) -> None:
-    ours = [_labelled(body, {LABEL: "true"}) for body in bodies]
-    await asyncio.gather(*(client.create(kind.path(body["metadata"].get("namespace", "")), body) for body in ours))
+async def _taken_in(client: Client, trees: Sequence[Tree]) -> None:
+    """Wait until every queue says that it is active, or that it is not, whichever it must."""
+    active = {key_of(one) for tree in trees for one in draw.active(tree)}
+    ours = {key_of(one) for tree in trees for one in (*tree.cluster_queues, *tree.local_queues)}
 
+    async def told() -> bool:
+        queues = [
+            *await bulk.listed(client, CLUSTER_QUEUES, bulk.LABEL),
+            *await bulk.listed(client, LOCAL_QUEUES, bulk.LABEL),
+        ]
+        return all(_current(one) == str(key_of(one) in active) for one in queues if key_of(one) in ours)
 
-async def _list(client: Client, kind: Resource, selector: str) -> list[Raw]:
-    found: list[Raw] = (await client.get(kind.path(), labelSelector=selector))["items"]
-    return found
-
-
-async def _delete(client: Client, kind: Resource, selector: str) -> None:
-    found = [one["metadata"] for one in await _list(client, kind, selector)]
-    paths = [kind.path(one.get("namespace", ""), one["name"]) for one in found]
-    await asyncio.gather(*(client.delete(path, one["uid"]) for path, one in zip(paths, found, strict=True)))
-
-    async def gone() -> bool:
-        return not await _list(client, kind, selector)
-
-    await _until(gone, f"no {kind.plural} are left")
-
-
-async def _until(done: Callable[[], Awaitable[bool]], what: str = "", patience: float = _PATIENCE) -> None:
-    """Ask until it is done; when time is up, raise LabError if `what` names a thing that must happen."""
-    deadline = time.monotonic() + patience
-    while not await done():
-        if time.monotonic() > deadline:
-            if what:
-                raise LabError(f"After {patience:.0f} s still not: {what}.")
-            return
-        await asyncio.sleep(_PAUSE)
+    await bulk.until(told, "Kueue has taken in all queues")

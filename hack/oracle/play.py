@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from adapter.shell.client import Client
 from hack.lab.progress import step
-from hack.oracle import ask, draw, predict
+from hack.oracle import ask, bulk, draw, predict
 from hack.oracle.draw import ROUNDS, Question, Tree
 from hack.oracle.predict import Answer, Forecast, Seen
 
@@ -56,7 +56,8 @@ class Game:
         self._loads: dict[str, list[Raw]] = {tree.name: [] for tree in trees}
 
     async def round(self, number: int) -> None:
-        """Ask every tree its question of that number."""
+        """Change what is to be changed before the question of that number, and ask every tree that question."""
+        await self._change(number)
         seen = await ask.see(self._client)
         asked, expected = self._forecast(seen, number)
         if number == 0:
@@ -66,6 +67,12 @@ class Game:
         fits = [(tree, ours, ours.fits) for tree, ours in asked if ours.fits and tree in self._left]
         await self._wave(f"{number}-fits", number, fits, _ADMISSION)
         await self._compare(expected, number)
+
+    async def _change(self, number: int) -> None:
+        changes = [tree.questions[number].change for tree in self._left]
+        self._left = [draw.changed(tree, change) for tree, change in zip(self._left, changes, strict=True)]
+        if queues := [change for change in changes if change]:
+            await ask.change(self._client, self._left, queues)
 
     def _forecast(self, seen: Seen, number: int) -> tuple[list[tuple[Tree, Forecast]], Seen]:
         asked = []
@@ -152,7 +159,7 @@ def kinds(ours: Forecast) -> Iterable[str]:
 
 async def _run(kubeconfig: Path, seed: int, numbers: Sequence[int]) -> Outcome:
     outcome = Outcome()
-    async with ask.connected(kubeconfig) as client:
+    async with bulk.connected(kubeconfig) as client:
         for start in range(0, len(numbers), BATCH):
             batch = numbers[start : start + BATCH]
             with step(f"trees {batch[0]} to {batch[-1]} of seed {seed}"):

@@ -15,8 +15,10 @@ def report(found: Disagreement) -> str:
     objects: list[Any] = [*spaces, *flavors, *found.tree.cohorts, *found.tree.cluster_queues]
     objects += [*found.tree.local_queues, *found.loads]
     asked = ask.workload(f"{found.tree.name}-asked", found.question, (1,) * len(found.question.specs))
+    _, seed, number = found.tree.name.split("-")
+    again = f"python -m hack.oracle --seed {seed} --first {number} --n 1"
     text = yaml.safe_dump_all([*objects, asked], sort_keys=False)
-    return f"{found.tree.name}: {found.about}\n# the tree, its load, and the pods that were asked for\n{text}"
+    return f"{found.tree.name}: {found.about}\n# again: {again}\n# the tree, its load, and the pods that were asked for:\n{text}"
 
 
 def line(outcome: Outcome, seed: int, seconds: float) -> str:

@@ -1,7 +1,7 @@
 """The oracle's pure parts: what a seed draws, and whether a wrong arithmetic would be found. The right one is asked for by Kueue itself."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,10 @@ def rows(objects: Iterable[Raw]) -> Iterator[Raw]:
     return (row for group in groups(objects) for flavor in group["flavors"] for row in flavor["resources"])
 
 
+def changes(tree: Tree) -> list[Raw]:
+    return [question.change for question in tree.questions if question.change]
+
+
 def test_a_seed_always_draws_the_same() -> None:
     assert draw.tree(7, 3) == draw.tree(7, 3)
     assert draw.tree(7, 3).questions != draw.tree(7, 4).questions
@@ -39,7 +43,7 @@ def test_a_seed_always_draws_the_same() -> None:
 def test_what_is_drawn_is_what_kueue_accepts() -> None:
     """Its webhooks' rules: pkg/webhooks/clusterqueue_webhook.go validateResourceGroups, validateFlavorFungibility."""
     for tree in TREES:
-        for one in (*tree.cluster_queues, *tree.cohorts):
+        for one in (*tree.cluster_queues, *tree.cohorts, *changes(tree)):
             flavors = [flavor["name"] for group in groups([one]) for flavor in group["flavors"]]
             assert len(set(flavors)) == len(flavors)
             alone = not (one["spec"].get("cohortName") or one["spec"].get("parentName"))
@@ -53,11 +57,21 @@ def test_what_is_drawn_is_what_kueue_accepts() -> None:
                 assert one["kind"] == "Cohort" or lent <= own
 
 
+def cyclic(tree: Tree) -> set[str]:
+    """The Cohorts from which no way leads to a root."""
+    parents = {one["metadata"]["name"]: one["spec"].get("parentName", "") for one in tree.cohorts}
+    left = set(parents)
+    while rooted := {name for name in left if parents[name] not in left}:
+        left -= rooted
+    return left
+
+
 FEATURES: dict[str, Callable[[Tree], bool]] = {
     "a queue without a cohort": lambda tree: any("cohortName" not in one["spec"] for one in tree.cluster_queues),
     "a Cohort under a Cohort": lambda tree: any("parentName" in one["spec"] for one in tree.cohorts),
     "a Cohort with quota": lambda tree: any(groups(tree.cohorts)),
     "a Cohort with limits": lambda tree: any("lendingLimit" in row for row in rows(tree.cohorts)),
+    "a cycle of Cohorts": lambda tree: bool(cyclic(tree)),
     "a Cohort that is nobody's object": lambda tree: any(
         one["spec"].get("cohortName") not in {None, *(each["metadata"]["name"] for each in tree.cohorts)}
         for one in tree.cluster_queues
@@ -78,6 +92,13 @@ FEATURES: dict[str, Callable[[Tree], bool]] = {
     "a missing ClusterQueue": lambda tree: "-missing" in str(tree.local_queues),
     "a missing LocalQueue": lambda tree: any("-missing" in each.queue for each in tree.questions),
     "next flavor before borrowing": lambda tree: "'whenCanBorrow': 'TryNextFlavor'" in str(tree.cluster_queues),
+    "a queue that is changed": lambda tree: bool(changes(tree)),
+    "a queue that moves": lambda tree: any(
+        one["metadata"]["name"] == each["metadata"]["name"]
+        and one["spec"].get("cohortName") != each["spec"].get("cohortName")
+        for one in changes(tree)
+        for each in tree.cluster_queues
+    ),
     "two podsets": lambda tree: any(len(each.specs) > 1 for each in tree.questions),
     "tolerations": lambda tree: "tolerations" in str(tree.questions),
     "affinity": lambda tree: "affinity" in str(tree.questions),
@@ -91,23 +112,39 @@ def test_enough_of_everything_is_drawn(feature: str) -> None:
     assert sum(map(FEATURES[feature], TREES)) >= 5
 
 
-def seen(tree: Tree) -> Seen:
-    """The tree as a cluster would show it at first."""
+def seen(tree: Tree, before: Seen | None = None) -> Seen:
+    """The tree as a cluster would show it, with what was in use before."""
     active = {key_of(one) for one in draw.active(tree)}
     status = {True: "True", False: "False"}
-    shown = [
-        one | {"status": {"conditions": [{"type": "Active", "status": status[key_of(one) in active]}]}}
-        for one in (*tree.cluster_queues, *tree.local_queues)
-    ]
+
+    def shown(one: Raw) -> Raw:
+        conditions = [{"type": "Active", "status": status[key_of(one) in active]}]
+        return one | {"status": {"conditions": conditions, "flavorsReservation": reserved(one, before)}}
+
     return predict.see(
         {
-            "clusterqueues": [one for one in shown if one["kind"] == "ClusterQueue"],
-            "localqueues": [one for one in shown if one["kind"] == "LocalQueue"],
+            "clusterqueues": map(shown, tree.cluster_queues),
+            "localqueues": map(shown, tree.local_queues),
             "cohorts": tree.cohorts,
             "resourceflavors": draw.flavors(),
             "namespaces": [ask.namespace(name, labels) for name, labels in draw.NAMESPACES.items()],
         }
     )
+
+
+def reserved(queue: Raw, before: Seen | None) -> list[Raw]:
+    """Of what was in use only what the queue still covers, as Kueue shows it."""
+    used = before.tree.forest.usage.get(("ClusterQueue", queue["metadata"]["name"]), {}) if before else {}
+    return [
+        {"name": flavor["name"], "resources": [{"name": row["name"], "total": total(used, flavor, row)}]}
+        for group in groups([queue])
+        for flavor in group["flavors"]
+        for row in flavor["resources"]
+    ]
+
+
+def total(used: Mapping[tuple[str, str], int], flavor: Raw, row: Raw) -> str:
+    return f"{used.get((flavor['name'], row['name']), 0)}{'m' if row['name'] == 'cpu' else ''}"
 
 
 def test_the_questions_are_worth_asking() -> None:
@@ -116,6 +153,8 @@ def test_the_questions_are_worth_asking() -> None:
     for tree in TREES:
         now = seen(tree)
         for question in tree.questions:
+            tree = draw.changed(tree, question.change)
+            now = seen(tree, now)
             ours, after = predict.forecast(now, question)
             now = predict.charged(now, after)
             kinds.update(play.kinds(ours))
@@ -137,6 +176,9 @@ class Kueue:
     async def build(self, client: object, trees: Sequence[Tree]) -> None:
         self._trees = {tree.name: tree for tree in trees}
         self._seen = {tree.name: seen(tree) for tree in trees}
+
+    async def change(self, client: object, trees: Sequence[Tree], queues: Iterable[Raw]) -> None:
+        self._seen = {tree.name: seen(tree, self._seen[tree.name]) for tree in trees}
 
     async def see(self, client: object) -> Seen:
         (only,) = self._seen.values()
