@@ -13,9 +13,10 @@ from adapter.facts import key_of
 from adapter.shell.client import Client
 from adapter.shell.resources import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from hack.clusters import condition
-from hack.oracle import bulk, draw, predict
+from hack.oracle import bulk, draw, judge, predict
 from hack.oracle.draw import Tree
-from hack.oracle.predict import Answer, Counts, Seen
+from hack.oracle.judge import Answer
+from hack.oracle.predict import Counts, Seen
 
 Raw = dict[str, Any]
 
@@ -60,7 +61,7 @@ async def answers(
 
     async def answered() -> bool:
         listed = await bulk.listed(client, WORKLOADS, f"{_WAVE}={wave}")
-        found.update({one["metadata"]["name"]: predict.read(one) for one in listed})
+        found.update({one["metadata"]["name"]: judge.read(one) for one in listed})
         return all((given := found.get(one["metadata"]["name"])) and last(given) for one in made)
 
     await bulk.until(answered, patience=patience)

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from adapter.shell.client import Client
 from hack.lab.progress import step
-from hack.oracle import ask, bulk, draw, predict
+from hack.oracle import ask, bulk, draw, judge, predict
 from hack.oracle.draw import ROUNDS, Question, Tree
-from hack.oracle.predict import Answer, Forecast, Seen
+from hack.oracle.judge import Answer
+from hack.oracle.predict import Counts, Forecast, Seen
 
 Raw = dict[str, Any]
 
@@ -61,7 +62,7 @@ class Game:
         seen = await ask.see(self._client)
         asked, expected = self._forecast(seen, number)
         if number == 0:
-            self._judge(number, {tree.name: predict.lasting(ours) for tree, ours in asked})
+            self._judge(number, {tree.name: judge.lasting(ours) for tree, ours in asked})
         more = [(tree, ours, ours.more) for tree, ours in asked if ours.more]
         await self._wave(f"{number}-more", number, more, _REFUSAL)
         fits = [(tree, ours, ours.fits) for tree, ours in asked if ours.fits and tree in self._left]
@@ -85,7 +86,7 @@ class Game:
         return asked, seen
 
     async def _wave(
-        self, wave: str, number: int, asked: Iterable[tuple[Tree, Forecast, predict.Counts]], patience: float
+        self, wave: str, number: int, asked: Iterable[tuple[Tree, Forecast, Counts]], patience: float
     ) -> None:
         """Ask for Workloads of so many pods in all trees at once, and compare Kueue's answers with ours."""
         refusing = wave.endswith("more")
@@ -99,7 +100,7 @@ class Game:
         self._judge(
             number,
             {
-                tree.name: predict.disagreement(ours, asked=counts, answer=answers[name])
+                tree.name: judge.disagreement(ours, asked=counts, answer=answers[name])
                 for name, (tree, ours, counts) in named.items()
             },
         )
@@ -113,7 +114,7 @@ class Game:
         """Wait until Kueue shows what it admitted, and see whether we charged the same."""
 
         def wrong(seen: Seen) -> dict[str, str]:
-            return {tree.name: predict.uncounted(expected.tree, seen.tree, tree.name) for tree in self._left}
+            return {tree.name: judge.uncounted(expected.tree, seen.tree, tree.name) for tree in self._left}
 
         seen = await ask.settled(self._client, lambda seen: not any(wrong(seen).values()), _COUNTING)
         self._judge(number, wrong(seen))

@@ -11,10 +11,11 @@ import yaml
 
 from adapter import quota, shape
 from adapter.facts import key_of
-from hack.oracle import ask, draw, drawpod, play, predict
+from hack.oracle import ask, draw, drawpod, judge, never, play, predict
 from hack.oracle.draw import Tree
+from hack.oracle.judge import Answer
 from hack.oracle.play import Outcome
-from hack.oracle.predict import Answer, Forecast, Seen
+from hack.oracle.predict import Forecast, Seen
 from hack.oracle.report import line, report
 
 Raw = dict[str, Any]
@@ -273,15 +274,40 @@ async def test_a_wrong_arithmetic_is_found(monkeypatch: pytest.MonkeyPatch, brok
     assert found and any(said in about for about in found), found
 
 
+OVER = "insufficient quota for cpu in flavor {}, previously considered podsets requests (0) + current podset request (3) > maximum capacity (2)"
+SHORT = "insufficient unused quota for cpu in flavor {}, 500m more needed"
+TAINT = "untolerated taint {{spot yes NoSchedule <nil>}} in flavor {}"
+LABEL = "flavor {} doesn't match node affinity"
+
+
+@pytest.mark.parametrize(
+    ("sentences", "groups", "never_"),
+    [
+        pytest.param([OVER.format("a"), SHORT.format("b")], [["a", "b"]], False, id="one flavor is only short"),
+        pytest.param([OVER.format("a"), OVER.format("b")], [["a", "b"]], True, id="all flavors are too small"),
+        pytest.param([TAINT.format("a"), OVER.format("b")], [["a", "b"]], True, id="the rest is barred by a taint"),
+        pytest.param([LABEL.format("a"), SHORT.format("a")], [["a", "b"]], True, id="barred is barred"),
+        pytest.param([OVER.format("a"), SHORT.format("a")], [["a"]], True, id="one resource is too small"),
+        pytest.param([SHORT.format("a"), OVER.format("b")], [["a"], ["b"]], True, id="a group that never can"),
+        pytest.param([SHORT.format("a")], [["a"], ["b"]], None, id="of the second group nothing is said"),
+        pytest.param(["ClusterQueue q is inactive"], [["a"]], None, id="nothing of quota"),
+    ],
+)
+def test_kueue_says_never(sentences: list[str], groups: list[list[str]], never_: bool | None) -> None:
+    """The sentences are those of flavorassigner.go, joined as its Status.Message does it."""
+    message = "couldn't assign flavors to pod set podset-0: " + ", ".join(sorted(sentences))
+    assert never.says(message, groups) is never_
+
+
 def test_only_an_answer_that_lasts_is_one() -> None:
     def answered(status: str, message: str) -> Answer | None:
         condition = {"type": "QuotaReserved", "status": status, "message": message}
-        return predict.read({"status": {"conditions": [condition]}})
+        return judge.read({"status": {"conditions": [condition]}})
 
-    assert predict.read({}) is None
+    assert judge.read({}) is None
     assert answered("False", "Workload no longer fits after processing another workload") is None
     assert answered("False", "couldn't assign flavors") == Answer(False, (), "couldn't assign flavors")
-    assert predict.disagreement(Forecast(None, (1,)), asked=(1,), answer=None) == "Kueue said nothing about 1 pods"
+    assert judge.disagreement(Forecast(None, (1,)), asked=(1,), answer=None) == "Kueue said nothing about 1 pods"
 
 
 def test_a_disagreement_is_told_so_that_it_can_be_seen_again() -> None:
