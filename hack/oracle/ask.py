@@ -21,7 +21,7 @@ from hack.oracle.predict import Counts, Seen
 Raw = dict[str, Any]
 
 _WAVE: Final = f"{names.DOMAIN}/oracle-wave"
-_KINDS: Final = (NAMESPACES, LOCAL_QUEUES, CLUSTER_QUEUES, COHORTS, FLAVORS)  # in the order in which they are removed
+_KINDS: Final = (NAMESPACES, LOCAL_QUEUES, CLUSTER_QUEUES, COHORTS, FLAVORS)
 
 
 async def look(client: Client) -> dict[str, list[Raw]]:
@@ -75,9 +75,8 @@ async def forget(client: Client, wave: str) -> None:
 
 async def clear(client: Client) -> None:
     """Delete all that has our label, and wait until it is gone."""
-    await bulk.delete(client, WORKLOADS, bulk.LABEL)
-    for kind in _KINDS:
-        await bulk.delete(client, kind, bulk.LABEL)
+    await bulk.delete(client, WORKLOADS, bulk.LABEL)  # first: Kueue keeps a queue while it has work
+    await asyncio.gather(*(bulk.delete(client, kind, bulk.LABEL) for kind in _KINDS))
 
 
 async def settled(client: Client, done: Callable[[Seen], bool], patience: float) -> Seen:

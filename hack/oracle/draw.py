@@ -67,7 +67,12 @@ def tree(seed: int, index: int) -> Tree:
         change = _change(dice, layout, queues, cohorts) if number and dice.random() < 0.3 else None
         now = changed(now, change)
         questions.append(replace(_question(dice, layout, now), change=change))
-    return replace(drawn, questions=tuple(questions))
+    asked = {question.queue for question in questions}
+    return replace(
+        drawn,
+        local_queues=tuple(one for one in drawn.local_queues if one["metadata"]["name"] in asked),
+        questions=tuple(questions),
+    )
 
 
 def changed(before: Tree, queue: Raw | None) -> Tree:
@@ -98,11 +103,12 @@ def _cohorts(dice: Random, layout: Layout, named: list[str]) -> list[Raw]:
 
 
 def _change(dice: Random, layout: Layout, queues: list[str], cohorts: list[str]) -> Raw:
-    """Other quotas, flavors or another cohort for a queue: with its load it may then have more than it is given.
+    """Other quotas, another order of flavors or another cohort for a queue: with its load it may then have more than it is given.
 
-    It is never drained, as that would evict the load.
+    It is never drained, as that would evict the load, and loses no flavor: Kueue goes on counting what is in use there, but no longer
+    shows it in status (cache.Usage), so that nobody can know of it who does not read all Workloads.
     """
-    change = drawqueue.cluster_queue(dice, layout, dice.choice(queues), cohorts)
+    change = drawqueue.cluster_queue(dice, layout, dice.choice(queues), cohorts, whole=True)
     if change["spec"]["stopPolicy"] == "HoldAndDrain":
         change["spec"]["stopPolicy"] = "Hold"
     return change

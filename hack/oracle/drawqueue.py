@@ -56,12 +56,13 @@ def cohort(dice: Random, layout: Layout, name: str, above: list[str]) -> Raw:
     return made("Cohort", name, {"resourceGroups": groups} | ({"parentName": parent} if parent else {}))
 
 
-def cluster_queue(dice: Random, layout: Layout, name: str, cohorts: list[str]) -> Raw:
-    """A ClusterQueue, mostly in one of the cohorts."""
+def cluster_queue(dice: Random, layout: Layout, name: str, cohorts: list[str], *, whole: bool = False) -> Raw:
+    """A ClusterQueue, mostly in one of the cohorts; with the `whole` of the layout, or with less."""
     cohort = dice.choice(cohorts) if cohorts and dice.random() < 0.95 else ""
+    selector = dice.choice(_SELECTORS)
     spec: Raw = {
-        "resourceGroups": _groups(dice, _own(dice, layout), limited=bool(cohort)),
-        "namespaceSelector": dice.choice(_SELECTORS),
+        "resourceGroups": _groups(dice, _shuffled(dice, layout) if whole else _own(dice, layout), limited=bool(cohort)),
+        **({} if selector is None else {"namespaceSelector": selector}),
         "flavorFungibility": dice.choice(_FUNGIBILITY),
         "preemption": {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"},
         "stopPolicy": dice.choice(_STOPS),
@@ -75,11 +76,15 @@ def _own(dice: Random, layout: Layout) -> Layout:
     if how < 0.6:
         return layout
     if how < 0.75:
-        return tuple((covered, tuple(dice.sample(chosen, len(chosen)))) for covered, chosen in layout)
+        return _shuffled(dice, layout)
     if how < 0.95:
         return tuple((covered, chosen[:1]) for covered, chosen in layout[: dice.randint(1, len(layout))])
     (covered, chosen), *others = layout
     return ((covered, (*chosen, ABSENT)), *others)
+
+
+def _shuffled(dice: Random, layout: Layout) -> Layout:
+    return tuple((covered, tuple(dice.sample(chosen, len(chosen)))) for covered, chosen in layout)
 
 
 def _groups(dice: Random, layout: Layout, *, limited: bool, lends_all: bool = False) -> list[Raw]:

@@ -24,7 +24,7 @@ Raw = dict[str, Any]
 # all their Workloads is read in a fraction of a second.
 BATCH: Final = 200
 _REFUSAL: Final = 60.0  # seconds in which Kueue must say no to hundreds of Workloads; a few are usual
-_ADMISSION: Final = 60.0  # the same for a yes; it is waited for in full only where Kueue does not agree
+_ADMISSION: Final = 40.0  # the same for a yes; it is waited for in full only where Kueue does not agree
 _COUNTING: Final = 30.0  # until it shows in status what it admitted; it writes a ClusterQueue's status once a second
 
 
@@ -151,7 +151,7 @@ def kinds(ours: Forecast) -> Iterable[str]:
     special = {
         "room": True,
         "borrowing": ours.borrows,
-        "unlimited": ours.more is None,
+        "nothing to refuse": ours.more is None,
         "two podsets": len(ours.fits) > 1,
         "two flavors": len({flavor for one in ours.flavors for flavor in one.values()}) > 1,
     }

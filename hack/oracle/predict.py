@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Final
 
 from adapter import quota, shape
+from adapter.clusterqueue import Group
 from adapter.facts import key_of
 from hack.oracle.draw import Question
 
@@ -39,7 +41,7 @@ class Forecast:
     most: int = 0
     ever: int = 0
     reason: str = ""
-    groups: tuple[tuple[str, ...], ...] = ()  # the ClusterQueue's flavors by resource group
+    groups: int = 0  # resource groups of the ClusterQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +77,16 @@ def forecast(seen: Seen, question: Question) -> tuple[Forecast, quota.Tree]:
             break
     *before, last = (one.count for one in given)
     most = given[-1].room.nominal + given[-1].room.borrow
-    left = len(question.specs) - len(given)
+    more = (*before, most + 1, *(1,) * (len(question.specs) - len(given)))
     ours = Forecast(
         fits=(*before, last) if last else None,
-        more=None if most == shape.UNLIMITED else (*before, most + 1, *(1,) * left),
+        more=None if most == shape.UNLIMITED or (before and _second_try(seen, queue, question, more)) else more,
         flavors=tuple(one.flavors for one in given) if last else (),
         borrows=any(one.borrows for one in given),
         most=most,
         ever=given[-1].room.ever,
         reason=given[-1].room.reason,
-        groups=tuple(group.flavors for group in seen.tree.queues[queue].groups),
+        groups=len(seen.tree.queues[queue].groups),
     )
     return ours, given[-1].tree if last else seen.tree
 
@@ -101,6 +103,30 @@ def _give(tree: quota.Tree, queue: str, spec: Raw, share: float, labels: Mapping
     count = _part(room.nominal + room.borrow, share)
     exact = quota.room(tree, queue, request, spec, wanted=count, namespace=labels)
     return _Given(room, count, exact.flavors, exact.nominal < count, quota.charge(tree, queue, exact, request, count))
+
+
+def _second_try(seen: Seen, queue: str, question: Question, counts: Counts) -> bool:
+    """Whether Workloads of two podsets that do not fit might, were the first one given other flavors than it is.
+
+    Where a podset fits and another does not, Kueue tries the Workload again, and gives the first the next flavor of each group
+    (workload.AssignmentClusterQueueState). Our arithmetic takes the first flavor that fits and does not look back.
+    """
+    labels = seen.namespaces[question.namespace]
+    (first, last), (some, others) = question.specs, counts
+    needs, needed = shape.pod_requests(first), shape.pod_requests(last)
+    for groups in product(*(_each_flavor(group) for group in seen.tree.queues[queue].groups)):
+        only = replace(seen.tree.queues[queue], groups=groups)
+        narrow = replace(seen.tree, queues={**seen.tree.queues, queue: only})
+        room = quota.room(narrow, queue, needs, first, wanted=some, namespace=labels)
+        rest = quota.charge(seen.tree, queue, room, needs, some)
+        left = quota.room(rest, queue, needed, last, wanted=others, namespace=labels)
+        if room.nominal + room.borrow >= some and left.nominal + left.borrow >= others:
+            return True
+    return False
+
+
+def _each_flavor(group: Group) -> list[Group]:
+    return [replace(group, flavors=(flavor,)) for flavor in group.flavors]
 
 
 def _part(most: int, share: float) -> int:
