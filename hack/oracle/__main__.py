@@ -13,6 +13,7 @@ from pathlib import Path
 from adapter.shell.client import ApiError, Unreachable
 from hack import clusters
 from hack.lab.progress import LabError
+from hack.oracle.draw import ROUNDS
 from hack.oracle.play import run
 from hack.oracle.report import line, report
 
@@ -21,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     began = time.monotonic()
     try:
-        outcome = run(_kubeconfig(asked), asked.seed, range(asked.first, asked.first + asked.n))
+        outcome = run(_kubeconfig(asked), asked.seed, range(asked.first, asked.first + asked.n), asked.rounds)
     except (LabError, ApiError, Unreachable) as failure:
         print(failure, file=sys.stderr)
         return 1
@@ -48,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--n", type=int, default=200, help="how many trees (default 200)")
     parser.add_argument("--seed", type=int, default=7, help="which trees: the same seed draws the same (default 7)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first tree, to try one of them again")
+    parser.add_argument("--rounds", type=int, choices=range(1, ROUNDS + 1), default=ROUNDS,
+                        help=f"questions about each tree (default {ROUNDS})")  # fmt: skip
     parser.add_argument("--cluster", default="east", help="a worker cluster of the lab (default east)")
     parser.add_argument("--kubeconfig", type=Path, help="a cluster that is none of the lab's; it needs Kueue")
     return parser

@@ -24,15 +24,10 @@ _WAVE: Final = f"{names.DOMAIN}/oracle-wave"
 _KINDS: Final = (NAMESPACES, LOCAL_QUEUES, CLUSTER_QUEUES, COHORTS, FLAVORS)
 
 
-async def look(client: Client) -> dict[str, list[Raw]]:
-    """All objects of ours but Workloads, by the plural of their kind."""
-    lists = await asyncio.gather(*(bulk.listed(client, kind, bulk.LABEL) for kind in _KINDS))
-    return {kind.plural: found for kind, found in zip(_KINDS, lists, strict=True)}
-
-
 async def see(client: Client) -> Seen:
     """The cluster as the planner would see it now."""
-    return predict.see(await look(client))
+    lists = await asyncio.gather(*(bulk.listed(client, kind, bulk.LABEL) for kind in _KINDS))
+    return predict.see({kind.plural: found for kind, found in zip(_KINDS, lists, strict=True)})
 
 
 async def build(client: Client, trees: Sequence[Tree]) -> None:

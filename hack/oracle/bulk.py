@@ -23,7 +23,7 @@ Raw = dict[str, Any]
 LABEL: Final = f"{names.DOMAIN}/oracle"
 _MANAGER: Final = "rayspan-oracle"  # of fields: an object that is applied again loses what it no longer says
 _PATIENCE: Final = 120.0  # seconds for a step with hundreds of objects on two busy cores; a fifth is usual
-_PAUSE: Final = 0.3  # seconds between two lists; one of hundreds of Workloads costs a tenth of that
+_PAUSE: Final = 0.6  # seconds between two lists; one of hundreds of objects costs the API server a tenth of that
 
 
 @asynccontextmanager

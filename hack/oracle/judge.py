@@ -43,7 +43,7 @@ def disagreement(ours: Forecast, *, asked: Counts, answer: Answer | None) -> str
         return f"Kueue {said} {_text(asked)}, we expected {_expected(ours)}"
     if answer.reserved and answer.flavors != ours.flavors:
         return f"Kueue gave {_text(asked)} the flavors {_plain(answer.flavors)}, we expected {_plain(ours.flavors)}"
-    forever = never.says(answer.message) if not answer.reserved and len(asked) == ours.groups == 1 else None
+    forever = never.says(answer.message) if ours.told and not answer.reserved else None
     if forever not in (None, asked[0] > ours.ever):
         return f"for {_text(asked)} there is {'never' if forever else 'one day'} room ({answer.message}), but ever is {ours.ever}"
     return ""

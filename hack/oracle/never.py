@@ -1,8 +1,8 @@
 """Does Kueue, too, say of a refused Workload that even an empty tree could not hold it? Read from its sentence. Pure.
 
 Its scheduler says "> maximum capacity" of what no tree could hold and "insufficient unused quota" of what it could, flavor by flavor
-(flavorassigner.go, fitsResourceQuota). It can be read for one podset and one resource group only: where one of two has room, Kueue tries
-again from the next flavor on, and its last sentence no longer names the others.
+(flavorassigner.go, fitsResourceQuota). It can be read for one podset and one resource group only: of several Kueue tells what it came to,
+and where one of them has room, it tries again from the next flavor on and no longer names the others.
 """
 
 import re

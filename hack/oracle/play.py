@@ -126,18 +126,21 @@ class Game:
             self._outcome.disagreements.append(Disagreement(tree, tree.questions[number], found[tree.name], loads))
 
 
-def run(kubeconfig: Path, seed: int, numbers: Iterable[int]) -> Outcome:
-    """Try the trees of these numbers on a cluster with Kueue; raises LabError where Kueue does not do what is waited for."""
-    return asyncio.run(_run(kubeconfig, seed, list(numbers)))
+def run(kubeconfig: Path, seed: int, numbers: Iterable[int], rounds: int = ROUNDS) -> Outcome:
+    """Try the trees of these numbers on a cluster with Kueue, each with so many of its questions.
+
+    Raises LabError where Kueue does not do what is waited for.
+    """
+    return asyncio.run(_run(kubeconfig, seed, list(numbers), rounds))
 
 
-async def play(client: Client, trees: Sequence[Tree], outcome: Outcome) -> None:
-    """Make the trees, ask all their questions, and remove them, whatever happens."""
+async def play(client: Client, trees: Sequence[Tree], outcome: Outcome, rounds: int = ROUNDS) -> None:
+    """Make the trees, ask so many questions of each, and remove them, whatever happens."""
     await ask.clear(client)
     try:
         await ask.build(client, trees)
         game = Game(client, trees, outcome)
-        for number in range(ROUNDS):
+        for number in range(rounds):
             await game.round(number)
         outcome.trees += len(trees)
     finally:
@@ -158,11 +161,11 @@ def kinds(ours: Forecast) -> Iterable[str]:
     return [kind for kind, yes in special.items() if yes]
 
 
-async def _run(kubeconfig: Path, seed: int, numbers: Sequence[int]) -> Outcome:
+async def _run(kubeconfig: Path, seed: int, numbers: Sequence[int], rounds: int) -> Outcome:
     outcome = Outcome()
     async with bulk.connected(kubeconfig) as client:
         for start in range(0, len(numbers), BATCH):
             batch = numbers[start : start + BATCH]
             with step(f"trees {batch[0]} to {batch[-1]} of seed {seed}"):
-                await play(client, [draw.tree(seed, number) for number in batch], outcome)
+                await play(client, [draw.tree(seed, number) for number in batch], outcome, rounds)
     return outcome

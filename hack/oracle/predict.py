@@ -1,7 +1,7 @@
 """What does our arithmetic say to a question? Asked as the planner asks it: what fits, then the flavors of that many. Pure."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
@@ -41,7 +41,7 @@ class Forecast:
     most: int = 0
     ever: int = 0
     reason: str = ""
-    groups: int = 0  # resource groups of the ClusterQueue
+    told: bool = False  # whether Kueue's sentence about a refusal can be read, see never.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def forecast(seen: Seen, question: Question) -> tuple[Forecast, quota.Tree]:
         most=most,
         ever=given[-1].room.ever,
         reason=given[-1].room.reason,
-        groups=len(seen.tree.queues[queue].groups),
+        told=_told(seen.tree.queues[queue].groups, question),
     )
     return ours, given[-1].tree if last else seen.tree
 
@@ -103,6 +103,14 @@ def _give(tree: quota.Tree, queue: str, spec: Raw, share: float, labels: Mapping
     count = _part(room.nominal + room.borrow, share)
     exact = quota.room(tree, queue, request, spec, wanted=count, namespace=labels)
     return _Given(room, count, exact.flavors, exact.nominal < count, quota.charge(tree, queue, exact, request, count))
+
+
+def _told(groups: Sequence[Group], question: Question) -> bool:
+    """Kueue names every flavor where it tries once: for one podset, all of whose resources are in the one group that there is."""
+    if len(question.specs) > 1 or len(groups) > 1:
+        return False
+    asked = {resource for resource, need in shape.pod_requests(question.specs[0]).items() if need}
+    return asked <= {shape.PODS, *groups[0].resources}
 
 
 def _second_try(seen: Seen, queue: str, question: Question, counts: Counts) -> bool:

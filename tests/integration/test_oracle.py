@@ -13,7 +13,7 @@ TREES, SEED = (
 def test_kueue_admits_what_we_predict(parked: Clusters) -> None:
     """What fits is admitted in the flavors that we name, one more is not, and what is charged is what Kueue counts."""
     cluster = next(iter(parked.workers.values()))
-    outcome = run(cluster.kubeconfig, SEED, range(TREES))
+    outcome = run(cluster.kubeconfig, SEED, range(TREES), QUESTIONS)
     assert outcome.trees == TREES
     assert outcome.kinds["borrowing"] > 100, "trees in which nothing is borrowed say little"
     assert not outcome.disagreements, "\n".join(map(report, outcome.disagreements))
