@@ -4,10 +4,8 @@ from hack.clusters import Clusters
 from hack.oracle.play import run
 from hack.oracle.report import report
 
-TREES, SEED = (
-    200,
-    7,
-)  # always the same ones, so that a red test is one of the change under test; `make oracle` draws others
+TREES, SEED = 200, 7  # always the same, so that a red test is one of the change under test: `make oracle` draws others
+QUESTIONS = 2  # about each tree: the second finds load and changed queues; a third would cost half a minute more
 
 
 def test_kueue_admits_what_we_predict(parked: Clusters) -> None:
