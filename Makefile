@@ -50,6 +50,13 @@ test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
 bench: $(VENV)/.ready ## Measure; the figures of one run are to be compared with each other only
 	@$(RUN) -m hack.bench
 
+N ?= 200
+SEED ?= 7
+.PHONY: oracle
+oracle: $(VENV)/.ready ## Compare the quota arithmetic with Kueue itself: N random trees of seed SEED
+	@$(LAB) up
+	@$(RUN) -m hack.oracle --n $(N) --seed $(SEED)
+
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
 	@$(LAB) up

@@ -2,7 +2,11 @@
 
 The rules are kueue v0.19.2's own, on the quota that its objects show. It is a forecast to plan by; the worker's Kueue
 decides. Not modelled, because its objects do not show it: preemption, the order of waiting Workloads (a StrictFIFO
-queue's head blocks the rest), packing of topology flavors, and the settings of Kueue's own configuration.
+queue's head blocks the rest), packing of topology flavors, the settings of Kueue's own configuration, and what is still
+in use in a flavor that its ClusterQueue no longer lists: Kueue counts it on, for the cohort too, but status hides it.
+Not modelled, though it could be: where only some podsets of a Workload fit, Kueue tries it again with the next flavors
+of those, so of a Workload with several podsets it may admit more than is said here; never less.
+All else is put to the test by Kueue itself, on random trees: hack/oracle (`make oracle`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

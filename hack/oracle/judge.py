@@ -1,0 +1,81 @@
+"""Is what Kueue says to a Workload what we forecast? Pure: answers and forecasts in, sentences about a difference out."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adapter import names, quota
+from adapter.cohort import Amounts
+from hack.clusters import condition
+from hack.oracle import never
+from hack.oracle.predict import Counts, Flavors, Forecast
+
+Raw = dict[str, Any]
+
+# What Kueue says of a Workload that lost a race within one scheduling cycle; it looks again at once (scheduler.go, processEntry).
+_FLEETING: Final = "no longer fits after processing another workload"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Kueue made of a Workload."""
+
+    reserved: bool
+    flavors: Flavors
+    message: str
+
+
+def read(workload: Raw) -> Answer | None:
+    """Kueue's answer, None while it has given none that lasts."""
+    found = condition(workload, names.QUOTA_RESERVED)
+    said = found.get("message") or ""
+    if not found or _FLEETING in said:
+        return None
+    given = (workload["status"].get("admission") or {}).get("podSetAssignments") or ()
+    return Answer(found["status"] == "True", tuple(one.get("flavors") or {} for one in given), said)
+
+
+def disagreement(ours: Forecast, *, asked: Counts, answer: Answer | None) -> str:
+    """Say in a sentence how Kueue's answer to Workloads of `asked` pods differs from ours; empty if it does not."""
+    if answer is None:
+        return f"Kueue said nothing about {_text(asked)}"
+    if answer.reserved != (asked != ours.more):
+        said = "admitted" if answer.reserved else f"did not admit ({answer.message})"
+        return f"Kueue {said} {_text(asked)}, we expected {_expected(ours)}"
+    if answer.reserved and answer.flavors != ours.flavors:
+        return f"Kueue gave {_text(asked)} the flavors {_plain(answer.flavors)}, we expected {_plain(ours.flavors)}"
+    forever = never.says(answer.message) if ours.told and not answer.reserved else None
+    if forever not in (None, asked[0] > ours.ever):
+        return f"for {_text(asked)} there is {'never' if forever else 'one day'} room ({answer.message}), but ever is {ours.ever}"
+    return ""
+
+
+def uncounted(before: quota.Tree, after: quota.Tree, tree: str) -> str:
+    """Say where in the tree of that name the use that Kueue shows is not the one that we charged; empty if nowhere."""
+    for key, charged in before.forest.usage.items():
+        shown = after.forest.usage.get(key, {})
+        if key[1].startswith(f"{tree}-") and _used(charged) != _used(shown):
+            return f"Kueue counts {_used(shown)} at {' '.join(key)}, we charged {_used(charged)}"
+    return ""
+
+
+def lasting(ours: Forecast) -> str:
+    """Say what is wrong with `ever` in a tree where nothing is in use; empty if nothing is, or if there is more than one podset."""
+    alone = len(ours.fits or ours.more or ()) == 1  # of two, the first is in use already when the second is looked at
+    return f"{ours.most} fit in an empty tree, but ever is {ours.ever}" if alone and ours.ever != ours.most else ""
+
+
+def _used(amounts: Amounts) -> dict[str, int]:
+    return {" ".join(cell): amount for cell, amount in amounts.items() if amount}
+
+
+def _expected(ours: Forecast) -> str:
+    fits = f"room for {_text(ours.fits)}" if ours.fits else "no room"
+    return f"{fits} and none for {_text(ours.more)}" + (f" ({ours.reason})" if ours.reason else "")
+
+
+def _text(counts: Counts | None) -> str:
+    return "more" if counts is None else f"{' + '.join(map(str, counts))} pods"
+
+
+def _plain(flavors: Flavors) -> str:
+    return " + ".join(str(dict(sorted(one.items()))) for one in flavors)

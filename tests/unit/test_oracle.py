@@ -1,0 +1,322 @@
+"""The oracle's pure parts: what a seed draws, and whether a wrong arithmetic would be found. The right one is asked for by Kueue itself."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import quota, shape
+from adapter.facts import key_of
+from hack.oracle import ask, draw, drawpod, judge, never, play, predict
+from hack.oracle.draw import Tree
+from hack.oracle.judge import Answer
+from hack.oracle.play import Outcome
+from hack.oracle.predict import Forecast, Seen
+from hack.oracle.report import line, report
+
+Raw = dict[str, Any]
+
+TREES = [draw.tree(7, number) for number in range(200)]
+
+
+def groups(objects: Iterable[Raw]) -> Iterator[Raw]:
+    return (group for one in objects for group in one["spec"].get("resourceGroups") or ())
+
+
+def rows(objects: Iterable[Raw]) -> Iterator[Raw]:
+    return (row for group in groups(objects) for flavor in group["flavors"] for row in flavor["resources"])
+
+
+def changes(tree: Tree) -> list[Raw]:
+    return [question.change for question in tree.questions if question.change]
+
+
+def test_a_seed_always_draws_the_same() -> None:
+    assert draw.tree(7, 3) == draw.tree(7, 3)
+    assert draw.tree(7, 3).questions != draw.tree(7, 4).questions
+    assert draw.tree(8, 3).cluster_queues != draw.tree(7, 3).cluster_queues
+
+
+def test_what_is_drawn_is_what_kueue_accepts() -> None:
+    """Its webhooks' rules: pkg/webhooks/clusterqueue_webhook.go validateResourceGroups, validateFlavorFungibility."""
+    for tree in TREES:
+        for one in (*tree.cluster_queues, *tree.cohorts, *changes(tree)):
+            flavors = [flavor["name"] for group in groups([one]) for flavor in group["flavors"]]
+            assert len(set(flavors)) == len(flavors)
+            alone = not (one["spec"].get("cohortName") or one["spec"].get("parentName"))
+            for group in groups([one]):
+                assert all(
+                    [row["name"] for row in each["resources"]] == group["coveredResources"] for each in group["flavors"]
+                )
+            for row in rows([one]):
+                assert not (alone and {"borrowingLimit", "lendingLimit"} & set(row))
+                own, lent = (shape.quantity(row.get(key, "0"), row["name"]) for key in ("nominalQuota", "lendingLimit"))
+                assert one["kind"] == "Cohort" or lent <= own
+
+
+def cyclic(tree: Tree) -> set[str]:
+    """The Cohorts from which no way leads to a root."""
+    parents = {one["metadata"]["name"]: one["spec"].get("parentName", "") for one in tree.cohorts}
+    left = set(parents)
+    while rooted := {name for name in left if parents[name] not in left}:
+        left -= rooted
+    return left
+
+
+FEATURES: dict[str, Callable[[Tree], bool]] = {
+    "a queue without a cohort": lambda tree: any("cohortName" not in one["spec"] for one in tree.cluster_queues),
+    "a Cohort under a Cohort": lambda tree: any("parentName" in one["spec"] for one in tree.cohorts),
+    "a Cohort with quota": lambda tree: any(groups(tree.cohorts)),
+    "a Cohort with limits": lambda tree: any("lendingLimit" in row for row in rows(tree.cohorts)),
+    "a cycle of Cohorts": lambda tree: bool(cyclic(tree)),
+    "a Cohort that is nobody's object": lambda tree: any(
+        one["spec"].get("cohortName") not in {None, *(each["metadata"]["name"] for each in tree.cohorts)}
+        for one in tree.cluster_queues
+    ),
+    "a borrowing limit": lambda tree: any("borrowingLimit" in row for row in rows(tree.cluster_queues)),
+    "a lending limit": lambda tree: any("lendingLimit" in row for row in rows(tree.cluster_queues)),
+    "two resource groups": lambda tree: any(len(one["spec"]["resourceGroups"]) > 1 for one in tree.cluster_queues),
+    "three flavors": lambda tree: any(len(group["flavors"]) > 2 for group in groups(tree.cluster_queues)),
+    "covered pods": lambda tree: any(row["name"] == "pods" for row in rows(tree.cluster_queues)),
+    "a missing flavor": lambda tree: drawpod.ABSENT in str(tree.cluster_queues),
+    "a held ClusterQueue": lambda tree: any(one["spec"]["stopPolicy"] == "Hold" for one in tree.cluster_queues),
+    "a drained ClusterQueue": lambda tree: any(
+        one["spec"]["stopPolicy"] == "HoldAndDrain" for one in tree.cluster_queues
+    ),
+    "a held LocalQueue": lambda tree: any(one["spec"]["stopPolicy"] != "None" for one in tree.local_queues),
+    "a selector": lambda tree: any(one["spec"].get("namespaceSelector") for one in tree.cluster_queues),
+    "no selector": lambda tree: any("namespaceSelector" not in one["spec"] for one in tree.cluster_queues),
+    "a missing ClusterQueue": lambda tree: "-missing" in str(tree.local_queues),
+    "a missing LocalQueue": lambda tree: any("-missing" in each.queue for each in tree.questions),
+    "next flavor before borrowing": lambda tree: "'whenCanBorrow': 'TryNextFlavor'" in str(tree.cluster_queues),
+    "a queue that is changed": lambda tree: bool(changes(tree)),
+    "a queue that moves": lambda tree: any(
+        one["metadata"]["name"] == each["metadata"]["name"]
+        and one["spec"].get("cohortName") != each["spec"].get("cohortName")
+        for one in changes(tree)
+        for each in tree.cluster_queues
+    ),
+    "two podsets": lambda tree: any(len(each.specs) > 1 for each in tree.questions),
+    "tolerations": lambda tree: "tolerations" in str(tree.questions),
+    "affinity": lambda tree: "affinity" in str(tree.questions),
+    "an init container": lambda tree: "initContainers" in str(tree.questions),
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_enough_of_everything_is_drawn(feature: str) -> None:
+    """Five in two hundred trees at least: what is not drawn is not tested, and nobody would notice."""
+    assert sum(map(FEATURES[feature], TREES)) >= 5
+
+
+def seen(tree: Tree, before: Seen | None = None) -> Seen:
+    """The tree as a cluster would show it, with what was in use before."""
+    active = {key_of(one) for one in draw.active(tree)}
+    status = {True: "True", False: "False"}
+
+    def shown(one: Raw) -> Raw:
+        conditions = [{"type": "Active", "status": status[key_of(one) in active]}]
+        return one | {"status": {"conditions": conditions, "flavorsReservation": reserved(one, before)}}
+
+    return predict.see(
+        {
+            "clusterqueues": map(shown, tree.cluster_queues),
+            "localqueues": map(shown, tree.local_queues),
+            "cohorts": tree.cohorts,
+            "resourceflavors": draw.flavors(),
+            "namespaces": [ask.namespace(name, labels) for name, labels in draw.NAMESPACES.items()],
+        }
+    )
+
+
+def reserved(queue: Raw, before: Seen | None) -> list[Raw]:
+    """Of what was in use only what the queue still covers, as Kueue shows it."""
+    used = before.tree.forest.usage.get(("ClusterQueue", queue["metadata"]["name"]), {}) if before else {}
+    return [
+        {"name": flavor["name"], "resources": [{"name": row["name"], "total": total(used, flavor, row)}]}
+        for group in groups([queue])
+        for flavor in group["flavors"]
+        for row in flavor["resources"]
+    ]
+
+
+def total(used: Mapping[tuple[str, str], int], flavor: Raw, row: Raw) -> str:
+    return f"{used.get((flavor['name'], row['name']), 0)}{'m' if row['name'] == 'cpu' else ''}"
+
+
+def test_the_questions_are_worth_asking() -> None:
+    """Most trees have room for something, and much of it is borrowed; else the load would be nothing."""
+    kinds: Counter[str] = Counter()
+    for tree in TREES:
+        now = seen(tree)
+        for question in tree.questions:
+            tree = draw.changed(tree, question.change)
+            now = seen(tree, now)
+            ours, after = predict.forecast(now, question)
+            now = predict.charged(now, after)
+            kinds.update(play.kinds(ours))
+    assert kinds["room"] > 200 and kinds["borrowing"] > 80 and kinds["two podsets"] > 15 and kinds["two flavors"] > 20
+
+
+class Kueue:
+    """A cluster whose Kueue counts as ours does: what is asked is answered at once, by the arithmetic as it is."""
+
+    workload = staticmethod(ask.workload)
+
+    def __init__(self) -> None:
+        self._trees: dict[str, Tree] = {}
+        self._seen: dict[str, Seen] = {}
+
+    async def clear(self, client: object) -> None:
+        self._seen.clear()
+
+    async def build(self, client: object, trees: Sequence[Tree]) -> None:
+        self._trees = {tree.name: tree for tree in trees}
+        self._seen = {tree.name: seen(tree) for tree in trees}
+
+    async def change(self, client: object, trees: Sequence[Tree], queues: Iterable[Raw]) -> None:
+        self._seen = {tree.name: seen(tree, self._seen[tree.name]) for tree in trees}
+
+    async def see(self, client: object) -> Seen:
+        (only,) = self._seen.values()
+        return only
+
+    async def settled(self, client: object, done: Callable[[Seen], bool], patience: float) -> Seen:
+        return await self.see(client)
+
+    async def forget(self, client: object, wave: str) -> None:
+        pass
+
+    async def answers(
+        self, client: object, wave: str, workloads: Iterable[Raw], patience: float, last: object
+    ) -> dict[str, Answer | None]:
+        return {one["metadata"]["name"]: self._answer(one, wave) for one in workloads}
+
+    def _answer(self, workload: Raw, wave: str) -> Answer:
+        name = workload["metadata"]["name"].removesuffix(f"-{wave}")
+        now = self._seen[name]
+        queue, closed = now.queues.get((workload["metadata"]["namespace"], workload["spec"]["queueName"]), ("", "none"))
+        tree, given = now.tree, []
+        for podset in workload["spec"]["podSets"]:
+            spec, count = podset["template"]["spec"], podset["count"]
+            labels = now.namespaces[workload["metadata"]["namespace"]]
+            request = shape.pod_requests(spec)
+            room = quota.room(tree, queue, request, spec, wanted=count, namespace=labels)
+            if closed or room.nominal + room.borrow < count:
+                return Answer(False, (), closed or room.reason)
+            tree = quota.charge(tree, queue, room, request, count)
+            given.append(room.flavors)
+        self._seen[name] = predict.charged(now, tree)
+        return Answer(True, tuple(given), "")
+
+
+async def played(monkeypatch: pytest.MonkeyPatch, **broken: Any) -> list[str]:
+    """Put forty trees, one by one, to that cluster, with some functions of the arithmetic exchanged on our side."""
+    whole = {"build": quota.build, "leads_to": quota.leads_to, "room": quota.room, "charge": quota.charge}
+    outcome = Outcome()
+    with monkeypatch.context() as patch:
+        patch.setattr(play, "ask", Kueue())
+        patch.setattr(predict, "quota", SimpleNamespace(**(whole | broken)))
+        for tree in TREES[:40]:
+            await play.play(None, [tree], outcome)  # type: ignore[arg-type]
+    assert outcome.trees == 40
+    return [found.about for found in outcome.disagreements]
+
+
+async def test_the_same_arithmetic_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await played(monkeypatch) == []
+
+
+def one_more(*args: Any, **how: Any) -> quota.Room:
+    room = quota.room(*args, **how)
+    return replace(room, borrow=room.borrow + 1, ever=room.ever + 1) if 0 < room.nominal < shape.UNLIMITED else room
+
+
+def one_less(*args: Any, **how: Any) -> quota.Room:
+    room = quota.room(*args, **how)
+    return replace(room, borrow=room.borrow - 1, ever=room.ever - 1) if room.borrow else room
+
+
+def last_flavor(*args: Any, **how: Any) -> quota.Room:
+    room = quota.room(*args, **how)
+    return replace(room, flavors=dict.fromkeys(room.flavors, "oracle-soft"))
+
+
+def no_limit(*args: Any, **how: Any) -> quota.Room:
+    return replace(quota.room(*args, **how), ever=10**6)
+
+
+def free(tree: quota.Tree, *_: Any) -> quota.Tree:
+    return tree
+
+
+def shut(*_: Any, **__: Any) -> quota.Room:
+    return quota.Room(reason="nothing is ever taken")
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        pytest.param({"room": one_more}, "Kueue did not admit", id="too many"),
+        pytest.param({"room": one_less}, "Kueue admitted", id="too few"),
+        pytest.param({"room": last_flavor}, "the flavors", id="another flavor"),
+        pytest.param({"room": no_limit}, "but ever is 1000000", id="a wrong promise"),
+        pytest.param({"charge": free}, "we charged", id="nothing is charged"),
+        pytest.param({"room": shut}, "Kueue admitted", id="a queue that is open is called closed"),
+    ],
+)
+async def test_a_wrong_arithmetic_is_found(monkeypatch: pytest.MonkeyPatch, broken: Raw, said: str) -> None:
+    found = await played(monkeypatch, **broken)
+    assert found and any(said in about for about in found), found
+
+
+OVER = "insufficient quota for cpu in flavor {}, previously considered podsets requests (0) + current podset request (3) > maximum capacity (2)"
+SHORT = "insufficient unused quota for cpu in flavor {}, 500m more needed"
+TAINT = "untolerated taint {{spot yes NoSchedule <nil>}} in flavor {}"
+LABEL = "flavor {} doesn't match node affinity"
+
+
+@pytest.mark.parametrize(
+    ("sentences", "forever"),
+    [
+        pytest.param([OVER.format("a"), SHORT.format("b")], False, id="one flavor is only short"),
+        pytest.param([OVER.format("a"), OVER.format("b")], True, id="all flavors are too small"),
+        pytest.param([TAINT.format("a"), OVER.format("b")], True, id="the rest is barred by a taint"),
+        pytest.param([LABEL.format("a"), SHORT.format("b")], False, id="the rest is short"),
+        pytest.param([OVER.format("a"), SHORT.format("a")], True, id="one resource is too small"),
+        pytest.param(["ClusterQueue q is inactive"], None, id="nothing of quota"),
+    ],
+)
+def test_kueue_says_never(sentences: list[str], forever: bool | None) -> None:
+    """The sentences are those of flavorassigner.go, joined as its Status.Message does it."""
+    message = "couldn't assign flavors to pod set podset-0: " + ", ".join(sorted(sentences))
+    assert never.says(message) is forever
+
+
+def test_only_an_answer_that_lasts_is_one() -> None:
+    def answered(status: str, message: str) -> Answer | None:
+        condition = {"type": "QuotaReserved", "status": status, "message": message}
+        return judge.read({"status": {"conditions": [condition]}})
+
+    assert judge.read({}) is None
+    assert answered("False", "Workload no longer fits after processing another workload") is None
+    assert answered("False", "couldn't assign flavors") == Answer(False, (), "couldn't assign flavors")
+    assert judge.disagreement(Forecast(None, (1,)), asked=(1,), answer=None) == "Kueue said nothing about 1 pods"
+
+
+def test_a_disagreement_is_told_so_that_it_can_be_seen_again() -> None:
+    tree = TREES[0]
+    load = ask.workload(f"{tree.name}-0-fits", tree.questions[0], (2,) * len(tree.questions[0].specs))
+    text = report(play.Disagreement(tree, tree.questions[1], "Kueue admitted 3 pods", (load,)))
+    sentence, _, objects = text.partition("\n")
+    assert sentence == "oracle-7-0: Kueue admitted 3 pods"
+    kinds = [one["kind"] for one in yaml.safe_load_all(objects)]
+    assert kinds.count("ClusterQueue") == len(tree.cluster_queues) and kinds[-2:] == ["Workload", "Workload"]
+    assert (
+        line(Outcome(trees=200, questions=600), 7, 61.5)
+        == "oracle: 200 trees, 600 questions, 0 disagreements, seed 7, 62 s"
+    )
