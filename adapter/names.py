@@ -17,6 +17,8 @@ CONTROLLER_NAME: Final = f"{DOMAIN}/dispatch"  # AdmissionCheck.spec.controllerN
 FIELD_MANAGER: Final = CONTROLLER_NAME
 EVENT_SOURCE: Final = "rayspan"
 SYSTEM_NAMESPACE: Final = "rayspan-system"
+# Where stock Kueue runs, and so where MultiKueue reads its kubeconfigs: nothing in the API tells of another place.
+KUEUE_NAMESPACE: Final = "kueue-system"
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------

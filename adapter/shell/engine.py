@@ -22,6 +22,7 @@ from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.logins import Logins
 from adapter.shell.member import Listeners
 from adapter.shell.observe import Observer
 from adapter.shell.queue import Postpone, WorkQueue
@@ -57,7 +58,8 @@ class Engine:
             self._observer = Observer(self.home, fleet, self._claims, manager)
             announcer = Announcer(self.home.client)
             self._executor = Executor(self.home, fleet, self._observer, announcer)
-            self._conditions = Conditions(self.home, fleet, self._observer, announcer)
+            logins = Logins(tasks, self.home)
+            self._conditions = Conditions(self.home, fleet, logins, self._observer, announcer)
             self._waker = Waker(self._queue, self.home, fleet)
             await self._first_contact(fleet)
             tasks.create_task(self._queue.run())

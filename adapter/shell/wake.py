@@ -35,6 +35,8 @@ class Waker:
             "ray_clusters": self._ray_cluster,
             "worker_clusters": self._worker_cluster,
             "secrets": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
+            "multikueue_clusters": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
+            "multikueue_configs": self._config,
             "checks": lambda before, after: self._checks([after or before or {}]),
             "policies": lambda *_: self._policies(),
             "gate_policies": lambda *_: self._checks(self._home.checks),
@@ -146,6 +148,10 @@ class Waker:
         self._add(CLUSTER, after or before or {})
         if _changed(before, after, lambda cluster: cluster.get("spec")):
             self._policies()  # a selector may choose it now, or not any more
+
+    def _config(self, before: Raw | None, after: Raw | None) -> None:
+        if _changed(before, after, lambda config: config.get("spec")):
+            self._policies()
 
     def _checks(self, checks: Iterable[Raw]) -> None:
         self._all(CHECK, checks)

@@ -1,12 +1,15 @@
 """May our two accounts do what they must, and nothing else? Asked of the API servers, by `kubectl auth can-i`."""
 
 import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from adapter import names
 from hack.apireader import Raw
 from hack.clusters import Cluster, Clusters
+from hack.lab.paths import REPO
 from hack.lab.progress import LabError
 
 CONTROLLER = "system:serviceaccount:rayspan-system:rayspan-controller"
@@ -35,12 +38,26 @@ MANAGER_ROWS = [
     ("list", "secrets", "-n default", False),
     ("list", "secrets", "-A", False),
     ("create", "secrets", "-n rayspan-system", False),
+    ("list", "secrets", "-n kueue-system", False),
+    ("list", "secrets/east", "-n kueue-system", False),
+    ("watch", "multikueueclusters.kueue.x-k8s.io", "", True),
+    ("list", "multikueueconfigs.kueue.x-k8s.io", "", True),
+    ("patch", "multikueueclusters.kueue.x-k8s.io/status", "", False),
     ("create", "events", "-n default", True),
     ("list", "nodes", "", False),
     ("create", "clusterrolebindings", "", False),
     ("watch", "mutatingadmissionpolicies/rayspan-gate", "", True),
     ("watch", "mutatingadmissionpolicies", "", False),
     ("patch", "mutatingadmissionpolicies/rayspan-gate", "", False),
+]
+# With the components that an admin adds.
+MULTIKUEUE_ROWS = [
+    ("list", "secrets/east", "-n kueue-system", True),
+    ("watch", "secrets/west", "-n kueue-system", True),
+    ("get", "secrets/east", "-n kueue-system", False),
+    ("patch", "secrets/east", "-n kueue-system", False),
+    ("list", "secrets/kueue-webhook-server-cert", "-n kueue-system", False),
+    ("list", "secrets", "-n kueue-system", False),
 ]
 WORKER_ROWS = [
     ("list", "clusterqueues.kueue.x-k8s.io", "", True),
@@ -73,6 +90,20 @@ def test_what_the_controller_may_do(fleet: Clusters, verb: str, resource: str, w
     assert _can(fleet.manager, CONTROLLER, verb, resource, where) is allowed
 
 
+@pytest.fixture(scope="module")
+def multikueue(fleet: Clusters) -> Iterator[Clusters]:
+    """The clusters, with the component for reusing MultiKueueClusters."""
+    with added(fleet.manager, "multikueue"):
+        yield fleet
+
+
+@pytest.mark.parametrize(("verb", "resource", "where", "allowed"), MULTIKUEUE_ROWS)
+def test_what_it_may_read_of_kueues_namespace(
+    multikueue: Clusters, verb: str, resource: str, where: str, allowed: bool
+) -> None:
+    assert _can(multikueue.manager, CONTROLLER, verb, resource, where) is allowed
+
+
 @pytest.mark.parametrize(("verb", "resource", "where", "allowed"), WORKER_ROWS)
 def test_what_it_may_do_in_a_worker_cluster(
     fleet: Clusters, verb: str, resource: str, where: str, allowed: bool
@@ -95,6 +126,17 @@ def test_no_token_leaves_its_secret(fleet: Clusters) -> None:
         assert len(signature) > 40
         for text in shown:
             assert token not in text and signature not in text and "BEGIN CERTIFICATE" not in text
+
+
+@contextmanager
+def added(manager: Cluster, component: str) -> Iterator[None]:
+    """A component of ours, applied for a while."""
+    folder = REPO / "kustomize/components" / component
+    manager.kubectl("apply", "-k", folder)
+    try:
+        yield
+    finally:
+        manager.kubectl("delete", "-k", folder, "--ignore-not-found")
 
 
 def _can(cluster: Cluster, account: str, verb: str, resource: str, where: str) -> bool:
