@@ -103,7 +103,12 @@ class Observer:
 
     def written(self) -> checks.Written:
         """What admins have written that an AdmissionCheck may refer to."""
-        return checks.Written(_by_name(self._home.policies), list(self._home.worker_clusters))
+        configs = self._home.multikueue_configs
+        return checks.Written(
+            _by_name(self._home.policies),
+            list(self._home.worker_clusters),
+            _by_name(configs) if configs.synced else None,
+        )
 
     def policy(self, check: str) -> tuple[checks.Chosen | None, str]:
         """The policy behind an AdmissionCheck, or why there is none."""
