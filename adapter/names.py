@@ -45,6 +45,11 @@ RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
 
+# --- read on a manager's ClusterQueue, whose admin writes it ------------------------------------------------------------
+QUOTA_ANNOTATION: Final = (
+    f"{DOMAIN}/quota-from-workers"  # "true": its remote flavor's quota is that of the worker queues
+)
+
 # --- Kueue -----------------------------------------------------------------------------------------------------------
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"

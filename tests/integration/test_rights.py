@@ -59,6 +59,14 @@ MULTIKUEUE_ROWS = [
     ("list", "secrets/kueue-webhook-server-cert", "-n kueue-system", False),
     ("list", "secrets", "-n kueue-system", False),
 ]
+AGGREGATOR_ROWS = [
+    ("patch", "clusterqueues.kueue.x-k8s.io", "", True),
+    ("update", "clusterqueues.kueue.x-k8s.io", "", False),
+    ("delete", "clusterqueues.kueue.x-k8s.io", "", False),
+    ("patch", "clusterqueues.kueue.x-k8s.io/status", "", False),
+    ("patch", "cohorts.kueue.x-k8s.io", "", False),
+    ("patch", "localqueues.kueue.x-k8s.io", "-n default", False),
+]
 WORKER_ROWS = [
     ("list", "clusterqueues.kueue.x-k8s.io", "", True),
     ("patch", "clusterqueues.kueue.x-k8s.io", "", False),
@@ -102,6 +110,18 @@ def test_what_it_may_read_of_kueues_namespace(
     multikueue: Clusters, verb: str, resource: str, where: str, allowed: bool
 ) -> None:
     assert _can(multikueue.manager, CONTROLLER, verb, resource, where) is allowed
+
+
+@pytest.fixture(scope="module")
+def aggregator(fleet: Clusters) -> Iterator[Clusters]:
+    """The clusters, with the component for quota that follows the worker queues."""
+    with added(fleet.manager, "quota-aggregator"):
+        yield fleet
+
+
+@pytest.mark.parametrize(("verb", "resource", "where", "allowed"), AGGREGATOR_ROWS)
+def test_what_it_may_do_to_quota(aggregator: Clusters, verb: str, resource: str, where: str, allowed: bool) -> None:
+    assert _can(aggregator.manager, CONTROLLER, verb, resource, where) is allowed
 
 
 @pytest.mark.parametrize(("verb", "resource", "where", "allowed"), WORKER_ROWS)

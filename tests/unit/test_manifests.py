@@ -88,6 +88,7 @@ _QUEUES = "manifests/queues/manager/queues.yaml"
 _DEPLOYMENT = "manifests/controller.yaml"
 _WORKER_RBAC = "manifests/rbac/worker.yaml"
 _MULTIKUEUE_RBAC = "kustomize/components/multikueue/secrets.yaml"
+_AGGREGATOR_RBAC = "kustomize/components/quota-aggregator/rights.yaml"
 _SAMPLE = "manifests/samples/rayjob-pi.yaml"
 
 _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
@@ -108,6 +109,7 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_MULTIKUEUE_RBAC, "Role", ("metadata", "namespace"), names.KUEUE_NAMESPACE),
     (_MULTIKUEUE_RBAC, "RoleBinding", ("metadata", "namespace"), names.KUEUE_NAMESPACE),
     (_MULTIKUEUE_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
+    (_AGGREGATOR_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_DEPLOYMENT, "Deployment", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
     (_WORKER_RBAC, "Namespace", ("metadata", "name"), names.SYSTEM_NAMESPACE),
     (_WORKER_RBAC, "Secret", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
@@ -257,6 +259,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueconfigs", {"list", "watch"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
+        (_AGGREGATOR_RBAC, "ClusterRole", "rayspan-quota-aggregator", "clusterqueues", {"patch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "pods", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "workloads", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "clusterqueues", {"list", "watch"}),
@@ -312,7 +315,7 @@ def test_of_kueues_namespace_only_named_secrets_are_read() -> None:
     assert rules and all(rule["resourceNames"] for rule in rules)
 
 
-@pytest.mark.parametrize("path", [_MANAGER_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC])
+@pytest.mark.parametrize("path", [_MANAGER_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC])
 def test_no_right_is_a_wildcard(path: str) -> None:
     for document in _objects(REPO / path):
         for rule in document.get("rules", ()):
