@@ -2,15 +2,14 @@
 
 import base64
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from adapter import names
 from hack.apireader import Raw
 from hack.clusters import Cluster, Clusters
-from hack.lab.paths import REPO
 from hack.lab.progress import LabError
+from tests.integration.stage import added
 
 CONTROLLER = "system:serviceaccount:rayspan-system:rayspan-controller"
 WORKER = "system:serviceaccount:rayspan-system:rayspan-worker"
@@ -146,17 +145,6 @@ def test_no_token_leaves_its_secret(fleet: Clusters) -> None:
         assert len(signature) > 40
         for text in shown:
             assert token not in text and signature not in text and "BEGIN CERTIFICATE" not in text
-
-
-@contextmanager
-def added(manager: Cluster, component: str) -> Iterator[None]:
-    """A component of ours, applied for a while."""
-    folder = REPO / "kustomize/components" / component
-    manager.kubectl("apply", "-k", folder)
-    try:
-        yield
-    finally:
-        manager.kubectl("delete", "-k", folder, "--ignore-not-found")
 
 
 def _can(cluster: Cluster, account: str, verb: str, resource: str, where: str) -> bool:

@@ -1,7 +1,7 @@
 """A change wakes the keys whose decision reads it, and no others: what moves all the time wakes nobody."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -281,7 +281,7 @@ SUMMED = (QUEUE, "", "summed")
 
 async def test_quota_is_summed_anew_when_a_part_of_it_may_have_changed(bench: Bench) -> None:
     bench.home.cluster_queues.replace([OPTED, CLUSTER_QUEUE])
-    for change in (
+    changes: list[Callable[[], None]] = [
         lambda: bench.waker.room("east", CLUSTER_QUEUE, make.make_cluster_queue(9)),
         lambda: bench.waker.room("east", CLUSTER_QUEUE, None),
         lambda: bench.waker.contact("east"),
@@ -291,7 +291,8 @@ async def test_quota_is_summed_anew_when_a_part_of_it_may_have_changed(bench: Be
         lambda: bench.waker.heard("policies", None, {"metadata": {"name": "x"}}),
         lambda: bench.waker.heard("checks", None, make.make_check()),
         lambda: bench.waker.heard("multikueue_configs", None, CONFIG),
-    ):
+    ]
+    for change in changes:
         bench.queue.added.clear()
         change()
         assert bench.queue.added.get(SUMMED) == ROOM_SECONDS
