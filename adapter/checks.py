@@ -21,7 +21,7 @@ class Written:
 
     policies: Mapping[str, Raw] = field(default_factory=dict)
     clusters: Sequence[Raw] = ()
-    configs: Mapping[str, Raw] = field(default_factory=dict)  # MultiKueueConfigs
+    configs: Mapping[str, Raw] | None = None  # MultiKueueConfigs; None where they cannot be read
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from adapter.clusterqueue import UNREADABLE
 from adapter.facts import Raw, key_of
 
 
-def resolve(clusters: api.Clusters, known: Iterable[Raw], configs: Mapping[str, Raw]) -> tuple[str, ...]:
+def resolve(clusters: api.Clusters, known: Iterable[Raw], configs: Mapping[str, Raw] | None) -> tuple[str, ...]:
     """Name the policy's WorkerClusters, first choice first.
 
-    `known` are all WorkerCluster objects, `configs` the MultiKueueConfigs by name. Raises api.Invalid with a sentence
-    fragment when the MultiKueueConfig does not exist or nothing matches the selector.
+    `known` are all WorkerCluster objects, `configs` the MultiKueueConfigs by name, None where they cannot be read. Raises
+    api.Invalid with a sentence fragment when the MultiKueueConfig does not exist or lists nothing, or nothing matches the
+    selector.
     """
     if clusters.names:
         return clusters.names
@@ -52,14 +53,22 @@ def _selected(selector: Raw, specs: Mapping[str, api.WorkerCluster]) -> tuple[st
     return found
 
 
-def _listed(config: str, specs: Mapping[str, api.WorkerCluster], configs: Mapping[str, Raw]) -> tuple[str, ...]:
+def _listed(config: str, specs: Mapping[str, api.WorkerCluster], configs: Mapping[str, Raw] | None) -> tuple[str, ...]:
     """Each MultiKueueCluster stands for the WorkerCluster that refers to it, else for the one of its own name."""
+    field = "spec.clusters.multiKueueConfigRef"
+    if configs is None:
+        raise api.Invalid(
+            f"{field} cannot be followed, because the manager cluster does not show its MultiKueueConfigs; install Kueue's "
+            "CRDs, and apply kustomize/overlays/manager, or list the clusters in spec.clusters.names"
+        )
     if config not in configs:
-        raise api.Invalid(f"spec.clusters.multiKueueConfigRef names MultiKueueConfig {config}, which does not exist")
+        raise api.Invalid(f"{field} names MultiKueueConfig {config}, which does not exist; create it")
     ours = {
         spec.source.multi_kueue_cluster_ref.name: name
         for name, spec in sorted(specs.items(), reverse=True)
         if spec.source.multi_kueue_cluster_ref
     }
-    listed = (configs[config].get("spec") or {}).get("clusters") or ()
-    return tuple(dict.fromkeys(ours.get(name, name) for name in listed))
+    listed = (configs[config].get("spec") or {}).get("clusters")
+    if not listed or not isinstance(listed, list):
+        raise api.Invalid(f"{field}: MultiKueueConfig {config} lists no clusters; name one in its spec.clusters")
+    return tuple(dict.fromkeys(ours.get(str(name), str(name)) for name in listed))

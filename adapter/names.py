@@ -17,6 +17,8 @@ CONTROLLER_NAME: Final = f"{DOMAIN}/dispatch"  # AdmissionCheck.spec.controllerN
 FIELD_MANAGER: Final = CONTROLLER_NAME
 EVENT_SOURCE: Final = "rayspan"
 SYSTEM_NAMESPACE: Final = "rayspan-system"
+# Where stock Kueue runs, and so where MultiKueue reads its kubeconfigs: nothing in the API tells of another place.
+KUEUE_NAMESPACE: Final = "kueue-system"
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
@@ -46,6 +48,11 @@ RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"  # for people: `ray.io/cluste
 RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
+
+# --- read on a manager's ClusterQueue, whose admin writes it ------------------------------------------------------------
+QUOTA_ANNOTATION: Final = (
+    f"{DOMAIN}/quota-from-workers"  # "true": its remote flavor's quota is that of the worker queues
+)
 
 # --- Kueue -----------------------------------------------------------------------------------------------------------
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"

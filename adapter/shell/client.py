@@ -6,7 +6,7 @@ servers send; so bodies are plain dicts. Nothing here retries, caches or interpr
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -127,6 +127,11 @@ class Client:
         params = {"fieldManager": manager, "force": "true"}
         return await self._send("PATCH", path, params=params, body=body, kind="application/apply-patch+yaml")
 
+    async def edit(self, path: str, operations: Sequence[Mapping[str, Any]], manager: str) -> Body:
+        """Send a JSON patch: all of it is done, or nothing where one of its tests fails (422)."""
+        params = {"fieldManager": manager}
+        return await self._send("PATCH", path, params=params, body=operations, kind="application/json-patch+json")
+
     async def delete(self, path: str, uid: str) -> None:
         """Delete this very object, and what it owns in the background; one that is gone already is a success."""
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
@@ -142,7 +147,7 @@ class Client:
         path: str,
         *,
         params: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         kind: str = "application/json",
         text: bool = False,
     ) -> Body:

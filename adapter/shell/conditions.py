@@ -8,6 +8,7 @@ from adapter.shell import metrics, resources
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.logins import Logins
 from adapter.shell.member import FIRST_LISTS
 from adapter.shell.observe import Observer
 
@@ -15,13 +16,13 @@ from adapter.shell.observe import Observer
 class Conditions:
     """Writes what `checks` says about the admins' objects."""
 
-    def __init__(self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer) -> None:
-        self._home, self._fleet, self._observer, self._announcer = home, fleet, observer, announcer
+    def __init__(self, home: Home, fleet: Fleet, logins: Logins, observer: Observer, announcer: Announcer) -> None:
+        self._home, self._fleet, self._logins = home, fleet, logins
+        self._observer, self._announcer = observer, announcer
 
     async def engage(self, name: str) -> None:
         """Engage or disengage a worker cluster as its object says."""
-        secrets = {key_of(secret)[1]: secret for secret in self._home.secrets}
-        await self._fleet.reconcile(name, self._home.worker_clusters.named(name), secrets)
+        await self._fleet.reconcile(name, self._home.worker_clusters.named(name), self._logins)
 
     async def cluster(self, name: str) -> None:
         """Engage or disengage a worker cluster as its object says, and tell how that went."""

@@ -1,6 +1,7 @@
 """The one loop: a key is due -> observe -> decide -> execute -> look again when something changes.
 
-Keys: a gang (Workload), a worker pod (with its copies), a WorkerCluster, an AdmissionCheck. What to do is recomputed
+Keys: a gang (Workload), a worker pod (with its copies), a WorkerCluster, an AdmissionCheck, a
+ClusterQueue. What to do is recomputed
 from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
 nobody else.
 """
@@ -15,6 +16,7 @@ from adapter import dispatch, lifecycle
 from adapter.actions import Action, CreatePod, DeletePod, LookAgain, Plan, Release, Reserve, Say, SetCheck
 from adapter.facts import Key, Raw, key_of, uid_of
 from adapter.shell import metrics, sweeper
+from adapter.shell.aggregator import Aggregator
 from adapter.shell.claims import Claims
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.conditions import Conditions
@@ -22,10 +24,11 @@ from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.logins import Logins
 from adapter.shell.member import Listeners
 from adapter.shell.observe import Observer
 from adapter.shell.queue import Postpone, WorkQueue
-from adapter.shell.wake import CHECK, CLUSTER, GANG, POD, QueueKey, Waker
+from adapter.shell.wake import CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey, Waker
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +60,9 @@ class Engine:
             self._observer = Observer(self.home, fleet, self._claims, manager)
             announcer = Announcer(self.home.client)
             self._executor = Executor(self.home, fleet, self._observer, announcer)
-            self._conditions = Conditions(self.home, fleet, self._observer, announcer)
+            logins = Logins(tasks, self.home)
+            self._conditions = Conditions(self.home, fleet, logins, self._observer, announcer)
+            self._aggregator = Aggregator(self.home, fleet, self._observer, announcer)
             self._waker = Waker(self._queue, self.home, fleet)
             await self._first_contact(fleet)
             tasks.create_task(self._queue.run())
@@ -107,6 +112,8 @@ class Engine:
                 await self._conditions.cluster(name)
             elif what == CHECK:
                 await self._conditions.check(name)
+            elif what == QUEUE:
+                await self._aggregator.look(name)
             else:
                 return await self._look(what, (namespace, name))
         except (ApiError, Unreachable) as trouble:

@@ -5,14 +5,14 @@ instead of a member, and costs the others nothing.
 """
 
 import asyncio
-import base64
 import hashlib
 import logging
 from dataclasses import dataclass
 
-from adapter import api, names
+from adapter import api
 from adapter.facts import Raw
 from adapter.shell.client import BadLogin, Client
+from adapter.shell.logins import Login, Logins
 from adapter.shell.member import Listeners, Member
 
 log = logging.getLogger(__name__)
@@ -47,24 +47,24 @@ class Fleet:
         quiet = {name: member.why_silent for name, member in self.members().items() if member.why_silent}
         return {**self.problems, **quiet}
 
-    async def reconcile(self, name: str, cluster: Raw | None, secret_of: dict[str, Raw]) -> None:
+    async def reconcile(self, name: str, cluster: Raw | None, logins: Logins) -> None:
         """Make the member match its WorkerCluster object and Secret."""
         if cluster is None:
+            logins.forget(name)
             self.problems.pop(name, None)
             await self._disengage(name)
             return
         try:
             spec = api.worker_cluster(cluster)
-            secret = _secret_name(spec)
-            kubeconfig = _kubeconfig(secret, secret_of)
+            login = await logins.of(name, spec)
         except (api.Invalid, BadLogin) as error:
             self.problems[name] = str(error)
             await self._disengage(name)
             return
-        await self._engage(name, spec, secret, kubeconfig)
+        await self._engage(name, spec, login)
 
-    async def _engage(self, name: str, spec: api.WorkerCluster, secret: str, kubeconfig: str) -> None:
-        digest = hashlib.sha256(kubeconfig.encode()).hexdigest()
+    async def _engage(self, name: str, spec: api.WorkerCluster, login: Login) -> None:
+        digest = hashlib.sha256(login.kubeconfig.encode()).hexdigest()
         before = self._engaged.get(name)
         if before and before.digest == digest:
             if before.member.spec != spec:
@@ -73,11 +73,10 @@ class Fleet:
             return
         await self._disengage(name)
         try:
-            client = await Client.from_kubeconfig(kubeconfig)
+            client = await Client.from_kubeconfig(login.kubeconfig)
         except BadLogin as error:
             self.problems[name] = (
-                f"Secret {secret} in {names.SYSTEM_NAMESPACE} holds no usable kubeconfig: {error}; "
-                "make it anew with hack/worker-kubeconfig.sh."
+                f"{login.secret} holds no usable kubeconfig: {error}; make it anew with hack/worker-kubeconfig.sh."
             )
             return
         self.problems.pop(name, None)
@@ -103,22 +102,3 @@ class Fleet:
             before.task.cancel()
             await asyncio.gather(before.task, return_exceptions=True)
             self._tell.contact(name)
-
-
-def _kubeconfig(secret: str, secret_of: dict[str, Raw]) -> str:
-    found = secret_of.get(secret)
-    if found is None:
-        raise BadLogin(f"Secret {secret} does not exist in {names.SYSTEM_NAMESPACE}; create it with a kubeconfig.")
-    data = (found.get("data") or {}).get(names.KUBECONFIG_KEY)
-    if not data:
-        raise BadLogin(f"Secret {secret} in {names.SYSTEM_NAMESPACE} has no key {names.KUBECONFIG_KEY}; add it.")
-    try:
-        return base64.b64decode(data, validate=True).decode()
-    except ValueError:
-        raise BadLogin(f"Secret {secret}: {names.KUBECONFIG_KEY} is not text; make it anew.") from None
-
-
-def _secret_name(spec: api.WorkerCluster) -> str:
-    if spec.source.kube_config is None:
-        raise BadLogin("spec.source.multiKueueClusterRef cannot be followed yet; name a Secret in kubeConfig.")
-    return spec.source.kube_config.secret_ref.name

@@ -5,6 +5,7 @@ cache means "do nothing", never "nothing is wanted".
 """
 
 import asyncio
+import functools
 import hashlib
 import logging
 from collections.abc import Callable
@@ -38,6 +39,8 @@ class Home:
 
     def __init__(self, client: Client, heard: Heard) -> None:
         self.client = client
+        self.heard = heard
+        self.unread: dict[Resource, str] = {}  # kinds that we can do without: why they cannot be read
         self.lost = ""  # why the manager cluster cannot be seen now: then nothing may be decided either
         self.filled = asyncio.Event()  # every store has had its first list
 
@@ -59,6 +62,8 @@ class Home:
         self.secrets = store("secrets")
         self.gate_policies = store("gate_policies")
         self.gate_bindings = store("gate_bindings")
+        self.multikueue_clusters = store("multikueue_clusters")
+        self.multikueue_configs = store("multikueue_configs")
 
     def _followed(self) -> list[tuple[Resource, Store, str, dict[str, str]]]:
         ours = {"fieldSelector": f"metadata.name={names.GATE_POLICY}"}
@@ -80,9 +85,17 @@ class Home:
             (resources.GATE_BINDINGS, self.gate_bindings, "", ours),
         ]
 
+    def _optional(self) -> list[tuple[Resource, Store, str]]:
+        """What a manager cluster may lack, or not let us read: told only to those who use it."""
+        return [
+            (resources.MULTIKUEUE_CLUSTERS, self.multikueue_clusters, "multikueue_clusters"),
+            (resources.MULTIKUEUE_CONFIGS, self.multikueue_configs, "multikueue_configs"),
+        ]
+
     @property
     def synced(self) -> bool:
-        return all(store.synced for _, store, _, _ in self._followed())
+        known = all(store.synced or resource in self.unread for resource, store, _ in self._optional())
+        return known and all(store.synced for _, store, _, _ in self._followed())
 
     async def identity(self) -> str:
         """Tell this manager cluster from every other one: short, stable, and not to be configured wrongly."""
@@ -103,6 +116,22 @@ class Home:
 
                 what = Following(self.client, resource, store, trouble, namespace, selectors)
                 tasks.create_task(follow(what))
+            for resource, store, name in self._optional():
+                missed = functools.partial(self._missed, resource, store, name)
+                tasks.create_task(follow(Following(self.client, resource, store, missed)))
+
+    def _missed(self, resource: Resource, store: Store, name: str, error: Exception | None) -> None:
+        """Note whether an optional kind can be read; what was read once counts on, whatever is refused later."""
+        before = self.unread.get(resource)
+        if isinstance(error, ApiError) and error.status in (403, 404) and not store.synced:
+            self.unread[resource] = str(error)
+        elif error is None:
+            self.unread.pop(resource, None)
+        if before != self.unread.get(resource):
+            log.info("manager cluster: %s %s", resource.plural, self.unread.get(resource) or "are read")
+            self.heard(name, None, None)
+        if self.synced:
+            self.filled.set()
 
     async def _probe(self) -> None:
         """Ask for a sign of life: what a cut link hides must not be taken for what is true."""

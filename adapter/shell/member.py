@@ -142,7 +142,7 @@ class Member:
         if error is None:
             self._troubles.pop(source, None)
         else:
-            self._troubles[source] = _sentence(error)
+            self._troubles[source] = _sentence(error, self.spec)
         if not self._troubles:
             self._silent_since = None
         elif self._silent_since is None:  # the first loss counts, not the latest
@@ -155,9 +155,10 @@ class Member:
             self._tell.contact(self.name)
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: Exception, spec: WorkerCluster) -> str:
     if isinstance(error, ApiError) and error.status == 401:
         return "it does not accept the kubeconfig's credentials; renew the Secret"
     if isinstance(error, ApiError) and error.status == 403:
-        return f"the kubeconfig's account lacks a right ({error.message}); apply kustomize/overlays/worker there"
+        bind = " and bind its ClusterRoles to that account" if spec.source.multi_kueue_cluster_ref else ""
+        return f"the kubeconfig's account lacks a right ({error.message}); apply kustomize/overlays/worker there{bind}"
     return str(error)

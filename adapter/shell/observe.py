@@ -91,9 +91,14 @@ class Observer:
         """The name of our AdmissionCheck on a Workload, empty when it has none."""
         return next(iter(self._our_checks(work)), "")
 
+    def our_checks(self) -> set[str]:
+        """The names of the AdmissionChecks that are ours."""
+        specs = {key_of(raw)[1]: raw.get("spec") or {} for raw in self._home.checks}
+        return {name for name, spec in specs.items() if spec.get("controllerName") == names.CONTROLLER_NAME}
+
     def _our_checks(self, work: Workload) -> list[str]:
-        specs = {name: (self._home.checks.named(name) or {}).get("spec") or {} for name in work.checks}
-        return [name for name, spec in specs.items() if spec.get("controllerName") == names.CONTROLLER_NAME]
+        ours = self.our_checks()
+        return [name for name in work.checks if name in ours]
 
     def _two_checks(self, work: Workload | None) -> str:
         ours = self._our_checks(work) if work else []
@@ -103,7 +108,12 @@ class Observer:
 
     def written(self) -> checks.Written:
         """What admins have written that an AdmissionCheck may refer to."""
-        return checks.Written(_by_name(self._home.policies), list(self._home.worker_clusters))
+        configs = self._home.multikueue_configs
+        return checks.Written(
+            _by_name(self._home.policies),
+            list(self._home.worker_clusters),
+            _by_name(configs) if configs.synced else None,
+        )
 
     def policy(self, check: str) -> tuple[checks.Chosen | None, str]:
         """The policy behind an AdmissionCheck, or why there is none."""

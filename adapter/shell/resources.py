@@ -33,6 +33,8 @@ CLUSTER_QUEUES = Resource(names.KUEUE_API_VERSION, "clusterqueues", namespaced=F
 COHORTS = Resource(names.KUEUE_API_VERSION, "cohorts", namespaced=False)
 FLAVORS = Resource(names.KUEUE_API_VERSION, "resourceflavors", namespaced=False)
 ADMISSION_CHECKS = Resource(names.KUEUE_API_VERSION, "admissionchecks", namespaced=False)
+MULTIKUEUE_CLUSTERS = Resource(names.KUEUE_API_VERSION, "multikueueclusters", namespaced=False)
+MULTIKUEUE_CONFIGS = Resource(names.KUEUE_API_VERSION, "multikueueconfigs", namespaced=False)
 RAY_JOBS = Resource(names.RAY_API_VERSION, "rayjobs")
 RAY_CLUSTERS = Resource(names.RAY_API_VERSION, "rayclusters")
 WORKER_CLUSTERS = Resource(names.API_VERSION, "workerclusters", namespaced=False)

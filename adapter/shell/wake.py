@@ -14,7 +14,7 @@ from adapter.shell.member import by_placement
 from adapter.shell.queue import WorkQueue
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
-GANG, POD, CLUSTER, CHECK = "gang", "pod", "cluster", "check"
+GANG, POD, CLUSTER, CHECK, QUEUE = "gang", "pod", "cluster", "check", "queue"
 # A pod that starts changes its status several times within a fraction of a second; one write tells of all of them. Nobody
 # waits for less than this: KubeRay and people look at seconds.
 BURST_SECONDS = 0.3
@@ -35,11 +35,14 @@ class Waker:
             "ray_clusters": self._ray_cluster,
             "worker_clusters": self._worker_cluster,
             "secrets": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
+            "multikueue_clusters": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
+            "multikueue_configs": self._config,
             "checks": lambda before, after: self._checks([after or before or {}]),
             "policies": lambda *_: self._policies(),
             "gate_policies": lambda *_: self._checks(self._home.checks),
             "gate_bindings": lambda *_: self._checks(self._home.checks),
-            "cluster_queues": lambda *_: self._waiting(),
+            "cluster_queues": self._cluster_queue,
+            "local_queues": lambda *_: self._quotas(),
         }
 
     def heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
@@ -69,6 +72,8 @@ class Waker:
         if _changed(before, after, _room_facts):
             self._fleet.room_version += 1
             self._waiting()
+        if _changed(before, after, lambda queue: queue.get("spec")):
+            self._quotas()
 
     def contact(self, cluster: str) -> None:
         """A worker cluster came into sight or fell silent: all that touches it wants a look."""
@@ -77,6 +82,7 @@ class Waker:
         self._all(GANG, self._home.workloads)
         self._all(POD, self._home.pods)
         self._member(cluster)
+        self._quotas()
 
     def everything(self) -> None:
         """Every key there is."""
@@ -89,6 +95,7 @@ class Waker:
             self._all(what, store)
         for cluster in self._fleet.members():
             self._member(cluster)
+        self._quotas()
 
     def _add(self, what: str, raw: Raw) -> None:
         namespace, name = key_of(raw)
@@ -147,13 +154,29 @@ class Waker:
         if _changed(before, after, lambda cluster: cluster.get("spec")):
             self._policies()  # a selector may choose it now, or not any more
 
+    def _config(self, before: Raw | None, after: Raw | None) -> None:
+        if _changed(before, after, lambda config: config.get("spec")):
+            self._policies()
+
     def _checks(self, checks: Iterable[Raw]) -> None:
         self._all(CHECK, checks)
         self._all(GANG, self._home.workloads)
+        self._quotas()
 
     def _policies(self) -> None:
         self._fleet.room_version += 1  # another order of clusters may have room
         self._checks(self._home.checks)
+
+    def _cluster_queue(self, before: Raw | None, after: Raw | None) -> None:
+        self._waiting()
+        if _changed(before, after, _quota_facts):
+            self._quotas()
+
+    def _quotas(self) -> None:
+        """ClusterQueues whose quota is to follow that of the worker clusters."""
+        for raw in self._home.cluster_queues:
+            if annotation(raw, names.QUOTA_ANNOTATION):
+                self._queue.add((QUEUE, "", key_of(raw)[1]), ROOM_SECONDS)
 
     def _waiting(self) -> None:
         """Gangs that hold no share: room may have come, and is offered by priority, then age."""
@@ -179,6 +202,10 @@ def _share_facts(cluster: str, raw: Raw) -> object:
 
 def _head_facts(raw: Raw) -> object:
     return (raw.get("status") or {}).get("podIP"), meta(raw).get("deletionTimestamp"), uid_of(raw)
+
+
+def _quota_facts(raw: Raw) -> object:
+    return raw.get("spec"), annotation(raw, names.QUOTA_ANNOTATION)
 
 
 def _room_facts(raw: Raw) -> object:

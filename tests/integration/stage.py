@@ -4,7 +4,8 @@ Tests share the worker clusters and the controller, never a queue. Everything on
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import yaml
@@ -12,6 +13,7 @@ import yaml
 from adapter import names
 from hack.apireader import Raw
 from hack.clusters import Cluster, Clusters, condition
+from hack.lab.paths import REPO
 
 QUEUE = "ray"
 FAKE_NODE = {"type": "kwok"}
@@ -268,6 +270,17 @@ def _template(container: str, cpu: str, more: Mapping[str, str] | None = None) -
             "containers": [{"name": container, "image": "rayproject/ray:2.60.0", "resources": resources}],
         }
     }
+
+
+@contextmanager
+def added(manager: Cluster, component: str) -> Iterator[None]:
+    """A component of ours, applied for a while."""
+    folder = REPO / "kustomize/components" / component
+    manager.kubectl("apply", "-k", folder)
+    try:
+        yield
+    finally:
+        manager.kubectl("delete", "-k", folder, "--ignore-not-found")
 
 
 def pods_by_cluster(pods: Iterable[Raw]) -> dict[str, int]:

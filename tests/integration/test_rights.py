@@ -1,6 +1,7 @@
 """May our two accounts do what they must, and nothing else? Asked of the API servers, by `kubectl auth can-i`."""
 
 import base64
+from collections.abc import Iterator
 
 import pytest
 
@@ -8,6 +9,7 @@ from adapter import names
 from hack.apireader import Raw
 from hack.clusters import Cluster, Clusters
 from hack.lab.progress import LabError
+from tests.integration.stage import added
 
 CONTROLLER = "system:serviceaccount:rayspan-system:rayspan-controller"
 WORKER = "system:serviceaccount:rayspan-system:rayspan-worker"
@@ -35,12 +37,34 @@ MANAGER_ROWS = [
     ("list", "secrets", "-n default", False),
     ("list", "secrets", "-A", False),
     ("create", "secrets", "-n rayspan-system", False),
+    ("list", "secrets", "-n kueue-system", False),
+    ("list", "secrets/east", "-n kueue-system", False),
+    ("watch", "multikueueclusters.kueue.x-k8s.io", "", True),
+    ("list", "multikueueconfigs.kueue.x-k8s.io", "", True),
+    ("patch", "multikueueclusters.kueue.x-k8s.io/status", "", False),
     ("create", "events", "-n default", True),
     ("list", "nodes", "", False),
     ("create", "clusterrolebindings", "", False),
     ("watch", "mutatingadmissionpolicies/rayspan-gate", "", True),
     ("watch", "mutatingadmissionpolicies", "", False),
     ("patch", "mutatingadmissionpolicies/rayspan-gate", "", False),
+]
+# With the components that an admin adds.
+MULTIKUEUE_ROWS = [
+    ("list", "secrets/east", "-n kueue-system", True),
+    ("watch", "secrets/west", "-n kueue-system", True),
+    ("get", "secrets/east", "-n kueue-system", False),
+    ("patch", "secrets/east", "-n kueue-system", False),
+    ("list", "secrets/kueue-webhook-server-cert", "-n kueue-system", False),
+    ("list", "secrets", "-n kueue-system", False),
+]
+AGGREGATOR_ROWS = [
+    ("patch", "clusterqueues.kueue.x-k8s.io", "", True),
+    ("update", "clusterqueues.kueue.x-k8s.io", "", False),
+    ("delete", "clusterqueues.kueue.x-k8s.io", "", False),
+    ("patch", "clusterqueues.kueue.x-k8s.io/status", "", False),
+    ("patch", "cohorts.kueue.x-k8s.io", "", False),
+    ("patch", "localqueues.kueue.x-k8s.io", "-n default", False),
 ]
 WORKER_ROWS = [
     ("list", "clusterqueues.kueue.x-k8s.io", "", True),
@@ -71,6 +95,32 @@ WORKER_ROWS = [
 @pytest.mark.parametrize(("verb", "resource", "where", "allowed"), MANAGER_ROWS)
 def test_what_the_controller_may_do(fleet: Clusters, verb: str, resource: str, where: str, allowed: bool) -> None:
     assert _can(fleet.manager, CONTROLLER, verb, resource, where) is allowed
+
+
+@pytest.fixture(scope="module")
+def multikueue(fleet: Clusters) -> Iterator[Clusters]:
+    """The clusters, with the component for reusing MultiKueueClusters."""
+    with added(fleet.manager, "multikueue"):
+        yield fleet
+
+
+@pytest.mark.parametrize(("verb", "resource", "where", "allowed"), MULTIKUEUE_ROWS)
+def test_what_it_may_read_of_kueues_namespace(
+    multikueue: Clusters, verb: str, resource: str, where: str, allowed: bool
+) -> None:
+    assert _can(multikueue.manager, CONTROLLER, verb, resource, where) is allowed
+
+
+@pytest.fixture(scope="module")
+def aggregator(fleet: Clusters) -> Iterator[Clusters]:
+    """The clusters, with the component for quota that follows the worker queues."""
+    with added(fleet.manager, "quota-aggregator"):
+        yield fleet
+
+
+@pytest.mark.parametrize(("verb", "resource", "where", "allowed"), AGGREGATOR_ROWS)
+def test_what_it_may_do_to_quota(aggregator: Clusters, verb: str, resource: str, where: str, allowed: bool) -> None:
+    assert _can(aggregator.manager, CONTROLLER, verb, resource, where) is allowed
 
 
 @pytest.mark.parametrize(("verb", "resource", "where", "allowed"), WORKER_ROWS)

@@ -56,7 +56,7 @@ def test_file_holds_whole_objects(path: Path) -> None:
     assert objects
     for document in objects:
         assert document["apiVersion"] and document["kind"]
-        if document["kind"] == "Kustomization":
+        if document["kind"] in ("Kustomization", "Component"):
             continue
         namespaced = document["kind"] not in _CLUSTER_SCOPED
         # A file that applies by itself cannot leave the namespace to whoever applies it.
@@ -87,6 +87,8 @@ _MANAGER_RBAC = "manifests/rbac/manager.yaml"
 _QUEUES = "manifests/queues/manager/queues.yaml"
 _DEPLOYMENT = "manifests/controller.yaml"
 _WORKER_RBAC = "manifests/rbac/worker.yaml"
+_MULTIKUEUE_RBAC = "kustomize/components/multikueue/secrets.yaml"
+_AGGREGATOR_RBAC = "kustomize/components/quota-aggregator/rights.yaml"
 _SAMPLE = "manifests/samples/rayjob-pi.yaml"
 
 _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
@@ -104,6 +106,10 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_MANAGER_RBAC, "ServiceAccount", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
     (_MANAGER_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_MANAGER_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
+    (_MULTIKUEUE_RBAC, "Role", ("metadata", "namespace"), names.KUEUE_NAMESPACE),
+    (_MULTIKUEUE_RBAC, "RoleBinding", ("metadata", "namespace"), names.KUEUE_NAMESPACE),
+    (_MULTIKUEUE_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
+    (_AGGREGATOR_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_DEPLOYMENT, "Deployment", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
     (_WORKER_RBAC, "Namespace", ("metadata", "name"), names.SYSTEM_NAMESPACE),
     (_WORKER_RBAC, "Secret", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
@@ -249,7 +255,11 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "namespaces", {"get"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workloads/status", {"patch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "rayclusters", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueclusters", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueconfigs", {"list", "watch"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
+        (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
+        (_AGGREGATOR_RBAC, "ClusterRole", "rayspan-quota-aggregator", "clusterqueues", {"patch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "pods", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "workloads", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "clusterqueues", {"list", "watch"}),
@@ -288,6 +298,7 @@ def test_a_right_to_one_object_names_it(resource: str, named: list[str]) -> None
     [
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", {"namespaces"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", set()),
+        (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", {"workloads", "pods", "configmaps"}),
     ],
@@ -298,7 +309,13 @@ def test_only_what_is_read_one_by_one_may_be(path: str, kind: str, name: str, re
     assert {resource for rule in rules if "get" in rule["verbs"] for resource in rule["resources"]} == read
 
 
-@pytest.mark.parametrize("path", [_MANAGER_RBAC, _WORKER_RBAC])
+def test_of_kueues_namespace_only_named_secrets_are_read() -> None:
+    """Its other Secrets are Kueue's own keys."""
+    rules = _find(_MULTIKUEUE_RBAC, "Role")["rules"]
+    assert rules and all(rule["resourceNames"] for rule in rules)
+
+
+@pytest.mark.parametrize("path", [_MANAGER_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC])
 def test_no_right_is_a_wildcard(path: str) -> None:
     for document in _objects(REPO / path):
         for rule in document.get("rules", ()):

@@ -1,7 +1,7 @@
 """A change wakes the keys whose decision reads it, and no others: what moves all the time wakes nobody."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Listeners
 from adapter.shell.queue import WorkQueue
-from adapter.shell.wake import BURST_SECONDS, CHECK, GANG, POD, ROOM_SECONDS, QueueKey, Waker
+from adapter.shell.wake import BURST_SECONDS, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS, QueueKey, Waker
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_workload
@@ -233,3 +233,74 @@ async def test_a_gate_that_changes_wakes_checks_and_gangs(bench: Bench) -> None:
         bench.queue.added.clear()
         bench.waker.heard(store, None, {"metadata": {"name": "x"}})
         assert bench.woken() == {(CHECK, "", make.CHECK), GANG_KEY}
+
+
+# --- what MultiKueue's admins write ----------------------------------------------------------------------------------
+
+CONFIG = {"metadata": {"name": "all"}, "spec": {"clusters": ["east"]}}
+
+
+async def test_a_multikueuecluster_or_a_secret_that_changes_wakes_worker_clusters(bench: Bench) -> None:
+    bench.home.worker_clusters.replace([make.make_worker_cluster("east")])
+    for store, before, after in (
+        ("multikueue_clusters", None, {"metadata": {"name": "x"}}),
+        ("multikueue_clusters", None, None),  # they can be read now, or not any more
+        ("secrets", {"metadata": {"name": "x"}}, None),
+    ):
+        bench.queue.added.clear()
+        bench.waker.heard(store, before, after)
+        assert bench.woken() == {(CLUSTER, "", "east")}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "matters"),
+    [
+        pytest.param(None, CONFIG, True, id="it came"),
+        pytest.param(CONFIG, changed(CONFIG, "spec", "clusters", to=["west"]), True, id="another list"),
+        pytest.param(CONFIG, changed(CONFIG, "metadata", "resourceVersion", to="2"), False, id="a new version"),
+        pytest.param(CONFIG, None, True, id="it went"),
+        pytest.param(None, None, True, id="such objects can be read now"),
+    ],
+)
+async def test_a_config_that_changes_wakes_checks_and_gangs(
+    bench: Bench, before: Raw | None, after: Raw | None, matters: bool
+) -> None:
+    version = bench.fleet.room_version
+    bench.waker.heard("multikueue_configs", before, after)
+    assert bench.woken() == ({(CHECK, "", make.CHECK), GANG_KEY} if matters else set())
+    assert bench.fleet.room_version == version + matters
+
+
+# --- quota that follows the worker clusters' ---------------------------------------------------------------------------
+
+OPTED = changed(
+    make.make_cluster_queue(8, name="summed"), "metadata", "annotations", to={names.QUOTA_ANNOTATION: "true"}
+)
+SUMMED = (QUEUE, "", "summed")
+
+
+async def test_quota_is_summed_anew_when_a_part_of_it_may_have_changed(bench: Bench) -> None:
+    bench.home.cluster_queues.replace([OPTED, CLUSTER_QUEUE])
+    changes: list[Callable[[], None]] = [
+        lambda: bench.waker.room("east", CLUSTER_QUEUE, make.make_cluster_queue(9)),
+        lambda: bench.waker.room("east", CLUSTER_QUEUE, None),
+        lambda: bench.waker.contact("east"),
+        lambda: bench.waker.heard("local_queues", None, {"metadata": {"name": "x"}}),
+        lambda: bench.waker.heard("cluster_queues", None, OPTED),
+        lambda: bench.waker.heard("cluster_queues", OPTED, changed(OPTED, "spec", "cohortName", to="all")),
+        lambda: bench.waker.heard("policies", None, {"metadata": {"name": "x"}}),
+        lambda: bench.waker.heard("checks", None, make.make_check()),
+        lambda: bench.waker.heard("multikueue_configs", None, CONFIG),
+    ]
+    for change in changes:
+        bench.queue.added.clear()
+        change()
+        assert bench.queue.added.get(SUMMED) == ROOM_SECONDS
+        assert (QUEUE, "", "team-a") not in bench.woken(), "its admin did not ask"
+
+
+async def test_what_moves_all_the_time_sums_nothing_anew(bench: Bench) -> None:
+    bench.home.cluster_queues.replace([OPTED])
+    bench.waker.room("east", CLUSTER_QUEUE, make.make_cluster_queue(8, used=1))
+    bench.waker.heard("cluster_queues", OPTED, changed(OPTED, "status", "pendingWorkloads", to=7))
+    assert SUMMED not in bench.woken()

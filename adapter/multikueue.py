@@ -1,0 +1,50 @@
+"""Where does an existing MultiKueueCluster keep its kubeconfig, so that nothing is registered twice?
+
+Reads the object only. Whether Kueue itself reaches the cluster (its condition Active) is not asked: Kueue needs other
+rights there than we do, and each of us tells of its own trouble.
+"""
+
+from adapter import api
+from adapter.clusterqueue import UNREADABLE
+from adapter.facts import Raw
+
+FIELD = "spec.source.multiKueueClusterRef"
+_INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig"
+
+
+def secret_name(name: str, found: Raw | None) -> str:
+    """Name the Secret in Kueue's namespace that holds the kubeconfig of MultiKueueCluster `name`.
+
+    `found` is the object, None if there is none. Raises api.Invalid with a sentence where there is no such Secret.
+    Source: kueue apis/kueue/v1beta2/multikueue_types.go, MultiKueueClusterSpec.
+    """
+    if found is None:
+        raise api.Invalid(f"{FIELD} names MultiKueueCluster {name}, which does not exist; create it, or {_INSTEAD}.")
+    try:
+        secret, why = _secret(found["spec"]["clusterSource"])
+    except UNREADABLE as error:
+        raise api.Invalid(f"{FIELD}: MultiKueueCluster {name} cannot be read ({type(error).__name__}).") from None
+    if why:
+        raise api.Invalid(f"{FIELD}: MultiKueueCluster {name} has {why}; {_INSTEAD}.")
+    return secret
+
+
+def unread(why: str) -> api.Invalid:
+    """The sentence for a manager cluster whose MultiKueueClusters cannot be read at all."""
+    return api.Invalid(
+        f"{FIELD} cannot be followed: the manager cluster does not show its MultiKueueClusters ({why}); "
+        f"install Kueue's CRDs, and apply kustomize/overlays/manager, or {_INSTEAD}."
+    )
+
+
+def _secret(source: Raw) -> tuple[str, str]:
+    """The Secret's name, or why there is none."""
+    if source.get("clusterProfileRef") is not None:
+        return "", "clusterSource.clusterProfileRef, and only Kueue can log in by a ClusterProfile"
+    config = source["kubeConfig"]
+    kind = config.get("locationType", "Secret")
+    if kind != "Secret":
+        return "", f"locationType {kind}, and a file of Kueue's pod is not ours to read"
+    if not config.get("location"):
+        return "", "no location, and so no Secret"
+    return str(config["location"]), ""

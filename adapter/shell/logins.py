@@ -1,0 +1,124 @@
+"""With which kubeconfig is a worker cluster reached: that of a Secret of ours, or the one that MultiKueue uses already?
+
+Of Kueue's namespace, which holds Kueue's own keys too, only the Secrets are read that a WorkerCluster needs by way of its
+MultiKueueCluster: each is followed by its name, for as long as it is needed. RBAC can grant a name.
+"""
+
+import asyncio
+import base64
+import logging
+from dataclasses import dataclass, field
+
+from adapter import api, multikueue, names
+from adapter.facts import Raw
+from adapter.shell import resources
+from adapter.shell.client import ApiError, BadLogin
+from adapter.shell.follow import Following, follow
+from adapter.shell.home import Home
+from adapter.shell.store import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A kubeconfig, and how to speak of the Secret that it is from."""
+
+    secret: str
+    kubeconfig: str = field(repr=False)  # never to be shown
+
+
+@dataclass(slots=True)
+class _Followed:
+    store: Store
+    task: asyncio.Task[None] | None = None
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    trouble: str = ""
+
+
+class Logins:
+    """Reads kubeconfigs from the manager cluster."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, home: Home) -> None:
+        self._tasks, self._home = tasks, home
+        self._needed: dict[str, str] = {}  # WorkerCluster -> the Secret of Kueue's namespace that it needs
+        self._followed: dict[str, _Followed] = {}
+
+    async def of(self, name: str, spec: api.WorkerCluster) -> Login:
+        """The login of WorkerCluster `name`; raises BadLogin or api.Invalid with a sentence."""
+        if spec.source.kube_config is not None:
+            self.forget(name)
+            secret = spec.source.kube_config.secret_ref.name
+            found = self._home.secrets.get((names.SYSTEM_NAMESPACE, secret))
+            return _login(secret, names.SYSTEM_NAMESPACE, found)
+        try:
+            secret = self._borrowed(spec)
+        except api.Invalid:
+            self.forget(name)
+            raise
+        return _login(secret, names.KUEUE_NAMESPACE, await self._read(name, secret))
+
+    def forget(self, name: str) -> None:
+        """Note that WorkerCluster `name` needs no Secret of Kueue's namespace; one that nobody needs is read no more."""
+        self._needed.pop(name, None)
+        for secret in set(self._followed) - set(self._needed.values()):
+            task = self._followed.pop(secret).task
+            if task:
+                task.cancel()
+
+    def _borrowed(self, spec: api.WorkerCluster) -> str:
+        ref = spec.source.multi_kueue_cluster_ref
+        assert ref is not None, "one of the two is set"
+        known = self._home.multikueue_clusters
+        if not known.synced:
+            raise multikueue.unread(self._home.unread.get(resources.MULTIKUEUE_CLUSTERS, "no answer yet"))
+        return multikueue.secret_name(ref.name, known.named(ref.name))
+
+    async def _read(self, name: str, secret: str) -> Raw | None:
+        if self._needed.get(name) != secret:
+            self.forget(name)
+            self._needed[name] = secret
+        found = self._followed.get(secret) or self._follow(secret)
+        await found.answered.wait()
+        if not found.store.synced:  # once it was read, what was read last counts
+            raise BadLogin(
+                f"Secret {secret} in {names.KUEUE_NAMESPACE} cannot be read: {found.trouble}; "
+                "name it in kustomize/components/multikueue, and apply that."
+            )
+        return found.store.get((names.KUEUE_NAMESPACE, secret))
+
+    def _follow(self, secret: str) -> _Followed:
+        made = _Followed(Store(lambda before, after: self._home.heard("secrets", before, after)))
+        self._followed[secret] = made
+
+        def trouble(error: Exception | None) -> None:
+            said = "" if error is None else _sentence(error)
+            news = said != made.trouble
+            made.trouble = said
+            made.answered.set()
+            if news:
+                log.info("Secret %s in %s: %s", secret, names.KUEUE_NAMESPACE, said or "is read")
+                self._home.heard("secrets", None, None)
+
+        only = {"fieldSelector": f"metadata.name={secret}"}
+        what = Following(self._home.client, resources.SECRETS, made.store, trouble, names.KUEUE_NAMESPACE, only)
+        made.task = self._tasks.create_task(follow(what))
+        return made
+
+
+def _login(secret: str, namespace: str, found: Raw | None) -> Login:
+    if found is None:
+        raise BadLogin(f"Secret {secret} does not exist in {namespace}; create it with a kubeconfig.")
+    data = (found.get("data") or {}).get(names.KUBECONFIG_KEY)
+    if not data:
+        raise BadLogin(f"Secret {secret} in {namespace} has no key {names.KUBECONFIG_KEY}; add it.")
+    try:
+        return Login(f"Secret {secret} in {namespace}", base64.b64decode(data, validate=True).decode())
+    except ValueError:
+        raise BadLogin(f"Secret {secret} in {namespace}: {names.KUBECONFIG_KEY} is not text; make it anew.") from None
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ApiError) and error.status == 403:
+        return "the controller has no right to it"
+    return str(error)

@@ -1,0 +1,216 @@
+"""The manager's remote quota is the sum of the worker queues, resource by resource, and never less for want of sight."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import aggregate, api, names
+from adapter.aggregate import Worker
+from adapter.shape import UNLIMITED, quantity
+
+Raw = dict[str, Any]
+CHECK = "rayspan"
+KEY = ("team-a", "ray")
+
+
+def queue(
+    name: str = "ray", *, said: str = "true", flavors: Any = ("remote",), check: str = CHECK, **quota: Raw
+) -> Raw:
+    """A ClusterQueue; `quota` is flavor -> resource -> nominal quota."""
+    groups = [
+        {
+            "coveredResources": list(amounts),
+            "flavors": [{"name": flavor, "resources": [{"name": r, "nominalQuota": a} for r, a in amounts.items()]}],
+        }
+        for flavor, amounts in quota.items()
+    ]
+    entry = {"name": check, "onFlavors": list(flavors)} if flavors is not None else {"name": check}
+    return {
+        "metadata": {"name": name, "uid": f"uid-of-{name}", "annotations": {names.QUOTA_ANNOTATION: said}},
+        "spec": {"resourceGroups": groups, "admissionChecksStrategy": {"admissionChecks": [{"name": "other"}, entry]}},
+    }
+
+
+def worker(leads: dict[tuple[str, str], str] | None = None, **queues: Raw) -> Worker:
+    """A worker cluster; `queues` is ClusterQueue -> flavor -> resource -> nominal quota."""
+    leads = {KEY: next(iter(queues), "gone")} if leads is None else leads
+    found = [
+        {"metadata": {"namespace": n, "name": name}, "spec": {"clusterQueue": target}}
+        for (n, name), target in leads.items()
+    ]
+    return Worker(found, {name: queue(name, **flavors) for name, flavors in queues.items()})
+
+
+def small(cpu: object = "4", **more: object) -> Worker:
+    return worker(ray={"any": {"cpu": cpu, **more}})
+
+
+def after(found: list[aggregate.Change]) -> dict[str, str]:
+    return {change.resource: change.after for change in found}
+
+
+# --- opting in -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("said", "want"), [("true", True), ("false", False), ("", False)])
+def test_only_who_asked_gets_it(said: str, want: bool) -> None:
+    assert aggregate.wanted(queue(said=said)) is want
+    assert not aggregate.wanted({"metadata": {"name": "ray"}})
+
+
+def test_another_word_is_told() -> None:
+    with pytest.raises(api.Invalid) as error:
+        aggregate.wanted(queue(said="yes"))
+    assert str(error.value) == (
+        'ClusterQueue ray: annotation rayspan.dev/quota-from-workers is "yes"; make it "true" or "false".'
+    )
+
+
+def test_the_check_and_its_flavor_are_found() -> None:
+    assert aggregate.covered(queue(), {CHECK, "elsewhere"}) == (CHECK, "remote")
+
+
+@pytest.mark.parametrize(
+    ("raw", "ours", "sentence"),
+    [
+        pytest.param(queue(), set(), "found 0; list one there, or remove the annotation.", id="no check of ours"),
+        pytest.param({"metadata": {"name": "ray"}}, {CHECK}, "found 0; list one", id="no checks at all"),
+        pytest.param(queue(), {CHECK, "other"}, "found 2; list one there", id="two"),
+        pytest.param(queue(flavors=None), {CHECK}, "AdmissionCheck rayspan has 0 onFlavors there, give it one.", id="all"),
+        pytest.param(queue(flavors=["a", "b"]), {CHECK}, "rayspan has 2 onFlavors there, give it one.", id="two flavors"),
+    ],
+)  # fmt: skip
+def test_a_queue_that_cannot_be_summed_is_told(raw: Raw, ours: set[str], sentence: str) -> None:
+    with pytest.raises(api.Invalid) as error:
+        aggregate.covered(raw, ours)
+    assert str(error.value).startswith("ClusterQueue ray: annotation rayspan.dev/quota-from-workers needs ")
+    assert sentence in str(error.value)
+
+
+# --- the sum ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("have", "workers", "want"),
+    [
+        pytest.param({"cpu": "1"}, {"east": small("4"), "west": small("2500m")}, {"cpu": "6500m"}, id="a sum"),
+        pytest.param({"cpu": 6}, {"east": small("4"), "west": small(2)}, {}, id="it is so already"),
+        pytest.param({"cpu": "6000m"}, {"east": small("6")}, {}, id="so it is, in other words"),
+        pytest.param({"cpu": "9"}, {"east": small("4"), "west": small("2")}, {"cpu": "6"}, id="less, since all are known"),
+        pytest.param({"cpu": "9"}, {"east": small("4"), "west": None}, {}, id="never less while one is unknown"),
+        pytest.param({"cpu": "3"}, {"east": small("4"), "west": None}, {"cpu": "4"}, id="but more"),
+        pytest.param({"cpu": "3"}, {"east": None}, {}, id="nothing is known"),
+        pytest.param(
+            {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "0"},
+            {"east": small("4", memory="512Mi", **{"nvidia.com/gpu": 8}), "west": small("1", memory="1Gi")},
+            {"cpu": "5", "memory": "1536Mi", "nvidia.com/gpu": "8"},
+            id="each resource by itself",
+        ),
+        pytest.param({"cpu": "1"}, {"east": small("4", pods="7")}, {"cpu": "4"}, id="what the manager does not count"),
+        pytest.param({"cpu": "4", "pods": "7"}, {"east": small("4")}, {"pods": "0"}, id="what no worker has"),
+        pytest.param(
+            {"cpu": "1"}, {"east": worker(ray={"spot": {"cpu": "2"}, "reserved": {"cpu": "3"}})}, {"cpu": "5"},
+            id="all flavors of a worker queue",
+        ),
+        pytest.param({"cpu": "1"}, {"east": worker({}, ray={"any": {"cpu": "2"}})}, {"cpu": "0"}, id="no LocalQueue there"),
+        pytest.param(
+            {"cpu": "1"}, {"east": worker({("team-b", "ray"): "ray"}, ray={"any": {"cpu": "2"}})}, {"cpu": "0"},
+            id="another namespace's",
+        ),
+        pytest.param({"cpu": "1"}, {"east": worker({KEY: "gone"})}, {"cpu": "0"}, id="a LocalQueue that leads nowhere"),
+        pytest.param({"cpu": "5"}, {"east": small("many")}, {}, id="one that cannot be read is unknown"),
+        pytest.param(
+            {"cpu": "1", "memory": "1"}, {"east": small("10E", memory="10E"), "west": small("1", memory="1")},
+            {"cpu": f"{UNLIMITED}m", "memory": str(UNLIMITED)}, id="more than 64 bits",
+        ),
+    ],
+)  # fmt: skip
+def test_the_quota_that_it_gets(have: Raw, workers: dict[str, Worker | None], want: dict[str, str]) -> None:
+    assert after(aggregate.changes(queue(remote=have), "remote", [KEY], workers)) == want
+
+
+def test_two_local_queues_of_one_worker_queue_count_once() -> None:
+    keys = [KEY, ("team-b", "ray")]
+    both = worker(dict.fromkeys(keys, "ray"), ray={"any": {"cpu": "4"}})
+    apart = worker(dict(zip(keys, ("one", "two"), strict=True)), one={"any": {"cpu": "4"}}, two={"any": {"cpu": "3"}})
+    found = aggregate.changes(queue(remote={"cpu": "1"}), "remote", keys, {"east": both, "west": apart})
+    assert after(found) == {"cpu": "11"}
+    assert str(found[0]) == "cpu in flavor remote from 1 to 11 (east 4, west 7)"
+
+
+def test_a_queue_without_a_local_queue_is_left_alone() -> None:
+    """Nobody can submit to it; its admin may be about to write one."""
+    assert aggregate.changes(queue(remote={"cpu": "5"}), "remote", [], {"east": small("4")}) == []
+
+
+def test_other_flavors_are_left_alone() -> None:
+    found = aggregate.changes(queue(local={"cpu": "1"}, remote={"cpu": "1"}), "remote", [KEY], {"east": small("4")})
+    assert [change.at for change in found] == [(1, 0, 0)]
+
+
+# --- the write -------------------------------------------------------------------------------------------------------
+
+
+def patched(raw: Raw, operations: list[aggregate.Operation]) -> Raw:
+    """What a JSON patch of tests and replacements makes of an object; AssertionError where a test fails."""
+    result: Raw = copy.deepcopy(raw)
+    for one in operations:
+        *way, last = [part.replace("~1", "/").replace("~0", "~") for part in one["path"].split("/")[1:]]
+        place: Any = result
+        for part in way:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        if one["op"] == "test":
+            assert place[last] == one["value"], one["path"]
+        else:
+            assert one["op"] == "replace" and last in place
+            place[last] = one["value"]
+    return result
+
+
+BEFORE = queue(local={"cpu": "7"}, remote={"cpu": "1", "memory": "2Gi"})
+CHANGES = aggregate.changes(BEFORE, "remote", [KEY], {"east": small("4", memory="2Gi")})
+
+
+def test_the_write_changes_that_number_and_nothing_else() -> None:
+    made = patched(BEFORE, aggregate.operations(BEFORE, CHANGES))
+    assert made == queue(local={"cpu": "7"}, remote={"cpu": "4", "memory": "2Gi"})
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(BEFORE | {"metadata": BEFORE["metadata"] | {"uid": "another"}}, id="another object of that name"),
+        pytest.param(queue(said="false", local={"cpu": "7"}, remote={"cpu": "1"}), id="its admin opted out"),
+        pytest.param(queue(local={"cpu": "7"}, remote={"cpu": "2", "memory": "2Gi"}), id="another number"),
+        pytest.param(queue(local={"cpu": "7"}, remote={"memory": "1", "cpu": "1"}), id="another order of resources"),
+        pytest.param(queue(remote={"cpu": "7"}, local={"cpu": "1"}), id="another order of flavors"),
+    ],
+)
+def test_the_write_fails_where_something_else_is_true_by_now(now: Raw) -> None:
+    with pytest.raises(AssertionError):
+        patched(now, aggregate.operations(BEFORE, CHANGES))
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+AMOUNTS = st.one_of(st.integers(0, 10**6), st.integers(0, 10**6).map(lambda milli: f"{milli}m"))
+FLEETS = st.dictionaries(
+    st.sampled_from(["east", "west", "north"]), st.one_of(st.none(), AMOUNTS.map(small)), min_size=1
+)
+
+
+@given(AMOUNTS, FLEETS)
+def test_once_it_is_written_there_is_nothing_more_to_write(have: object, fleet: dict[str, Worker | None]) -> None:
+    raw = queue(remote={"cpu": have})
+    found = aggregate.changes(raw, "remote", [KEY], fleet)
+    made = patched(raw, aggregate.operations(raw, found))
+    assert aggregate.changes(made, "remote", [KEY], fleet) == []
+
+
+@given(AMOUNTS, FLEETS)
+def test_what_cannot_be_seen_never_shrinks_it(have: object, fleet: dict[str, Worker | None]) -> None:
+    found = aggregate.changes(queue(remote={"cpu": have}), "remote", [KEY], {**fleet, "hidden": None})
+    assert all(quantity(change.after, "cpu") > quantity(have, "cpu") for change in found)

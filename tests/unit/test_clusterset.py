@@ -1,0 +1,169 @@
+"""A policy's clusters are those that it names, selects or borrows from MultiKueue, always in one order, or there is a sentence."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import api, clusterset, names
+from tests.unit.builders import make_worker_cluster
+
+Raw = dict[str, Any]
+
+
+def borrowed(name: str, ref: str) -> Raw:
+    """A WorkerCluster that stands for a MultiKueueCluster."""
+    return make_worker_cluster(name, source={"multiKueueClusterRef": {"name": ref}})
+
+
+def config(*clusters: str) -> dict[str, Raw]:
+    return {"all": {"metadata": {"name": "all"}, "spec": {"clusters": list(clusters)}}}
+
+
+def by_config(name: str = "all") -> api.Clusters:
+    return api.Clusters.model_validate({"multiKueueConfigRef": {"name": name}})
+
+
+def by_label(*expressions: Raw, **labels: str) -> api.Clusters:
+    selector = ({"matchLabels": labels} if labels else {}) | (
+        {"matchExpressions": list(expressions)} if expressions else {}
+    )
+    return api.Clusters.model_validate({"selector": selector})
+
+
+def resolve(
+    clusters: api.Clusters, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None
+) -> tuple[str, ...]:
+    return clusterset.resolve(clusters, known, configs)
+
+
+def refusal(clusters: api.Clusters, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None) -> str:
+    with pytest.raises(api.Invalid) as error:
+        resolve(clusters, known, configs)
+    return str(error.value)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("configs", [None, {}], ids=["without MultiKueue", "without a config"])
+def test_names_stand_as_they_are_known_or_not(configs: Mapping[str, Raw] | None) -> None:
+    named = api.Clusters.model_validate({"names": ["west", "nowhere", "east"]})
+    assert resolve(named, [make_worker_cluster("east")], configs) == ("west", "nowhere", "east")
+
+
+# --- selector --------------------------------------------------------------------------------------------------------
+
+GOLD = make_worker_cluster("north", labels={"tier": "gold"}, zone="z-1", region="eu")
+ALSO_GOLD = make_worker_cluster("east", labels={"tier": "gold"}, region="us")
+SILVER = make_worker_cluster("west", labels={"tier": "silver"}, zone="z-1")
+BROKEN = {"metadata": {"name": "broken"}, "spec": {"labels": {"tier": "gold"}}}
+
+
+@pytest.mark.parametrize(
+    ("clusters", "want"),
+    [
+        pytest.param(by_label(tier="gold"), ("east", "north"), id="by a label, in the order of names"),
+        pytest.param(by_label(**{names.RAY_ZONE_LABEL: "z-1"}), ("north", "west"), id="by zone"),
+        pytest.param(by_label(**{names.RAY_ZONE_LABEL: "east"}), ("east",), id="by the zone that its name is"),
+        pytest.param(by_label(**{names.RAY_REGION_LABEL: "us"}), ("east",), id="by region"),
+        pytest.param(by_label(**{names.CLUSTER_LABEL: "west"}), ("west",), id="by its own name"),
+        pytest.param(by_label(tier="gold", **{names.RAY_ZONE_LABEL: "z-1"}), ("north",), id="all labels must match"),
+        pytest.param(
+            by_label({"key": "tier", "operator": "In", "values": ["silver", "bronze"]}), ("west",), id="by a set"
+        ),
+        pytest.param(
+            by_label({"key": names.RAY_REGION_LABEL, "operator": "DoesNotExist"}), ("west",), id="without a region"
+        ),
+        pytest.param(
+            by_label({"key": "tier", "operator": "NotIn", "values": ["gold"]}), ("west",), id="by what it is not"
+        ),
+    ],
+)
+def test_a_selector_matches_what_its_ray_nodes_carry(clusters: api.Clusters, want: tuple[str, ...]) -> None:
+    """A WorkerCluster that cannot be read is never chosen: nothing can be said of its labels."""
+    assert resolve(clusters, [SILVER, GOLD, BROKEN, ALSO_GOLD]) == want
+
+
+def test_a_selector_that_matches_nothing_says_so() -> None:
+    want = "spec.clusters.selector matches no WorkerCluster; label one in its spec.labels"
+    assert refusal(by_label(tier="gold"), [SILVER, BROKEN]) == want
+    assert refusal(by_label(tier="gold"), []) == want
+
+
+def test_a_selector_that_cannot_be_read_says_so() -> None:
+    odd = api.Clusters.model_validate({"selector": {"matchLabels": "tier=gold"}})
+    assert refusal(odd, [GOLD]).startswith("spec.clusters.selector cannot be read (")
+
+
+# --- a MultiKueueConfig ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("listed", "known", "want"),
+    [
+        pytest.param(
+            ("mk-west", "mk-east"),
+            [borrowed("east", "mk-east"), borrowed("west", "mk-west")],
+            ("west", "east"),
+            id="each stands for who refers to it, in the config's order",
+        ),
+        pytest.param(("east",), [make_worker_cluster("east")], ("east",), id="one of the same name that refers to none"),
+        pytest.param(
+            ("east",), [make_worker_cluster("east"), borrowed("site-1", "east")], ("site-1",), id="who refers comes first"
+        ),
+        pytest.param(("mk",), [borrowed("b", "mk"), borrowed("a", "mk")], ("a",), id="of two that refer, the first name"),
+        pytest.param(
+            ("mk", "a"), [borrowed("a", "mk")], ("a",), id="one cluster is not considered twice"
+        ),
+        pytest.param(("mk-north",), [], ("mk-north",), id="unknown: the plan passes it over, with that reason"),
+        pytest.param(("mk",), [BROKEN, borrowed("a", "mk")], ("a",), id="beside one that cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_config_lists_worker_clusters(listed: tuple[str, ...], known: list[Raw], want: tuple[str, ...]) -> None:
+    assert resolve(by_config(), known, config(*listed)) == want
+
+
+@pytest.mark.parametrize(
+    ("configs", "sentence"),
+    [
+        pytest.param({}, " names MultiKueueConfig all, which does not exist; create it", id="missing"),
+        pytest.param(
+            None,
+            " cannot be followed, because the manager cluster does not show its MultiKueueConfigs; install Kueue's CRDs, and "
+            "apply kustomize/overlays/manager, or list the clusters in spec.clusters.names",
+            id="no MultiKueue, or no right to it",
+        ),
+        pytest.param(
+            config(), ": MultiKueueConfig all lists no clusters; name one in its spec.clusters", id="an empty list"
+        ),
+        pytest.param(
+            {"all": {}}, ": MultiKueueConfig all lists no clusters; name one in its spec.clusters", id="no spec"
+        ),
+        pytest.param(
+            {"all": {"spec": {"clusters": "east"}}},
+            ": MultiKueueConfig all lists no clusters; name one in its spec.clusters",
+            id="no list",
+        ),
+    ],
+)
+def test_a_config_that_cannot_be_used_is_told(configs: Mapping[str, Raw] | None, sentence: str) -> None:
+    said = refusal(by_config(), [make_worker_cluster("east")], configs)
+    assert said == "spec.clusters.multiKueueConfigRef" + sentence
+
+
+# --- all three -------------------------------------------------------------------------------------------------------
+
+NAMES = st.lists(st.sampled_from(["a", "b", "c", "mk-a", "mk-b"]), min_size=1, max_size=5, unique=True)
+
+
+@given(NAMES, st.permutations([borrowed("a", "mk-a"), borrowed("b", "mk-b"), make_worker_cluster("c")]))
+def test_the_order_of_what_is_known_changes_nothing(listed: list[str], known: list[Raw]) -> None:
+    """Stores give no order; a plan must not depend on it. Nor is a cluster ever considered twice."""
+    ways = [by_config(), by_label({"key": names.CLUSTER_LABEL, "operator": "Exists"})]
+    for way in ways:
+        found = resolve(way, known, config(*listed))
+        assert found == resolve(way, known[::-1], config(*listed))
+        assert len(found) == len(set(found)) > 0

@@ -1,0 +1,238 @@
+"""Which Secret logs in to a worker cluster: ours, or one of Kueue's, followed by its name and only while it is needed."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from adapter import api, names
+from adapter.shell import resources
+from adapter.shell.client import BadLogin
+from adapter.shell.home import Home
+from adapter.shell.logins import Logins
+from tests.unit import apiserver
+from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses
+
+Raw = dict[str, Any]
+OURS = api.worker_cluster({"spec": {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}}})
+THEIRS = api.worker_cluster({"spec": {"source": {"multiKueueClusterRef": {"name": "mk-east"}}}})
+
+
+def secret(text: str | None, version: int = 1, namespace: str = names.KUEUE_NAMESPACE) -> Raw:
+    data = {} if text is None else {names.KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}
+    metadata = {"namespace": namespace, "name": "east", "uid": "u", "resourceVersion": str(version)}
+    return {"metadata": metadata, "data": data}
+
+
+def multikueue_cluster(location: str = "east", version: int = 1) -> Raw:
+    metadata = {"name": "mk-east", "uid": "m", "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": {"clusterSource": {"kubeConfig": {"location": location}}}}
+
+
+@dataclass
+class Bench:
+    server: Server
+    home: Home
+    logins: Logins
+    heard: list[str] = field(default_factory=list)
+
+    async def text(self, spec: api.WorkerCluster = THEIRS, name: str = "east") -> str:
+        return (await self.logins.of(name, spec)).kubeconfig
+
+    async def refusal(self, spec: api.WorkerCluster = THEIRS) -> str:
+        with pytest.raises((BadLogin, api.Invalid)) as error:
+            await self.logins.of("east", spec)
+        return str(error.value)
+
+
+@asynccontextmanager
+async def benched(*listed: Answer, watched: Answer | None = None, known: bool = True) -> AsyncIterator[Bench]:
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        server.lists = list(listed)
+        server.watches = [watched] if watched else []
+        heard: list[str] = []
+
+        def hear(store: str, *_: object) -> None:
+            heard.append(store)
+            server.news.set()
+
+        home = Home(client, hear)
+        if known:
+            home.multikueue_clusters.replace([multikueue_cluster()], "1")
+        async with asyncio.TaskGroup() as tasks:
+            bench = Bench(server, home, Logins(tasks, home), heard)
+            yield bench
+            bench.logins.forget("east")
+            bench.logins.forget("twin")
+
+
+@hurried
+async def test_a_secret_of_ours_is_read_from_its_store() -> None:
+    async with benched() as bench:
+        assert await bench.refusal(OURS) == (
+            "Secret east does not exist in rayspan-system; create it with a kubeconfig."
+        )
+        bench.home.secrets.put(secret("ours", namespace=names.SYSTEM_NAMESPACE))
+        assert await bench.text(OURS) == "ours"
+        assert bench.server.asked == [], "Kueue's namespace is nobody's business here"
+
+
+@hurried
+async def test_a_borrowed_secret_is_asked_for_by_its_name() -> None:
+    async with benched(lists(5, [secret("theirs")])) as bench:
+        assert await bench.text() == "theirs"
+        (asked,) = bench.server.of(watch=False)
+        assert asked.path == "/api/v1/namespaces/kueue-system/secrets"
+        assert asked.query["fieldSelector"] == "metadata.name=east"
+
+
+@hurried
+async def test_two_worker_clusters_share_one_watch_until_neither_needs_it() -> None:
+    async with benched(lists(5, [secret("theirs")])) as bench:
+        assert await bench.text() == await bench.text(name="twin") == "theirs"
+        assert len(bench.server.of(watch=False)) == 1
+        bench.logins.forget("east")
+        bench.server.lists = []
+        assert await bench.text(name="twin") == "theirs", "still followed"
+        assert len(bench.server.of(watch=False)) == 1
+
+
+@hurried
+async def test_a_new_kubeconfig_is_told_and_read() -> None:
+    changes: asyncio.Queue[str] = asyncio.Queue()
+
+    async with benched() as bench:
+
+        async def then(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse(headers={"Content-Type": "application/json"})
+            response.enable_chunked_encoding()
+            await response.prepare(request)
+            await response.write((await changes.get()).encode())
+            await bench.server.closing.wait()
+            return response
+
+        bench.server.lists, bench.server.watches = [lists(5, [secret("old")])], [then]
+        assert await bench.text() == "old"
+        bench.heard.clear()
+        changes.put_nowait(event("MODIFIED", secret("new", 6)))
+        await bench.server.until(lambda: "secrets" in bench.heard)
+        assert await bench.text() == "new"
+
+
+@hurried
+async def test_another_secret_is_followed_when_the_multikueuecluster_names_another() -> None:
+    async with benched(lists(5, [secret("old")]), lists(6, [])) as bench:
+        assert await bench.text() == "old"
+        bench.home.multikueue_clusters.put(multikueue_cluster("other", 2))
+        assert await bench.refusal() == "Secret other does not exist in kueue-system; create it with a kubeconfig."
+        assert [asked.query["fieldSelector"] for asked in bench.server.of(watch=False)] == [
+            "metadata.name=east",
+            "metadata.name=other",
+        ]
+
+
+@hurried
+async def test_a_missing_right_is_told_and_works_once_it_is_given() -> None:
+    async with benched(refuses(403), lists(5, [secret("theirs")])) as bench:
+        assert await bench.refusal() == (
+            "Secret east in kueue-system cannot be read: the controller has no right to it; "
+            "name it in kustomize/components/multikueue, and apply that."
+        )
+        bench.heard.clear()
+        await bench.server.until(lambda: "secrets" in bench.heard)
+        assert await bench.text() == "theirs"
+
+
+@hurried
+async def test_a_right_that_is_taken_back_leaves_what_was_read() -> None:
+    """Kueue's admin may close its namespace for a while; running jobs shall not lose their cluster for it."""
+    async with benched(lists(5, [secret("theirs")]), refuses(403), watched=refuses(403)) as bench:
+        assert await bench.text() == "theirs"
+        await bench.server.until(lambda: len(bench.server.of(watch=False)) > 1)
+        assert await bench.text() == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        pytest.param([], "Secret east does not exist in kueue-system; create it with a kubeconfig.", id="missing"),
+        pytest.param([secret(None)], "Secret east in kueue-system has no key kubeconfig; add it.", id="another key"),
+        pytest.param(
+            [secret("x") | {"data": {names.KUBECONFIG_KEY: "no base64"}}],
+            "Secret east in kueue-system: kubeconfig is not text; make it anew.",
+            id="no text",
+        ),
+    ],
+)
+def test_a_secret_that_is_of_no_use_is_told(found: list[Raw], sentence: str) -> None:
+    @hurried
+    async def test() -> None:
+        async with benched(lists(5, found)) as bench:
+            assert await bench.refusal() == sentence
+
+    test()
+
+
+@hurried
+async def test_a_manager_without_multikueue_says_so_and_asks_for_no_secret() -> None:
+    async with benched(known=False) as bench:
+        bench.home.unread[resources.MULTIKUEUE_CLUSTERS] = "404 NotFound: no such resource"
+        assert "does not show its MultiKueueClusters (404 NotFound: no such resource)" in await bench.refusal()
+        assert bench.server.asked == []
+
+
+@hurried
+async def test_a_multikueuecluster_that_went_is_told_and_its_secret_let_go() -> None:
+    async with benched(lists(5, [secret("theirs")])) as bench:
+        assert await bench.text() == "theirs"
+        bench.home.multikueue_clusters.remove(multikueue_cluster(version=2))
+        assert "names MultiKueueCluster mk-east, which does not exist" in await bench.refusal()
+        bench.home.multikueue_clusters.put(multikueue_cluster(version=3))
+        bench.server.lists = [lists(9, [secret("again", 8)])]
+        assert await bench.text() == "again", "read anew, not remembered"
+
+
+def test_a_login_shows_no_kubeconfig() -> None:
+    from adapter.shell.logins import Login
+
+    assert "token" not in repr(Login("Secret east in kueue-system", "token: x"))
+
+
+# --- a manager without these kinds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [403, 404], ids=["no right", "no MultiKueue"])
+def test_the_controller_starts_without_multikueue_and_takes_it_when_it_comes(status: int) -> None:
+    """Half a picture is no ground for a decision, but what nobody uses is no part of it."""
+
+    @hurried
+    async def test() -> None:
+        async with benched(known=False) as bench:
+            given: list[str] = []
+
+            async def answer(request: web.Request) -> web.StreamResponse:
+                optional = request.path.rpartition("/")[2].startswith("multikueue")
+                body = refuses(status) if optional and not given else lists(5)
+                return await body(request)
+
+            bench.server.lists = [answer] * 1000
+            bench.server.watches = [holds(bench.server)] * 1000
+            running = asyncio.create_task(bench.home.run())
+            try:
+                async with asyncio.timeout(apiserver.PATIENCE):
+                    await bench.home.filled.wait()
+                assert set(bench.home.unread) == {resources.MULTIKUEUE_CLUSTERS, resources.MULTIKUEUE_CONFIGS}
+                bench.heard.clear()
+                given.append("now")
+                await bench.server.until(lambda: {"multikueue_clusters", "multikueue_configs"} <= set(bench.heard))
+                assert not bench.home.unread and bench.home.multikueue_configs.synced
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+    test()

@@ -1,0 +1,66 @@
+"""A MultiKueueCluster is reused where its kubeconfig is in a Secret, and whoever wrote another one reads what to do."""
+
+from typing import Any
+
+import pytest
+
+from adapter import api, multikueue
+
+Raw = dict[str, Any]
+INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig."
+
+
+def of(**source: Any) -> Raw:
+    return {"metadata": {"name": "east"}, "spec": {"clusterSource": source}}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(of(kubeConfig={"location": "a-secret", "locationType": "Secret"}), id="as it is stored"),
+        pytest.param(of(kubeConfig={"location": "a-secret"}), id="the default"),
+        pytest.param(
+            of(kubeConfig={"location": "a-secret"}) | {"status": {"conditions": "odd"}}, id="whatever its status"
+        ),
+    ],
+)
+def test_the_secret_is_named(found: Raw) -> None:
+    assert multikueue.secret_name("east", found) == "a-secret"
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        pytest.param(None, " names MultiKueueCluster east, which does not exist; create it, or " + INSTEAD, id="missing"),
+        pytest.param(
+            of(kubeConfig={"location": "/etc/multikueue/kubeconfigs/east", "locationType": "Path"}),
+            ": MultiKueueCluster east has locationType Path, and a file of Kueue's pod is not ours to read; " + INSTEAD,
+            id="a file",
+        ),
+        pytest.param(
+            of(clusterProfileRef={"name": "east"}),
+            ": MultiKueueCluster east has clusterSource.clusterProfileRef, and only Kueue can log in by a ClusterProfile; "
+            + INSTEAD,
+            id="a ClusterProfile",
+        ),
+        pytest.param(
+            of(kubeConfig={"location": ""}),
+            ": MultiKueueCluster east has no location, and so no Secret; " + INSTEAD,
+            id="no Secret",
+        ),
+        pytest.param({}, ": MultiKueueCluster east cannot be read (KeyError).", id="nothing at all"),
+        pytest.param(of(), ": MultiKueueCluster east cannot be read (KeyError).", id="an empty source"),
+        pytest.param(of(kubeConfig="x"), ": MultiKueueCluster east cannot be read (AttributeError).", id="an odd source"),
+        pytest.param({"spec": "x"}, ": MultiKueueCluster east cannot be read (TypeError).", id="an odd spec"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_reused_is_told_in_a_sentence(found: Raw | None, sentence: str) -> None:
+    with pytest.raises(api.Invalid) as error:
+        multikueue.secret_name("east", found)
+    assert str(error.value) == "spec.source.multiKueueClusterRef" + sentence
+
+
+def test_a_manager_without_multikueue_says_so() -> None:
+    assert str(multikueue.unread("404 NotFound: ")).startswith(
+        "spec.source.multiKueueClusterRef cannot be followed: the manager cluster does not show its MultiKueueClusters (404"
+    )
