@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 2.0  # before a person wonders whether anything happens
 DESCRIPTION = """\
 Says which worker clusters a RayJob or RayCluster would go to if it were submitted now, and why, without submitting it.
 """
-EPILOG = """\
+EPILOG = f"""\
 example:
   kubectl rayspan plan -f my-job.yaml
   RayJob default/my-job: 4 workers of group workers, each cpu 1, memory 2Gi
@@ -55,8 +55,8 @@ columns:
   PER HOUR  of the chosen workers, where the WorkerCluster names prices
 
 What is not looked at: the manager's own quota, which the job needs first, and what preemption would free.
-The job is taken for the youngest of its priority. The priority of a kueue.x-k8s.io/priority-class is known only
-if another job has it already, else 0 is taken. All worker groups are taken for remote ones.
+The job is taken for the youngest of its priority. A priority class (label {names.PRIORITY_CLASS_LABEL}) is known
+only if another job has it already, else its priority is taken for 0. All worker groups are taken for remote ones.
 
 exit code: 0 it fits, 3 it does not fit, 2 there is no job to plan, 1 nobody could be asked
 """
