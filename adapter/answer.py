@@ -5,6 +5,7 @@ says nothing that a Placement of the same job would not say.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -42,8 +43,9 @@ def planned(
 
     Clusters stand in the order in which they were asked; those that were not asked follow, in the policy's order.
     """
-    asked = [look.candidate.name for look in score.order(request, _looks(request, among))]
     shares = {share.cluster: share for share in made.shares}
+    as_planned = replace(request, reclaims=any(share.preempts for share in made.shares))
+    asked = [look.candidate.name for look in score.order(as_planned, _looks(as_planned, among))]
     verdicts = {verdict.cluster: verdict for verdict in made.verdicts}
     listed = sorted(among, key=lambda one: asked.index(one.name) if one.name in asked else len(asked))
     costs = {name: _cost(request, share, prices.get(name, {})) for name, share in shares.items()}
@@ -87,6 +89,7 @@ def _cluster(
         "ever": found.ever,
         "chosen": found.chosen,
         **({"groups": groups} if len(request.groups) > 1 and groups else {}),
+        **({"takesBack": True} if share and share.preempts else {}),
         "reason": found.reason,
         "pricePerHour": None if cost is None else price.as_text(cost),
         "scarcest": _quota(scarce) if scarce else None,

@@ -57,7 +57,8 @@ def _row(one: Mapping[str, Any]) -> _Row:
 def _why(one: Mapping[str, Any]) -> str:
     groups = ", ".join(f"{count} of {name}" for name, count in one.get("groups", {}).items())
     more = f"no more fit: {one['reason']}" if one["chosen"] and one["reason"] else one["reason"]
-    return "; ".join(filter(None, (groups, more))) or _NONE
+    back = "takes back quota that others borrowed" if one.get("takesBack") else ""
+    return "; ".join(filter(None, (groups, back, more))) or _NONE
 
 
 def _ledger(one: Mapping[str, Any]) -> Iterable[_Row]:

@@ -106,6 +106,16 @@ def test_prices_are_those_of_the_chosen_workers() -> None:
     assert (answer["pricePerHour"], answer["withoutPrice"]) == ("0.24", ["west"])
 
 
+def test_quota_that_is_taken_back_is_said() -> None:
+    sight = Sight({"east": 2})
+    mine = make_cluster_queue(2, cohortName="all", preemption={"reclaimWithinCohort": "Any"})
+    fill(sight.members["east"].cluster_queues, mine, make_cluster_queue(0, used=2, cohortName="all", name="team-b"))
+    answer = asked(sight, make_ray_job(make_group(2)))
+    assert answer["sentence"] == "2 of 2 workers to east; in east by taking back quota that others borrowed."
+    assert [(one["asked"], one["takesBack"]) for one in answer["clusters"]] == [(1, True)]
+    assert "takes back quota that others borrowed" in table.render(answer)
+
+
 def test_without_workers_there_is_nothing_to_place() -> None:
     answer = asked(Sight({"east": 0}), make_ray_job(make_group(0)))
     assert answer["fits"] and answer["sentence"] == "No worker of this job is to run elsewhere."
