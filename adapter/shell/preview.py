@@ -68,8 +68,14 @@ class Preview:
     def _queue(self, asked: Asked) -> tuple[str, Raw]:
         """The LocalQueue that the job would wait in, and the manager's ClusterQueue behind it."""
         name = asked.queue or names.DEFAULT_QUEUE
-        if self._home.local_queues.get((asked.namespace, name)):
-            return name, self._home.cluster_queue((asked.namespace, name))
+        if found := self._home.local_queues.get((asked.namespace, name)):
+            cluster_queue = self._home.cluster_queue((asked.namespace, name))
+            if not cluster_queue:
+                target = quota.leads_to(found)[0]
+                raise Unusable(
+                    f"{asked}: LocalQueue {name} leads to ClusterQueue {target}, which does not exist; name another queue."
+                )
+            return name, cluster_queue
         if not asked.queue:
             raise Unusable(
                 f"{asked}: metadata.labels has no {names.QUEUE_LABEL}; name a LocalQueue of namespace {asked.namespace}."

@@ -22,13 +22,14 @@ KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
 
 
 class Controller:
-    """A controller process against one manager cluster; plans are asked for on the port after `port`."""
+    """A controller process against one manager cluster; plans are asked for on `plan_port`."""
 
     def __init__(self, manager: Cluster, folder: Path) -> None:
         self._manager, self._folder = manager, folder
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "controller.log"
         self.port = 20_000 + 2 * (os.getpid() % 5_000)
+        self.plan_port = self.port + 1
 
     def start(self, *, die_after: tuple[str, int, str] | None = None) -> None:
         """Start it; `die_after` is a kind of action, which of them is the last thing it does, and the namespace it is for."""

@@ -204,6 +204,13 @@ def test_a_queue_without_our_check_is_not_ours() -> None:
         asked(sight, make_ray_job())
 
 
+def test_a_queue_that_leads_nowhere() -> None:
+    sight = Sight({"east": 9})
+    fill(sight.home.cluster_queues)
+    with pytest.raises(Unusable, match="LocalQueue team-a leads to ClusterQueue all, which does not exist"):
+        asked(sight, make_ray_job())
+
+
 def test_nothing_is_remembered() -> None:
     sight = Sight({"east": 9})
     fill(sight.home.workloads, make_workload())
