@@ -45,7 +45,12 @@ def door(running: Controller, stage: Stage) -> Iterator[Controller]:
     admin = manager.kubeconfig
     nothing = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "x", "namespace": "default"}}
     # 2 is the controller's own answer: there is no job in it.
-    wait(lambda: _plan(admin, nothing).returncode == 2, 30, "the controller answers", running.tail)
+    wait(
+        lambda: _plan(admin, nothing).returncode == 2,
+        30,
+        "the controller answers",
+        lambda: f"{_plan(admin, nothing)} {running.tail()}",
+    )
     yield running
     manager.delete("pod", DOOR, names.SYSTEM_NAMESPACE)
 

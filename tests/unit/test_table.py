@@ -27,7 +27,7 @@ RayJob demo/train: 4 workers of group workers, each cpu 1; 1 worker of group big
 LocalQueue team-a, DispatchPolicy default: FillInOrder, AllOrNothing
 
 ASKED   CLUSTER   CHOSEN   NOMINAL   BORROWED   EVER   USED    FREE    PER HOUR   WHY
-1       east      2        3         0          4      cpu 0   cpu 3   0.36       1 of workers, 1 of big; no more fit: cpu in flavor any: 3 free of 3, one worker needs 1
+1       east      2        3         0          4      cpu 0   cpu 3   0.36       1 of workers, 1 of big
 2       west      3        0         5          5      cpu 1   cpu 8   -          3 of workers
 -       north     0        0         0          0      -       -       -          it is cordoned
 
