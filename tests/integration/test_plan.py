@@ -1,8 +1,8 @@
 """Does `rayspan plan` say what really happens, to a user who may do nothing but ask, and does asking change nothing?
 
 The question goes the way that it goes at a user's: the command as a process, the API server's proxy, the shipped Service and
-the shipped Role. Only the Service's one endpoint is not the Deployment's pod: a pod that never starts carries the address
-of the controller under test, because the API server's proxy leads to addresses of pods and to nothing else.
+the shipped Role. Only the Service's one endpoint is not the Deployment's pod: a pod on a fake node carries the address of the
+controller under test, because the API server's proxy leads to addresses of pods and to nothing else.
 """
 
 import json
@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,10 +20,10 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.clusters import Cluster, wait
+from hack.clusters import Cluster, condition, wait
 from hack.lab.paths import REPO
 from tests.integration.controller import Controller
-from tests.integration.stage import QUEUE, Stage, ray_cluster
+from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster
 
 Raw = dict[str, Any]
 DOOR = "rayspan-plan-under-test"  # the pod that stands for the controller
@@ -33,26 +34,19 @@ USER = "scientist"
 def door(running: Controller, stage: Stage) -> Iterator[Controller]:
     """The running controller, behind the Service."""
     manager = stage.manager
-    manager.delete("pod", DOOR, names.SYSTEM_NAMESPACE)
-    manager.apply(yaml.safe_dump(_pod(manager, running.plan_port)))
-    address = _address(manager)
-    ready = {"type": "Ready", "status": "True"}
-    status = {"podIP": address, "podIPs": [{"ip": address}], "conditions": [ready]}
-    patch = json.dumps({"status": status})
-    manager.kubectl(
-        "-n", names.SYSTEM_NAMESPACE, "patch", "pod", DOOR, "--subresource=status", "--type=merge", "-p", patch
-    )
-    admin = manager.kubeconfig
-    nothing = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "x", "namespace": "default"}}
-    # 2 is the controller's own answer: there is no job in it.
-    wait(
-        lambda: _plan(admin, nothing).returncode == 2,
-        30,
-        "the controller answers",
-        lambda: f"{_plan(admin, nothing)} {running.tail()}",
-    )
-    yield running
-    manager.delete("pod", DOOR, names.SYSTEM_NAMESPACE)
+    try:
+        manager.apply(yaml.safe_dump(_pod(manager, running.plan_port)))
+        manager.wait(lambda: condition(_door(manager), "Ready").get("status") == "True", 30, "the door stands")
+        address = _address(manager)
+        patch = json.dumps({"status": {"podIP": address, "podIPs": [{"ip": address}]}})
+        how = ("patch", "pod", DOOR, "--subresource=status", "--type=merge", "-p", patch)
+        manager.kubectl("-n", names.SYSTEM_NAMESPACE, *how)
+        # 2 is the controller's own answer: there is no job in it.
+        ask = partial(_plan, manager.kubeconfig, {"kind": "RayJob"})
+        wait(lambda: ask().returncode == 2, 30, "the controller answers", lambda: f"{ask()}\n{running.tail()}")
+        yield running
+    finally:
+        manager.delete("pod", DOOR, names.SYSTEM_NAMESPACE)
 
 
 @pytest.fixture
@@ -222,8 +216,12 @@ def _address(manager: Cluster) -> str:
         return str(probe.getsockname()[0])
 
 
+def _door(manager: Cluster) -> Raw:
+    return manager.get("pods", DOOR, names.SYSTEM_NAMESPACE)
+
+
 def _pod(manager: Cluster, port: int) -> Raw:
-    """A pod that the Service selects and no scheduler takes."""
+    """A pod that the Service selects, on a fake node."""
     service = manager.get("services", names.SERVICE, names.SYSTEM_NAMESPACE)
     container = {
         "name": "controller",
@@ -236,7 +234,8 @@ def _pod(manager: Cluster, port: int) -> Raw:
         "kind": "Pod",
         "metadata": {"name": DOOR, "namespace": names.SYSTEM_NAMESPACE, "labels": service["spec"]["selector"]},
         "spec": {
-            "schedulingGates": [{"name": f"{names.DOMAIN}/under-test"}],
+            "nodeSelector": FAKE_NODE,
+            "tolerations": [TOLERATION],
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [container],
         },
