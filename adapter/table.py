@@ -56,8 +56,7 @@ def _row(one: Mapping[str, Any]) -> _Row:
 
 def _why(one: Mapping[str, Any]) -> str:
     groups = ", ".join(f"{count} of {name}" for name, count in one.get("groups", {}).items())
-    full = one["chosen"] >= one["nominal"] + one["borrow"]  # else the strategy asked for no more
-    more = one["reason"] if not one["chosen"] else f"no more fit: {one['reason']}" if one["reason"] and full else ""
+    more = f"no more fit: {one['reason']}" if one["chosen"] and one["reason"] else one["reason"]
     back = "takes back quota that others borrowed" if one.get("takesBack") else ""
     return "; ".join(filter(None, (groups, back, more))) or _NONE
 
