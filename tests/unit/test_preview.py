@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from adapter import names, podsets, table
 from adapter.actions import Plan
-from adapter.facts import workload
+from adapter.facts import Exclusion, workload
 from adapter.podsets import Unusable
 from adapter.shell.planning import Planning
 from tests.unit import builders
@@ -60,6 +60,18 @@ def test_it_is_the_plan_that_the_job_would_get() -> None:
     assert [{key: one[key] for key in same} for one in answer["clusters"]] == body["spec"]["considered"]
 
 
+def test_a_real_plan_leaves_out_who_did_not_admit_in_time() -> None:
+    """A question knows of no such cluster: its job was never refused one."""
+    sight = Sight({"east": 9, "west": 9})
+    raw = make_workload(groups={"workers": 4})
+    raw["spec"]["podSets"][1]["template"] = make_template("1")
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    late = Exclusion("east", builders.at(60), "did not admit in time")
+    body, _ = planning.body(Plan(workload(raw), None, (late,)), START)
+    assert body["spec"]["explanation"] == "4 of 4 workers to west; east passed over: did not admit in time."
+    assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to east."
+
+
 def test_those_who_wait_longer_come_first() -> None:
     """A gang that is about to be planned takes its share before the question is answered."""
     sight = Sight({"east": 4})
@@ -95,7 +107,7 @@ def test_a_check_on_some_flavors_covers_the_worker_groups() -> None:
     sight = Sight({"east": 9})
     checks: Raw = {"admissionChecksStrategy": {"admissionChecks": [{"name": builders.CHECK, "onFlavors": ["any"]}]}}
     fill(sight.home.cluster_queues, make_cluster_queue(9, name="all", **checks))
-    assert asked(sight, make_ray_job())["fits"]
+    assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to east."
 
 
 def test_prices_are_those_of_the_chosen_workers() -> None:
