@@ -7,11 +7,12 @@ that Kueue adds to the head for KubeRay's sidecars are left out: the head never 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from adapter import names, shape
 from adapter.clusterqueue import UNREADABLE
-from adapter.facts import PodSet, Raw
+from adapter.facts import PodSet, Raw, timestamp
 
 MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
 _MOST_PODS = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
@@ -59,13 +60,35 @@ def read(raw: object, namespace: str) -> Asked:
     return replace(asked, podsets=tuple(_podsets(asked)))
 
 
-def with_flavors(asked: Asked, flavors: Iterable[str]) -> Asked:
-    """The job as if Kueue had given its worker groups all of these flavors.
+def workload(
+    asked: Asked, queue: str, checks: Iterable[str], flavors: Iterable[str], priority: int, now: datetime
+) -> Raw:
+    """The Workload that Kueue would make of the job in that LocalQueue, as if it held the manager's quota since now.
 
-    A check that is limited to some flavors then covers every worker group, as the layouts mean it (kueue.md 1.2).
+    It has no name, so that nothing that stands is taken for this job's own, and it is the youngest of its priority. Each
+    podset has every one of `flavors`: a check that is limited to some then covers all worker groups (kueue.md 1.2).
     """
-    given = frozenset(flavors)
-    return replace(asked, podsets=tuple(replace(podset, flavors=given) for podset in asked.podsets))
+    since, given = timestamp(now), {flavor: flavor for flavor in flavors}
+    owner = {
+        "apiVersion": asked.raw["apiVersion"],
+        "kind": asked.kind,
+        "name": asked.name,
+        "uid": "",
+        "controller": True,
+    }
+    return {
+        "metadata": {"namespace": asked.namespace, "creationTimestamp": since, "ownerReferences": [owner]},
+        "spec": {
+            "queueName": queue,
+            "priority": priority,
+            "podSets": [{"name": one.name, "count": one.count, "template": one.template} for one in asked.podsets],
+        },
+        "status": {
+            "conditions": [{"type": names.QUOTA_RESERVED, "status": "True", "lastTransitionTime": since}],
+            "admission": {"podSetAssignments": [{"name": one.name, "flavors": given} for one in asked.podsets]},
+            "admissionChecks": [{"name": name, "state": names.CHECK_PENDING} for name in checks],
+        },
+    }
 
 
 def known_priority(priority_class: str, workloads: Iterable[Raw]) -> int | None:

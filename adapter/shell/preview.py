@@ -9,8 +9,9 @@ from typing import Any
 
 from adapter import answer, names, podsets, quota
 from adapter.answer import Answer
+from adapter.checks import Chosen
 from adapter.clusterqueue import UNREADABLE
-from adapter.facts import Check, Job, Raw, Workload, key_of
+from adapter.facts import Raw, Workload, key_of, workload
 from adapter.podsets import Asked, Unusable
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -40,30 +41,33 @@ class Preview:
 
     def _answer(self, asked: Asked, now: datetime) -> Answer:
         queue, cluster_queue = self._queue(asked)
-        listed = [entry.get("name") or "" for entry in _strategy(cluster_queue)]
-        asked = podsets.with_flavors(asked, _flavors(cluster_queue))
         priority = podsets.known_priority(asked.priority_class, self._home.workloads)
-        work = _workload(asked, queue, listed, priority or 0, now)
+        flavors = _flavors(cluster_queue)
+        work = workload(podsets.workload(asked, queue, _checks(cluster_queue), flavors, priority or 0, now))
         check = self._observer.check_of(work)
         if not check:
-            name = key_of(cluster_queue)[1]
             raise Unusable(
-                f"{asked}: ClusterQueue {name} of LocalQueue {queue} has no AdmissionCheck of {names.CONTROLLER_NAME}, "
-                "so its jobs run in the manager cluster; name a queue that has one."
+                f"{asked}: ClusterQueue {key_of(cluster_queue)[1]} of LocalQueue {queue} has no AdmissionCheck of "
+                f"{names.CONTROLLER_NAME}, so its jobs run in the manager cluster; name a queue that has one."
             )
-        chosen, problem = self._observer.policy(check)
         about = _about(asked, queue, cluster_queue, check, self._observer.policy_name(check))
-        problem = problem or self._observer.two_checks(work) or self._observer.gate_problem()
-        problem = problem or self._stopped(asked.namespace, queue)
-        refusal = self._observer.refusal_of(asked.raw, work, check, chosen).removesuffix(AGAIN).rstrip()
-        if refusal or problem or chosen is None:
-            return answer.refused(about, refusal or problem)
+        chosen, problem = self._observer.policy(check)
+        why = self._refusal(asked, work, check, chosen) or problem or self._stopped(asked, work, queue)
+        if why or chosen is None:
+            return answer.refused(about, why)
         if not self._observer.remote_podsets(work, check):
             return answer.local(about)
+        made = self._planned(about, work, check, chosen, now)
+        return {**made, "priority": work.priority, "notes": _notes(asked, cluster_queue, priority)}
+
+    def _planned(self, about: Raw, work: Workload, check: str, chosen: Chosen, now: datetime) -> Answer:
         found = self._planning.plan(work, check, chosen, (), now)
         prices = {name: member.spec.price_per_hour for name, member in self._fleet.members().items()}
-        made = answer.planned(about, found.request, found.fleet, found.plan, prices, more=found.more)
-        return {**made, "priority": work.priority, "notes": _notes(asked, cluster_queue, priority)}
+        return answer.planned(about, found.request, found.fleet, found.plan, prices, more=found.more)
+
+    def _refusal(self, asked: Asked, work: Workload, check: str, chosen: Chosen | None) -> str:
+        """Why the job itself can never run remotely; it is not submitted, so nobody need delete it."""
+        return self._observer.refusal_of(asked.raw, work, check, chosen).removesuffix(AGAIN).rstrip()
 
     def _queue(self, asked: Asked) -> tuple[str, Raw]:
         """The LocalQueue that the job would wait in, and the manager's ClusterQueue behind it."""
@@ -87,36 +91,16 @@ class Preview:
             f"{names.QUEUE_LABEL}."
         )
 
-    def _stopped(self, namespace: str, queue: str) -> str:
-        """Why the manager's own queue takes nothing now, empty when it does."""
-        why = quota.leads_to(self._home.local_queues.get((namespace, queue)) or {})[1]
-        return f"In the manager cluster, {why}." if why else ""
+    def _stopped(self, asked: Asked, work: Workload, queue: str) -> str:
+        """What stops every job of the queue now, empty when nothing does."""
+        why = quota.leads_to(self._home.local_queues.get((asked.namespace, queue)) or {})[1]
+        stopped = f"In the manager cluster, {why}." if why else ""
+        return self._observer.two_checks(work) or self._observer.gate_problem() or stopped
 
 
-def _workload(asked: Asked, queue: str, checks: list[str], priority: int, now: datetime) -> Workload:
-    """The Workload that Kueue would make, as if it had the manager's quota since now: last in turn of its priority."""
-    return Workload(
-        namespace=asked.namespace,
-        name="",  # no Workload has this name, so nothing that stands is taken for this job's own
-        uid="",
-        resource_version="",
-        created=now,
-        queue=queue,
-        priority=priority,
-        deleted=False,
-        finished=False,
-        holds_quota=True,
-        reserved_at=now,
-        attempt="",
-        podsets=asked.podsets,
-        job=Job(asked.raw["apiVersion"], asked.kind, asked.namespace, asked.name, ""),
-        checks={name: Check(names.CHECK_PENDING, "", 0, ()) for name in checks},
-    )
-
-
-def _strategy(cluster_queue: Raw) -> list[Raw]:
+def _checks(cluster_queue: Raw) -> list[str]:
     strategy = (cluster_queue.get("spec") or {}).get("admissionChecksStrategy") or {}
-    return list(strategy.get("admissionChecks") or ())
+    return [entry.get("name") or "" for entry in strategy.get("admissionChecks") or ()]
 
 
 def _flavors(cluster_queue: Raw) -> set[str]:
