@@ -99,7 +99,10 @@ def main(given: argparse.Namespace) -> int:
         return _complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
     except ApiError as error:
         return _complain(_explained(error), USAGE if error.reason == names.UNUSABLE_REASON else TROUBLE)
-    print(_printed(answer, given.output), end="")
+    try:
+        print(_printed(answer, given.output), end="")
+    except (KeyError, TypeError):  # an answer of another version's
+        return _complain("The controller's answer cannot be shown: it is of another version; try -o json.", TROUBLE)
     return FITS if answer.get("fits") else DOES_NOT_FIT
 
 

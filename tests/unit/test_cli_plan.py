@@ -83,6 +83,16 @@ async def test_programs_read_the_whole_answer(
     assert yaml.safe_load(capsys.readouterr().out) == answer(99)
 
 
+async def test_an_answer_of_another_version_is_told(
+    server: Server, config: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = [says({"fits": True, "clusters": [{"name": "east"}]})]
+    assert await run(monkeypatch, "-f", job, "--kubeconfig", config) == 1
+    assert (
+        capsys.readouterr().err == "The controller's answer cannot be shown: it is of another version; try -o json.\n"
+    )
+
+
 FORBIDDEN = 'services "rayspan-controller:plan" is forbidden: User "jane@example.com" cannot create resource "services/proxy" in API group ""'
 
 
@@ -247,4 +257,5 @@ def test_the_job_may_come_by_a_pipe_and_help_shows_how(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith("The manager cluster cannot be asked: ")
     text = subprocess.run([*words, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "   ".join(("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER")) in text  # the example's columns
     assert "kubectl rayspan plan -f my-job.yaml" in text and "exit code: 0 it fits, 3 it does not fit" in text
