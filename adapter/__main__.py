@@ -2,21 +2,30 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from adapter import __version__
-from adapter.cli import controller
+from adapter.cli import controller, plan
 
 
 def main() -> int:
     """Read the command line and run the verb; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="rayspan", description="Spans one RayCluster over many Kubernetes clusters.")
+    plugin = Path(sys.argv[0]).name == "kubectl-rayspan"
+    parser = argparse.ArgumentParser(
+        prog="kubectl rayspan" if plugin else "rayspan",
+        description="Spans one RayCluster over many Kubernetes clusters.",
+    )
     parser.add_argument("--version", action="version", version=__version__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     run = verbs.add_parser("controller", help="run the controller (what the Deployment does)")
     run.add_argument("--port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)")
+    run.add_argument("--plan-port", type=int, default=8082, help="port on which plans are asked for (default 8082)")
     run.add_argument("--verbose", action="store_true", help="log every reconciliation")
+    plan.add(verbs)
     given = parser.parse_args()
-    return controller.main(given.port, given.verbose)
+    if given.verb == "plan":
+        return plan.main(given)
+    return controller.main(given.port, given.plan_port, given.verbose)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,12 @@ EVENT_SOURCE: Final = "rayspan"
 SYSTEM_NAMESPACE: Final = "rayspan-system"
 # Where stock Kueue runs, and so where MultiKueue reads its kubeconfigs: nothing in the API tells of another place.
 KUEUE_NAMESPACE: Final = "kueue-system"
+SERVICE: Final = "rayspan-controller"  # what answers `rayspan plan`, in the system namespace
+PLAN_PORT_NAME: Final = "plan"  # of the Service; its name is part of the right to ask
+PLAN_PATH: Final = "/plan"
+UNUSABLE_REASON: Final = "UnusableJob"  # of an answer: what was sent is no job for which a plan can be made
+NOT_READY_REASON: Final = "NotReady"  # of an answer: the controller does not see enough yet
+PLAN_ROLE: Final = "rayspan-plan"  # shipped, and bound to nobody
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
@@ -58,6 +64,7 @@ QUOTA_ANNOTATION: Final = (
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"
 QUEUE_LABEL: Final = f"{KUEUE_DOMAIN}/queue-name"
+DEFAULT_QUEUE: Final = "default"  # the LocalQueue of a job that names none, if there is one
 PRIORITY_CLASS_LABEL: Final = f"{KUEUE_DOMAIN}/priority-class"
 MANAGED_LABEL: Final = f"{KUEUE_DOMAIN}/managed"
 GROUP_WORKLOAD_ANNOTATION: Final = f"{KUEUE_DOMAIN}/is-group-workload"

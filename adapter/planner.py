@@ -155,7 +155,8 @@ def _chosen(request: Request, found: Sequence[Verdict], counts: _Counts) -> list
     for index, (one, count) in enumerate(zip(found, taken, strict=True)):
         needed = not full or (index < last and one.fits < (request.workers if request.gang == "SameCluster" else 1))
         reason = one.reason if count or needed or not one.fits + one.ever else NOT_NEEDED
-        chosen.append(replace(one, chosen=count, reason="" if count == request.workers else reason))
+        asked_no_more = count == request.workers or 0 < count < one.fits
+        chosen.append(replace(one, chosen=count, reason="" if asked_no_more else reason))
     return chosen
 
 

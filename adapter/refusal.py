@@ -7,6 +7,7 @@ can be removed or replaced is the rewriter's business (`stripping`); what KubeRa
 
 from collections.abc import Callable, Iterable, Iterator
 
+from adapter import shape
 from adapter.facts import Raw
 
 _Rule = Callable[[Raw], Iterator[str]]
@@ -21,6 +22,17 @@ def refusal(template: Raw) -> str | None:
     """
     spec = template.get("spec") or {}
     return next((f"{found}: {remedy}" for rule, remedy in _RULES for found in rule(spec)), None)
+
+
+def asks_nothing(template: Raw) -> str:
+    """Say in a sentence fragment that a pod template asks for no resource at all, empty when it asks for some.
+
+    Kueue would count nothing for it, and one cluster would take any number of such workers.
+    """
+    asked = shape.pod_requests(template.get("spec") or {})
+    if any(need for name, need in asked.items() if name != shape.PODS):
+        return ""
+    return "spec.containers ask for nothing, so no quota could be held for them: set resources.requests"
 
 
 def waits_for_all(kind: str, ray_job: Raw) -> str:

@@ -1,10 +1,13 @@
 """Does a stock RayJob span the clusters, seen from inside Ray, and is it gone when its owner deletes it?"""
 
 import json
+import subprocess
+import sys
 
 from adapter import names
-from e2e.job import NAMESPACE, QUEUE, Job
+from e2e.job import NAMESPACE, QUEUE, SAMPLE, Job
 from hack.clusters import Cluster, condition, wait
+from hack.lab.paths import REPO
 
 
 def test_rayjob_spans_both_clusters(job: Job) -> None:
@@ -22,6 +25,21 @@ def test_rayjob_spans_both_clusters(job: Job) -> None:
     assert {node["cluster"]: node["zone"] for node in workers} == {"east": "east", "west": "west"}
     assert all(node["tasks"] > 0 for node in workers), workers
     assert job.events()["Placed"] == "2 of 4 workers to east, 2 of 4 workers to west."
+
+
+def test_a_plan_says_beforehand_where_it_will_run(job: Job) -> None:
+    """`rayspan plan` for the sample, through the API server and the Service to the Deployment; nothing is submitted."""
+    done = subprocess.run(
+        [sys.executable, "-m", "adapter", "plan", "-f", str(SAMPLE), "--kubeconfig", str(job.manager.kubeconfig)],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert done.stdout.endswith("Fits: 2 of 4 workers to east, 2 to west.\n"), done.stdout
+    assert not job.status() and not job.placement()
 
 
 def test_deleted_in_the_middle(job: Job) -> None:

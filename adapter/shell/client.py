@@ -83,6 +83,21 @@ class Client:
         return cls(kube.ApiClient(settings))
 
     @classmethod
+    async def of_user(cls, file: str, context: str) -> "Client":
+        """Log in as kubectl does, by a kubeconfig file and a context (empty: kubectl's own choice); raises BadLogin.
+
+        It is the user's own file, so whatever it asks for is done: programs are run, files are read.
+        """
+        settings = kube.Configuration()
+        try:
+            await kube_config.load_kube_config(file or None, context or None, client_configuration=settings)
+            return cls(kube.ApiClient(settings))
+        except kube_config.ConfigException as error:
+            raise BadLogin(str(error)) from None
+        except Exception as error:  # as below: the loader's own slips on odd input are many
+            raise BadLogin(f"the kubeconfig cannot be loaded ({type(error).__name__})") from None
+
+    @classmethod
     async def from_kubeconfig(cls, text: str) -> "Client":
         """Log in by the text of a kubeconfig; raises BadLogin."""
         settings = kube.Configuration()
@@ -187,6 +202,16 @@ class Client:
         headers: dict[str, str] = {}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
         return headers
+
+
+def default_namespace(file: str, context: str) -> str:
+    """The namespace of a context in the user's kubeconfig (empty: kubectl's own choice), `default` when it names none."""
+    try:
+        contexts, active = kube_config.list_kube_config_contexts(file or None)
+    except Exception:  # whoever logs in with it next says what is wrong
+        return "default"
+    chosen = next((one for one in contexts if one.get("name") == context), {}) if context else active
+    return str((chosen.get("context") or {}).get("namespace") or "default")
 
 
 def _harmless(text: str) -> Body:

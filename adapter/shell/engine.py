@@ -27,6 +27,8 @@ from adapter.shell.home import Home
 from adapter.shell.logins import Logins
 from adapter.shell.member import Listeners
 from adapter.shell.observe import Observer
+from adapter.shell.planning import Planning
+from adapter.shell.preview import Preview
 from adapter.shell.queue import Postpone, WorkQueue
 from adapter.shell.wake import CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey, Waker
 
@@ -48,6 +50,14 @@ class Engine:
         self._planning = asyncio.Lock()
         self._claims = Claims()
         self._waker: Waker | None = None
+        self._preview: Preview | None = None
+
+    @property
+    def preview(self) -> Preview | str:
+        """Who answers for jobs that are not submitted, or why nobody can now."""
+        if self.home.lost:
+            return f"{self.home.lost[:1].upper()}{self.home.lost[1:]}."
+        return self._preview or "The controller has just started and still reads its clusters; ask again in a moment."
 
     async def run(self) -> None:
         """Follow, then decide, until cancelled."""
@@ -65,6 +75,9 @@ class Engine:
             self._aggregator = Aggregator(self.home, fleet, self._observer, announcer)
             self._waker = Waker(self._queue, self.home, fleet)
             await self._first_contact(fleet)
+            self._preview = Preview(
+                self.home, fleet, self._observer, Planning(self.home, fleet, self._observer, self._executor.memory)
+            )
             tasks.create_task(self._queue.run())
             tasks.create_task(self._resync(self._waker))
             tasks.create_task(sweeper.run(self._observer.seen, self.home, manager))

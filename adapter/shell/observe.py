@@ -22,8 +22,8 @@ from adapter.facts import (
     workload,
 )
 from adapter.lifecycle import Gang
+from adapter.refusal import asks_nothing, waits_for_all
 from adapter.refusal import refusal as template_refusal
-from adapter.refusal import waits_for_all
 from adapter.reservation import template as reservation_template
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
@@ -33,6 +33,7 @@ from adapter.shell.memory import Memory
 from adapter.shell.store import Store
 from adapter.target import Target
 
+AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
 DEFAULT_TIMEOUT = timedelta(seconds=30)  # of a gang whose policy cannot be read: nothing is planned for it anyway
 
 
@@ -61,7 +62,7 @@ class Observer:
             silent=self._silent(found),
             refused={c: why for p in found for c, why in memory.refusals(p).items()},
             timeout=chosen.policy.reservation_timeout if chosen else DEFAULT_TIMEOUT,
-            problem=problem or self._two_checks(work) or self.gate_problem(),
+            problem=problem or self.two_checks(work) or self.gate_problem(),
             refusal=self.refusal(work, check, chosen) if work and check else "",
             others_wait=bool(work and self._others_wait(work)),
             room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
@@ -100,7 +101,8 @@ class Observer:
         ours = self.our_checks()
         return [name for name in work.checks if name in ours]
 
-    def _two_checks(self, work: Workload | None) -> str:
+    def two_checks(self, work: Workload | None) -> str:
+        """Why it is not clear which of our checks decides for a Workload, empty when it is."""
         ours = self._our_checks(work) if work else []
         if len(ours) < 2:
             return ""
@@ -121,6 +123,10 @@ class Observer:
             return checks.policy(self._home.checks.named(check) or {}, self.written()), ""
         except api.Invalid as error:
             return None, str(error)
+
+    def policy_name(self, check: str) -> str:
+        """The DispatchPolicy that an AdmissionCheck names, whether or not it can be used."""
+        return checks.policy_name(self._home.checks.named(check) or {})
 
     def gate_problem(self) -> str:
         """Why worker pods would not be held, empty when they would."""
@@ -199,15 +205,19 @@ class Observer:
 
     def refusal(self, work: Workload, check: str, chosen: checks.Chosen | None) -> str:
         """Why a job can never run remotely, empty when it can."""
+        raw = self._home.ray_jobs.get((work.namespace, work.job.name)) if work.job else None
+        return self.refusal_of(raw or {}, work, check, chosen)
+
+    def refusal_of(self, raw: Raw, work: Workload, check: str, chosen: checks.Chosen | None) -> str:
+        """The same for a Workload whose RayJob or RayCluster is `raw`, whether or not it is submitted."""
         if work.job is None or work.job.kind not in names.RAY_KINDS:
             kind = work.job.kind if work.job else "pod"
             return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
         for podset in self.remote_podsets(work, check):
-            why = template_refusal(podset.template)
+            why = template_refusal(podset.template) or asks_nothing(podset.template)
             if why:
                 where = f"{work.job.kind} {work.job.name}: worker group {podset.name}"
-                return f"{where}: {why}. Delete the job, and submit it again without that."
-        raw = self._home.ray_jobs.get((work.namespace, work.job.name)) or {}
+                return f"{where}: {why}. {AGAIN}"
         if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, raw)):
             return f"{work.job.kind} {work.job.name}: {why}"
         return ""

@@ -5,11 +5,11 @@ ones, and deducts what their clusters do not show as used yet.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from adapter import api, names, planner, quota, reservation, shape, turn
+from adapter import api, checks, names, planner, quota, reservation, shape, turn
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Group, Request
 from adapter.facts import (
@@ -38,8 +38,18 @@ from adapter.shell.observe import Observer
 STATUS_LAG = timedelta(seconds=3)
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A plan with what it was made of, and what is to be said beside its own sentence."""
+
+    request: Request
+    fleet: Sequence[Candidate]  # in the policy's order, as the plan found them
+    plan: planner.Plan
+    more: str
+
+
 class Planning:
-    """Makes plans from what the stores show."""
+    """Makes plans from what the stores show; it writes nothing, neither to them nor elsewhere."""
 
     def __init__(self, home: Home, fleet: Fleet, observer: Observer, memory: Memory) -> None:
         self._home, self._fleet, self._observer, self._memory = home, fleet, observer, memory
@@ -49,11 +59,8 @@ class Planning:
         work, before = action.workload, action.placement
         check = self._observer.check_of(work)
         chosen, _ = self._observer.policy(check)
-        request = self._request(work, check, chosen.policy if chosen else None)
-        order = chosen.clusters if chosen else ()
-        fleet, kept_for = self._after_others(work, self._fleet_now(order, work, now), now)
-        made = planner.plan(request, _without(fleet, action.excluded))
-        kept = f" Room is kept for {', '.join(kept_for)}, which waited longer." if kept_for and not made.shares else ""
+        found = self.plan(work, check, chosen, action.excluded, now)
+        made = found.plan
         spec = {
             "workload": {"name": work.name, "uid": work.uid},
             "job": {"kind": work.job.kind, "name": work.job.name} if work.job else {},
@@ -61,11 +68,11 @@ class Planning:
             "attempt": work.attempt,
             "round": before.round + 1 if before else 1,
             "plannedAt": timestamp(now),
-            "wanted": request.workers,
+            "wanted": found.request.workers,
             "shares": [_share(s) for s in made.shares],
             "considered": [asdict(verdict) for verdict in made.verdicts],
             "excluded": [_exclusion(e) for e in action.excluded],
-            "explanation": made.sentence + kept,
+            "explanation": made.sentence + found.more,
         }
         body = {
             "apiVersion": names.API_VERSION,
@@ -78,6 +85,18 @@ class Planning:
             "spec": spec,
         }
         return body, made
+
+    def plan(
+        self, work: Workload, check: str, chosen: checks.Chosen | None, excluded: Iterable[Exclusion], now: datetime
+    ) -> Made:
+        """Plan a gang on the clusters as they stand, after those whose turn comes before its own."""
+        request = self._request(work, check, chosen.policy if chosen else None)
+        order = chosen.clusters if chosen else ()
+        fleet, kept_for = self._after_others(work, self._fleet_now(order, work, now), now)
+        fleet = _without(fleet, excluded)
+        made = planner.plan(request, fleet)
+        kept = f" Room is kept for {', '.join(kept_for)}, which waited longer." if kept_for and not made.shares else ""
+        return Made(request, fleet, made, kept)
 
     def _request(self, work: Workload, check: str, policy: api.DispatchPolicy | None) -> Request:
         groups = tuple(self._group(podset) for podset in self._observer.remote_podsets(work, check))

@@ -24,6 +24,7 @@ class Resource:
 PODS = Resource("v1", "pods")
 CONFIG_MAPS = Resource("v1", "configmaps")
 SECRETS = Resource("v1", "secrets")
+SERVICES = Resource("v1", "services")
 EVENTS = Resource("v1", "events")
 NODES = Resource("v1", "nodes", namespaced=False)
 NAMESPACES = Resource("v1", "namespaces", namespaced=False)

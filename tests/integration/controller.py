@@ -22,20 +22,21 @@ KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
 
 
 class Controller:
-    """A controller process against one manager cluster."""
+    """A controller process against one manager cluster; plans are asked for on `plan_port`."""
 
     def __init__(self, manager: Cluster, folder: Path) -> None:
         self._manager, self._folder = manager, folder
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "controller.log"
+        self.port = 20_000 + 2 * (os.getpid() % 5_000)
+        self.plan_port = self.port + 1
 
     def start(self, *, die_after: tuple[str, int, str] | None = None) -> None:
         """Start it; `die_after` is a kind of action, which of them is the last thing it does, and the namespace it is for."""
-        port = 20_000 + os.getpid() % 10_000
         crash = [str(part) for part in die_after or ()]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.controller", str(port), *crash],
+                [sys.executable, "-m", "tests.integration.controller", str(self.port), *crash],
                 env={**os.environ, "KUBECONFIG": str(self._kubeconfig())},
                 stdout=log,
                 stderr=log,
@@ -109,7 +110,7 @@ def main(port: str, kind: str = "", count: str = "0", namespace: str = "") -> in
 
     _Mortal.kind, _Mortal.left, _Mortal.namespace = kind, int(count), namespace
     vars(engine)["Executor"] = _Mortal
-    return controller.main(int(port), verbose=False)
+    return controller.main(int(port), int(port) + 1, verbose=False)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,15 @@ _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _UNFINISHED = ("|", "\\")  # a line that ends so goes on in the next
 _PATIENCE = 330.0  # seconds; the longest is the wait for the sample job, which gives up after 300
 _PLACES = {"# in the manager cluster": "manager", "# in each worker cluster": "east"}
+
+
+_PLUGIN = f"""\
+#!{sys.executable}
+import sys
+sys.path.insert(0, {str(REPO)!r})
+from adapter.__main__ import main
+sys.exit(main())
+"""
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,9 @@ def shell(fleet: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     kubeconfig.touch(mode=0o600)
     kubeconfig.write_text(json.dumps(_merged(fleet)))
     (folder / "kubectl").symlink_to(clusters.program())
+    plugin = folder / "kubectl-rayspan"  # what `pip install .` makes of the checkout
+    plugin.write_text(_PLUGIN)
+    plugin.chmod(0o755)
     yield Shell({**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"})
     job.remove(fleet)
 
@@ -194,5 +207,6 @@ def _kubeconfig(cluster: Cluster) -> dict[str, Any]:
 
 
 def _harmless(command: str) -> str:
-    """What would remove the installation only asks whether it could."""
-    return f"{command} --dry-run=server" if " delete -k " in command else command
+    """What would remove the installation, or give a right to people, only asks whether it could."""
+    dry = " delete -k " in command or " create rolebinding " in command
+    return f"{command} --dry-run=server" if dry else command

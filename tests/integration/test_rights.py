@@ -92,6 +92,48 @@ WORKER_ROWS = [
 ]
 
 
+# Of whoever is given the Role rayspan-plan; "services/NAME:PORT" with the subresource is how a request to it is authorized.
+PLAN_ROWS = [
+    ("create", "services/rayspan-controller:plan", "-n rayspan-system --subresource=proxy", True),
+    ("get", "services/rayspan-controller:plan", "-n rayspan-system --subresource=proxy", False),
+    ("create", "services/rayspan-controller", "-n rayspan-system --subresource=proxy", False),
+    ("create", "services/rayspan-controller:8081", "-n rayspan-system --subresource=proxy", False),
+    ("create", "services/http:rayspan-controller:plan", "-n rayspan-system --subresource=proxy", False),
+    ("create", "services/other:plan", "-n rayspan-system --subresource=proxy", False),
+    ("create", "services/rayspan-controller:plan", "-n default --subresource=proxy", False),
+    ("create", "pods", "-n rayspan-system --subresource=proxy", False),
+    ("get", "services/rayspan-controller", "-n rayspan-system", False),
+    ("list", "secrets", "-n rayspan-system", False),
+    ("list", "workerclusters.rayspan.dev", "", False),
+]
+
+
+@pytest.fixture(scope="module")
+def planner(fleet: Clusters) -> Iterator[str]:
+    """A user whom an administrator allowed to ask for plans, and nothing else."""
+    user, binding = "rayspan-plan-test", "rayspan-plan-test"
+    fleet.manager.delete("rolebinding", binding, names.SYSTEM_NAMESPACE)
+    command = ("create", "rolebinding", binding, f"--role={names.PLAN_ROLE}", f"--user={user}")
+    fleet.manager.kubectl("-n", names.SYSTEM_NAMESPACE, *command)
+    first = PLAN_ROWS[0]
+    fleet.manager.wait(lambda: _can(fleet.manager, user, *first[:3]), 20, "the right is known")
+    yield user
+    fleet.manager.delete("rolebinding", binding, names.SYSTEM_NAMESPACE)
+
+
+@pytest.mark.parametrize(("verb", "resource", "where", "allowed"), PLAN_ROWS)
+def test_what_somebody_may_who_may_ask_for_plans(
+    fleet: Clusters, planner: str, verb: str, resource: str, where: str, allowed: bool
+) -> None:
+    assert _can(fleet.manager, planner, verb, resource, where) is allowed
+
+
+def test_nobody_may_ask_for_plans_until_he_is_allowed(fleet: Clusters) -> None:
+    verb, resource, where, _ = PLAN_ROWS[0]
+    assert not _can(fleet.manager, "somebody", verb, resource, where)
+    assert not _can(fleet.manager, CONTROLLER, verb, resource, where)
+
+
 @pytest.mark.parametrize(("verb", "resource", "where", "allowed"), MANAGER_ROWS)
 def test_what_the_controller_may_do(fleet: Clusters, verb: str, resource: str, where: str, allowed: bool) -> None:
     assert _can(fleet.manager, CONTROLLER, verb, resource, where) is allowed

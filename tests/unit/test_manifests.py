@@ -111,6 +111,9 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_MULTIKUEUE_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_AGGREGATOR_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_DEPLOYMENT, "Deployment", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
+    (_DEPLOYMENT, "Service", ("metadata", "name"), names.SERVICE),
+    (_DEPLOYMENT, "Service", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
+    (_DEPLOYMENT, "Service", ("spec", "ports", 0, "name"), names.PLAN_PORT_NAME),
     (_WORKER_RBAC, "Namespace", ("metadata", "name"), names.SYSTEM_NAMESPACE),
     (_WORKER_RBAC, "Secret", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
     (_QUEUES, "AdmissionCheck", ("spec", "controllerName"), names.CONTROLLER_NAME),
@@ -260,6 +263,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_AGGREGATOR_RBAC, "ClusterRole", "rayspan-quota-aggregator", "clusterqueues", {"patch"}),
+        (_MANAGER_RBAC, "Role", names.PLAN_ROLE, "services/proxy", {"create"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "pods", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "workloads", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "clusterqueues", {"list", "watch"}),
@@ -291,6 +295,22 @@ def test_a_right_to_one_object_names_it(resource: str, named: list[str]) -> None
     """In the manager we look at our own gate, and at one namespace's uid."""
     rules = _find(_MANAGER_RBAC, "ClusterRole", "rayspan-controller")["rules"]
     assert [rule.get("resourceNames") for rule in rules if resource in rule["resources"]] == [named]
+
+
+def test_the_right_to_ask_for_plans_is_one_path_and_nobody_has_it() -> None:
+    (rule,) = _find(_MANAGER_RBAC, "Role", names.PLAN_ROLE)["rules"]
+    assert rule["resourceNames"] == [f"{names.SERVICE}:{names.PLAN_PORT_NAME}"]
+    assert names.PLAN_ROLE not in [
+        document["roleRef"]["name"] for document in _objects(REPO / _MANAGER_RBAC) if "roleRef" in document
+    ]
+
+
+def test_the_service_leads_to_the_controller() -> None:
+    service, deployment = _find(_DEPLOYMENT, "Service"), _find(_DEPLOYMENT, "Deployment")
+    pod = deployment["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    ports = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert [port["targetPort"] in ports for port in service["spec"]["ports"]] == [True]
 
 
 @pytest.mark.parametrize(

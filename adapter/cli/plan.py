@@ -1,0 +1,206 @@
+"""`rayspan plan`: what would happen to a job if it were submitted now? Prints the controller's answer; submits nothing.
+
+The controller answers, because it sees the worker clusters and the user need not: the question goes through the
+manager's API server with the user's own kubeconfig. Exit code 0: it fits; 3: it does not; 2: there is no job to plan;
+1: nobody could be asked.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import re
+import sys
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from adapter import names, table
+from adapter.answer import Answer
+from adapter.podsets import Unusable
+from adapter.shell.client import ApiError, BadLogin, Client, Unreachable, default_namespace
+from adapter.shell.planserver import MOST_BYTES
+from adapter.shell.resources import SERVICES
+
+T = TypeVar("T")
+
+FITS, TROUBLE, USAGE, DOES_NOT_FIT = 0, 1, 2, 3
+PATIENCE_SECONDS = 2.0  # before a person wonders whether anything happens
+
+DESCRIPTION = """\
+Says which worker clusters a RayJob or RayCluster would go to if it were submitted now, and why, without submitting it.
+"""
+EPILOG = f"""\
+example:
+  kubectl rayspan plan -f my-job.yaml
+  RayJob default/my-job: 4 workers of group workers, each cpu 1, memory 2Gi
+  LocalQueue ray, DispatchPolicy everywhere: FillInOrder, AllOrNothing
+
+  ASKED   CLUSTER   CHOSEN   NOMINAL   BORROWED   EVER   USED    FREE    PER HOUR   WHY
+  1       east      2        2         0          4      cpu 6   cpu 2   0.24       no more fit: cpu in flavor ray: ...
+  2       west      2        4         0          4      cpu 0   cpu 8   0.20       -
+
+  Fits: 2 of 4 workers to east, 2 to west.
+  Price per hour: 0.44.
+
+columns:
+  ASKED     who is asked first; "-" was not asked
+  CHOSEN    how many workers it would get
+  NOMINAL   how many fit into its free nominal quota; BORROWED: how many more with borrowed quota;
+            EVER: how many if nothing else ran there (each of at most all workers, were it asked alone)
+  USED      of the resource that is scarcest there, by everybody, with what other jobs were just promised
+  FREE      of the same, borrowing included. `-o wide` shows every resource in every flavor.
+  PER HOUR  of the chosen workers, where the WorkerCluster names prices
+
+What is not looked at: the manager's own quota, which the job needs first, and preemption, other than taking back
+quota that others borrowed.
+The job is taken for the youngest of its priority. A priority class (label {names.PRIORITY_CLASS_LABEL}) is known
+only if another job has it already, else its priority is taken for 0. All worker groups are taken for remote ones.
+
+exit code: 0 it fits, 3 it does not fit, 2 there is no job to plan, 1 nobody could be asked
+"""
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb and its options to the command line."""
+    verb = verbs.add_parser(
+        "plan",
+        help="say where a job's workers would go, without submitting it",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb.add_argument(
+        "-f", "--filename", required=True, help='file with one RayJob or RayCluster; "-" is the standard input'
+    )
+    verb.add_argument(
+        "-n", "--namespace", default="", help="where it would be submitted (default: the file's, else the context's)"
+    )
+    verb.add_argument(
+        "-o", "--output", choices=("table", "wide", "json", "yaml"), default="table", help="default: table"
+    )
+    verb.add_argument("--context", default="", help="context of the kubeconfig: the manager cluster")
+    verb.add_argument(
+        "--kubeconfig", default="", help="path of the kubeconfig (default: $KUBECONFIG, else ~/.kube/config)"
+    )
+
+
+def main(given: argparse.Namespace) -> int:
+    """Ask, print, and return the exit code; trouble is one sentence on the standard error."""
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
+    try:
+        job = _job(_text(given.filename))
+        answer = asyncio.run(_ask(given, job))
+    except Unusable as error:
+        return _complain(str(error), USAGE)
+    except (BadLogin, Unreachable) as error:
+        return _complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
+    except ApiError as error:
+        return _complain(_explained(error), USAGE if error.reason == names.UNUSABLE_REASON else TROUBLE)
+    try:
+        print(_printed(answer, given.output), end="")
+    except (KeyError, TypeError):  # an answer of another version's
+        return _complain("The controller's answer cannot be shown: it is of another version; try -o json.", TROUBLE)
+    return FITS if answer.get("fits") else DOES_NOT_FIT
+
+
+def _text(filename: str) -> str:
+    try:
+        text = sys.stdin.read() if filename == "-" else Path(filename).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise Unusable(f"{filename} cannot be read: {why}.") from None
+    if len(text.encode()) > MOST_BYTES:
+        raise Unusable(f"{filename} is larger than {MOST_BYTES // 2**20} MiB; leave out what is not the job.")
+    return text
+
+
+def _job(text: str) -> dict[str, Any]:
+    """The one RayJob or RayCluster of the file; other objects in it may stand beside it."""
+    try:
+        objects = list(_objects(yaml.safe_load_all(text)))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise Unusable(f"The file is not YAML{f', see line {mark.line + 1}' if mark else ''}.") from None
+    jobs = [found for found in objects if found.get("kind") in names.RAY_KINDS]
+    if len(jobs) != 1:
+        kinds = ", ".join(str(found.get("kind")) for found in objects) or "nothing"
+        raise Unusable(f"The file must hold one {' or '.join(names.RAY_KINDS)}, found {len(jobs)} of them in: {kinds}.")
+    return jobs[0]
+
+
+def _objects(documents: Iterator[Any]) -> Iterator[dict[str, Any]]:
+    for document in documents:
+        if isinstance(document, dict):
+            yield document
+
+
+async def _ask(given: argparse.Namespace, job: dict[str, Any]) -> Answer:
+    namespace = _namespace(given, job)
+    try:
+        body = json.loads(
+            json.dumps({"namespace": namespace, "object": job}, default=str)
+        )  # YAML knows dates, JSON does not
+    except (TypeError, ValueError):
+        raise Unusable("The file holds keys or values that JSON cannot say; a Kubernetes object has none.") from None
+    client = await Client.of_user(given.kubeconfig, given.context)
+    try:
+        path = SERVICES.path(
+            names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{names.PLAN_PATH}"
+        )
+        return await _told(client.create(path, body), "Waiting for the controller's answer ...")
+    finally:
+        await client.close()
+
+
+def _namespace(given: argparse.Namespace, job: dict[str, Any]) -> str:
+    """As kubectl has it: the option and the file must not contradict each other."""
+    meta = job.get("metadata")
+    written = str(meta.get("namespace") or "") if isinstance(meta, dict) else ""
+    if given.namespace and written and given.namespace != written:
+        raise Unusable(
+            f"The file's namespace {written} is not {given.namespace}; leave out --namespace, or name the same."
+        )
+    return written or given.namespace or default_namespace(given.kubeconfig, given.context)
+
+
+async def _told(question: Coroutine[Any, Any, T], text: str) -> T:
+    """Wait for an answer, and say so once it takes long."""
+    task = asyncio.create_task(question)
+    done, _ = await asyncio.wait({task}, timeout=PATIENCE_SECONDS)
+    if not done:
+        print(text, file=sys.stderr)
+    return await task
+
+
+def _explained(error: ApiError) -> str:
+    service = f"Service {names.SERVICE} in namespace {names.SYSTEM_NAMESPACE}"
+    if error.status == 401:
+        return "The manager cluster does not know you: log in again, or check your kubeconfig's credentials."
+    if error.status == 403:
+        user = re.search(r'User "([^"]+)"', error.message)
+        who = f"--user='{user[1]}'" if user else "--group=GROUP"
+        command = (
+            f"kubectl -n {names.SYSTEM_NAMESPACE} create rolebinding {names.PLAN_ROLE} --role={names.PLAN_ROLE} {who}"
+        )
+        return f"You may not ask for plans here; an administrator of the manager cluster allows it by `{command}`."
+    if error.status == 404:
+        return f"There is no {service}: Rayspan is not installed in this cluster, or too old to make plans."
+    if error.status == 503 and error.reason != names.NOT_READY_REASON:
+        return f"{service} has no ready controller behind it; see `kubectl -n {names.SYSTEM_NAMESPACE} get pods`."
+    return error.message or str(error)
+
+
+def _printed(answer: Answer, output: str) -> str:
+    if output == "json":
+        return json.dumps(answer, indent=2) + "\n"
+    if output == "yaml":
+        return yaml.safe_dump(answer, sort_keys=False, width=160)
+    return table.render(answer, wide=output == "wide")
+
+
+def _complain(sentence: str, code: int) -> int:
+    print(sentence, file=sys.stderr)
+    return code

@@ -1,0 +1,206 @@
+"""What would Kueue make of a RayJob or RayCluster that is not submitted yet: its queue and its podsets?
+
+Whoever writes the object is no API server, so every field that is read here is checked first; what is wrong is an
+`Unusable` with a sentence. What else the API server or Kueue's webhooks might refuse is for them to say. The resources
+that Kueue adds to the head for KubeRay's sidecars are left out: the head never leaves the manager.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from adapter import names, shape
+from adapter.clusterqueue import UNREADABLE
+from adapter.facts import PodSet, Raw, timestamp
+
+MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
+_MOST_PODS = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
+
+
+class Unusable(ValueError):
+    """Not a job for which a plan can be asked; the text is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A job as its user wrote it, with what Kueue would make of it."""
+
+    kind: str
+    name: str
+    namespace: str
+    queue: str  # empty: it names none
+    priority_class: str  # a WorkloadPriorityClass; empty: it names none
+    podsets: tuple[PodSet, ...]
+    raw: Raw
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def read(raw: object, namespace: str) -> Asked:
+    """Read a RayJob or RayCluster (ray.io/v1); raises Unusable with a sentence that names the field.
+
+    `namespace` is where it would be submitted. Source: kueue:pkg/controller/jobs/raycluster/common.go BuildPodSets,
+    ValidateCreate; rayjob/rayjob_controller.go PodSets; rayjob_webhook.go validateCreate.
+    """
+    whole = raw if isinstance(raw, dict) else {}
+    kind = whole.get("kind")
+    if kind not in names.RAY_KINDS or not str(whole.get("apiVersion")).startswith(f"{names.RAY_DOMAIN}/"):
+        found = f"{whole.get('apiVersion')} {kind}" if whole else "no object"
+        raise Unusable(f"A plan is made for {' or '.join(names.RAY_KINDS)} of {names.RAY_DOMAIN}, found {found}.")
+    meta = _mapping(whole, "metadata", f"{kind}:")
+    name = _text(meta, "name", f"{kind}: metadata") or _text(meta, "generateName", f"{kind}: metadata")
+    if not name:
+        raise Unusable(f"{kind}: metadata.name is missing; give it one.")
+    labels = _mapping(meta, "labels", f"{kind} {name}: metadata")
+    queue = _text(labels, names.QUEUE_LABEL, f"{kind} {name}: metadata.labels")
+    priority_class = _text(labels, names.PRIORITY_CLASS_LABEL, f"{kind} {name}: metadata.labels")
+    asked = Asked(str(kind), name, namespace, queue, priority_class, (), whole)
+    return replace(asked, podsets=tuple(_podsets(asked)))
+
+
+def workload(
+    asked: Asked, queue: str, checks: Iterable[str], flavors: Iterable[str], priority: int, now: datetime
+) -> Raw:
+    """The Workload that Kueue would make of the job in that LocalQueue, as if it held the manager's quota since now.
+
+    It has no name, so that nothing that stands is taken for this job's own, and it is the youngest of its priority. Each
+    podset has every one of `flavors`: a check that is limited to some then covers all worker groups (kueue.md 1.2).
+    """
+    since, given = timestamp(now), {flavor: flavor for flavor in flavors}
+    owner = {
+        "apiVersion": asked.raw["apiVersion"],
+        "kind": asked.kind,
+        "name": asked.name,
+        "uid": "",
+        "controller": True,
+    }
+    return {
+        "metadata": {"namespace": asked.namespace, "creationTimestamp": since, "ownerReferences": [owner]},
+        "spec": {
+            "queueName": queue,
+            "priority": priority,
+            "podSets": [{"name": one.name, "count": one.count, "template": one.template} for one in asked.podsets],
+        },
+        "status": {
+            "conditions": [{"type": names.QUOTA_RESERVED, "status": "True", "lastTransitionTime": since}],
+            "admission": {"podSetAssignments": [{"name": one.name, "flavors": given} for one in asked.podsets]},
+            "admissionChecks": [{"name": name, "state": names.CHECK_PENDING} for name in checks],
+        },
+    }
+
+
+def known_priority(priority_class: str, workloads: Iterable[Raw]) -> int | None:
+    """What a WorkloadPriorityClass is worth, if some Workload was given it; None when nobody shows it."""
+    for raw in workloads:
+        spec = raw.get("spec") or {}
+        ref = spec.get("priorityClassRef") or {}
+        if ref.get("kind") == "WorkloadPriorityClass" and ref.get("name") == priority_class:
+            return int(spec.get("priority") or 0)
+    return None
+
+
+def _podsets(asked: Asked) -> list[PodSet]:
+    spec, where = _mapping(asked.raw, "spec", f"{asked}:"), f"{asked}: spec"
+    cluster = spec
+    if asked.kind == "RayJob":
+        _refuse_job(asked, spec)
+        cluster, where = _mapping(spec, "rayClusterSpec", where), f"{where}.rayClusterSpec"
+    if cluster.get("enableInTreeAutoscaling"):
+        raise Unusable(
+            f"{where}.enableInTreeAutoscaling is true: autoscaling is not supported yet; set replicas instead."
+        )
+    head = _template(_mapping(cluster, "headGroupSpec", where), f"{where}.headGroupSpec")
+    groups = _list(cluster, "workerGroupSpecs", where)
+    workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]") for index, group in enumerate(groups)]
+    submitter = asked.kind == "RayJob" and (spec.get("submissionMode") or "K8sJobMode") == "K8sJobMode"
+    last = [PodSet(names.SUBMITTER, 1, spec.get("submitterPodTemplate") or {}, frozenset())] if submitter else []
+    podsets = [PodSet(names.HEAD, 1, head, frozenset()), *workers, *last]
+    _refuse_podsets(where, [podset.name for podset in podsets])
+    return podsets
+
+
+def _refuse_job(asked: Asked, spec: Raw) -> None:
+    if spec.get("clusterSelector"):
+        raise Unusable(
+            f"{asked}: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job."
+        )
+    if not spec.get("rayClusterSpec"):
+        raise Unusable(f"{asked}: spec.rayClusterSpec is missing; say there which workers it wants.")
+    if spec.get("shutdownAfterJobFinishes") is not True:
+        raise Unusable(f"{asked}: spec.shutdownAfterJobFinishes is not true: Kueue queues no other RayJob; set it.")
+
+
+def _refuse_podsets(where: str, podsets: list[str]) -> None:
+    twice = sorted({name for name in podsets if podsets.count(name) > 1})
+    if twice:
+        raise Unusable(
+            f"{where}.workerGroupSpecs: the name {twice[0]} is taken twice; give each group a name of its own."
+        )
+    if len(podsets) > MOST_PODSETS:
+        raise Unusable(
+            f"{where}.workerGroupSpecs: {len(podsets)} podsets with head and submitter, Kueue takes {MOST_PODSETS} at "
+            "most; use fewer groups."
+        )
+
+
+def _worker(group: object, where: str) -> PodSet:
+    """One worker group as Kueue counts it: replicas times hosts; minReplicas and maxReplicas do not count.
+
+    Absent replicas are 0, because KubeRay's CRD says so before Kueue sees the object.
+    """
+    found = _checked(group, dict, where, "an object")
+    name = _text(found, "groupName", where)
+    if not name:
+        raise Unusable(f"{where}.groupName is missing; name the group.")
+    count = _number(found, "replicas", where, 0) * max(1, _number(found, "numOfHosts", where, 1))
+    if count > _MOST_PODS:
+        raise Unusable(f"{where}.replicas asks for {count} workers; nobody can count so many.")
+    # Kueue's podset references are lower case (kueue:apis/kueue/v1beta2/workload_types.go NewPodSetReference).
+    return PodSet(name.lower(), count, _template(found, where), frozenset())
+
+
+def _template(group: Raw, where: str) -> Raw:
+    template = _mapping(group, "template", where)
+    spec = _mapping(template, "spec", f"{where}.template")
+    if not _list(spec, "containers", f"{where}.template.spec"):
+        raise Unusable(f"{where}.template.spec.containers is empty; name Ray's container.")
+    try:
+        shape.pod_requests(spec)
+    except UNREADABLE as error:
+        raise Unusable(f"{where}.template.spec: its containers' resources cannot be read: {error}.") from None
+    return template
+
+
+def _mapping(holder: Raw, field: str, where: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = _checked(holder.get(field) or {}, dict, _at(where, field), "an object")
+    return found
+
+
+def _list(holder: Raw, field: str, where: str) -> list[Any]:
+    found: list[Any] = _checked(holder.get(field) or [], list, _at(where, field), "a list")
+    return found
+
+
+def _text(holder: Raw, field: str, where: str) -> str:
+    found: str = _checked(holder.get(field) or "", str, _at(where, field), "text")
+    return found
+
+
+def _number(holder: Raw, field: str, where: str, default: int) -> int:
+    value = holder.get(field)
+    found: int = _checked(default if value is None else value, int, _at(where, field), "a whole number")
+    if found < 0:
+        raise Unusable(f"{_at(where, field)} is {found}: it must be 0 or more.")
+    return found
+
+
+def _checked(value: object, kind: type, where: str, what: str) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise Unusable(f"{where} is {str(value)[:40]!r}: it must be {what}.")
+    return value
+
+
+def _at(where: str, field: str) -> str:
+    return f"{where} {field}" if where.endswith(":") else f"{where}.{field}"

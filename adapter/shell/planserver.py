@@ -1,0 +1,95 @@
+"""How is a plan asked for over the network: POST /plan with a job, and the answer or a sentence comes back as JSON.
+
+The API server stands in front (services/proxy) and says who may ask; what comes in is anybody's text nevertheless. So it
+is small, one question is answered at a time, and questions get a part of the loop's time only. Nothing is written.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import web
+
+from adapter import names
+from adapter.podsets import Unusable
+from adapter.shell.preview import Preview
+
+log = logging.getLogger(__name__)
+
+# An object in etcd is no larger than 1.5 MiB, and a job of 18 groups takes some 100 KiB.
+MOST_BYTES = 2**20
+# A plan of a large fleet takes up to 100 ms of the loop in which everything else runs. After each question the next one
+# waits four times as long as it took, so questions never take more than a fifth of it.
+REST = 4
+MOST_WAITING = 32  # more than this many people at once do not ask by hand; what waits here costs memory
+
+Ask = Callable[[], Preview | str]  # who answers, or why nobody can now
+
+
+class _Desk:
+    """One question at a time."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._rested = 0.0  # when the next question may be answered
+
+    async def plan(self, request: web.Request) -> web.Response:
+        if self._waiting >= MOST_WAITING:
+            return _problem(429, "TooManyRequests", "Too many plans are asked for at once; ask again in a few seconds.")
+        self._waiting += 1
+        try:
+            question = json.loads(await request.read())
+            async with self._turn:
+                started = max(self._rested, time.monotonic())
+                await asyncio.sleep(started - time.monotonic())
+                answer = self._answer(question)
+                ended = time.monotonic()
+                self._rested = ended + REST * (ended - started)
+                return answer
+        except web.HTTPRequestEntityTooLarge:
+            return _problem(
+                413,
+                names.UNUSABLE_REASON,
+                f"The job is larger than {MOST_BYTES // 2**20} MiB; leave out what is not the job.",
+            )
+        except (ValueError, RecursionError):
+            return _problem(400, names.UNUSABLE_REASON, "What was sent is not JSON.")
+        finally:
+            self._waiting -= 1
+
+    def _answer(self, question: Any) -> web.Response:
+        preview = self._ask()
+        if isinstance(preview, str):
+            return _problem(503, names.NOT_READY_REASON, preview)
+        if not isinstance(question, dict) or not isinstance(question.get("namespace"), str):
+            return _problem(400, names.UNUSABLE_REASON, "What was sent has no namespace and no object.")
+        try:
+            return web.json_response(preview.answer(question.get("object"), question["namespace"], datetime.now(UTC)))
+        except Unusable as error:
+            return _problem(422, names.UNUSABLE_REASON, str(error))
+        except Exception:  # a question must cost nobody else anything
+            log.exception("a plan that was asked for")
+            return _problem(
+                500, "InternalError", "The plan failed by a fault of Rayspan's own; the controller's log has it."
+            )
+
+
+async def serve(ask: Ask, port: int) -> web.AppRunner:
+    """Serve on all addresses; the caller cleans the runner up."""
+    app = web.Application(client_max_size=MOST_BYTES)
+    app.add_routes([web.post(names.PLAN_PATH, _Desk(ask).plan)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, port=port).start()
+    return runner
+
+
+def _problem(status: int, reason: str, message: str) -> web.Response:
+    """A sentence in the form in which API servers say theirs, so that every client knows how to read it."""
+    return web.json_response({"kind": "Status", "reason": reason, "message": message}, status=status)

@@ -1,0 +1,132 @@
+"""What would be planned for a job that is not submitted yet? Answered from the live stores, by the code of real plans.
+
+Nothing is written, and nothing is remembered: the next real plan is the same whether or not somebody asked. Only what a
+plan depends on is looked at; whether the manager's own Kueue has quota for the job is not.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from adapter import answer, names, podsets, quota
+from adapter.answer import Answer
+from adapter.checks import Chosen
+from adapter.clusterqueue import UNREADABLE
+from adapter.facts import Raw, Workload, key_of, workload
+from adapter.podsets import Asked, Unusable
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.observe import AGAIN, Observer
+from adapter.shell.planning import Planning
+
+
+class Preview:
+    """Answers for jobs that their users hold in their hands."""
+
+    def __init__(self, home: Home, fleet: Fleet, observer: Observer, planning: Planning) -> None:
+        self._home, self._fleet, self._observer, self._planning = home, fleet, observer, planning
+
+    def answer(self, raw: object, namespace: str, now: datetime) -> Answer:
+        """The plan for a RayJob or RayCluster as of now; raises Unusable with a sentence when there is none to make."""
+        asked = podsets.read(raw, namespace)
+        try:
+            return self._answer(asked, now)
+        except (*UNREADABLE, RecursionError) as error:
+            if isinstance(error, Unusable):
+                raise
+            # No API server has checked the pod templates, and the planner's readers take them for checked.
+            raise Unusable(
+                f"{asked}: a pod template in it cannot be read ({type(error).__name__}); "
+                "`kubectl apply --dry-run=server` says what is wrong with it."
+            ) from None
+
+    def _answer(self, asked: Asked, now: datetime) -> Answer:
+        queue, cluster_queue = self._queue(asked)
+        priority = podsets.known_priority(asked.priority_class, self._home.workloads)
+        flavors = _flavors(cluster_queue)
+        work = workload(podsets.workload(asked, queue, _checks(cluster_queue), flavors, priority or 0, now))
+        check = self._observer.check_of(work)
+        if not check:
+            raise Unusable(
+                f"{asked}: ClusterQueue {key_of(cluster_queue)[1]} of LocalQueue {queue} has no AdmissionCheck of "
+                f"{names.CONTROLLER_NAME}, so its jobs run in the manager cluster; name a queue that has one."
+            )
+        about = _about(asked, queue, cluster_queue, check, self._observer.policy_name(check))
+        chosen, problem = self._observer.policy(check)
+        why = self._refusal(asked, work, check, chosen) or problem or self._stopped(asked, work, queue)
+        if why or chosen is None:
+            return answer.refused(about, why)
+        if not self._observer.remote_podsets(work, check):
+            return answer.local(about)
+        made = self._planned(about, work, check, chosen, now)
+        return {**made, "priority": work.priority, "notes": _notes(asked, cluster_queue, priority)}
+
+    def _planned(self, about: Raw, work: Workload, check: str, chosen: Chosen, now: datetime) -> Answer:
+        found = self._planning.plan(work, check, chosen, (), now)
+        prices = {name: member.spec.price_per_hour for name, member in self._fleet.members().items()}
+        return answer.planned(about, found.request, found.fleet, found.plan, prices, more=found.more)
+
+    def _refusal(self, asked: Asked, work: Workload, check: str, chosen: Chosen | None) -> str:
+        """Why the job itself can never run remotely; it is not submitted, so nobody need delete it."""
+        return self._observer.refusal_of(asked.raw, work, check, chosen).removesuffix(AGAIN).rstrip()
+
+    def _queue(self, asked: Asked) -> tuple[str, Raw]:
+        """The LocalQueue that the job would wait in, and the manager's ClusterQueue behind it."""
+        name = asked.queue or names.DEFAULT_QUEUE
+        if found := self._home.local_queues.get((asked.namespace, name)):
+            cluster_queue = self._home.cluster_queue((asked.namespace, name))
+            if not cluster_queue:
+                target = quota.leads_to(found)[0]
+                raise Unusable(
+                    f"{asked}: LocalQueue {name} leads to ClusterQueue {target}, which does not exist; name another queue."
+                )
+            return name, cluster_queue
+        if not asked.queue:
+            raise Unusable(
+                f"{asked}: metadata.labels has no {names.QUEUE_LABEL}; name a LocalQueue of namespace {asked.namespace}."
+            )
+        there = sorted(key_of(queue)[1] for queue in self._home.local_queues if key_of(queue)[0] == asked.namespace)
+        have = f"it has {', '.join(there)}" if there else "it has none"
+        raise Unusable(
+            f"{asked}: namespace {asked.namespace} has no LocalQueue {name}, {have}; name one in metadata.labels "
+            f"{names.QUEUE_LABEL}."
+        )
+
+    def _stopped(self, asked: Asked, work: Workload, queue: str) -> str:
+        """What stops every job of the queue now, empty when nothing does."""
+        why = quota.leads_to(self._home.local_queues.get((asked.namespace, queue)) or {})[1]
+        stopped = f"In the manager cluster, {why}." if why else ""
+        return self._observer.two_checks(work) or self._observer.gate_problem() or stopped
+
+
+def _checks(cluster_queue: Raw) -> list[str]:
+    strategy = (cluster_queue.get("spec") or {}).get("admissionChecksStrategy") or {}
+    return [entry.get("name") or "" for entry in strategy.get("admissionChecks") or ()]
+
+
+def _flavors(cluster_queue: Raw) -> set[str]:
+    groups = (cluster_queue.get("spec") or {}).get("resourceGroups") or ()
+    return {flavor.get("name") or "" for group in groups for flavor in group.get("flavors") or ()}
+
+
+def _about(asked: Asked, queue: str, cluster_queue: Raw, check: str, policy: str) -> dict[str, Any]:
+    return {
+        "job": {"kind": asked.kind, "namespace": asked.namespace, "name": asked.name},
+        "queue": queue,
+        "managerClusterQueue": key_of(cluster_queue)[1],
+        "check": check,
+        "policy": policy,
+    }
+
+
+def _notes(asked: Asked, cluster_queue: Raw, priority: int | None) -> list[str]:
+    """What the plan does not know of, a sentence each."""
+    notes = []
+    waiting = int((cluster_queue.get("status") or {}).get("pendingWorkloads") or 0)
+    if waiting:
+        noun = "job waits" if waiting == 1 else "jobs wait"
+        notes.append(f"{waiting} {noun} for the manager's own quota in ClusterQueue {key_of(cluster_queue)[1]}.")
+    if asked.priority_class and priority is None:
+        notes.append(
+            f"No job of WorkloadPriorityClass {asked.priority_class} is known yet, so its priority is taken for 0."
+        )
+    return notes

@@ -1,0 +1,88 @@
+"""How does a plan look on a terminal: the answer as text, nothing added but what a reader needs to tell columns apart."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from adapter.answer import Answer
+
+_Row = Sequence[str]
+_HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", "FREE", "PER HOUR", "WHY")
+_QUOTA_HEADER = ("CLUSTER", "ZONE", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "FREE", "EVER")
+_NONE = "-"
+
+
+def render(answer: Answer, *, wide: bool = False) -> str:
+    """The plan as lines, each ended: what is asked for, one row for each cluster, and the answer in a sentence.
+
+    `wide` adds the ledger: every flavor of every resource that the job asks for.
+    """
+    parts = [_about(answer)]
+    if answer["clusters"]:
+        parts.append(_columns([_HEADER, *(_row(one) for one in answer["clusters"])]))
+    if wide and (rows := [row for one in answer["clusters"] for row in _ledger(one)]):
+        parts.append(_columns([_QUOTA_HEADER, *rows]))
+    parts.append(_verdict(answer))
+    return "\n".join(parts)
+
+
+def _about(answer: Answer) -> str:
+    job = answer["job"]
+    groups = [_group(group) for group in answer.get("groups", ())]
+    wants = f": {'; '.join(groups)}" if groups else ""
+    lines = [f"{job['kind']} {job['namespace']}/{job['name']}{wants}"]
+    if "policy" in answer:
+        how = ", ".join(str(answer[key]) for key in ("strategy", "gang") if key in answer)
+        least = f" with {answer['minWorkers']} workers or more" if "minWorkers" in answer else ""
+        lines.append(
+            f"LocalQueue {answer['queue']}, DispatchPolicy {answer['policy']}{f': {how}{least}' if how else ''}"
+        )
+    return _lines(lines)
+
+
+def _group(group: Mapping[str, Any]) -> str:
+    count = group["workers"]
+    asks = ", ".join(f"{name} {amount}" for name, amount in group["request"].items()) or "nothing"
+    zone = f", zone {group['zone']} only" if "zone" in group else ""
+    noun = "worker" if count == 1 else "workers"
+    return f"{count} {noun} of group {group['name']}, each {asks}{zone}"
+
+
+def _row(one: Mapping[str, Any]) -> _Row:
+    scarce = one["scarcest"]
+    used, free = (f"{scarce['resource']} {scarce[which]}" if scarce else _NONE for which in ("used", "free"))
+    counts = [str(one[name]) for name in ("chosen", "nominal", "borrow", "ever")]
+    return [str(one["asked"] or _NONE), one["cluster"], *counts, used, free, one["pricePerHour"] or _NONE, _why(one)]
+
+
+def _why(one: Mapping[str, Any]) -> str:
+    groups = ", ".join(f"{count} of {name}" for name, count in one.get("groups", {}).items())
+    more = f"no more fit: {one['reason']}" if one["chosen"] and one["reason"] else one["reason"]
+    back = "takes back quota that others borrowed" if one.get("takesBack") else ""
+    return "; ".join(filter(None, (groups, back, more))) or _NONE
+
+
+def _ledger(one: Mapping[str, Any]) -> Iterable[_Row]:
+    for row in one["quota"]:
+        amounts = [row[name] for name in ("flavor", "resource", "nominal", "used", "free", "ever")]
+        yield [one["cluster"], one["zone"], one["clusterQueue"], *amounts]
+
+
+def _verdict(answer: Answer) -> str:
+    lines = [f"{'Fits' if answer['fits'] else 'Does not fit'}: {answer['sentence']}"]
+    if "pricePerHour" in answer:
+        without = " and ".join(answer.get("withoutPrice", ()))
+        lines.append(
+            f"Price per hour: {answer['pricePerHour']}{f', {without} not counted: no price there' if without else ''}."
+        )
+    return _lines([*lines, *answer.get("notes", ())])
+
+
+def _columns(rows: Sequence[_Row]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return _lines(
+        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

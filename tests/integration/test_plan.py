@@ -1,0 +1,248 @@
+"""Does `rayspan plan` say what really happens, to a user who may do nothing but ask, and does asking change nothing?
+
+The question goes the way that it goes at a user's: the command as a process, the API server's proxy, the shipped Service and
+the shipped Role. Only the Service's one endpoint is not the Deployment's pod: a pod on a fake node carries the address of the
+controller under test, because the API server's proxy leads to addresses of pods and to nothing else.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from adapter import names
+from hack.clusters import Cluster, condition, wait
+from hack.lab.paths import REPO
+from tests.integration.controller import Controller
+from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster
+
+Raw = dict[str, Any]
+DOOR = "rayspan-plan-under-test"  # the pod that stands for the controller
+USER = "scientist"
+
+
+@pytest.fixture
+def door(running: Controller, stage: Stage) -> Iterator[Controller]:
+    """The running controller, behind the Service."""
+    manager = stage.manager
+    try:
+        manager.apply(yaml.safe_dump(_pod(manager, running.plan_port)))
+        manager.wait(lambda: condition(_door(manager), "Ready").get("status") == "True", 30, "the door stands")
+        address = _address(manager)
+        patch = json.dumps({"status": {"podIP": address, "podIPs": [{"ip": address}]}})
+        how = ("patch", "pod", DOOR, "--subresource=status", "--type=merge", "-p", patch)
+        manager.kubectl("-n", names.SYSTEM_NAMESPACE, *how)
+        # 2 is the controller's own answer: there is no job in it.
+        ask = partial(_plan, manager.kubeconfig, {"kind": "RayJob"})
+        wait(lambda: ask().returncode == 2, 30, "the controller answers", lambda: f"{ask()}\n{running.tail()}")
+        yield running
+    finally:
+        manager.delete("pod", DOOR, names.SYSTEM_NAMESPACE)
+
+
+@pytest.fixture
+def scientist(stage: Stage, tmp_path: Path) -> Iterator[Path]:
+    """The kubeconfig of a user without any right; whoever allows it to ask does so under the Role's own name."""
+    manager = stage.manager
+    stage.build({"east": 2, "west": 2})
+    manager.kubectl("-n", stage.name, "create", "serviceaccount", USER)
+    token = manager.kubectl("-n", stage.name, "create", "token", USER).strip()
+    config = json.loads(manager.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
+    config["users"][0]["user"] = {"token": token}
+    config["contexts"][0]["context"]["namespace"] = stage.name
+    file = tmp_path / "scientist"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(config))
+    yield file
+    manager.delete("rolebinding", names.PLAN_ROLE, names.SYSTEM_NAMESPACE)
+
+
+def test_a_user_asks_once_an_administrator_allows_it(stage: Stage, scientist: Path, door: Controller) -> None:
+    """The refusal names the command that allows it; then the same user reads the table, and still may nothing else."""
+    job = ray_cluster("pi", stage.name, {"workers": 4})
+    refused = _plan(scientist, job)
+    assert (refused.returncode, refused.stdout) == (1, "") and refused.stderr.count("\n") == 1
+    command = refused.stderr.split("`")[1]
+    account = f"system:serviceaccount:{stage.name}:{USER}"
+    assert command == (
+        f"kubectl -n rayspan-system create rolebinding rayspan-plan --role=rayspan-plan --user='{account}'"
+    )
+    stage.manager.kubectl(*command.replace("'", "").split()[1:])
+    wait(lambda: _plan(scientist, job).returncode != 1, 20, "the right is known to the API server")
+
+    told = _plan(scientist, job)
+    assert (told.returncode, told.stderr) == (0, "")
+    head, table, end = told.stdout.split("\n\n")
+    assert head.startswith(f"RayCluster {stage.name}/pi: 4 workers of group workers, each cpu 1\n")
+    assert [line.split()[:8] for line in table.splitlines()[1:]] == [
+        ["1", "east", "2", "2", "0", "2", "cpu", "0"],
+        ["2", "west", "2", "2", "0", "2", "cpu", "0"],
+    ]
+    assert end == "Fits: 2 of 4 workers to east, 2 to west.\n"
+    # Without a namespace in the file, the context's.
+    del job["metadata"]["namespace"]
+    assert json.loads(_plan(scientist, job, "-o", "json").stdout)["job"]["namespace"] == stage.name
+
+
+def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> None:
+    """The plan's sentence and figures are the Placement's, for a job that fits and for one behind it that does not."""
+    stage.build({"east": 2, "west": 3})
+    first, second = (ray_cluster(name, stage.name, {"workers": 4}) for name in ("first", "second"))
+    planned = _answer(stage, first)
+    assert planned["fits"]
+    stage.manager.apply(yaml.safe_dump(first))
+    wait(lambda: stage.state("first") == names.PLACED, 60, "the first is placed", door.tail)
+    _same(planned, stage.placement("first"))
+    wait(lambda: "Placed" in stage.events("first"), 10, "the job is told")
+    assert stage.events("first")["Placed"] == stage.check("first")["message"] == planned["sentence"]
+
+    told = _plan(stage.manager.kubeconfig, second, "-o", "json")
+    assert told.returncode == 3
+    planned = json.loads(told.stdout)
+    assert [(one["cluster"], one["scarcest"]["used"], one["scarcest"]["free"]) for one in planned["clusters"]] == [
+        ("east", "2", "0"),
+        ("west", "2", "1"),
+    ]
+    stage.manager.apply(yaml.safe_dump(second))
+    wait(lambda: stage.state("second") == names.WAITING, 60, "the second waits", door.tail)
+    _same(planned, stage.placement("second"))
+    wait(lambda: "Waiting" in stage.events("second"), 10, "the job is told")
+    assert stage.events("second")["Waiting"] == stage.check("second")["message"] == planned["sentence"]
+    listed = stage.manager.kubectl("-n", stage.name, "get", "placements", "-o", "wide")
+    assert planned["sentence"] in listed and stage.placement("first")["spec"]["explanation"] in listed
+
+
+def test_asking_changes_nothing_and_bad_questions_do_no_harm(stage: Stage, door: Controller) -> None:
+    """Every wrong job gets a sentence and its exit code; nothing is written anywhere, and the controller goes on."""
+    stage.build({"east": 1, "west": 1})
+    _unchecked(stage)
+    good = ray_cluster("pi", stage.name, {"workers": 2})
+    before = _seen(stage)
+    for code, words, job in _questions(stage.name):
+        told = _plan(stage.manager.kubeconfig, job)
+        said = told.stderr if code == 2 else told.stdout
+        assert (told.returncode, words in said) == (code, True), f"{words}: {told}"
+    assert _plan(stage.manager.kubeconfig, good).returncode == 0
+    assert _seen(stage) == before
+    assert "Traceback" not in door.log.read_text()
+
+
+def _questions(namespace: str) -> Iterator[tuple[int, str, Raw | str]]:
+    """Exit code, what is said, and the job."""
+
+    def job(groups: dict[str, int] | None = None, cpu: str = "1", queue: str = QUEUE) -> Raw:
+        made = ray_cluster("pi", namespace, groups or {"workers": 2}, cpu)
+        made["metadata"]["labels"] = {names.QUEUE_LABEL: queue}
+        return made
+
+    def worker(made: Raw) -> Raw:
+        found: Raw = made["spec"]["workerGroupSpecs"][0]["template"]["spec"]
+        return found
+
+    yield 2, "The file is not YAML", "a: ["
+    yield 2, "found 0 of them in: Pod", {"apiVersion": "v1", "kind": "Pod"}
+    yield 2, f"namespace {namespace} has no LocalQueue gold, it has ray, unchecked", job(queue="gold")
+    yield 2, "has no kueue.x-k8s.io/queue-name", job(queue="")
+    yield 2, "has no AdmissionCheck of rayspan.dev/dispatch", job(queue="unchecked")
+    yield 2, "Kueue takes 18 at most", job({f"g{n}": 1 for n in range(18)})
+    yield 2, "'lots' is not a quantity", job(cpu="lots")
+    yield 2, "larger than 1 MiB", yaml.safe_dump(job()) + "#" * 2**20
+    yield 3, "3 workers needed at once, 2 fit now", job({"workers": 3})
+    yield 3, "Even empty clusters hold only 0", job(cpu="64")
+    yield 3, "worker group workers: spec.containers ask for nothing", job(cpu="0")
+    refused = job()
+    worker(refused)["hostNetwork"] = True
+    yield 3, "worker group workers: spec.hostNetwork is true", refused
+    odd = job()
+    worker(odd)["tolerations"] = ["all"]
+    yield 2, "a pod template in it cannot be read", odd
+
+
+def _unchecked(stage: Stage) -> None:
+    """A queue of the manager whose jobs are none of ours: Kueue admits them by itself."""
+    for kind, metadata, spec in (
+        ("ClusterQueue", {"name": f"{stage.name}-u"}, {"namespaceSelector": {}}),
+        ("LocalQueue", {"name": "unchecked", "namespace": stage.name}, {"clusterQueue": f"{stage.name}-u"}),
+    ):
+        made = {"apiVersion": names.KUEUE_API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+        stage.manager.apply(yaml.safe_dump(made))
+    stage.made.append((stage.manager, f"ClusterQueue.{names.KUEUE_DOMAIN}", f"{stage.name}-u"))
+
+
+def _same(planned: Raw, placement: Raw) -> None:
+    assert planned["sentence"] == placement["spec"]["explanation"]
+    considered = {one["cluster"]: one for one in placement["spec"]["considered"]}
+    for one in planned["clusters"]:
+        assert considered[one["cluster"]].items() <= one.items()
+
+
+def _answer(stage: Stage, job: Raw) -> Raw:
+    found: Raw = json.loads(_plan(stage.manager.kubeconfig, job, "-o", "json").stdout)
+    return found
+
+
+def _seen(stage: Stage) -> list[tuple[str, str, str]]:
+    """Everything of this stage that a controller could write, by version."""
+    return [
+        (kind, str(found["metadata"]["name"]), str(found["metadata"]["resourceVersion"]))
+        for cluster in stage.fleet.all
+        for kind in ("placements", "workloads", "pods", "configmaps", "events")
+        if kind != "placements" or cluster is stage.manager
+        for found in cluster.items(kind, stage.name)
+    ]
+
+
+def _plan(kubeconfig: Path, job: Raw | str, *more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "adapter", "plan", "-f", "-", "--kubeconfig", str(kubeconfig), *more],
+        cwd=REPO,
+        env=os.environ,
+        input=job if isinstance(job, str) else yaml.safe_dump(job),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def _address(manager: Cluster) -> str:
+    """Under which address the manager's API server reaches this machine."""
+    server = urlsplit(manager.kubectl("config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((server.hostname, server.port or 443))
+        return str(probe.getsockname()[0])
+
+
+def _door(manager: Cluster) -> Raw:
+    return manager.get("pods", DOOR, names.SYSTEM_NAMESPACE)
+
+
+def _pod(manager: Cluster, port: int) -> Raw:
+    """A pod that the Service selects, on a fake node."""
+    service = manager.get("services", names.SERVICE, names.SYSTEM_NAMESPACE)
+    container = {
+        "name": "controller",
+        "image": "none",
+        "ports": [{"name": names.PLAN_PORT_NAME, "containerPort": port}],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": DOOR, "namespace": names.SYSTEM_NAMESPACE, "labels": service["spec"]["selector"]},
+        "spec": {
+            "nodeSelector": FAKE_NODE,
+            "tolerations": [TOLERATION],
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+        },
+    }

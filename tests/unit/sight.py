@@ -1,0 +1,114 @@
+"""What a controller sees, without a controller: its own stores, filled by hand, with everything that decides behind them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from adapter import api, names
+from adapter.shell.claims import Claims
+from adapter.shell.client import Client
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.member import Listeners, Member
+from adapter.shell.memory import Memory
+from adapter.shell.observe import Observer
+from adapter.shell.planning import Planning
+from adapter.shell.preview import Preview
+from adapter.shell.store import Store
+from tests.unit import builders
+
+Raw = dict[str, Any]
+_NOBODY = cast(Client, None)  # whoever would speak to a cluster fails at once
+_DEAF = Listeners(lambda *_: None, lambda *_: None, lambda *_: None, lambda *_: None)
+
+
+class Members:
+    """Stands in for the Fleet, which connects to clusters: these are connected."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self.room_version = 1
+        self._members = {member.name: member for member in members}
+
+    def members(self) -> dict[str, Member]:
+        return self._members
+
+    def silent(self) -> dict[str, str]:
+        return {name: member.why_silent for name, member in self._members.items() if member.why_silent}
+
+
+class Sight:
+    """A manager cluster with a queue `team-a` in namespace `demo`, and worker clusters with so many cores each."""
+
+    def __init__(self, cores: Mapping[str, int], **policy: Any) -> None:
+        home = self.home = Home(_NOBODY, lambda *_: None)
+        checks: Raw = {"admissionChecksStrategy": {"admissionChecks": [{"name": builders.CHECK}]}}
+        home.cluster_queues.replace([builders.make_cluster_queue(99, name="all", **checks)])
+        home.local_queues.replace([make_local_queue("all")])
+        home.checks.replace([builders.make_check()])
+        home.policies.replace([builders.make_policy(clusters=cores, **policy)])
+        home.gate_policies.replace([{"metadata": {"name": names.GATE_POLICY}}])
+        binding = {"metadata": {"name": names.GATE_POLICY}, "spec": {"policyName": names.GATE_POLICY}}
+        home.gate_bindings.replace([binding])
+        self.members = {name: make_member(name, amount) for name, amount in cores.items()}
+        fleet = cast(Fleet, Members(self.members.values()))
+        self.memory = Memory()
+        self.observer = Observer(home, fleet, Claims(), "mgr")
+        self.preview = Preview(home, fleet, self.observer, Planning(home, fleet, self.observer, self.memory))
+
+
+def fill(store: Store, *objects: Raw) -> None:
+    """Let a store hold these objects and no others; they have no versions by which it could tell them apart."""
+    store.replace([])
+    store.replace(objects)
+
+
+def make_member(name: str, cores: int, *, used: int = 0, **spec: Any) -> Member:
+    """A worker cluster that is seen, with one large node."""
+    found = api.worker_cluster(builders.make_worker_cluster(name, **spec))
+    member = Member(name, found, _NOBODY, "mgr", _DEAF)
+    member.cluster_queues.replace([builders.make_cluster_queue(cores, used=used)])
+    member.local_queues.replace([make_local_queue("team-a")])
+    member.flavors.replace([builders.make_flavor()])
+    member.namespaces.replace([{"metadata": {"name": builders.NAMESPACE}}])
+    node = {
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "999", "pods": "999"}}
+    }
+    for _, store, _ in member._followed():
+        if not store.synced:
+            store.replace([{"metadata": {"name": "node"}, **node}] if store is member._node_objects else [])
+    for source in ("connection", "probe"):
+        member._heard(source, None)
+    assert not member.why_silent
+    return member
+
+
+def make_local_queue(cluster_queue: str) -> Raw:
+    return {
+        "metadata": {"name": builders.QUEUE, "namespace": builders.NAMESPACE},
+        "spec": {"clusterQueue": cluster_queue},
+    }
+
+
+def make_ray_job(*groups: Raw, kind: str = "RayJob", queue: str | None = builders.QUEUE, **spec: Any) -> Raw:
+    """A stock RayJob or RayCluster as its user writes it; without groups, one of four workers of one core."""
+    cluster = {
+        "headGroupSpec": {"rayStartParams": {}, "template": make_template("1")},
+        "workerGroupSpecs": list(groups) or [make_group(4)],
+    }
+    own = {"shutdownAfterJobFinishes": True, "rayClusterSpec": cluster} if kind == "RayJob" else cluster
+    labels = {names.QUEUE_LABEL: queue} if queue else {}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": kind,
+        "metadata": {"name": builders.JOB, "namespace": builders.NAMESPACE, "labels": labels},
+        "spec": {**own, **spec},
+    }
+
+
+def make_group(replicas: int | None, *, name: str = "workers", cpu: str = "1", **more: Any) -> Raw:
+    wanted = {} if replicas is None else {"replicas": replicas, "minReplicas": replicas, "maxReplicas": replicas}
+    return {"groupName": name, **wanted, "rayStartParams": {}, "template": make_template(cpu)} | more
+
+
+def make_template(cpu: str, **spec: Any) -> Raw:
+    container = {"name": "ray", "image": "ray", "resources": {"requests": {"cpu": cpu} if cpu else {}}}
+    return {"spec": {"containers": [container], **spec}}
