@@ -32,6 +32,7 @@ class Size:
     groups: int = 4  # worker groups of every gang
     gangs: int = 32  # that hold shares which no cluster's status shows yet
     nodes: int = 100
+    reclaims: bool = False  # whether the gang's queues take back what others borrowed of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ def _queue(size: Size, number: int) -> Raw:
         "spec": {
             "cohortName": _cohort(size.depth - 1, number // _BRANCHES),
             "namespaceSelector": {},
+            "preemption": {"reclaimWithinCohort": "Any" if size.reclaims else "Never"},
             "resourceGroups": [{"coveredResources": list(_RESOURCES), "flavors": flavors}],
         },
         "status": {

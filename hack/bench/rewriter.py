@@ -1,8 +1,8 @@
 """What does it cost to rewrite one pod for its worker cluster? Microseconds for each golden pod. No cluster is needed."""
 
 import argparse
-import timeit
 import time
+import timeit
 from collections.abc import Callable
 
 import yaml
