@@ -50,6 +50,15 @@ test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
 bench: $(VENV)/.ready ## Measure; the figures of one run are to be compared with each other only
 	@$(RUN) -m hack.bench
 
+N ?= 40
+SEED ?= 7
+CLUSTERS ?= 5
+
+.PHONY: gangs
+gangs: $(VENV)/.ready ## Run N=40 gangs of SEED=7 at once over CLUSTERS=5: all finish, none beyond quota, little idle
+	@$(LAB) up --workers $(CLUSTERS) --fake-nodes 2
+	@$(RUN) -m hack.gangs --gangs $(N) --seed $(SEED)
+
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
 	@$(LAB) up
