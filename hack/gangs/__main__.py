@@ -8,13 +8,10 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
-import yaml
-
-from adapter import names
 from hack.bench import control
-from hack.clusters import Clusters, condition
+from hack.clusters import Clusters
+from hack.connected import connected
 from hack.gangs import draw, report
 from hack.gangs.course import Course
 from hack.gangs.sampler import Sampler
@@ -42,7 +39,7 @@ def _run(asked: argparse.Namespace) -> int:
     least = draw.area(gangs) / capacity
     print(f"{len(gangs)} gangs of seed {asked.seed} ask for {sum(gang.needs for gang in gangs)} CPUs; {len(chosen)} clusters "
           f"have {capacity}. They run {least:.0f} s or more.", flush=True)  # fmt: skip
-    with _connected(fleet, chosen), _stage(fleet, chosen) as stage:
+    with connected(fleet, chosen), _stage(fleet, chosen) as stage:
         stage.build(dict.fromkeys(chosen, asked.cpu), manager_cpu=asked.manager * capacity)
         course = Course(stage, gangs)
         workers = [fleet.workers[name] for name in chosen]
@@ -71,29 +68,6 @@ def _stage(fleet: Clusters, chosen: tuple[str, ...]) -> Iterator[Stage]:
         yield stage
     finally:
         stage.clear()
-
-
-@contextmanager
-def _connected(fleet: Clusters, chosen: tuple[str, ...]) -> Iterator[None]:
-    """A WorkerCluster for each; the demo's fleet is two, and the Secrets of all are there."""
-    manager = fleet.manager
-    missing = [name for name in chosen if not manager.get("workerclusters", name)]
-    for name in missing:
-        spec = {"source": {"kubeConfig": {"secretRef": {"name": name}}}, "zone": name}
-        made = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": name}}
-        manager.apply(yaml.safe_dump({**made, "spec": spec}))
-    try:
-        for name in chosen:
-            manager.wait(partial(_is_connected, fleet, name), _PATIENCE, f"{name} is connected")
-        yield
-    finally:
-        for name in missing:
-            manager.delete("workercluster", name)
-
-
-def _is_connected(fleet: Clusters, name: str) -> bool:
-    found = fleet.manager.get("workerclusters", name)
-    return bool(condition(found, names.CONNECTED).get("status") == "True")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_SHORTEST, _LONGEST = 15.0, 45.0  # seconds that a gang runs: long beside the two or three that a change of guard takes
+_SHORTEST, _LONGEST = 20.0, 60.0  # seconds that a gang runs: long beside the three that a change of guard takes
 _LARGEST = 0.4  # of all clusters together: with two clusters or more, some gangs fit into no single one
 _LARGE_WORKERS = 0.25  # part of the gangs whose workers ask for two CPUs instead of one
 

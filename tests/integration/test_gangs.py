@@ -8,7 +8,7 @@ from tests.integration.controller import Controller
 from tests.integration.stage import Stage
 
 GANGS, SEED, CPU = 12, 7, 8
-PACE = 0.2  # a fifth of the usual time: what takes seconds is what is tested
+PACE = 0.15  # 3 to 9 s: what takes seconds is what is tested
 LEAST_USE = 50.0  # percent; gangs that run for 3 to 9 s spend much of their lives coming and going (`make gangs`: 90)
 
 
