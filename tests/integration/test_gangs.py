@@ -43,5 +43,14 @@ def test_a_tenant_gets_its_own_back_in_every_cluster(stage: Stage, running: Cont
         assert max(usage.get(b, {}).get(cell, 0) for usage in seen) == 2, f"B had its own in {name}"
 
 
+def test_a_gang_that_follows_closely_is_not_left_waiting(stage: Stage, running: Controller) -> None:
+    """Kueue has just counted the first gang's share, and we still count it, too: the second one fits as soon as we do not."""
+    stage.build({"east": 4, "west": 0})
+    stage.ray_cluster("first", workers=2)
+    wait(lambda: stage.reserving() == 1, 60, "Kueue has counted the first", running.tail)
+    stage.ray_cluster("second", workers=2)
+    wait(lambda: stage.where("second") == "2 east", 20, "the second is placed", running.tail)
+
+
 def _ready(stage: Stage, job: str) -> int:
     return Course(stage, ()).ready_workers()[job]
