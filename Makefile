@@ -50,12 +50,21 @@ test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
 bench: $(VENV)/.ready ## Measure; the figures of one run are to be compared with each other only
 	@$(RUN) -m hack.bench
 
-N ?= 200
 SEED ?= 7
+
 .PHONY: oracle
-oracle: $(VENV)/.ready ## Compare the quota arithmetic with Kueue itself: N random trees of seed SEED
+oracle: N ?= 200
+oracle: $(VENV)/.ready ## Compare the quota arithmetic with Kueue itself: N=200 random trees of SEED=7
 	@$(LAB) up
 	@$(RUN) -m hack.oracle --n $(N) --seed $(SEED)
+
+CLUSTERS ?= 5
+
+.PHONY: gangs
+gangs: N ?= 40
+gangs: $(VENV)/.ready ## Run N=40 gangs of SEED=7 at once over CLUSTERS=5: all finish, none beyond quota, little idle
+	@$(LAB) up --workers $(CLUSTERS) --fake-nodes 2
+	@$(RUN) -m hack.gangs --gangs $(N) --seed $(SEED)
 
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west

@@ -4,7 +4,7 @@ A candidate that cannot take part has a reason instead of an offer; nothing here
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from adapter import nodes as node_room
@@ -86,45 +86,75 @@ def closed(request: Request, candidate: Candidate) -> str:
     return candidate.queues[request.namespace, request.queue][1]
 
 
-def offer(request: Request, candidate: Candidate, tree: quota.Tree, group: Group, wanted: int) -> Offer:
-    """Say how many of `wanted` pods of a group the candidate could take, were its quota as in `tree`."""
-    if group.zone and group.zone != candidate.zone:
-        return Offer(reason=f"worker group {group.name} asks for zone {group.zone}, this is {candidate.zone}")
-    room = _room(request, candidate, tree, group, wanted)
-    held, short = _held(candidate, tree, group, room, wanted)
-    free = room.nominal + room.borrow
-    total = max(free, _reclaimable(request, candidate, tree, group, wanted).nominal) if request.reclaims else free
-    now = min(total, held)
-    if candidate.can_grow or candidate.nodes is None:
-        return Offer(room.nominal, total, room.ever, now, room.reason)
-    return Offer(min(room.nominal, held), now, min(room.ever, held), now, room.reason or short)
+def reclaims(request: Request, candidate: Candidate) -> bool:
+    """Whether the queue there may take back what others borrowed of it."""
+    queue, _ = candidate.queues.get((request.namespace, request.queue), ("", ""))
+    return queue in candidate.tree.queues and candidate.tree.queues[queue].reclaims
 
 
-def charge(request: Request, candidate: Candidate, tree: quota.Tree, group: Group, count: int) -> quota.Tree:
-    """The tree once `count` pods of the group are reserved there."""
-    queue, _ = candidate.queues[request.namespace, request.queue]
-    # Which flavor Kueue takes depends on how many pods want to go into one: ask for these very ones.
-    room = _room(request, candidate, tree, group, count)
-    if room.nominal + room.borrow < count:
-        room = _reclaimable(request, candidate, tree, group, count)
-    return quota.charge(tree, queue, room, group.request, count)
+class Offers:
+    """What candidates offer one gang. A plan asks the same over and over: each answer is found once per state of a quota."""
 
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._surveys: dict[tuple[str, quota.Tree, str], quota.Survey] = {}
+        self._nodes: dict[tuple[str, str, tuple[str, ...]], tuple[int, str]] = {}
+        self._offers: dict[tuple[str, quota.Tree, str], Offer] = {}
+        self._charged: dict[tuple[str, quota.Tree, str, int], quota.Tree] = {}
 
-def _room(request: Request, candidate: Candidate, tree: quota.Tree, group: Group, wanted: int) -> quota.Room:
-    queue, _ = candidate.queues[request.namespace, request.queue]
-    labels = candidate.namespaces[request.namespace]
-    return quota.room(tree, queue, group.request, group.pod_spec, wanted=wanted, namespace=labels)
+    def reclaiming(self) -> "Offers":
+        """The same for a gang that takes back what others borrowed; what both ask alike is not asked again."""
+        other = Offers(replace(self.request, reclaims=True))
+        other._surveys, other._nodes, other._charged = self._surveys, self._nodes, self._charged
+        return other
 
+    def of(self, candidate: Candidate, tree: quota.Tree, group: Group) -> Offer:
+        """Say how many pods of a group, up to all, the candidate could take, were its quota as in `tree`."""
+        key = (candidate.name, tree, group.name)
+        if key not in self._offers:
+            self._offers[key] = self._offer(candidate, tree, group)
+        return self._offers[key]
 
-def _reclaimable(request: Request, candidate: Candidate, tree: quota.Tree, group: Group, wanted: int) -> quota.Room:
-    queue, _ = candidate.queues[request.namespace, request.queue]
-    labels = candidate.namespaces[request.namespace]
-    return quota.reclaimable(tree, queue, group.request, group.pod_spec, wanted=wanted, namespace=labels)
+    def charge(self, candidate: Candidate, tree: quota.Tree, group: Group, count: int) -> quota.Tree:
+        """The tree once `count` pods of the group are reserved there."""
+        key = (candidate.name, tree, group.name, count)
+        if key not in self._charged:
+            survey = self._survey(candidate, tree, group)
+            # Which flavor Kueue takes depends on how many pods want to go into one: ask for these very ones.
+            room = survey.room(count)
+            if room.nominal + room.borrow < count:
+                room = survey.reclaimable(count)
+            self._charged[key] = quota.charge(tree, survey.queue.name, room, group.request, count)
+        return self._charged[key]
 
+    def _offer(self, candidate: Candidate, tree: quota.Tree, group: Group) -> Offer:
+        if group.zone and group.zone != candidate.zone:
+            return Offer(reason=f"worker group {group.name} asks for zone {group.zone}, this is {candidate.zone}")
+        survey = self._survey(candidate, tree, group)
+        room = survey.room(group.count)
+        held, short = self._held(candidate, tree, group, room)
+        total = room.nominal + room.borrow
+        if self.request.reclaims:
+            total = max(total, survey.reclaimable(group.count).nominal)
+        now = min(total, held)
+        if candidate.can_grow or candidate.nodes is None:
+            return Offer(room.nominal, total, room.ever, now, room.reason)
+        return Offer(min(room.nominal, held), now, min(room.ever, held), now, room.reason or short)
 
-def _held(candidate: Candidate, tree: quota.Tree, group: Group, room: quota.Room, wanted: int) -> tuple[int, str]:
-    """How many pods today's nodes could hold were they empty, and why fewer than wanted."""
-    if candidate.nodes is None or not room.flavors:
-        return UNLIMITED, ""
-    flavors = [tree.flavors[name] for name in dict.fromkeys(room.flavors.values())]
-    return node_room.hold(candidate.nodes, group.pod_spec, group.request, flavors, wanted)
+    def _survey(self, candidate: Candidate, tree: quota.Tree, group: Group) -> quota.Survey:
+        key = (candidate.name, tree, group.name)
+        if key not in self._surveys:
+            queue, _ = candidate.queues[self.request.namespace, self.request.queue]
+            labels = candidate.namespaces[self.request.namespace]
+            self._surveys[key] = quota.survey(tree, queue, group.request, group.pod_spec, namespace=labels)
+        return self._surveys[key]
+
+    def _held(self, candidate: Candidate, tree: quota.Tree, group: Group, room: quota.Room) -> tuple[int, str]:
+        """How many pods today's nodes could hold were they empty, and why fewer than wanted."""
+        if candidate.nodes is None or not room.flavors:
+            return UNLIMITED, ""
+        key = (candidate.name, group.name, tuple(dict.fromkeys(room.flavors.values())))
+        if key not in self._nodes:
+            flavors = [tree.flavors[name] for name in key[-1]]
+            self._nodes[key] = node_room.hold(candidate.nodes, group.pod_spec, group.request, flavors, group.count)
+        return self._nodes[key]

@@ -104,7 +104,7 @@ def _under(forest: Forest, faults: Mapping[Key, str], queue: Queue) -> Queue:
         return queue
     if key not in forest.subtree:
         return replace(queue, closed=f"the Cohorts above ClusterQueue {queue.name} form a cycle")
-    above = [faults[node] for node in cohort.path(forest, key) if node in faults]
+    above = [faults[node] for node in forest.paths[key] if node in faults]
     return replace(queue, closed=above[0]) if above else queue
 
 

@@ -6,14 +6,16 @@ waiting workloads but never change what fits).
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from adapter.shape import UNLIMITED
 
 Cell = tuple[str, str]  # flavor, resource
 Key = tuple[str, str]  # kind, name: a ClusterQueue and a Cohort may share their name
 Amounts = Mapping[Cell, int]
+# A node and those above it, the root first: what each says of itself, its quota with its children's, and what is in use.
+Line = Sequence[tuple[Mapping[Cell, "Quota"], Amounts, Amounts]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,15 @@ class Forest:
 
     members: Mapping[Key, Member]
     subtree: Mapping[Key, Amounts]  # own quota plus what the children lend
-    usage: Mapping[Key, Amounts]  # for a Cohort: what its children use beyond what they keep to themselves
+    seen: Mapping[
+        Key, Amounts
+    ]  # usage as the objects showed it; for a Cohort: what its children use beyond what they keep
+    paths: Mapping[Key, Sequence[Key]]  # from each node to its root, both included
+    charged: Mapping[Key, Amounts] = field(default_factory=dict)  # usage of those nodes that were charged since
+
+    def usage(self, key: Key) -> Amounts:
+        """What is in use at a node."""
+        return self.charged[key] if key in self.charged else self.seen[key]
 
 
 def plant(members: Mapping[Key, Member]) -> Forest:
@@ -60,85 +70,98 @@ def plant(members: Mapping[Key, Member]) -> Forest:
         parent = everyone[key].parent
         if parent is not None:
             _accumulate(everyone[key], subtree[key], usage[key], subtree[parent], usage[parent])
-    return Forest(everyone, subtree, usage)
+    paths: dict[Key, tuple[Key, ...]] = {}
+    for key in ordered:
+        parent = everyone[key].parent
+        paths[key] = (key,) if parent is None else (key, *paths[parent])
+    return Forest(everyone, subtree, usage, paths)
 
 
-def available(forest: Forest, key: Key, cell: Cell) -> int:
-    """Say how much `key` may take now without preemption; negative where more was admitted than there is.
+def line(forest: Forest, key: Key) -> Line:
+    """What the questions below are put to: found once for a node, however many of its cells are asked for."""
+    path = forest.paths[key]
+    return [(forest.members[node].quotas, forest.subtree[node], forest.usage(node)) for node in reversed(path)]
+
+
+def available(line: Line, cell: Cell) -> int:
+    """Say how much the node may take now without preemption; negative where more was admitted than there is.
 
     Source: available.
     """
-    *below, root = path(forest, key)
-    left = minus(forest.subtree[root].get(cell, 0), forest.usage[root].get(cell, 0))
-    for node in reversed(below):
-        quota, used = forest.members[node].quotas.get(cell), forest.usage[node].get(cell, 0)
+    _, subtree, usage = line[0]
+    left = minus(subtree.get(cell, 0), usage.get(cell, 0))
+    for quotas, subtree, usage in line[1:]:
+        quota, used = quotas.get(cell), usage.get(cell, 0)
+        if used >= 0 and (quota is None or (quota.borrowing is None and quota.lending is None)):
+            continue  # as most nodes: it keeps nothing to itself, and may take all that is left above it
+        kept = _kept(quota, subtree.get(cell, 0))
         if quota is not None and quota.borrowing is not None:
-            kept = _kept(forest, node, cell)
-            stored = minus(forest.subtree[node].get(cell, 0), kept)
+            stored = minus(subtree.get(cell, 0), kept)
             left = min(left, plus(minus(stored, max(0, minus(used, kept))), quota.borrowing))
-        left = plus(_kept_free(forest, node, cell), left)
+        left = plus(max(0, minus(kept, used)), left)
     return left
 
 
-def potential(forest: Forest, key: Key, cell: Cell) -> int:
-    """Say how much `key` could take if nothing at all were in use.
+def potential(line: Line, cell: Cell) -> int:
+    """Say how much the node could take if nothing at all were in use.
 
     Source: potentialAvailable.
     """
-    *below, root = path(forest, key)
-    most = forest.subtree[root].get(cell, 0)
-    for node in reversed(below):
-        quota = forest.members[node].quotas.get(cell)
-        most = plus(_kept(forest, node, cell), most)
-        if quota is not None and quota.borrowing is not None:
-            most = min(most, plus(forest.subtree[node].get(cell, 0), quota.borrowing))
+    most = line[0][1].get(cell, 0)
+    for quotas, subtree, _ in line[1:]:
+        quota = quotas.get(cell)
+        if quota is None:
+            continue
+        most = plus(_kept(quota, subtree.get(cell, 0)), most)
+        if quota.borrowing is not None:
+            most = min(most, plus(subtree.get(cell, 0), quota.borrowing))
     return most
 
 
-def nominal_free(forest: Forest, key: Key, cell: Cell) -> int:
-    """Say how much of its own nominal quota `key` leaves unused, whether or not others have borrowed it; never negative."""
-    return max(0, minus(forest.subtree[key].get(cell, 0), forest.usage[key].get(cell, 0)))
+def nominal_free(line: Line, cell: Cell) -> int:
+    """Say how much of its own nominal quota the node leaves unused, whether or not others have borrowed it; never negative."""
+    _, subtree, usage = line[-1]
+    return max(0, minus(subtree.get(cell, 0), usage.get(cell, 0)))
 
 
-def borrowing_level(forest: Forest, key: Key, cell: Cell, amount: int) -> int:
+def borrowing_level(line: Line, cell: Cell, amount: int) -> int:
     """Say how far up `amount` must be borrowed: 0 is not at all, 1 is from the nearest cohort.
 
     Kueue counts the cohort's height instead of its distance; along one path both order the same.
     Source: pkg/scheduler/preemption/classical/hierarchical_preemption.go FindHeightOfLowestSubtreeThatFits.
     """
     level = 0
-    for level, node in enumerate(path(forest, key)):
-        if plus(forest.usage[node].get(cell, 0), amount) <= forest.subtree[node].get(cell, 0):
+    for level, (quotas, subtree, usage) in enumerate(reversed(line)):
+        if plus(usage.get(cell, 0), amount) <= subtree.get(cell, 0):
             return level
-        amount = minus(amount, _kept_free(forest, node, cell))
+        amount = minus(amount, _kept_free(quotas.get(cell), subtree.get(cell, 0), usage.get(cell, 0)))
     return level
 
 
 def reserve(forest: Forest, key: Key, amounts: Amounts) -> Forest:
-    """Return the forest with `amounts` more in use at `key`; everything beside the path to the root is shared.
+    """Return the forest with `amounts` more in use at `key`; it costs no more where there are more queues.
 
     Source: addUsage.
     """
-    usage = dict(forest.usage)
-    for node in path(forest, key):
-        before = usage[node]
-        usage[node] = {**before, **{cell: plus(before.get(cell, 0), more) for cell, more in amounts.items()}}
-        beyond = {cell: minus(more, _kept_free(forest, node, cell)) for cell, more in amounts.items()}
-        amounts = {cell: more for cell, more in beyond.items() if more > 0}
-    return replace(forest, usage=usage)
-
-
-def path(forest: Forest, key: Key) -> Iterator[Key]:
-    """Walk from a node to its root, both included; endless where cohorts form a cycle."""
-    step: Key | None = key
-    while step is not None:
-        yield step
-        step = forest.members[step].parent
+    charged = dict(forest.charged)
+    for node in forest.paths[key]:
+        used, quotas, subtree = dict(forest.usage(node)), forest.members[node].quotas, forest.subtree[node]
+        beyond = {}
+        for cell, more in amounts.items():
+            before = used.get(cell, 0)
+            used[cell] = plus(before, more)
+            rest = minus(more, _kept_free(quotas.get(cell), subtree.get(cell, 0), before))
+            if rest > 0:
+                beyond[cell] = rest
+        charged[node], amounts = used, beyond
+        if not beyond:
+            break
+    return Forest(forest.members, forest.subtree, forest.seen, forest.paths, charged)
 
 
 def plus(left: int, right: int) -> int:
     """Add as Kueue's Amount does: unlimited stays unlimited, and nothing leaves 64 bits."""
-    return UNLIMITED if UNLIMITED in (left, right) else _clamped(left + right)
+    return UNLIMITED if left == UNLIMITED or right == UNLIMITED else _clamped(left + right)
 
 
 def minus(left: int, right: int) -> int:
@@ -149,6 +172,8 @@ def minus(left: int, right: int) -> int:
 
 
 def _clamped(amount: int) -> int:
+    if -UNLIMITED <= amount <= UNLIMITED:  # nearly always, and this is the innermost step of every plan
+        return amount
     return max(-UNLIMITED - 1, min(amount, UNLIMITED))
 
 
@@ -166,25 +191,18 @@ def _accumulate(
     child: Member, quota: Amounts, used: Amounts, parent_quota: dict[Cell, int], parent_used: dict[Cell, int]
 ) -> None:
     for cell, amount in quota.items():
-        lent = minus(amount, _kept_of(child, cell, amount))
+        lent = minus(amount, _kept(child.quotas.get(cell), amount))
         parent_quota[cell] = plus(parent_quota.get(cell, 0), lent)
     for cell, amount in used.items():
-        beyond = max(0, minus(amount, _kept_of(child, cell, quota.get(cell, 0))))
+        beyond = max(0, minus(amount, _kept(child.quotas.get(cell), quota.get(cell, 0))))
         parent_used[cell] = plus(parent_used.get(cell, 0), beyond)
 
 
-def _kept(forest: Forest, key: Key, cell: Cell) -> int:
-    return _kept_of(forest.members[key], cell, forest.subtree[key].get(cell, 0))
-
-
-def _kept_of(member: Member, cell: Cell, subtree: int) -> int:
+def _kept(quota: Quota | None, subtree: int) -> int:
     """What a node never lends to its parent (localQuota)."""
-    quota = member.quotas.get(cell)
-    if quota is None or quota.lending is None:
-        return 0
-    return max(0, minus(subtree, quota.lending))
+    return 0 if quota is None or quota.lending is None else max(0, minus(subtree, quota.lending))
 
 
-def _kept_free(forest: Forest, key: Key, cell: Cell) -> int:
+def _kept_free(quota: Quota | None, subtree: int, used: int) -> int:
     """What of that is unused (LocalAvailable)."""
-    return max(0, minus(_kept(forest, key, cell), forest.usage[key].get(cell, 0)))
+    return max(0, minus(_kept(quota, subtree), used))

@@ -55,6 +55,7 @@ class Gang:
     others_wait: bool  # somebody queues behind us for the manager's quota
     room_changed: bool  # since the last plan of this gang
     remote_podsets: tuple[str, ...]
+    settles: datetime | None = None  # when what the last plan deducted twice, to be careful, is free again
 
 
 def decide(gang: Gang, now: datetime) -> list[Action]:
@@ -236,20 +237,21 @@ def _withdraw(
 
 def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
     live = _excluded(current, now)
-    if gang.room_changed or len(live) < len(current.excluded):
+    settled = gang.settles is not None and now >= gang.settles
+    if gang.room_changed or settled or len(live) < len(current.excluded):
         return [Plan(work, current, live)]
     reason = current.explanation
     due = (work.reserved_at or now) + YIELD_AFTER * 2 ** min(work.yields, YIELD_DOUBLINGS)
     if gang.others_wait and now >= due:
         text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
         return [*_say(work, "Yielded", text), Yield(work)]
-    soon = due - now if gang.others_wait else RESYNC
+    turns = [now + RESYNC, *([due] if gang.others_wait else ()), *([gang.settles] if gang.settles else ())]
     status = explain.waiting(current, now)
     return [
         *_record(current, status),
         *_pending(gang, work, reason),
         *_say(work, "Waiting", reason),
-        LookAgain(min(soon, RESYNC)),
+        LookAgain(min(turns) - now),
     ]
 
 

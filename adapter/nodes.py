@@ -5,9 +5,8 @@ not a scheduler: what runs on the nodes is not looked at, since quota counts tha
 affinity between pods. Nodes that are not ready or cordoned hold nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from adapter import flavor, shape
 from adapter.facts import Raw, is_true, key_of, meta
@@ -26,7 +25,12 @@ class Node:
 
 def read(objects: Iterable[Raw]) -> tuple[Node, ...]:
     """Read the Node objects that are ready and not cordoned; one that cannot be read is left out."""
-    return tuple(node for raw in objects if (node := _read(raw)))
+    kinds: dict[frozenset[tuple[str, int]], shape.Resources] = {}  # one object for equal figures: counted once
+    found = (node for raw in objects if (node := _read(raw)))
+    return tuple(
+        replace(node, allocatable=kinds.setdefault(frozenset(node.allocatable.items()), node.allocatable))
+        for node in found
+    )
 
 
 def _read(raw: Raw) -> Node | None:
@@ -49,41 +53,48 @@ def hold(
 
     `flavors` are those that Kueue would assign: it adds their labels to the pod's node selector, and their tolerations.
     """
-    as_sent = _with_flavors(pod_spec, flavors)
+    takes = _filter(pod_spec, flavors)
     needs = {name: need for name, need in request.items() if need > 0}
     fitting: list[Node] = []
+    per_node: dict[int, int] = {}  # machines of one kind share their figures, see `read`
     held = 0
     for node in nodes:
-        if _takes(node, as_sent):
+        if takes(node):
             fitting.append(node)
-            held += min((node.allocatable.get(name, 0) // need for name, need in needs.items()), default=wanted)
+            kind = id(node.allocatable)
+            if kind not in per_node:
+                per_node[kind] = min((node.allocatable.get(n, 0) // need for n, need in needs.items()), default=wanted)
+            held += per_node[kind]
         if held >= wanted:
             return held, ""
-    return held, _short(nodes, fitting, needs, held)
+    return held, f"its nodes can hold {held}" if held else _none(nodes, fitting, needs)
 
 
-def _with_flavors(pod_spec: Raw, flavors: Sequence[Flavor]) -> dict[str, Any]:
+def _filter(pod_spec: Raw, flavors: Sequence[Flavor]) -> Callable[[Node], bool]:
+    """The scheduler's filters on labels and taints, for a pod to which Kueue has added what the flavors say."""
     selector = dict(pod_spec.get("nodeSelector") or {})
     tolerations = list(pod_spec.get("tolerations") or ())
     for one in flavors:
         selector |= one.labels
         tolerations += one.tolerations
-    return {**pod_spec, "nodeSelector": selector, "tolerations": tolerations}
-
-
-def _takes(node: Node, pod_spec: Raw) -> bool:
-    """Whether the scheduler's filters on labels and taints let the pod onto the node."""
-    if any(node.labels.get(key) != value for key, value in pod_spec["nodeSelector"].items()):
-        return False
     affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = [term.get("matchExpressions") or () for term in required.get("nodeSelectorTerms") or ()]
-    if terms and not any(flavor.meets_all(term, node.labels) for term in terms):
-        return False
-    return all(any(flavor.tolerates(by, taint) for by in pod_spec["tolerations"]) for taint in node.taints)
+    wanted = list(selector.items())
+
+    def takes(node: Node) -> bool:
+        for key, value in wanted:  # plain loops: fleets have thousands of nodes
+            if node.labels.get(key) != value:
+                return False
+        if terms and not any(flavor.meets_all(term, node.labels) for term in terms):
+            return False
+        return not node.taints or all(any(flavor.tolerates(by, taint) for by in tolerations) for taint in node.taints)
+
+    return takes
 
 
-def _short(nodes: Sequence[Node], fitting: Sequence[Node], needs: shape.Resources, held: int) -> str:
+def _none(nodes: Sequence[Node], fitting: Sequence[Node], needs: shape.Resources) -> str:
+    """Why not a single pod could be held."""
     if not nodes:
         return "it has no ready node"
     if not fitting:
@@ -94,4 +105,4 @@ def _short(nodes: Sequence[Node], fitting: Sequence[Node], needs: shape.Resource
             return f"no node there has allocatable {name}: is its device plugin ready?"
         if most < need:
             return f"no node there is large enough: {name} {shape.as_text(most, name)} at most, one worker needs {shape.as_text(need, name)}"
-    return f"its nodes can hold {held}"
+    return "its nodes can hold 0"

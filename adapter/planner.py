@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from adapter import candidate as candidates
 from adapter import score, verdict
 from adapter.allot import allot
-from adapter.candidate import Candidate, Group, Request
+from adapter.candidate import Candidate, Group, Offers, Request
 from adapter.facts import GroupShare, Share
 from adapter.score import Look
 from adapter.verdict import NOT_NEEDED, Verdict
@@ -33,17 +33,19 @@ _Counts = Mapping[str, Mapping[str, int]]  # cluster -> group -> workers
 def plan(request: Request, among: Sequence[Candidate]) -> Plan:
     """Place a gang on the candidates, which are in the policy's order; where it does not fit, by taking back quota that
     others borrowed from its queues."""
-    made = _plan(request, among)
-    if made.shares:
+    plain = Offers(request)
+    made = _plan(plain, plain, among)
+    if made.shares or not any(candidates.reclaims(request, one) for one in among):
         return made
-    reclaimed = _plan(replace(request, reclaims=True), among)
+    reclaimed = _plan(plain.reclaiming(), plain, among)
     return reclaimed if reclaimed.shares else made
 
 
-def _plan(request: Request, among: Sequence[Candidate]) -> Plan:
+def _plan(offers: Offers, plain: Offers, among: Sequence[Candidate]) -> Plan:
+    request = offers.request
     problems = {one.name: why for one in among if (why := candidates.closed(request, one))}
-    looks = [score.look(request, one) for one in among if one.name not in problems]
-    counts = _placed(request, score.order(request, looks))
+    looks = [score.look(offers, one) for one in among if one.name not in problems]
+    counts = _placed(offers, score.order(request, looks))
     placed = sum(sum(groups.values()) for groups in counts.values())
     if not placed or placed < request.needed:
         found = _verdicts(among, request, problems, looks)
@@ -53,7 +55,7 @@ def _plan(request: Request, among: Sequence[Candidate]) -> Plan:
     found = _chosen(request, _verdicts(among, request, problems, looks), counts)
     shares = tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
     if request.reclaims:
-        shares = tuple(replace(s, preempts=_preempts(request, s, looks)) for s in shares)
+        shares = tuple(replace(s, preempts=_preempts(plain, s, looks)) for s in shares)
     return Plan(shares, tuple(found), verdict.placed(request, found, [s.cluster for s in shares if s.preempts]))
 
 
@@ -63,44 +65,42 @@ def keep(request: Request, among: Sequence[Candidate]) -> tuple[Share, ...]:
     So room that comes free piece by piece gathers until the gang fits. One that must be in one cluster gathers it in the
     cluster that is nearest to holding it.
     """
-    able = [look for look in _looks(request, among) if request.gang != "SameCluster" or look.ever == request.workers]
+    offers = Offers(request)
+    looks = (score.look(offers, one) for one in among if not candidates.closed(request, one))
+    able = [look for look in looks if request.gang != "SameCluster" or look.ever == request.workers]
     if request.gang == "SameCluster":
         able = sorted(able, key=lambda look: -look.total)[:1]
-    counts = _placed(replace(request, gang="BestEffort"), able)
+    counts = _placed(offers, able)
     return tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
 
 
 def charged(request: Request, among: Sequence[Candidate], shares: Sequence[Share]) -> list[Candidate]:
     """The candidates after these shares of the gang are reserved."""
-    groups = {group.name: group for group in request.groups}
-    taken = {share.cluster: share for share in shares}
-    return [_charged(request, one, taken.get(one.name), groups) for one in among]
+    offers, taken = Offers(request), {share.cluster: share for share in shares}
+    return [_charged(offers, one, taken[one.name]) if one.name in taken else one for one in among]
 
 
-def _charged(request: Request, one: Candidate, share: Share | None, groups: Mapping[str, Group]) -> Candidate:
-    if share is None or candidates.closed(request, replace(one, problem="")):
+def _charged(offers: Offers, one: Candidate, share: Share) -> Candidate:
+    if candidates.closed(offers.request, replace(one, problem="")):
         return one
+    groups = {group.name: group for group in offers.request.groups}
     tree = one.tree
     for part in share.groups:
         if part.name in groups:
-            tree = candidates.charge(request, one, tree, groups[part.name], part.count)
+            tree = offers.charge(one, tree, groups[part.name], part.count)
     return replace(one, tree=tree)
 
 
-def _looks(request: Request, among: Sequence[Candidate]) -> list[Look]:
-    return [score.look(request, one) for one in among if not candidates.closed(request, one)]
-
-
-def _placed(request: Request, asked: Sequence[Look]) -> _Counts:
+def _placed(offers: Offers, asked: Sequence[Look]) -> _Counts:
     """Divide the gang over the clusters asked: the first order of its groups in which all fit, else the best one."""
     best: _Counts = {}
     most = -1
-    for groups in _orders(request, asked):
-        counts = _divided(request, asked, groups)
+    for groups in _orders(offers.request, asked):
+        counts = _divided(offers, asked, groups)
         placed = sum(sum(taken.values()) for taken in counts.values())
         if placed > most:
             best, most = counts, placed
-        if placed == request.workers:
+        if placed == offers.request.workers:
             break
     return best
 
@@ -112,25 +112,23 @@ def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]
     multiples of each other, as machines are; a gang that none of them places waits, and is planned again when room comes.
     """
     room = [sum(look.offers[index].total for look in asked) / g.count for index, g in enumerate(request.groups)]
-    yield [request.groups[index] for index in sorted(range(len(room)), key=room.__getitem__)]
-    if len(request.groups) > 1:
-        yield request.groups
-        yield request.groups[::-1]
+    stand = list(range(len(room)))
+    orders = [sorted(stand, key=room.__getitem__), stand, stand[::-1]]
+    for index, order in enumerate(orders):
+        if order not in orders[:index]:
+            yield [request.groups[number] for number in order]
 
 
-def _divided(request: Request, asked: Sequence[Look], groups: Sequence[Group]) -> _Counts:
-    trees = {look.candidate.name: look.candidate.tree for look in asked}
-    counts: dict[str, dict[str, int]] = {look.candidate.name: {} for look in asked}
+def _divided(offers: Offers, asked: Sequence[Look], groups: Sequence[Group]) -> _Counts:
+    trees = [look.candidate.tree for look in asked]
+    counts: list[dict[str, int]] = [{} for _ in asked]
     for group in groups:
-        offers = [
-            candidates.offer(request, look.candidate, trees[look.candidate.name], group, group.count) for look in asked
-        ]
-        for look, taken in zip(asked, allot(request.strategy, group.count, offers), strict=True):
+        found = [offers.of(look.candidate, tree, group) for look, tree in zip(asked, trees, strict=True)]
+        for index, taken in enumerate(allot(offers.request.strategy, group.count, found)):
             if taken:
-                name = look.candidate.name
-                counts[name][group.name] = taken
-                trees[name] = candidates.charge(request, look.candidate, trees[name], group, taken)
-    return counts
+                counts[index][group.name] = taken
+                trees[index] = offers.charge(asked[index].candidate, trees[index], group, taken)
+    return {look.candidate.name: taken for look, taken in zip(asked, counts, strict=True)}
 
 
 def _verdicts(
@@ -160,16 +158,15 @@ def _chosen(request: Request, found: Sequence[Verdict], counts: _Counts) -> list
     return chosen
 
 
-def _preempts(request: Request, share: Share, looks: Sequence[Look]) -> bool:
+def _preempts(plain: Offers, share: Share, looks: Sequence[Look]) -> bool:
     """Whether a share is more than what is free, so that Kueue must preempt those who borrow."""
-    plain = replace(request, reclaims=False)
     one = next(look.candidate for look in looks if look.candidate.name == share.cluster)
+    groups = {group.name: group for group in plain.request.groups}
     tree = one.tree
     for part in share.groups:
-        group = next(group for group in request.groups if group.name == part.name)
-        if candidates.offer(plain, one, tree, group, part.count).total < part.count:
+        if plain.of(one, tree, groups[part.name]).total < part.count:
             return True
-        tree = candidates.charge(plain, one, tree, group, part.count)
+        tree = plain.charge(one, tree, groups[part.name], part.count)
     return False
 
 

@@ -10,20 +10,23 @@ All else is put to the test by Kueue itself, on random trees: hack/oracle (`make
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from adapter import clusterqueue, cohort, flavor
 from adapter.clusterqueue import QUEUE, UNREADABLE, Group, Queue, leads_to
-from adapter.cohort import Forest, Key
+from adapter.cohort import Cell, Forest, Line
 from adapter.flavor import Flavor, Labels, Raw
 from adapter.shape import PODS, UNLIMITED, Resources, as_text
 
-__all__ = ["Resources", "Room", "Shortfall", "Tree", "build", "charge", "leads_to", "reclaimable", "room"]
+__all__ = [
+    "Resources", "Room", "Shortfall", "Survey", "Tree", "build", "charge", "leads_to", "reclaimable", "room", "survey",
+]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """One worker cluster's quota as its objects showed it, plus what was charged since; compare by identity."""
+    """One worker cluster's quota as its objects showed it, plus what was charged since; compared by identity."""
 
     queues: Mapping[str, Queue]
     flavors: Mapping[str, Flavor]
@@ -63,8 +66,7 @@ class Room:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
+class _Offer(NamedTuple):  # many are made for each plan, and a dataclass takes three times as long to make
     flavor: str
     needs: Resources
     fits: int = 0
@@ -81,6 +83,52 @@ def build(cluster_queues: Iterable[Raw], cohorts: Iterable[Raw], flavors: Iterab
     return Tree(queues, known, forest)
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one ClusterQueue's flavors have for one pod shape, however many such pods are wanted: most of the work."""
+
+    queue: Queue
+    line: Line = ()
+    groups: Sequence[Sequence[_Offer]] = ()  # by resource group, in the order of its flavors
+    closed: str = ""  # why no pod fits, whatever is free
+
+    def room(self, wanted: int) -> Room:
+        """Say how many more such pods are admitted now as one podset; see `room`."""
+        if self.closed:
+            return Room(reason=self.closed)
+        most = min((max(one.fits for one in group) for group in self.groups), default=UNLIMITED)
+        ever = min((max(one.ever for one in group) for group in self.groups), default=UNLIMITED)
+        wanted = max(wanted, 1)
+        reason = "" if most >= wanted else _reason(self.groups, wanted)
+        if most == 0:
+            return Room(ever=ever, tight=_nearest(self.groups), reason=reason)
+        chosen = [_chosen(self.queue, self.line, group, min(wanted, most)) for group in self.groups]
+        return _open(chosen, ever, reason)
+
+    def reclaimable(self, wanted: int) -> Room:
+        """Say how many fit once Kueue has taken back what others borrowed of the queue; see `reclaimable`."""
+        if self.closed or not self.queue.reclaims:
+            return Room()
+        chosen = [max(group, key=lambda offer: min(offer.nominal, wanted)) for group in self.groups]
+        count = min((offer.nominal for offer in chosen), default=0)
+        flavors = {name: offer.flavor for offer in chosen for name in offer.needs} if count else {}
+        return Room(flavors, count, 0, count)
+
+
+def survey(tree: Tree, queue: str, request: Resources, pod_spec: Raw, *, namespace: Labels | None = None) -> Survey:
+    """Look at a ClusterQueue's flavors for a pod shape; parameters as of `room`."""
+    found = tree.queues.get(queue) or Queue(queue, closed=f"ClusterQueue {queue} does not exist")
+    closed = found.closed or _outside(found, namespace) or _uncovered(found, request)
+    if closed:
+        return Survey(found, closed=closed)
+    line = cohort.line(tree.forest, (QUEUE, found.name))
+    groups = [
+        [_offer(line, found, tree.flavors[name], needs, pod_spec) for name in group.flavors]
+        for group, needs in _shared_out(found, request)
+    ]
+    return Survey(found, line, groups)
+
+
 def room(
     tree: Tree, queue: str, request: Resources, pod_spec: Raw, *, wanted: int = 1, namespace: Labels | None = None
 ) -> Room:
@@ -93,19 +141,7 @@ def room(
     labels of the pods' namespace; None skips the ClusterQueue's namespaceSelector. `pods: 1` is always asked.
     Source: pkg/scheduler/flavorassigner/flavorassigner.go findFlavorForPodSets, shouldTryNextFlavor, isPreferred.
     """
-    found = tree.queues.get(queue) or Queue(queue, closed=f"ClusterQueue {queue} does not exist")
-    reason = found.closed or _outside(found, namespace) or _uncovered(found, request)
-    if reason:
-        return Room(reason=reason)
-    offers = [_offers(tree, found, group, needs, pod_spec) for group, needs in _shared_out(found, request)]
-    most = min((max(one.fits for one in group) for group in offers), default=UNLIMITED)
-    ever = min((max(one.ever for one in group) for group in offers), default=UNLIMITED)
-    wanted = max(wanted, 1)
-    reason = "" if most >= wanted else _reason(offers, wanted)
-    if most == 0:
-        return Room(ever=ever, tight=_nearest(offers), reason=reason)
-    chosen = [_chosen(tree, found, group, min(wanted, most)) for group in offers]
-    return _open(chosen, ever, reason)
+    return survey(tree, queue, request, pod_spec, namespace=namespace).room(wanted)
 
 
 def reclaimable(
@@ -117,14 +153,7 @@ def reclaimable(
     count, `flavors` the first per resource group in which most of `wanted` fit; parameters as of `room`.
     Source: pkg/scheduler/preemption/preemption.go, a Workload within nominal quota may preempt those that borrow.
     """
-    found = tree.queues.get(queue) or Queue(queue, closed="closed")
-    if found.closed or not found.reclaims or _outside(found, namespace) or _uncovered(found, request):
-        return Room()
-    offers = [_offers(tree, found, group, needs, pod_spec) for group, needs in _shared_out(found, request)]
-    chosen = [max(group, key=lambda offer: min(offer.nominal, wanted)) for group in offers]
-    count = min((offer.nominal for offer in chosen), default=0)
-    flavors = {name: offer.flavor for offer in chosen for name in offer.needs} if count else {}
-    return Room(flavors, count, 0, count)
+    return survey(tree, queue, request, pod_spec, namespace=namespace).reclaimable(wanted)
 
 
 def charge(tree: Tree, queue: str, room: Room, request: Resources, count: int) -> Tree:
@@ -136,7 +165,7 @@ def charge(tree: Tree, queue: str, room: Room, request: Resources, count: int) -
     amounts = {(of, name): min(needs.get(name, 0) * count, UNLIMITED) for name, of in room.flavors.items()}
     if key not in tree.forest.subtree or not amounts:
         return tree
-    return replace(tree, forest=cohort.reserve(tree.forest, key, amounts))
+    return Tree(tree.queues, tree.flavors, cohort.reserve(tree.forest, key, amounts))
 
 
 def _outside(queue: Queue, namespace: Labels | None) -> str:
@@ -149,8 +178,8 @@ def _outside(queue: Queue, namespace: Labels | None) -> str:
 
 
 def _uncovered(queue: Queue, request: Resources) -> str:
-    covered = frozenset[str]().union(*(group.resources for group in queue.groups))
-    left = sorted(name for name, need in request.items() if need and name not in covered and name != PODS)
+    asked = (name for name, need in request.items() if need and name != PODS)
+    left = sorted(name for name in asked if not any(name in group.resources for group in queue.groups))
     return f"ClusterQueue {queue.name} does not cover {', '.join(left)}" if left else ""
 
 
@@ -165,49 +194,46 @@ def _shared_out(queue: Queue, request: Resources) -> list[tuple[Group, dict[str,
     return shares
 
 
-def _offers(tree: Tree, queue: Queue, group: Group, needs: Resources, pod_spec: Raw) -> list[_Offer]:
-    return [_offer(tree, queue, tree.flavors[name], needs, pod_spec) for name in group.flavors]
-
-
-def _offer(tree: Tree, queue: Queue, of: Flavor, needs: Resources, pod_spec: Raw) -> _Offer:
+def _offer(line: Line, queue: Queue, of: Flavor, needs: Resources, pod_spec: Raw) -> _Offer:
     try:
         refusal = flavor.refusal(of, pod_spec, queue.topology_only)
     except UNREADABLE as error:
         refusal = f"flavor {of.name} or the pod's scheduling rules cannot be read ({error})"
     if refusal:
         return _Offer(of.name, needs, refusal=refusal)
-    key = (QUEUE, queue.name)
-    rows = [_row(tree.forest, key, of.name, resource, need) for resource, need in needs.items()]
-    tight = min(rows, key=lambda row: (_times(row.free, row.need), _times(row.total, row.need), row.resource))
+    rows = [_row(line, (of.name, resource), need) for resource, need in needs.items()]
+    fits, _, resource, free, total = min(rows)[:5]
     return _Offer(
         flavor=of.name,
         needs=needs,
-        fits=_times(tight.free, tight.need),
-        nominal=min(_times(cohort.nominal_free(tree.forest, key, (of.name, name)), needs[name]) for name in needs),
-        ever=min(_times(row.total, row.need) for row in rows),
-        tight=tight,
+        fits=fits,
+        nominal=min(row[-1] for row in rows),
+        ever=min(row[1] for row in rows),
+        tight=Shortfall(of.name, resource, free, total, needs[resource]),
     )
 
 
-def _row(forest: Forest, key: Key, of: str, resource: str, need: int) -> Shortfall:
-    free = max(0, cohort.available(forest, key, (of, resource)))
-    return Shortfall(of, resource, free, max(0, cohort.potential(forest, key, (of, resource))), need)
+def _row(line: Line, cell: Cell, need: int) -> tuple[int, int, str, int, int, int]:
+    """How many pods fit now, and ever; of which resource, how much of it is free, and there; how many fit nominal quota.
+
+    So ordered that the least is what is tight.
+    """
+    free, total = max(0, cohort.available(line, cell)), max(0, cohort.potential(line, cell))
+    return _times(free, need), _times(total, need), cell[1], free, total, _times(cohort.nominal_free(line, cell), need)
 
 
 def _times(amount: int, need: int) -> int:
     return UNLIMITED if need == 0 or amount == UNLIMITED else amount // need
 
 
-def _chosen(tree: Tree, queue: Queue, offers: Sequence[_Offer], count: int) -> _Offer:
+def _chosen(queue: Queue, line: Line, offers: Sequence[_Offer], count: int) -> _Offer:
     able = [offer for offer in offers if offer.fits >= count]
-    if not queue.next_before_borrowing:
-        return able[0]
-    return min(able, key=lambda offer: _level(tree.forest, (QUEUE, queue.name), offer, count))
+    return min(able, key=lambda offer: _level(line, offer, count)) if queue.next_before_borrowing else able[0]
 
 
-def _level(forest: Forest, key: Key, offer: _Offer, count: int) -> int:
+def _level(line: Line, offer: _Offer, count: int) -> int:
     return max(
-        cohort.borrowing_level(forest, key, (offer.flavor, name), min(need * count, UNLIMITED))
+        cohort.borrowing_level(line, (offer.flavor, name), min(need * count, UNLIMITED))
         for name, need in offer.needs.items()
     )
 

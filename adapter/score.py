@@ -7,8 +7,7 @@ question.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adapter import candidate as candidates
-from adapter.candidate import Candidate, Group, Offer, Request
+from adapter.candidate import Candidate, Group, Offer, Offers, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +27,19 @@ class Look:
         return next((o.reason for o, g in zip(self.offers, groups, strict=True) if o.total < g.count), "")
 
 
-def look(request: Request, one: Candidate) -> Look:
+def look(offers: Offers, one: Candidate) -> Look:
     """Ask a candidate for the whole gang, group by group."""
-    tree, offers = one.tree, []
-    for group in request.groups:
-        found = candidates.offer(request, one, tree, group, group.count)
+    groups, tree, asked = offers.request.groups, one.tree, list[Offer]()
+    for group in groups:
+        found = offers.of(one, tree, group)
         take = min(group.count, found.total)
-        tree = candidates.charge(request, one, tree, group, take) if take else tree
-        offers.append(found)
-    pairs = list(zip(offers, request.groups, strict=True))
+        if take and group is not groups[-1]:
+            tree = offers.charge(one, tree, group, take)
+        asked.append(found)
+    pairs = list(zip(asked, groups, strict=True))
     return Look(
         candidate=one,
-        offers=tuple(offers),
+        offers=tuple(asked),
         nominal=sum(min(o.nominal, g.count) for o, g in pairs),
         total=sum(min(o.total, g.count) for o, g in pairs),
         ever=sum(min(o.ever, g.count) for o, g in pairs),

@@ -83,7 +83,7 @@ class Executor:
 
     async def _plan(self, action: Plan) -> None:
         version = self._fleet.room_version
-        body, made = self._planning.body(action, datetime.now(UTC))
+        body, made, settles = self._planning.body(action, datetime.now(UTC))
         # NB: no await between reading the stores and this write being on its way would still let another plan read the
         # old stores; the engine therefore runs one plan at a time.
         before = action.placement
@@ -96,16 +96,19 @@ class Executor:
             and not body["spec"]["shares"]
             and (before.explanation == body["spec"]["explanation"] and len(before.excluded) == len(action.excluded))
         ):
-            self._note(before.uid, version, made)
+            self._note(before.uid, version, made, settles)
             return
         else:
             path = resources.PLACEMENTS.path(before.namespace, before.name)
             raw = await self._local.merge(path, {"metadata": {"uid": before.uid}, "spec": body["spec"]})
-        self._note(uid_of(raw), version, made)
+        self._note(uid_of(raw), version, made, settles)
         self._home.placements.put(raw)
 
-    def _note(self, uid: str, version: int, made: planner.Plan) -> None:
+    def _note(self, uid: str, version: int, made: planner.Plan, settles: datetime | None) -> None:
         self.memory.planned[uid] = version
+        self.memory.settles.pop(uid, None)
+        if settles and not made.shares:
+            self.memory.settles[uid] = settles
         (self.memory.hopeless.add if made.never else self.memory.hopeless.discard)(uid)
 
     async def _reserve(self, action: Reserve) -> None:

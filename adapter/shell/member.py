@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 
 from adapter import names, nodes, quota
 from adapter.api import WorkerCluster
-from adapter.facts import Key, Raw, annotation, key_of, label
+from adapter.facts import Key, Raw, annotation, key_of, label, meta
+from adapter.flavor import Labels
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following, follow
@@ -60,9 +61,11 @@ class Member:
 
         self._tree: quota.Tree | None = None
         self._nodes: tuple[nodes.Node, ...] | None = None
+        self._queues: dict[Key, tuple[str, str]] | None = None
+        self._namespace_labels: dict[str, Labels] | None = None
 
         def room(before: Raw | None, after: Raw | None) -> None:
-            self._tree = self._nodes = None
+            self._tree = self._nodes = self._queues = self._namespace_labels = None
             tell.room(name, before, after)
 
         self.workloads = Store(lambda a, b: tell.reservation(name, a, b), by_workload)
@@ -98,6 +101,20 @@ class Member:
         if self._nodes is None:
             self._nodes = nodes.read(self._node_objects)
         return self._nodes
+
+    @property
+    def queues(self) -> dict[Key, tuple[str, str]]:
+        """For each LocalQueue, which ClusterQueue it feeds, and why it takes nothing, as `quota.leads_to` says it."""
+        if self._queues is None:
+            self._queues = {key_of(queue): quota.leads_to(queue) for queue in self.local_queues}
+        return self._queues
+
+    @property
+    def namespace_labels(self) -> dict[str, Labels]:
+        """The labels of each namespace."""
+        if self._namespace_labels is None:
+            self._namespace_labels = {key_of(one)[1]: meta(one).get("labels") or {} for one in self.namespaces}
+        return self._namespace_labels
 
     def _followed(self) -> list[tuple[Resource, Store, str]]:
         # By cluster as well: were one API server registered under two names, each would see only what it made.

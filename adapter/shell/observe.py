@@ -67,6 +67,7 @@ class Observer:
             others_wait=bool(work and self._others_wait(work)),
             room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
             remote_podsets=tuple(p.name for p in self.remote_podsets(work, check)) if work else (),
+            settles=min((memory.settles[p.uid] for p in found if p.uid in memory.settles), default=None),
         )
 
     def worker(self, key: Key) -> dispatch.Worker:

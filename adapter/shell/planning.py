@@ -21,7 +21,6 @@ from adapter.facts import (
     Workload,
     annotation,
     is_true,
-    key_of,
     placement,
     timestamp,
     workload,
@@ -54,8 +53,12 @@ class Planning:
     def __init__(self, home: Home, fleet: Fleet, observer: Observer, memory: Memory) -> None:
         self._home, self._fleet, self._observer, self._memory = home, fleet, observer, memory
 
-    def body(self, action: Plan, now: datetime) -> tuple[dict[str, Any], planner.Plan]:
-        """Plan a gang; returns its Placement object as it is to be written, and the plan."""
+    def body(self, action: Plan, now: datetime) -> tuple[dict[str, Any], planner.Plan, datetime | None]:
+        """Plan a gang; returns its Placement object as it is to be written, the plan, and when to plan again unasked.
+
+        A share that a cluster may count already is deducted once more for STATUS_LAG: a gang that did not fit for that
+        reason would else wait until something changes, which may be hours.
+        """
         work, before = action.workload, action.placement
         check = self._observer.check_of(work)
         chosen, _ = self._observer.policy(check)
@@ -84,7 +87,7 @@ class Planning:
             },
             "spec": spec,
         }
-        return body, made
+        return body, made, self._settles(work, now)
 
     def plan(
         self, work: Workload, check: str, chosen: checks.Chosen | None, excluded: Iterable[Exclusion], now: datetime
@@ -117,6 +120,18 @@ class Planning:
                 uncounted = [share for share in place.shares if not self._counted(place, share.cluster, now)]
                 fleet = planner.charged(self._request(work, self._observer.check_of(work), None), fleet, uncounted)
         return fleet
+
+    def _settles(self, me: Workload, now: datetime) -> datetime | None:
+        """When the last share that is deducted and may be counted already is deducted no more."""
+        held = (
+            found.reserved_at + STATUS_LAG
+            for work, place in self._in_flight()
+            if work.key != me.key
+            for share in place.shares
+            if (member := self._fleet.members().get(share.cluster)) and (found := _standing(member, place))
+            if found.reserved_at and now - found.reserved_at < STATUS_LAG
+        )
+        return max(held, default=None)
 
     def _after_others(self, me: Workload, fleet: list[Candidate], now: datetime) -> tuple[list[Candidate], list[str]]:
         """What is left for a gang once those whose turn comes first have taken what they can, and who holds room back."""
@@ -169,8 +184,8 @@ class Planning:
             name=name,
             problem="",
             tree=member.tree,
-            queues={key_of(queue): quota.leads_to(queue) for queue in member.local_queues},
-            namespaces={n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in member.namespaces},
+            queues=member.queues,
+            namespaces=member.namespace_labels,
             zone=member.spec.zone or name,
             nodes=member.nodes,
             can_grow=member.spec.can_grow,
@@ -205,11 +220,17 @@ def placement_name(work: Workload) -> str:
 
 
 def _counts(member: Member, place: Placement, now: datetime) -> bool:
+    found = _standing(member, place)
+    return found is not None and found.reserved_at is not None and now - found.reserved_at >= STATUS_LAG
+
+
+def _standing(member: Member, place: Placement) -> Reservation | None:
+    """The share of this round that stands in a cluster."""
     for raw in member.workloads.group(f"{place.namespace}/{place.workload}"):
-        found: Reservation = read_reservation(member.name, raw)
-        if found.placement == place.name and found.round == place.round and found.reserved_at:
-            return now - found.reserved_at > STATUS_LAG
-    return False
+        found = read_reservation(member.name, raw)
+        if found.placement == place.name and found.round == place.round:
+            return found
+    return None
 
 
 def _share(share: Share) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hack.bench import plan, walk
+from hack.bench import planner, reserve, rewriter, walk
 from hack.lab.progress import LabError
 
-_BENCHES = {module.NAME: module for module in (plan, walk)}
+_BENCHES = {module.NAME: module for module in (planner, reserve, rewriter, walk)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    text = "\n".join(f"  {name:<6} {module.HELP}" for name, module in _BENCHES.items())
+    text = "\n".join(f"  {name:<8} {module.HELP}" for name, module in _BENCHES.items())
     parser = argparse.ArgumentParser(
         prog="python -m hack.bench", description=__doc__, epilog=f"benches:\n{text}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

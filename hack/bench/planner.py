@@ -1,0 +1,109 @@
+"""How long does one decision of the planner take, and how does that grow? Milliseconds of CPU time. No cluster is needed.
+
+A decision is what the controller does for one gang: deduct what other gangs were promised, then plan. Quota trees are kept
+between decisions and built anew when a cluster changes, so that is measured apart. Each dimension is halved twice and
+doubled once while the others stay at the goal: a factor near 1 says that it does not matter, near 2 that it is linear.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from adapter.candidate import Candidate, Request
+from adapter.planner import charged, keep, plan
+from hack.bench import figures, fleet
+from hack.bench.fleet import Fleet, Size
+from hack.lab.progress import LabError, step
+
+NAME = "planner"
+HELP = "one decision of the planner, by pods, clusters, queues, cohorts, worker groups, gangs on their way and nodes"
+
+GOAL_MS = 100.0
+_FACTORS = (0.25, 0.5, 1, 2)
+_DIMENSIONS = ("pods", "clusters", "queues", "depth", "groups", "gangs", "nodes")
+_REPEATS = 5  # the best of so many: what disturbs only ever adds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It has none of its own."""
+
+
+def run(asked: argparse.Namespace) -> list[str]:
+    """Measure, print tables, and return the line for programs."""
+    goal = Size()
+    with step(f"planner: {goal.pods} pods, {goal.clusters} clusters, {goal.queues} queues in each"):
+        base = fleet.make(goal)
+        kinds = {name: _cost(work) for name, work in _kinds(base).items()}
+        again = fleet.make(replace(goal, reclaims=True))
+        kinds["FillInOrder, one too many, reclaims"] = _cost(
+            lambda: _decide(again, fleet.one_more(again.request), fits=False)
+        )
+        build = _cost(lambda: fleet.tree(goal))
+    rows = [_dimension(goal, name, kinds["FillInOrder"]) for name in _DIMENSIONS]
+    print("\n" + figures.table(("one decision", "ms"), list(kinds.items())))
+    print("\n" + figures.table(("FillInOrder, ms", *(f"x{f:g}" for f in _FACTORS), "last doubling"), rows))
+    print(f"\nA cluster's quota tree is built in {build:.3g} ms, when its queues change.")
+    worst = max(kinds.values())
+    values: dict[str, figures.Value] = {"decision_ms": kinds["FillInOrder"], "worst_ms": worst, "build_ms": build}
+    values |= {f"{name}_doubled": row[-1] for name, row in zip(_DIMENSIONS, rows, strict=True)}
+    return [figures.line(NAME, values | {"goal_ms": GOAL_MS, "met": str(kinds["FillInOrder"] <= GOAL_MS).lower()})]
+
+
+def _dimension(goal: Size, name: str, at_goal: float) -> tuple[figures.Value, ...]:
+    base = getattr(goal, name)
+    with step(f"planner: {name} from {int(base * _FACTORS[0])} to {base * _FACTORS[-1]}"):
+        costs = [at_goal if f == 1 else _at(_with(goal, name, int(base * f))) for f in _FACTORS]
+    return f"{name}, x1 is {base}", *costs, figures.ratio(costs[-1], costs[-2])
+
+
+def _with(goal: Size, name: str, value: int) -> Size:
+    changed: dict[str, Any] = {name: value}
+    return replace(goal, **changed)
+
+
+def _at(size: Size) -> float:
+    made = fleet.make(size)
+    return _cost(lambda: _decide(made, made.request))
+
+
+def _kinds(made: Fleet) -> dict[str, Callable[[], object]]:
+    """Every kind of decision on the same fleet; those that do not fit are the longest, for all is tried."""
+    ask, more = made.request, fleet.one_more(made.request)
+    small = replace(ask, groups=tuple(replace(group, count=2) for group in ask.groups))
+    spread = replace(ask, strategy="Spread")
+    return {
+        "FillInOrder": lambda: _decide(made, ask),
+        "FillInOrder, one too many": lambda: _decide(made, more, fits=False),
+        "AvailableCapacity": lambda: _decide(made, replace(ask, strategy="AvailableCapacity")),
+        "Spread": lambda: _decide(made, spread),
+        "Spread, one too many": lambda: _decide(made, replace(more, strategy="Spread"), fits=False),
+        "SameCluster, a small gang": lambda: _decide(made, replace(small, gang="SameCluster")),
+        "SameCluster, too large": lambda: _decide(made, replace(ask, gang="SameCluster"), fits=False),
+        "keep room for one too many": lambda: keep(more, _after_others(made)),
+    }
+
+
+def _decide(made: Fleet, request: Request, *, fits: bool = True) -> None:
+    """One decision; raises LabError if it is not the one that was to be measured."""
+    found = plan(request, _after_others(made))
+    if bool(found.shares) is not fits:
+        raise LabError(f"This is not what was to be measured: {found.sentence[:300]}")
+
+
+def _after_others(made: Fleet) -> list[Candidate]:
+    candidates = list(made.candidates)
+    for request, shares in made.in_flight:
+        candidates = charged(request, candidates, shares)
+    return candidates
+
+
+def _cost(work: Callable[[], object]) -> float:
+    """Milliseconds of CPU time for one call; others on the machine count less than by the clock."""
+    costs = []
+    for _ in range(_REPEATS):
+        begun = time.process_time()
+        work()
+        costs.append(time.process_time() - begun)
+    return min(costs) * 1000

@@ -1,0 +1,55 @@
+"""What does it cost to rewrite one pod for its worker cluster? Microseconds for each golden pod. No cluster is needed."""
+
+import argparse
+import time
+import timeit
+from collections.abc import Callable
+
+import yaml
+
+from adapter import rewriter
+from adapter.facts import Raw
+from adapter.target import Target
+from hack.bench import figures
+from hack.lab.paths import REPO
+
+NAME = "rewriter"
+HELP = "the rewriter, by pod"
+
+_GOLDEN = REPO / "tests" / "unit" / "golden" / "kuberay-1.6.2"
+_REPEATS, _SECONDS = 5, 0.03  # the best of so many, each of at least so long: what disturbs only ever adds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It has none of its own."""
+
+
+def run(asked: argparse.Namespace) -> list[str]:
+    """Measure, print a table, and return the line for programs."""
+    files = sorted(_GOLDEN.glob("*.in.yaml"))
+    pods = {path.name.partition(".")[0]: _rewrite(yaml.safe_load(path.read_text())) for path in files}
+    print("\n" + figures.table(("rewrite of one pod", "us"), list(pods.items())))
+    return [figures.line(NAME, {f"{name}_us": cost for name, cost in pods.items()})]
+
+
+def _rewrite(pod: Raw) -> float:
+    target = Target(
+        cluster="east", zone="a", region="b", queue="ray", manager="m", workload="w", workload_uid="u", placement="p",
+        share="p-1", round=1,
+    )  # fmt: skip
+
+    def work() -> object:
+        return rewriter.remote_pod(
+            pod, head="10.11.0.12", target=target, role="role", total=16, slot="east/role/0", anchor_uid="a"
+        )
+
+    return _cost(work)
+
+
+def _cost(work: Callable[[], object]) -> float:
+    """Microseconds for one call."""
+    timer = timeit.Timer(work, timer=time.process_time)  # CPU time: others on the machine count less
+    once, _ = 1, timer.timeit(1)
+    while timer.timeit(once) < _SECONDS:
+        once *= 2
+    return min(timer.repeat(_REPEATS, once)) / once * 1e6

@@ -1,0 +1,56 @@
+"""Many gangs at once, and two tenants in one cohort: nobody is ever beyond quota, and nobody waits for ever."""
+
+from hack.clusters import wait
+from hack.gangs import draw, report, tenants
+from hack.gangs.course import Course
+from hack.gangs.sampler import Sampler
+from tests.integration.controller import Controller
+from tests.integration.stage import Stage
+
+GANGS, SEED, CPU = 12, 7, 8
+PACE = 0.15  # 3 to 9 s: what takes seconds is what is tested
+LEAST_USE = 50.0  # percent; gangs that run for 3 to 9 s spend much of their lives coming and going (`make gangs`: 90)
+
+
+def test_a_crowd_of_gangs_finishes_and_never_overcommits(stage: Stage, running: Controller) -> None:
+    """Twelve gangs of random size over two clusters, submitted at once; some fit into neither cluster alone."""
+    capacity = CPU * len(stage.clusters)
+    gangs = draw.gangs(GANGS, SEED, capacity, pace=PACE)
+    stage.build(dict.fromkeys(stage.clusters, CPU), manager_cpu=3 * capacity)
+    course = Course(stage, gangs)
+    with Sampler([stage.fleet.workers[name] for name in stage.clusters], stage.name, [stage.name]) as sampler:
+        course.run(80, running.tail)
+    used = report.use(course, sampler.samples, capacity)
+    assert not sampler.beyond, sampler.beyond[0]
+    told = f"{report.table(course)}\n{report.last_line(course, sampler.samples, used)}"
+    assert used.percent >= LEAST_USE, told
+
+
+def test_a_tenant_gets_its_own_back_in_every_cluster(stage: Stage, running: Controller) -> None:
+    """A borrows B's half of each cluster; B submits, and has its half in both. No instant shows more than there is."""
+    a, b = tenants.build(stage, gpus=2)
+    with Sampler([stage.fleet.workers[name] for name in stage.clusters], stage.name, [a, b]) as sampler:
+        tenants.submit(stage, "borrower", workers=8)
+        wait(lambda: stage.running(8), 60, "tenant A runs on its own quota and on B's", running.tail)
+        tenants.submit(stage, "owner", workers=4, tenant=tenants.B)
+        wait(lambda: stage.where("owner") == "2 east, 2 west", 60, "tenant B has its own back", running.tail)
+        wait(lambda: _ready(stage, "owner") == 4, 60, "tenant B's workers run", running.tail)
+    assert not sampler.beyond, sampler.beyond[0]
+    for name in stage.clusters:
+        cell = (stage.name, tenants.GPU)
+        seen = [sample.usage for sample in sampler.samples if sample.cluster == name]
+        assert max(usage.get(a, {}).get(cell, 0) for usage in seen) == 4, f"A borrowed in {name}"
+        assert max(usage.get(b, {}).get(cell, 0) for usage in seen) == 2, f"B had its own in {name}"
+
+
+def test_a_gang_that_follows_closely_is_not_left_waiting(stage: Stage, running: Controller) -> None:
+    """Kueue has just counted the first gang's share, and we still count it, too: the second one fits as soon as we do not."""
+    stage.build({"east": 4, "west": 0})
+    stage.ray_cluster("first", workers=2)
+    wait(lambda: stage.reserving() == 1, 60, "Kueue has counted the first", running.tail)
+    stage.ray_cluster("second", workers=2)
+    wait(lambda: stage.where("second") == "2 east", 20, "the second is placed", running.tail)
+
+
+def _ready(stage: Stage, job: str) -> int:
+    return Course(stage, ()).ready_workers()[job]

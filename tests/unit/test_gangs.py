@@ -1,0 +1,112 @@
+"""The judges of `make gangs`: what counts as over-committed, and what the best packing could have used."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import names
+from hack.gangs import books, draw, report
+from hack.gangs.course import Course
+from hack.gangs.draw import Gang
+from hack.gangs.sampler import Sample
+from tests.unit.builders import make_condition
+
+Raw = dict[str, Any]
+CELL = ("any", "cpu")
+
+
+def queue(name: str, nominal: int, *, cohort: str = "", borrows: int | None = None) -> books.Queue:
+    limit = {} if borrows is None else {"borrowingLimit": str(borrows)}
+    row = {"name": "cpu", "nominalQuota": str(nominal), **limit}
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "any", "resources": [row]}]}]
+    return books.queue({"metadata": {"name": name}, "spec": {"cohortName": cohort, "resourceGroups": groups}})
+
+
+def share(cpu: str, *conditions: str, to: str = "a", place: str = "train-ab12") -> Raw:
+    assignment = {"flavors": {"cpu": "any"}, "resourceUsage": {"cpu": cpu, "memory": "1Gi"}}
+    return {
+        "metadata": {"name": "w", "labels": {names.PLACEMENT_LABEL: place}},
+        "status": {
+            "conditions": [make_condition(kind) for kind in conditions],
+            "admission": {"clusterQueue": to, "podSetAssignments": [assignment]},
+        },
+    }
+
+
+def test_reserved_is_what_is_held() -> None:
+    """Neither what waits nor what has finished holds anything; an evicted Workload holds until its reservation goes."""
+    held = (names.QUOTA_RESERVED,)
+    workloads = [share("2", *held), share("1500m", *held, to="b"), share("4", *held, names.FINISHED), share("8")]
+    evicted = share("1", *held, names.EVICTED)
+    assert books.reserved([*workloads, evicted]) == {"a": {CELL: 3000}, "b": {CELL: 1500}}
+    assert books.by_job([*workloads, evicted], "cpu") == {"train": 4500}
+
+
+@pytest.mark.parametrize(
+    ("queues", "used", "want"),
+    [
+        pytest.param([queue("a", 2)], {"a": 2000}, [], id="to the last"),
+        pytest.param([queue("a", 2)], {"a": 2001}, ["ClusterQueue a uses 2001m cpu, and may use 2"], id="one too many"),
+        pytest.param([queue("a", 2, borrows=2)], {"a": 4000}, [], id="to the borrowing limit"),
+        pytest.param([queue("a", 2), queue("b", 2)], {"a": 3000}, ["ClusterQueue a uses 3 cpu, and may use 2"], id="no cohort, no loan"),
+        pytest.param([queue("a", 2, cohort="c"), queue("b", 2, cohort="c")], {"a": 4000}, [], id="all that a cohort has"),
+        pytest.param(
+            [queue("a", 2, cohort="c"), queue("b", 2, cohort="c")],
+            {"a": 3000, "b": 2000},
+            ["cohort c uses 5 cpu, and may use 4"],
+            id="lent twice",
+        ),
+        pytest.param(
+            [queue("a", 2, cohort="c", borrows=1), queue("b", 2, cohort="c")],
+            {"a": 4000},
+            ["ClusterQueue a uses 4 cpu, and may use 3"],
+            id="beyond the limit within the cohort",
+        ),
+    ],
+)  # fmt: skip
+def test_beyond(queues: list[books.Queue], used: dict[str, int], want: list[str]) -> None:
+    assert books.beyond(queues, {name: {CELL: amount} for name, amount in used.items()}) == want
+
+
+def test_pods_that_run_count_and_those_that_wait_or_leave_do_not() -> None:
+    def pod(**more: Any) -> Raw:
+        spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], **more.pop("spec", {})}
+        labels = {names.QUEUE_LABEL: "ray"}
+        return {"metadata": {"name": "p", "labels": labels, **more}, "spec": spec, "status": {"phase": "Running"}}
+
+    gated = pod(spec={"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]})
+    pods = books.in_use([pod(), pod(), gated, pod(deletionTimestamp="2026-01-01T00:00:00Z")])
+    assert pods["ray"]["cpu"] == 2000
+    assert books.pods_beyond([queue("a", 2)], pods) == []
+    assert books.pods_beyond([queue("a", 1)], pods) == ["pods uses 2 cpu, and may use 1"]
+
+
+@given(st.lists(st.integers(1, 9), max_size=8), st.integers(0, 30))
+def test_best_is_the_largest_sum_that_fits(needs: list[int], capacity: int) -> None:
+    sums = {0}
+    for need in needs:
+        sums |= {one + need for one in sums}
+    assert draw.best(needs, capacity) == max(one for one in sums if one <= capacity)
+
+
+def test_drawn_gangs_are_the_same_for_a_seed_and_fit_the_fleet() -> None:
+    drawn = draw.gangs(40, 7, 80)
+    assert drawn == draw.gangs(40, 7, 80) != draw.gangs(40, 8, 80)
+    assert all(1 <= gang.needs <= 32 for gang in drawn)
+    assert any(gang.needs > 16 for gang in drawn), "some need more than one of five clusters"
+
+
+def course(*gangs: Gang, ended: dict[str, float]) -> Course:
+    return Course(None, gangs, 0.0, {}, ended)  # type: ignore[arg-type]
+
+
+def test_use_counts_gangs_that_have_not_ended_while_others_wait() -> None:
+    """One gang holds 2 of 4 CPUs for a second while another of 2 waits; then both hold theirs, and nobody waits."""
+    seen = course(Gang("one", 2, 1, 9), Gang("two", 2, 1, 9), Gang("gone", 4, 1, 0), ended={"gone": -1.0})
+    jobs = [({"one": 2000, "gone": 4000}, 0.0), ({"one": 2000, "two": 2000}, 1.0), ({"one": 2000, "two": 2000}, 2.0)]
+    samples = [Sample(at + 1e-6, "east", Counter(held), {}, ()) for held, at in jobs]
+    used = report.use(seen, samples, 4)
+    assert used.could == pytest.approx(4.4) and used.used == pytest.approx(2.0)
