@@ -28,6 +28,11 @@ LOCK_NODE_SELECTOR_VALUE: Final = "only"
 GATE: Final = f"{DOMAIN}/dispatch"
 GATE_POLICY: Final = "rayspan-gate"  # name of the MutatingAdmissionPolicy and of its binding
 
+# --- the layout of the manager's queues with the flavors local and remote ---------------------------------------------
+POOL_LABEL: Final = f"{DOMAIN}/pool"  # the key of both flavors' node label, and of the remote one's taint
+REMOTE_QUEUES: Final = "rayspan-remote-queues"  # the ConfigMap that names the queues whose workers go away
+REMOTE_QUEUES_KEY: Final = "queues"  # one LocalQueue a line
+
 # --- written by us on a manager's worker pods ------------------------------------------------------------------------
 CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"  # also on every remote object and, as a Ray label, on every remote node
 ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"  # of users, on a worker group's template: the only zone that it may run in

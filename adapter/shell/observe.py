@@ -3,6 +3,7 @@
 It decides nothing and writes nothing. Clusters that cannot be seen contribute no facts but their silence.
 """
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from adapter import api, checks, dispatch, names
@@ -140,11 +141,11 @@ class Observer:
             placement=place.name,
             share=f"{place.name}-{place.round}",
             round=place.round,
-            manager_flavor_keys=self._flavor_keys(),
-            manager_flavor_tolerations=self._flavor_tolerations(),
+            manager_flavor_keys=self._flavor_keys(work.podsets),
+            manager_flavor_tolerations=self._flavor_tolerations(work.podsets),
         )
 
-    def reservation_template(self, template: Raw) -> Raw:
+    def reservation_template(self, podset: PodSet) -> Raw:
         """A worker group's pod template as it is to be reserved, in whichever cluster."""
         nowhere = Target(
             cluster="",
@@ -156,10 +157,10 @@ class Observer:
             placement="",
             share="",
             round=0,
-            manager_flavor_keys=self._flavor_keys(),
-            manager_flavor_tolerations=self._flavor_tolerations(),
+            manager_flavor_keys=self._flavor_keys((podset,)),
+            manager_flavor_tolerations=self._flavor_tolerations((podset,)),
         )
-        return reservation_template(template, nowhere)
+        return reservation_template(podset.template, nowhere)
 
     def placement_of(self, pod: Raw) -> Placement | None:
         """The Placement that a pod is labelled with."""
@@ -231,12 +232,17 @@ class Observer:
         there = (dispatch.slots_taken(member.pods.group(group), but=uid_of(pod)) for member in members)
         return held.union(*there, self._claims.slots(group, but=uid_of(pod)))
 
-    def _flavor_keys(self) -> frozenset[str]:
-        """The node labels that the manager's flavors put on pods: they mean nothing elsewhere."""
-        return frozenset(key for f in self._home.flavors for key in (f.get("spec") or {}).get("nodeLabels") or {})
+    def _flavor_keys(self, podsets: Iterable[PodSet]) -> frozenset[str]:
+        """The node labels that these podsets' flavors put on pods in the manager: they mean nothing elsewhere."""
+        return frozenset(key for spec in self._flavors(podsets) for key in spec.get("nodeLabels") or {})
 
-    def _flavor_tolerations(self) -> tuple[dict[str, object], ...]:
-        return tuple(t for f in self._home.flavors for t in (f.get("spec") or {}).get("tolerations") or ())
+    def _flavor_tolerations(self, podsets: Iterable[PodSet]) -> tuple[dict[str, object], ...]:
+        return tuple(one for spec in self._flavors(podsets) for one in spec.get("tolerations") or ())
+
+    def _flavors(self, podsets: Iterable[PodSet]) -> list[Raw]:
+        """The flavors that Kueue assigned: another queue's flavor may have a key that a user of this one asks for."""
+        assigned = sorted(frozenset[str]().union(*(podset.flavors for podset in podsets)))
+        return [(self._home.flavors.named(name) or {}).get("spec") or {} for name in assigned]
 
 
 def _by_name(store: Store) -> dict[str, Raw]:
