@@ -29,9 +29,10 @@ GATE: Final = f"{DOMAIN}/dispatch"
 GATE_POLICY: Final = "rayspan-gate"  # name of the MutatingAdmissionPolicy and of its binding
 
 # --- the layout of the manager's queues with the flavors local and remote ---------------------------------------------
-POOL_LABEL: Final = f"{DOMAIN}/pool"  # the key of both flavors' node label, and of the remote one's taint
-REMOTE_QUEUES: Final = "rayspan-remote-queues"  # the ConfigMap that names the queues whose workers go away
-REMOTE_QUEUES_KEY: Final = "queues"  # one LocalQueue a line
+POOL_LABEL: Final = (
+    f"{DOMAIN}/pool"  # the key of both flavors' node label, of the remote one's taint, and on LocalQueues
+)
+POOL_REMOTE: Final = "remote"  # its value where workers go away
 
 # --- written by us on a manager's worker pods ------------------------------------------------------------------------
 CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"  # also on every remote object and, as a Ray label, on every remote node
@@ -53,6 +54,8 @@ KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"
 QUEUE_LABEL: Final = f"{KUEUE_DOMAIN}/queue-name"
 PRIORITY_CLASS_LABEL: Final = f"{KUEUE_DOMAIN}/priority-class"
+DEFAULT_QUEUE: Final = "default"  # the LocalQueue that Kueue gives to jobs that name none, where it exists
+MULTIKUEUE_CONTROLLER_NAME: Final = f"{KUEUE_DOMAIN}/multikueue"
 MANAGED_LABEL: Final = f"{KUEUE_DOMAIN}/managed"
 GROUP_WORKLOAD_ANNOTATION: Final = f"{KUEUE_DOMAIN}/is-group-workload"
 SUSPENDING_PARENT_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-suspending-parent"

@@ -6,7 +6,7 @@ It decides nothing and writes nothing. Clusters that cannot be seen contribute n
 from collections.abc import Iterable
 from datetime import timedelta
 
-from adapter import api, checks, dispatch, names
+from adapter import api, checks, dispatch, layout, names
 from adapter.facts import (
     Key,
     Placement,
@@ -62,7 +62,7 @@ class Observer:
             silent=self._silent(found),
             refused={c: why for p in found for c, why in memory.refusals(p).items()},
             timeout=chosen.policy.reservation_timeout if chosen else DEFAULT_TIMEOUT,
-            problem=problem or self._two_checks(work) or self.gate_problem(),
+            problem=problem or self._rivals(work) or self.gate_problem(),
             refusal=self.refusal(work, check, chosen) if work and check else "",
             others_wait=bool(work and self._others_wait(work)),
             room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
@@ -93,14 +93,28 @@ class Observer:
         return next(iter(self._our_checks(work)), "")
 
     def _our_checks(self, work: Workload) -> list[str]:
-        specs = {name: (self._home.checks.named(name) or {}).get("spec") or {} for name in work.checks}
-        return [name for name, spec in specs.items() if spec.get("controllerName") == names.CONTROLLER_NAME]
+        return [name for name, found in self._controllers(work.checks).items() if found == names.CONTROLLER_NAME]
 
-    def _two_checks(self, work: Workload | None) -> str:
-        ours = self._our_checks(work) if work else []
-        if len(ours) < 2:
+    def _controllers(self, listed: Iterable[str]) -> dict[str, str]:
+        found = {name: (self._home.checks.named(name) or {}).get("spec") or {} for name in listed}
+        return {name: str(spec.get("controllerName") or "") for name, spec in found.items()}
+
+    def _rivals(self, work: Workload | None) -> str:
+        """Why the checks on a Workload exclude each other, empty when they do not."""
+        if work is None:
             return ""
-        return f"ClusterQueue of LocalQueue {work.queue if work else ''} lists {' and '.join(ours)}; leave one of them there."
+        return layout.rivals(f"ClusterQueue of LocalQueue {work.queue}", self._controllers(work.checks))
+
+    def layout_problems(self, check: str) -> list[str]:
+        """What cannot work in the queues that list an AdmissionCheck."""
+        home = self._home
+        queues = layout.Queues(
+            list(home.cluster_queues),
+            list(home.local_queues),
+            _by_name(home.flavors),
+            self._controllers(key_of(raw)[1] for raw in home.checks),
+        )
+        return layout.problems(check, queues)
 
     def written(self) -> checks.Written:
         """What admins have written that an AdmissionCheck may refer to."""

@@ -35,11 +35,13 @@ class Waker:
             "ray_clusters": self._ray_cluster,
             "worker_clusters": self._worker_cluster,
             "secrets": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
-            "checks": lambda before, after: self._checks([after or before or {}]),
+            "checks": self._check,
             "policies": lambda *_: self._policies(),
             "gate_policies": lambda *_: self._checks(self._home.checks),
             "gate_bindings": lambda *_: self._checks(self._home.checks),
-            "cluster_queues": lambda *_: self._waiting(),
+            "cluster_queues": self._cluster_queue,
+            "local_queues": self._layout,
+            "flavors": self._layout,
         }
 
     def heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
@@ -146,6 +148,19 @@ class Waker:
         self._add(CLUSTER, after or before or {})
         if _changed(before, after, lambda cluster: cluster.get("spec")):
             self._policies()  # a selector may choose it now, or not any more
+
+    def _check(self, before: Raw | None, after: Raw | None) -> None:
+        spec = _changed(before, after, lambda check: check.get("spec"))
+        self._checks([*(self._home.checks if spec else ()), after or before or {}])  # it may be a rival of another one
+
+    def _cluster_queue(self, before: Raw | None, after: Raw | None) -> None:
+        self._layout(before, after)
+        self._waiting()
+
+    def _layout(self, before: Raw | None, after: Raw | None) -> None:
+        """A queue or a flavor of the manager: its status moves all the time, its layout seldom."""
+        if _changed(before, after, lambda raw: (raw.get("spec"), meta(raw).get("labels"))):
+            self._checks(self._home.checks)
 
     def _checks(self, checks: Iterable[Raw]) -> None:
         self._all(CHECK, checks)

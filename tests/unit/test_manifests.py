@@ -116,11 +116,14 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_QUEUES, "AdmissionCheck", ("apiVersion",), names.KUEUE_API_VERSION),
     (_QUEUES, "ClusterQueue", ("apiVersion",), names.KUEUE_API_VERSION),
     (_POOL_QUEUES, "AdmissionCheck", ("spec", "controllerName"), names.CONTROLLER_NAME),
-    (_POOL_POLICY, "MutatingAdmissionPolicyBinding", ("spec", "paramRef", "name"), names.REMOTE_QUEUES),
-    (_POOL_POLICY, "MutatingAdmissionPolicyBinding", ("spec", "paramRef", "namespace"), names.SYSTEM_NAMESPACE),
-    (_POOL_POLICY, "ConfigMap", ("metadata", "name"), names.REMOTE_QUEUES),
-    (_POOL_POLICY, "ConfigMap", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
-    (_POOL_POLICY, "ConfigMap", ("data", names.REMOTE_QUEUES_KEY), "ray\n"),
+    (_POOL_POLICY, "MutatingAdmissionPolicy", ("spec", "paramKind", "apiVersion"), names.KUEUE_API_VERSION),
+    (
+        _POOL_POLICY,
+        "MutatingAdmissionPolicyBinding",
+        ("spec", "paramRef", "selector", "matchLabels", names.POOL_LABEL),
+        names.POOL_REMOTE,
+    ),
+    (_POOL_QUEUES, "LocalQueue", ("metadata", "labels", names.POOL_LABEL), names.POOL_REMOTE),
 )
 
 
@@ -142,9 +145,11 @@ def test_policy_adds_our_gate_and_no_other() -> None:
 
 
 def test_the_layouts_have_the_same_check_and_local_queue() -> None:
-    """Changing over from one to the other changes the ClusterQueue and its flavors only."""
-    for kind in ("AdmissionCheck", "LocalQueue"):
-        assert _find(_QUEUES, kind) == _find(_POOL_QUEUES, kind)
+    """Changing over from one to the other changes the ClusterQueue, its flavors, and a label only."""
+    assert _find(_QUEUES, "AdmissionCheck") == _find(_POOL_QUEUES, "AdmissionCheck")
+    shared, pools = (_find(path, "LocalQueue") for path in (_QUEUES, _POOL_QUEUES))
+    assert pools["metadata"].pop("labels") == {names.POOL_LABEL: names.POOL_REMOTE}
+    assert shared == pools
 
 
 def test_the_pools_have_one_key_and_the_policy_speaks_of_the_remote_one() -> None:

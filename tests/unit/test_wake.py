@@ -233,3 +233,31 @@ async def test_a_gate_that_changes_wakes_checks_and_gangs(bench: Bench) -> None:
         bench.queue.added.clear()
         bench.waker.heard(store, None, {"metadata": {"name": "x"}})
         assert bench.woken() == {(CHECK, "", make.CHECK), GANG_KEY}
+
+
+FLAVOR = {"metadata": {"name": "remote"}, "spec": {"nodeLabels": {"rayspan.dev/pool": "remote"}}}
+
+
+@pytest.mark.parametrize("store", ["cluster_queues", "local_queues", "flavors"])
+@pytest.mark.parametrize(
+    ("after", "matters"),
+    [
+        pytest.param(changed(FLAVOR, "status", "pendingWorkloads", to=7), False, id="a counter"),
+        pytest.param(changed(FLAVOR, "spec", "nodeLabels", to={}), True, id="its spec"),
+        pytest.param(changed(FLAVOR, "metadata", "labels", to={"a": "b"}), True, id="its labels"),
+        pytest.param(None, True, id="gone"),
+    ],
+)
+async def test_a_queue_of_the_manager_wakes_checks_and_gangs_with_its_layout(
+    bench: Bench, store: str, after: Raw | None, matters: bool
+) -> None:
+    bench.waker.heard(store, FLAVOR, after)
+    assert bench.woken() == ({(CHECK, "", make.CHECK), GANG_KEY} if matters else set())
+
+
+async def test_another_check_wakes_ours_when_its_controller_may_be_another(bench: Bench) -> None:
+    other = make.make_check() | {"metadata": {"name": "other"}}
+    bench.waker.heard("checks", other, changed(other, "status", "conditions", to=[]))
+    assert bench.woken() == {(CHECK, "", "other"), GANG_KEY}
+    bench.waker.heard("checks", other, None)
+    assert bench.woken() == {(CHECK, "", "other"), (CHECK, "", make.CHECK), GANG_KEY}
