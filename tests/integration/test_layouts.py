@@ -13,7 +13,7 @@ import yaml
 
 from adapter import names
 from hack.apireader import Raw
-from hack.clusters import Clusters, wait
+from hack.clusters import Clusters, condition, wait
 from hack.lab.paths import REPO
 from tests.integration.controller import Controller
 from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster
@@ -51,6 +51,7 @@ def pools(stage: Stage, running: Controller) -> Iterator[Stage]:
     manager.kubectl("label", "nodes", "--all", "--overwrite", f"{names.POOL_LABEL}={LOCAL}")
     try:
         wait(lambda: _sent_away(stage), 30, "the policy is in force")
+        wait(lambda: _said(stage)["reason"] == "Ready", 30, "nothing is wrong with the layout", running.tail)
         yield stage
     finally:
         manager.kubectl("delete", "-f", POLICY)
@@ -119,9 +120,48 @@ def test_a_ray_job_keeps_its_head_and_its_submitter(pools: Stage, running: Contr
         assert template["nodeSelector"][names.POOL_LABEL] == REMOTE
         assert _tolerations(template) == [{**TAINT, "operator": "Equal"}]
         assert TOLERATION in template["tolerations"]
-        assert names.POOL_LABEL not in found["headGroupSpec"]["template"]["spec"].get("nodeSelector", {}) or (
-            found["headGroupSpec"]["template"]["spec"]["nodeSelector"][names.POOL_LABEL] == LOCAL
-        )
+    head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    assert head["nodeSelector"] == {**FAKE_NODE, names.POOL_LABEL: LOCAL}, "by Kueue, as the job was admitted"
+
+
+def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: Controller) -> None:
+    """Still Active, so local jobs pass; and a gang whose checks exclude each other is told, and holds nothing elsewhere."""
+    manager = pools.manager
+    manager.kubectl("-n", pools.name, "label", "localqueue", QUEUE, f"{names.POOL_LABEL}-")
+    wait(lambda: _said(pools)["reason"] == "QueueLayout", 30, "the missing label is told", running.tail)
+    assert _said(pools)["status"] == "True"
+    assert _said(pools)["message"].startswith(
+        f"LocalQueue {QUEUE} in {pools.name} has no label {names.POOL_LABEL}=remote"
+    )
+    events = manager.items("events", "default")
+    assert any(e["involvedObject"]["name"] == pools.name and e["reason"] == "QueueLayout" for e in events)
+
+    manager.kubectl("-n", pools.name, "label", "localqueue", QUEUE, f"{names.POOL_LABEL}={REMOTE}")
+    wait(lambda: _said(pools)["reason"] == "Ready", 30, "all is well again", running.tail)
+    rival = f"{pools.name[:40]}-rival"
+    spec = {
+        "controllerName": names.CONTROLLER_NAME,
+        "parameters": manager.get("admissionchecks", pools.name)["spec"]["parameters"],
+    }
+    body = {"apiVersion": names.KUEUE_API_VERSION, "kind": "AdmissionCheck", "metadata": {"name": rival}, "spec": spec}
+    manager.apply(yaml.safe_dump(body))
+    pools.made.insert(0, (manager, "admissionchecks", rival))
+    path = "/spec/admissionChecksStrategy/admissionChecks/-"
+    added = json.dumps([{"op": "add", "path": path, "value": {"name": rival}}])
+    manager.kubectl("patch", "clusterqueue", pools.name, "--type=json", "-p", added)
+    wait(lambda: "leave one of them there" in _said(pools)["message"], 30, "the rival is told", running.tail)
+    pools.ray_cluster("pi", workers=1)
+    wait(
+        lambda: "leave one of them there" in pools.events("pi").get("CannotDispatch", ""),
+        60,
+        "the job too",
+        running.tail,
+    )
+    assert pools.leftovers() == []
+    manager.kubectl(
+        "patch", "clusterqueue", pools.name, "--type=json", "-p", added.replace("add", "remove", 1).replace("/-", "/1")
+    )
+    wait(lambda: pools.running(1), 60, "the worker runs when it is gone", running.tail)
 
 
 @pytest.mark.parametrize("layout", ["shared-flavor", "local-remote"])
@@ -138,6 +178,10 @@ def _sent_away(stage: Stage) -> bool:
     said = stage.manager.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=yaml.safe_dump(body))
     spec = json.loads(said)["spec"]["workerGroupSpecs"][0]["template"]["spec"]
     return bool(spec["nodeSelector"] == {**FAKE_NODE, names.POOL_LABEL: REMOTE})
+
+
+def _said(stage: Stage) -> Raw:
+    return {"reason": "", **condition(stage.manager.get("admissionchecks", stage.name), names.ACTIVE)}
 
 
 def _pools(stage: Stage, job: str) -> dict[str, str]:
@@ -173,9 +217,17 @@ def _job(namespace: str) -> Raw:
 
 
 def _ray_job(cluster: Raw) -> Raw:
+    """A RayJob of a RayCluster's parts; its submitter asks for what the stage's queues cover, which is cpu."""
+    container = {"name": "ray-job-submitter", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": "1"}}}
+    pod = {"restartPolicy": "Never", "nodeSelector": FAKE_NODE, "tolerations": [TOLERATION], "containers": [container]}
     return {
         "apiVersion": names.RAY_API_VERSION,
         "kind": "RayJob",
         "metadata": cluster["metadata"],
-        "spec": {"entrypoint": "true", "shutdownAfterJobFinishes": True, "rayClusterSpec": cluster["spec"]},
+        "spec": {
+            "entrypoint": "true",
+            "shutdownAfterJobFinishes": True,
+            "rayClusterSpec": cluster["spec"],
+            "submitterPodTemplate": {"spec": pod},
+        },
     }

@@ -18,6 +18,7 @@ _FILES = sorted(path for root in (_MANIFESTS, _KUSTOMIZE) for path in root.rglob
 _CLUSTER_SCOPED = {
     "Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
     "ResourceFlavor", "ClusterQueue", "AdmissionCheck", "WorkerCluster", "DispatchPolicy",
 }  # fmt: skip
 

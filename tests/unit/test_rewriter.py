@@ -508,7 +508,24 @@ def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_
 
 @pytest.mark.parametrize("spec", ALLOWED, ids=str)
 def test_a_template_that_can_run_elsewhere_is_not_refused(spec: Pod) -> None:
-    assert refusal({"spec": spec}) is None
+    assert refusal({"spec": {"resources": {"requests": {"cpu": "1"}}, **spec}}) is None
+
+
+@pytest.mark.parametrize(
+    ("containers", "refused"),
+    [
+        pytest.param([{"name": "ray"}, {"name": "sidecar"}], True, id="nothing at all"),
+        pytest.param([{"name": "ray", "resources": {"requests": {"cpu": "0"}}}], True, id="a request of nothing"),
+        pytest.param([{"name": "ray", "resources": {"limits": {"cpu": "1"}}}], False, id="a limit counts as a request"),
+        pytest.param(
+            [{"name": "ray"}, {"name": "sidecar", "resources": {"requests": {"cpu": "1m"}}}], False, id="some"
+        ),
+    ],
+)
+def test_a_worker_that_asks_for_nothing_is_refused(containers: list[Pod], refused: bool) -> None:
+    """KubeRay's init container asks for something in any case, so its pods would run on quota that nobody gave."""
+    want = "spec.containers have no resources.requests: nothing could be reserved for a worker; say what it needs"
+    assert refusal({"spec": {"containers": containers}}) == (want if refused else None)
 
 
 @pytest.mark.parametrize("name", RECORDED)
