@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from adapter import ledger, price, score
-from adapter.candidate import Candidate, Request, closed
+from adapter.candidate import Candidate, Offers, Request, closed
 from adapter.facts import Share
 from adapter.planner import Plan
 from adapter.price import Prices
@@ -71,7 +71,8 @@ def planned(
 
 
 def _looks(request: Request, among: Sequence[Candidate]) -> list[score.Look]:
-    return [score.look(request, one) for one in among if not closed(request, one)]
+    offers = Offers(request)
+    return [score.look(offers, one) for one in among if not closed(request, one)]
 
 
 def _cluster(

@@ -70,8 +70,11 @@ def gate_problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw]) -> st
     return f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml."
 
 
-def check_condition(check: Raw, written: Written, gate: str, now: datetime) -> Patch | None:
-    """The status patch that tells whether an AdmissionCheck can be served, None when it is told already."""
+def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[str], now: datetime) -> Patch | None:
+    """The status patch that tells whether an AdmissionCheck can be served, None when it is told already.
+
+    `gate` says why worker pods would not be held, `layout` what cannot work in the queues that list the check.
+    """
     try:
         chosen = policy(check, written)
     except api.Invalid as error:
@@ -79,6 +82,8 @@ def check_condition(check: Raw, written: Written, gate: str, now: datetime) -> P
     if gate:
         # Still Active: jobs that stay local pass this queue too. No gang turns Ready meanwhile.
         return _patch(check, names.ACTIVE, True, "GateMissing", gate, now)
+    if layout:
+        return _patch(check, names.ACTIVE, True, "QueueLayout", " ".join(layout), now)
     text = f"Dispatches Ray workers to {', '.join(chosen.clusters)}."
     return _patch(check, names.ACTIVE, True, "Ready", text, now)
 

@@ -61,11 +61,12 @@ def _cells(queue: Queue, asked: set[str]) -> Iterator[tuple[str, str]]:
 
 def _row(one: Candidate, queue: str, flavor: str, resource: str) -> Row:
     forest, key, cell = one.tree.forest, (QUEUE, queue), (flavor, resource)
+    line = cohort.line(forest, key)
     return Row(
         flavor=flavor,
         resource=resource,
         nominal=forest.subtree[key].get(cell, 0),
-        used=forest.usage[key].get(cell, 0),
-        free=max(0, cohort.available(forest, key, cell)),
-        ever=max(0, cohort.potential(forest, key, cell)),
+        used=forest.usage(key).get(cell, 0),
+        free=max(0, cohort.available(line, cell)),
+        ever=max(0, cohort.potential(line, cell)),
     )

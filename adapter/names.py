@@ -39,6 +39,11 @@ GATE_POLICY: Final = "rayspan-gate"  # name of the MutatingAdmissionPolicy and o
 # --- written by us on a manager's Workload, while it makes room for those behind it ------------------------------------
 YIELDED_ANNOTATION: Final = f"{DOMAIN}/yielded-at"  # when; only while spec.active is False on our account
 YIELDS_ANNOTATION: Final = f"{DOMAIN}/yields"  # how often until now
+# --- the layout of the manager's queues with the flavors local and remote ---------------------------------------------
+POOL_LABEL: Final = (
+    f"{DOMAIN}/pool"  # the key of both flavors' node label, of the remote one's taint, and on LocalQueues
+)
+POOL_REMOTE: Final = "remote"  # its value where workers go away
 
 # --- written by us on a manager's worker pods ------------------------------------------------------------------------
 CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"  # also on every remote object and, as a Ray label, on every remote node
@@ -64,8 +69,9 @@ QUOTA_ANNOTATION: Final = (
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"
 QUEUE_LABEL: Final = f"{KUEUE_DOMAIN}/queue-name"
-DEFAULT_QUEUE: Final = "default"  # the LocalQueue of a job that names none, if there is one
 PRIORITY_CLASS_LABEL: Final = f"{KUEUE_DOMAIN}/priority-class"
+DEFAULT_QUEUE: Final = "default"  # the LocalQueue that Kueue gives to jobs that name none, where it exists
+MULTIKUEUE_CONTROLLER_NAME: Final = f"{KUEUE_DOMAIN}/multikueue"
 MANAGED_LABEL: Final = f"{KUEUE_DOMAIN}/managed"
 GROUP_WORKLOAD_ANNOTATION: Final = f"{KUEUE_DOMAIN}/is-group-workload"
 SUSPENDING_PARENT_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-suspending-parent"

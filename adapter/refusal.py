@@ -7,8 +7,8 @@ can be removed or replaced is the rewriter's business (`stripping`); what KubeRa
 
 from collections.abc import Callable, Iterable, Iterator
 
-from adapter import shape
 from adapter.facts import Raw
+from adapter.shape import PODS, pod_requests
 
 _Rule = Callable[[Raw], Iterator[str]]
 _NOT_COPIED = "Secrets and ConfigMaps are not copied to worker clusters yet; put the values into env or the image"
@@ -24,17 +24,6 @@ def refusal(template: Raw) -> str | None:
     return next((f"{found}: {remedy}" for rule, remedy in _RULES for found in rule(spec)), None)
 
 
-def asks_nothing(template: Raw) -> str:
-    """Say in a sentence fragment that a pod template asks for no resource at all, empty when it asks for some.
-
-    Kueue would count nothing for it, and one cluster would take any number of such workers.
-    """
-    asked = shape.pod_requests(template.get("spec") or {})
-    if any(need for name, need in asked.items() if name != shape.PODS):
-        return ""
-    return "spec.containers ask for nothing, so no quota could be held for them: set resources.requests"
-
-
 def waits_for_all(kind: str, ray_job: Raw) -> str:
     """Say in a sentence why a job cannot start with a part of its workers, empty when it can.
 
@@ -48,6 +37,11 @@ def waits_for_all(kind: str, ray_job: Raw) -> str:
         f"its spec.submissionMode {mode} starts the job only when every worker is ready, and the policy's gang BestEffort "
         "may place fewer; submit it with SidecarMode, or through a queue whose policy places all."
     )
+
+
+def _no_requests(spec: Raw) -> Iterator[str]:
+    if not any(amount for name, amount in pod_requests(spec).items() if name != PODS):
+        yield "spec.containers have no resources.requests"
 
 
 def _host_network(spec: Raw) -> Iterator[str]:
@@ -131,4 +125,6 @@ _RULES: tuple[tuple[_Rule, str], ...] = (
     (_volume_references, _NOT_COPIED),
     (_env_references, _NOT_COPIED),
     (_pull_secrets, "Secrets are not copied to worker clusters yet; give them to the default account there"),
+    # The init container that KubeRay adds does ask for something: without a reservation it would run on others' quota.
+    (_no_requests, "nothing could be reserved for a worker; say what it needs"),
 )

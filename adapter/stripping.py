@@ -50,12 +50,23 @@ def annotations(found: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def spec(found: Raw, target: Target) -> dict[str, Any]:
-    """Keep a pod spec's fields, less the manager's; containers and volumes stay as they are."""
+    """Keep a pod spec's fields, less the manager's; containers and volumes stay as they are.
+
+    Node labels and taints of our own domain are the manager's (the lock, and the pool of the layout local and remote), whoever
+    asked for them: in a worker cluster that is a manager as well they would mean its remote nodes.
+    """
     kept = {key: value for key, value in found.items() if key not in SPEC}
-    local = target.manager_flavor_keys | {names.LOCK_NODE_SELECTOR}
-    selector = {key: value for key, value in (found.get("nodeSelector") or {}).items() if key not in local}
+    selector = {
+        key: value
+        for key, value in (found.get("nodeSelector") or {}).items()
+        if key not in target.manager_flavor_keys and not _of(key, (names.DOMAIN,))
+    }
     drop = (*ADMISSION_TOLERATIONS, *target.manager_flavor_tolerations)
-    tolerations = [one for one in found.get("tolerations") or () if one not in drop]
+    tolerations = [
+        one
+        for one in found.get("tolerations") or ()
+        if one not in drop and not _of(one.get("key") or "", (names.DOMAIN,))
+    ]
     return _set(_set(kept, "nodeSelector", selector), "tolerations", tolerations)
 
 

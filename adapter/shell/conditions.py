@@ -51,7 +51,9 @@ class Conditions:
         raw = self._home.checks.named(name)
         if raw is None or (raw.get("spec") or {}).get("controllerName") != names.CONTROLLER_NAME:
             return
-        patch = checks.check_condition(raw, self._observer.written(), self._observer.gate_problem(), datetime.now(UTC))
+        seen = self._observer
+        told = seen.written(), seen.gate_problem(), seen.layout_problems(name)
+        patch = checks.check_condition(raw, *told, datetime.now(UTC))
         if patch is None:
             return
         path = resources.ADMISSION_CHECKS.path(name=name, sub="status")

@@ -3,9 +3,10 @@
 It decides nothing and writes nothing. Clusters that cannot be seen contribute no facts but their silence.
 """
 
+from collections.abc import Iterable
 from datetime import timedelta
 
-from adapter import api, checks, dispatch, names
+from adapter import api, checks, dispatch, layout, names
 from adapter.facts import (
     Key,
     Placement,
@@ -22,8 +23,8 @@ from adapter.facts import (
     workload,
 )
 from adapter.lifecycle import Gang
-from adapter.refusal import asks_nothing, waits_for_all
 from adapter.refusal import refusal as template_refusal
+from adapter.refusal import waits_for_all
 from adapter.reservation import template as reservation_template
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
@@ -62,7 +63,7 @@ class Observer:
             silent=self._silent(found),
             refused={c: why for p in found for c, why in memory.refusals(p).items()},
             timeout=chosen.policy.reservation_timeout if chosen else DEFAULT_TIMEOUT,
-            problem=problem or self.two_checks(work) or self.gate_problem(),
+            problem=problem or self.rivals(work) or self.gate_problem(),
             refusal=self.refusal(work, check, chosen) if work and check else "",
             others_wait=bool(work and self._others_wait(work)),
             room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
@@ -95,19 +96,32 @@ class Observer:
 
     def our_checks(self) -> set[str]:
         """The names of the AdmissionChecks that are ours."""
-        specs = {key_of(raw)[1]: raw.get("spec") or {} for raw in self._home.checks}
-        return {name for name, spec in specs.items() if spec.get("controllerName") == names.CONTROLLER_NAME}
+        every = self._controllers(key_of(raw)[1] for raw in self._home.checks)
+        return {name for name, found in every.items() if found == names.CONTROLLER_NAME}
 
     def _our_checks(self, work: Workload) -> list[str]:
-        ours = self.our_checks()
-        return [name for name in work.checks if name in ours]
+        return [name for name, found in self._controllers(work.checks).items() if found == names.CONTROLLER_NAME]
 
-    def two_checks(self, work: Workload | None) -> str:
-        """Why it is not clear which of our checks decides for a Workload, empty when it is."""
-        ours = self._our_checks(work) if work else []
-        if len(ours) < 2:
+    def _controllers(self, listed: Iterable[str]) -> dict[str, str]:
+        found = {name: (self._home.checks.named(name) or {}).get("spec") or {} for name in listed}
+        return {name: str(spec.get("controllerName") or "") for name, spec in found.items()}
+
+    def rivals(self, work: Workload | None) -> str:
+        """Why the checks on a Workload exclude each other, empty when they do not."""
+        if work is None:
             return ""
-        return f"ClusterQueue of LocalQueue {work.queue if work else ''} lists {' and '.join(ours)}; leave one of them there."
+        return layout.rivals(f"ClusterQueue of LocalQueue {work.queue}", self._controllers(work.checks))
+
+    def layout_problems(self, check: str) -> list[str]:
+        """What cannot work in the queues that list an AdmissionCheck."""
+        home = self._home
+        queues = layout.Queues(
+            list(home.cluster_queues),
+            list(home.local_queues),
+            _by_name(home.flavors),
+            self._controllers(key_of(raw)[1] for raw in home.checks),
+        )
+        return layout.problems(check, queues)
 
     def written(self) -> checks.Written:
         """What admins have written that an AdmissionCheck may refer to."""
@@ -157,11 +171,11 @@ class Observer:
             placement=place.name,
             share=f"{place.name}-{place.round}",
             round=place.round,
-            manager_flavor_keys=self._flavor_keys(),
-            manager_flavor_tolerations=self._flavor_tolerations(),
+            manager_flavor_keys=self._flavor_keys(work.podsets),
+            manager_flavor_tolerations=self._flavor_tolerations(work.podsets),
         )
 
-    def reservation_template(self, template: Raw) -> Raw:
+    def reservation_template(self, podset: PodSet) -> Raw:
         """A worker group's pod template as it is to be reserved, in whichever cluster."""
         nowhere = Target(
             cluster="",
@@ -173,10 +187,10 @@ class Observer:
             placement="",
             share="",
             round=0,
-            manager_flavor_keys=self._flavor_keys(),
-            manager_flavor_tolerations=self._flavor_tolerations(),
+            manager_flavor_keys=self._flavor_keys((podset,)),
+            manager_flavor_tolerations=self._flavor_tolerations((podset,)),
         )
-        return reservation_template(template, nowhere)
+        return reservation_template(podset.template, nowhere)
 
     def placement_of(self, pod: Raw) -> Placement | None:
         """The Placement that a pod is labelled with."""
@@ -215,7 +229,7 @@ class Observer:
             kind = work.job.kind if work.job else "pod"
             return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
         for podset in self.remote_podsets(work, check):
-            why = template_refusal(podset.template) or asks_nothing(podset.template)
+            why = template_refusal(podset.template)
             if why:
                 where = f"{work.job.kind} {work.job.name}: worker group {podset.name}"
                 return f"{where}: {why}. {AGAIN}"
@@ -252,12 +266,17 @@ class Observer:
         there = (dispatch.slots_taken(member.pods.group(group), but=uid_of(pod)) for member in members)
         return held.union(*there, self._claims.slots(group, but=uid_of(pod)))
 
-    def _flavor_keys(self) -> frozenset[str]:
-        """The node labels that the manager's flavors put on pods: they mean nothing elsewhere."""
-        return frozenset(key for f in self._home.flavors for key in (f.get("spec") or {}).get("nodeLabels") or {})
+    def _flavor_keys(self, podsets: Iterable[PodSet]) -> frozenset[str]:
+        """The node labels that these podsets' flavors put on pods in the manager: they mean nothing elsewhere."""
+        return frozenset(key for spec in self._flavors(podsets) for key in spec.get("nodeLabels") or {})
 
-    def _flavor_tolerations(self) -> tuple[dict[str, object], ...]:
-        return tuple(t for f in self._home.flavors for t in (f.get("spec") or {}).get("tolerations") or ())
+    def _flavor_tolerations(self, podsets: Iterable[PodSet]) -> tuple[dict[str, object], ...]:
+        return tuple(one for spec in self._flavors(podsets) for one in spec.get("tolerations") or ())
+
+    def _flavors(self, podsets: Iterable[PodSet]) -> list[Raw]:
+        """The flavors that Kueue assigned: another queue's flavor may have a key that a user of this one asks for."""
+        assigned = sorted(frozenset[str]().union(*(podset.flavors for podset in podsets)))
+        return [(self._home.flavors.named(name) or {}).get("spec") or {} for name in assigned]
 
 
 def _by_name(store: Store) -> dict[str, Raw]:

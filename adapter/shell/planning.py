@@ -108,7 +108,7 @@ class Planning:
         return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
     def _group(self, podset: PodSet) -> Group:
-        spec = self._observer.reservation_template(podset.template)["spec"]
+        spec = self._observer.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
 

@@ -95,7 +95,7 @@ class Preview:
         """What stops every job of the queue now, empty when nothing does."""
         why = quota.leads_to(self._home.local_queues.get((asked.namespace, queue)) or {})[1]
         stopped = f"In the manager cluster, {why}." if why else ""
-        return self._observer.two_checks(work) or self._observer.gate_problem() or stopped
+        return self._observer.rivals(work) or self._observer.gate_problem() or stopped
 
 
 def _checks(cluster_queue: Raw) -> list[str]:

@@ -37,12 +37,13 @@ class Waker:
             "secrets": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
             "multikueue_clusters": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
             "multikueue_configs": self._config,
-            "checks": lambda before, after: self._checks([after or before or {}]),
+            "checks": self._check,
             "policies": lambda *_: self._policies(),
             "gate_policies": lambda *_: self._checks(self._home.checks),
             "gate_bindings": lambda *_: self._checks(self._home.checks),
             "cluster_queues": self._cluster_queue,
-            "local_queues": lambda *_: self._quotas(),
+            "local_queues": self._local_queue,
+            "flavors": self._layout,
         }
 
     def heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
@@ -158,6 +159,19 @@ class Waker:
         if _changed(before, after, lambda config: config.get("spec")):
             self._policies()
 
+    def _check(self, before: Raw | None, after: Raw | None) -> None:
+        spec = _changed(before, after, lambda check: check.get("spec"))
+        self._checks([*(self._home.checks if spec else ()), after or before or {}])  # it may be a rival of another one
+
+    def _local_queue(self, before: Raw | None, after: Raw | None) -> None:
+        self._layout(before, after)
+        self._quotas()
+
+    def _layout(self, before: Raw | None, after: Raw | None) -> None:
+        """A queue or a flavor of the manager: its status moves all the time, its layout seldom."""
+        if _changed(before, after, lambda raw: (raw.get("spec"), meta(raw).get("labels"))):
+            self._checks(self._home.checks)
+
     def _checks(self, checks: Iterable[Raw]) -> None:
         self._all(CHECK, checks)
         self._all(GANG, self._home.workloads)
@@ -168,6 +182,7 @@ class Waker:
         self._checks(self._home.checks)
 
     def _cluster_queue(self, before: Raw | None, after: Raw | None) -> None:
+        self._layout(before, after)
         self._waiting()
         if _changed(before, after, _quota_facts):
             self._quotas()

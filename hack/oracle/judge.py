@@ -51,8 +51,8 @@ def disagreement(ours: Forecast, *, asked: Counts, answer: Answer | None) -> str
 
 def uncounted(before: quota.Tree, after: quota.Tree, tree: str) -> str:
     """Say where in the tree of that name the use that Kueue shows is not the one that we charged; empty if nowhere."""
-    for key, charged in before.forest.usage.items():
-        shown = after.forest.usage.get(key, {})
+    for key in before.forest.seen:
+        charged, shown = before.forest.usage(key), after.forest.usage(key) if key in after.forest.seen else {}
         if key[1].startswith(f"{tree}-") and _used(charged) != _used(shown):
             return f"Kueue counts {_used(shown)} at {' '.join(key)}, we charged {_used(charged)}"
     return ""

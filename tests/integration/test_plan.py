@@ -158,7 +158,7 @@ def _questions(namespace: str) -> Iterator[tuple[int, str, Raw | str]]:
     yield 2, "larger than 1 MiB", yaml.safe_dump(job()) + "#" * 2**20
     yield 3, "3 workers needed at once, 2 fit now", job({"workers": 3})
     yield 3, "Even empty clusters hold only 0", job(cpu="64")
-    yield 3, "worker group workers: spec.containers ask for nothing", job(cpu="0")
+    yield 3, "worker group workers: spec.containers have no resources.requests", job(cpu="0")
     refused = job()
     worker(refused)["hostNetwork"] = True
     yield 3, "worker group workers: spec.hostNetwork is true", refused

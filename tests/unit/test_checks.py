@@ -113,7 +113,7 @@ def test_gate_problem(policies: Raw, bindings: Raw, missing: str) -> None:
 
 
 def test_a_check_that_can_be_served_is_active() -> None:
-    assert only(checks.check_condition(make_check(), POLICIES, "", at(5))) == {
+    assert only(checks.check_condition(make_check(), POLICIES, "", (), at(5))) == {
         "type": "Active",
         "status": "True",
         "reason": "Ready",
@@ -124,19 +124,29 @@ def test_a_check_that_can_be_served_is_active() -> None:
 
 
 def test_a_check_with_parameters_that_make_no_sense_is_not() -> None:
-    found = only(checks.check_condition(make_check(policy="gone"), POLICIES, "", at(5)))
+    found = only(checks.check_condition(make_check(policy="gone"), POLICIES, "", (), at(5)))
     assert (found["status"], found["reason"]) == ("False", "BadParameters")
     assert found["message"].endswith("which does not exist; create it.")
 
 
 def test_a_missing_gate_leaves_the_check_active_and_says_so() -> None:
     """An inactive check would stop the whole ClusterQueue, jobs that stay local included."""
-    found = only(checks.check_condition(make_check(), POLICIES, NO_GATE, at(5)))
+    found = only(checks.check_condition(make_check(), POLICIES, NO_GATE, (), at(5)))
     assert (found["status"], found["reason"], found["message"]) == ("True", "GateMissing", NO_GATE)
 
 
+def test_a_layout_that_cannot_work_is_told_and_stops_no_queue() -> None:
+    found = only(checks.check_condition(make_check(), POLICIES, "", ("One thing.", "Another."), at(5)))
+    assert (found["status"], found["reason"], found["message"]) == ("True", "QueueLayout", "One thing. Another.")
+
+
+def test_the_gate_comes_before_the_layout() -> None:
+    found = only(checks.check_condition(make_check(), POLICIES, NO_GATE, ("One thing.",), at(5)))
+    assert found["reason"] == "GateMissing"
+
+
 def test_parameters_come_before_the_gate() -> None:
-    found = only(checks.check_condition(make_check(policy="gone"), POLICIES, NO_GATE, at(5)))
+    found = only(checks.check_condition(make_check(policy="gone"), POLICIES, NO_GATE, (), at(5)))
     assert found["reason"] == "BadParameters"
 
 
@@ -169,8 +179,8 @@ def test_what_is_told_already_is_not_told_again() -> None:
     for problem in ("", "no route to it."):
         told = after(raw, connected(raw, 5, problem))
         assert connected(told, 99, problem) is None
-    told = after(make_check(), checks.check_condition(make_check(), POLICIES, "", at(5)))
-    assert checks.check_condition(told, POLICIES, "", at(99)) is None
+    told = after(make_check(), checks.check_condition(make_check(), POLICIES, "", (), at(5)))
+    assert checks.check_condition(told, POLICIES, "", (), at(99)) is None
 
 
 def test_a_new_generation_is_told_of() -> None:

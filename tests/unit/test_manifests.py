@@ -18,6 +18,7 @@ _FILES = sorted(path for root in (_MANIFESTS, _KUSTOMIZE) for path in root.rglob
 _CLUSTER_SCOPED = {
     "Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
     "ResourceFlavor", "ClusterQueue", "AdmissionCheck", "WorkerCluster", "DispatchPolicy",
 }  # fmt: skip
 
@@ -65,17 +66,18 @@ def test_file_holds_whole_objects(path: Path) -> None:
 
 @pytest.mark.parametrize("directory", _KUSTOMIZATIONS, ids=_short)
 def test_kustomization_lists_what_exists(directory: Path) -> None:
-    for resource in _objects(directory / "kustomization.yaml")[0]["resources"]:
+    for resource in _listed(directory):
         target = directory / resource
         assert target.is_file() or (target / "kustomization.yaml").is_file(), resource
 
 
+def _listed(directory: Path) -> list[str]:
+    found = _objects(directory / "kustomization.yaml")[0]
+    return [*found.get("resources", ()), *found.get("components", ())]
+
+
 def test_every_manifest_is_installed_by_some_overlay() -> None:
-    listed = {
-        (directory / resource).resolve()
-        for directory in _KUSTOMIZATIONS
-        for resource in _objects(directory / "kustomization.yaml")[0]["resources"]
-    }
+    listed = {(directory / resource).resolve() for directory in _KUSTOMIZATIONS for resource in _listed(directory)}
     left = [_short(path) for path in _FILES if path.name != "kustomization.yaml" and path.resolve() not in listed]
     assert [path for path in left if not path.startswith("manifests/samples/")] == []
 
@@ -85,6 +87,8 @@ def test_every_manifest_is_installed_by_some_overlay() -> None:
 _GATE_POLICY = "manifests/gate-policy.yaml"
 _MANAGER_RBAC = "manifests/rbac/manager.yaml"
 _QUEUES = "manifests/queues/manager/queues.yaml"
+_POOL_QUEUES = "manifests/queues/local-remote/queues.yaml"
+_POOL_POLICY = "manifests/queues/local-remote/pool-policy.yaml"
 _DEPLOYMENT = "manifests/controller.yaml"
 _WORKER_RBAC = "manifests/rbac/worker.yaml"
 _MULTIKUEUE_RBAC = "kustomize/components/multikueue/secrets.yaml"
@@ -121,6 +125,15 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_QUEUES, "AdmissionCheck", ("spec", "parameters", "kind"), names.DISPATCH_POLICY_KIND),
     (_QUEUES, "AdmissionCheck", ("apiVersion",), names.KUEUE_API_VERSION),
     (_QUEUES, "ClusterQueue", ("apiVersion",), names.KUEUE_API_VERSION),
+    (_POOL_QUEUES, "AdmissionCheck", ("spec", "controllerName"), names.CONTROLLER_NAME),
+    (_POOL_POLICY, "MutatingAdmissionPolicy", ("spec", "paramKind", "apiVersion"), names.KUEUE_API_VERSION),
+    (
+        _POOL_POLICY,
+        "MutatingAdmissionPolicyBinding",
+        ("spec", "paramRef", "selector", "matchLabels", names.POOL_LABEL),
+        names.POOL_REMOTE,
+    ),
+    (_POOL_QUEUES, "LocalQueue", ("metadata", "labels", names.POOL_LABEL), names.POOL_REMOTE),
 )
 
 
@@ -139,6 +152,33 @@ def test_policy_adds_our_gate_and_no_other() -> None:
     assert expressions == [
         f'Object{{spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: "{names.GATE}"}}]}}}}'
     ]
+
+
+def test_the_layouts_have_the_same_check_and_local_queue() -> None:
+    """Changing over from one to the other changes the ClusterQueue, its flavors, and a label only."""
+    assert _find(_QUEUES, "AdmissionCheck") == _find(_POOL_QUEUES, "AdmissionCheck")
+    shared, pools = (_find(path, "LocalQueue") for path in (_QUEUES, _POOL_QUEUES))
+    assert pools["metadata"].pop("labels") == {names.POOL_LABEL: names.POOL_REMOTE}
+    assert shared == pools
+
+
+def test_the_pools_have_one_key_and_the_policy_speaks_of_the_remote_one() -> None:
+    """lab.md 5.10: Kueue compares a pod's node selector with each flavor's own keys, so both must have the key."""
+    local, remote = (_find(_POOL_QUEUES, "ResourceFlavor", name)["spec"] for name in ("local", "remote"))
+    assert local == {"nodeLabels": {names.POOL_LABEL: "local"}}
+    assert remote["nodeLabels"] == {names.POOL_LABEL: "remote"}
+    (taint,) = remote["nodeTaints"]
+    assert taint == {"key": names.POOL_LABEL, "value": "remote", "effect": "NoSchedule"}
+    (listed,) = _find(_POOL_QUEUES, "ClusterQueue")["spec"]["admissionChecksStrategy"]["admissionChecks"]
+    assert listed["onFlavors"] == ["remote"]
+    tolerate, select = (
+        mutation["jsonPatch"]["expression"]
+        for mutation in _find(_POOL_POLICY, "MutatingAdmissionPolicy")["spec"]["mutations"]
+    )
+    escaped = names.POOL_LABEL.replace("/", "~1")
+    assert f'/nodeSelector/{escaped}", value: "remote"' in select and f'{{"{names.POOL_LABEL}": "remote"}}' in select
+    toleration = f'{{"key": "{names.POOL_LABEL}", "operator": "Equal", "value": "remote", "effect": "NoSchedule"}}'
+    assert tolerate.count(toleration) == 2
 
 
 _KINDS: Mapping[str, tuple[str, str]] = {
@@ -353,8 +393,8 @@ def _mebi(quantity: str) -> int:
     return {"Mi": 1, "Gi": 1024}[quantity[-2:]] * int(quantity[:-2])
 
 
-def _quota(path: str) -> tuple[int, int]:
-    resources = _dig(_find(path, "ClusterQueue"), "spec", "resourceGroups", 0, "flavors", 0, "resources")
+def _quota(path: str, flavor: int = 0) -> tuple[int, int]:
+    resources = _dig(_find(path, "ClusterQueue"), "spec", "resourceGroups", 0, "flavors", flavor, "resources")
     quota = {resource["name"]: resource["nominalQuota"] for resource in resources}
     return _milli(quota["cpu"]), _mebi(quota["memory"])
 
@@ -381,6 +421,16 @@ def test_the_manager_queue_holds_a_whole_sample() -> None:
     ]
     have = _quota(_QUEUES)
     assert need[0] <= have[0] and need[1] <= have[1]
+
+
+def test_the_pools_hold_a_whole_sample() -> None:
+    """Head and submitter in the one, as many workers as all worker clusters take in the other."""
+    spec = _find(_SAMPLE, "RayJob")["spec"]["rayClusterSpec"]
+    (group,) = spec["workerGroupSpecs"]
+    here = [head + each for head, each in zip(_requests(spec["headGroupSpec"]), (500, 200), strict=True)]
+    assert _quota(_POOL_QUEUES, 0) == tuple(6 * each for each in here)
+    assert _quota(_POOL_QUEUES, 1) == tuple(2 * each for each in _quota("manifests/queues/worker/queues.yaml"))
+    assert _quota(_POOL_QUEUES, 1) == tuple(group["replicas"] * each for each in _requests(group))
 
 
 def test_the_sample_is_stock() -> None:

@@ -135,7 +135,8 @@ def seen(tree: Tree, before: Seen | None = None) -> Seen:
 
 def reserved(queue: Raw, before: Seen | None) -> list[Raw]:
     """Of what was in use only what the queue still covers, as Kueue shows it."""
-    used = before.tree.forest.usage.get(("ClusterQueue", queue["metadata"]["name"]), {}) if before else {}
+    key = ("ClusterQueue", queue["metadata"]["name"])
+    used = before.tree.forest.usage(key) if before and key in before.tree.forest.seen else {}
     return [
         {"name": flavor["name"], "resources": [{"name": row["name"], "total": total(used, flavor, row)}]}
         for group in groups([queue])

@@ -52,7 +52,7 @@ def test_it_is_the_plan_that_the_job_would_get() -> None:
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     fill(sight.home.workloads, raw)
     planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
-    body, _ = planning.body(Plan(workload(raw), None, ()), START)
+    body, _, _ = planning.body(Plan(workload(raw), None, ()), START)
     fill(sight.home.workloads)
     answer = asked(sight, make_ray_job())
     assert answer["sentence"] == body["spec"]["explanation"] == "2 of 4 workers to east, 2 to west."
@@ -67,7 +67,7 @@ def test_a_real_plan_leaves_out_who_did_not_admit_in_time() -> None:
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
     late = Exclusion("east", builders.at(60), "did not admit in time")
-    body, _ = planning.body(Plan(workload(raw), None, (late,)), START)
+    body, _, _ = planning.body(Plan(workload(raw), None, (late,)), START)
     assert body["spec"]["explanation"] == "4 of 4 workers to west; east passed over: did not admit in time."
     assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to east."
 
@@ -146,7 +146,7 @@ def test_a_cordoned_cluster_is_passed_over() -> None:
     ("template", "words"),
     [
         (make_template("1", hostNetwork=True), "RayJob train: worker group workers: spec.hostNetwork is true: "),
-        (make_template(""), "RayJob train: worker group workers: spec.containers ask for nothing"),
+        (make_template(""), "RayJob train: worker group workers: spec.containers have no resources.requests"),
     ],
 )
 def test_a_refusal_is_the_answer(template: Raw, words: str) -> None:

@@ -29,7 +29,6 @@ TARGET = Target(
     placement="rayjob-sample-4f2a1",
     share="rayspan-7d3f0a-east",
     round=2,
-    manager_flavor_keys=frozenset({"rayspan.dev/pool"}),
 )
 ORIGIN = {
     "rayspan.dev/manager": "mgr-1",

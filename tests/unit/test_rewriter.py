@@ -23,7 +23,8 @@ GOLDEN = Path(__file__).parent / "golden" / "kuberay-1.6.2"
 RECORDED = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
 HEAD = "10.11.0.12"
 HEAD6 = "fd00:11::c"
-REMOTE_TOLERATION = {"key": "rayspan.dev/pool", "operator": "Equal", "value": "remote", "effect": "NoSchedule"}
+REMOTE_TOLERATION = {"key": "example.com/flavor", "operator": "Equal", "value": "far", "effect": "NoSchedule"}
+POOL_TOLERATION = {"key": "rayspan.dev/pool", "operator": "Equal", "value": "remote", "effect": "NoSchedule"}
 TARGET = Target(
     cluster="east",
     zone="us-east-1a",
@@ -37,7 +38,7 @@ TARGET = Target(
     placement="rayjob-sample-4f2a1",
     share="rayspan-7d3f0a-east",
     round=2,
-    manager_flavor_keys=frozenset({"rayspan.dev/pool"}),
+    manager_flavor_keys=frozenset({"example.com/flavor"}),
     manager_flavor_tolerations=(REMOTE_TOLERATION,),
 )
 
@@ -339,7 +340,14 @@ STRIPS = [
     ),
     Strip(
         "the manager's own selectors stay, the user's goes",
-        {"nodeSelector": {names.LOCK_NODE_SELECTOR: "only", "rayspan.dev/pool": "remote", "gpu": "a100"}},
+        {
+            "nodeSelector": {
+                names.LOCK_NODE_SELECTOR: "only",
+                "rayspan.dev/pool": "remote",
+                "example.com/flavor": "far",
+                "gpu": "a100",
+            }
+        },
         {"nodeSelector": {"gpu": "a100"}},
         "a flavor's labels are on no node there, the user's may be",
     ),
@@ -351,6 +359,12 @@ STRIPS = [
         {"tolerations": [NOT_READY, REMOTE_TOLERATION, {**NOT_READY, "tolerationSeconds": 5}]},
         {"tolerations": [{**NOT_READY, "tolerationSeconds": 5}]},
         "a user's own tolerance is a user's own",
+    ),
+    Strip(
+        "whoever tolerates our taint does so in the manager only",
+        {"tolerations": [POOL_TOLERATION, {"key": "rayspan.dev/pool", "operator": "Exists"}, {"operator": "Exists"}]},
+        {"tolerations": [{"operator": "Exists"}]},
+        "in a manager that is a worker cluster, too, it would open the flavor for its own remote workers",
     ),
     Strip(
         "what nobody here knows travels", {"brandNew": {"x": 1}}, {"brandNew": {"x": 1}}, "remove only what is known"
@@ -494,7 +508,24 @@ def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_
 
 @pytest.mark.parametrize("spec", ALLOWED, ids=str)
 def test_a_template_that_can_run_elsewhere_is_not_refused(spec: Pod) -> None:
-    assert refusal({"spec": spec}) is None
+    assert refusal({"spec": {"resources": {"requests": {"cpu": "1"}}, **spec}}) is None
+
+
+@pytest.mark.parametrize(
+    ("containers", "refused"),
+    [
+        pytest.param([{"name": "ray"}, {"name": "sidecar"}], True, id="nothing at all"),
+        pytest.param([{"name": "ray", "resources": {"requests": {"cpu": "0"}}}], True, id="a request of nothing"),
+        pytest.param([{"name": "ray", "resources": {"limits": {"cpu": "1"}}}], False, id="a limit counts as a request"),
+        pytest.param(
+            [{"name": "ray"}, {"name": "sidecar", "resources": {"requests": {"cpu": "1m"}}}], False, id="some"
+        ),
+    ],
+)
+def test_a_worker_that_asks_for_nothing_is_refused(containers: list[Pod], refused: bool) -> None:
+    """KubeRay's init container asks for something in any case, so its pods would run on quota that nobody gave."""
+    want = "spec.containers have no resources.requests: nothing could be reserved for a worker; say what it needs"
+    assert refusal({"spec": {"containers": containers}}) == (want if refused else None)
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -304,3 +304,31 @@ async def test_what_moves_all_the_time_sums_nothing_anew(bench: Bench) -> None:
     bench.waker.room("east", CLUSTER_QUEUE, make.make_cluster_queue(8, used=1))
     bench.waker.heard("cluster_queues", OPTED, changed(OPTED, "status", "pendingWorkloads", to=7))
     assert SUMMED not in bench.woken()
+
+
+FLAVOR = {"metadata": {"name": "remote"}, "spec": {"nodeLabels": {"rayspan.dev/pool": "remote"}}}
+
+
+@pytest.mark.parametrize("store", ["cluster_queues", "local_queues", "flavors"])
+@pytest.mark.parametrize(
+    ("after", "matters"),
+    [
+        pytest.param(changed(FLAVOR, "status", "pendingWorkloads", to=7), False, id="a counter"),
+        pytest.param(changed(FLAVOR, "spec", "nodeLabels", to={}), True, id="its spec"),
+        pytest.param(changed(FLAVOR, "metadata", "labels", to={"a": "b"}), True, id="its labels"),
+        pytest.param(None, True, id="gone"),
+    ],
+)
+async def test_a_queue_of_the_manager_wakes_checks_and_gangs_with_its_layout(
+    bench: Bench, store: str, after: Raw | None, matters: bool
+) -> None:
+    bench.waker.heard(store, FLAVOR, after)
+    assert bench.woken() == ({(CHECK, "", make.CHECK), GANG_KEY} if matters else set())
+
+
+async def test_another_check_wakes_ours_when_its_controller_may_be_another(bench: Bench) -> None:
+    other = make.make_check() | {"metadata": {"name": "other"}}
+    bench.waker.heard("checks", other, changed(other, "status", "conditions", to=[]))
+    assert bench.woken() == {(CHECK, "", "other"), GANG_KEY}
+    bench.waker.heard("checks", other, None)
+    assert bench.woken() == {(CHECK, "", "other"), (CHECK, "", make.CHECK), GANG_KEY}

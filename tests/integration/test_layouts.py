@@ -1,0 +1,233 @@
+"""Do both layouts of the manager's queues do what docs/queues.md says of them?
+
+The stage's queue gets the flavors local and remote, and the policy that ships with them is told of this queue only.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import names
+from hack.apireader import Raw
+from hack.clusters import Clusters, condition, wait
+from hack.lab.paths import REPO
+from tests.integration.controller import Controller
+from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster
+
+LOCAL, REMOTE = "local", "remote"
+POLICY = REPO / "manifests" / "queues" / "local-remote" / "pool-policy.yaml"
+COMPONENTS = REPO / "kustomize" / "components"
+TAINT = {"key": names.POOL_LABEL, "value": REMOTE, "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def pools(stage: Stage, running: Controller) -> Iterator[Stage]:
+    """A stage whose queue has the two flavors, four CPUs in each, and nodes with the label that `local` asks for."""
+    stage.build({"east": 2, "west": 2})
+    manager = stage.manager
+    flavors = {pool: f"{stage.name[:40]}-{pool}" for pool in (LOCAL, REMOTE)}
+    for pool, name in flavors.items():
+        spec = {"nodeLabels": {names.POOL_LABEL: pool}, **({"nodeTaints": [TAINT]} if pool == REMOTE else {})}
+        body = {
+            "apiVersion": names.KUEUE_API_VERSION,
+            "kind": "ResourceFlavor",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        manager.apply(yaml.safe_dump(body))
+        stage.made.insert(0, (manager, "resourceflavors", name))  # deleted after the queue that uses it
+    quota = [{"name": f, "resources": [{"name": "cpu", "nominalQuota": "4"}]} for f in flavors.values()]
+    spec = {
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": quota}],
+        "admissionChecksStrategy": {"admissionChecks": [{"name": stage.name, "onFlavors": [flavors[REMOTE]]}]},
+    }
+    manager.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+    manager.kubectl("apply", "-f", POLICY)
+    manager.kubectl("-n", stage.name, "label", "localqueue", QUEUE, f"{names.POOL_LABEL}={REMOTE}")
+    manager.kubectl("label", "nodes", "--all", "--overwrite", f"{names.POOL_LABEL}={LOCAL}")
+    try:
+        wait(lambda: _sent_away(stage), 30, "the policy is in force")
+        wait(lambda: _said(stage)["reason"] == "Ready", 30, "nothing is wrong with the layout", running.tail)
+        yield stage
+    finally:
+        manager.kubectl("delete", "-f", POLICY)
+        manager.kubectl("label", "nodes", "--all", f"{names.POOL_LABEL}-")
+
+
+def test_workers_are_counted_in_remote_and_all_else_in_local(pools: Stage, running: Controller) -> None:
+    """A head, a group that is sent away and one that its user keeps here: one job, two ledgers, one check."""
+    body = ray_cluster("pi", pools.name, {"far": 3, "near": 1})
+    near = body["spec"]["workerGroupSpecs"][1]["template"]["spec"]
+    near["nodeSelector"] = {**FAKE_NODE, names.POOL_LABEL: LOCAL}
+    pools.manager.apply(yaml.safe_dump(body))
+    wait(lambda: pools.running(4), 90, "all workers run", running.tail)
+
+    assert _pools(pools, "pi") == {"head": LOCAL, "far": REMOTE, "near": LOCAL}
+    assert [update["name"] for update in pools.check("pi")["podSetUpdates"]] == ["far"]
+    assert _reserved(pools) == {LOCAL: "1100m", REMOTE: "3"}
+    by_group = {pod["metadata"]["name"]: pod["metadata"]["labels"]["ray.io/group"] for pod in pools.workers()}
+    copies = [pod for found in pools.remote().values() for pod in found]
+    assert sorted(by_group[pod["metadata"]["name"]] for pod in copies) == ["far"] * 3
+    for pod in pools.workers():
+        assert ("nodeName" in pod["spec"]) == (by_group[pod["metadata"]["name"]] == "near")
+
+
+def test_the_pool_stays_at_home(pools: Stage, running: Controller) -> None:
+    """Neither the reservation nor the copy asks for the manager's pool; what the user asked for goes with them."""
+    pools.ray_cluster("pi", workers=1)
+    wait(lambda: pools.running(1), 90, "the worker runs", running.tail)
+    (worker,) = pools.workers()
+    assert worker["spec"]["nodeSelector"][names.POOL_LABEL] == REMOTE
+    assert _tolerations(worker["spec"]) == [{**TAINT, "operator": "Equal"}]
+    templates = [
+        podset["template"]["spec"] for share in pools.remote("workloads")["east"] for podset in share["spec"]["podSets"]
+    ]
+    for spec in (*templates, *(pod["spec"] for pod in pools.remote()["east"])):
+        assert spec["nodeSelector"] == FAKE_NODE
+        assert _tolerations(spec) == []
+        assert TOLERATION in spec["tolerations"]
+
+
+def test_jobs_with_nothing_remote_pass_us_by(pools: Stage, running: Controller) -> None:
+    """A RayCluster that stays here and an ordinary Job: admitted without our check, and no Placement is made."""
+    body = ray_cluster("home", pools.name, {"near": 1})
+    body["spec"]["workerGroupSpecs"][0]["template"]["spec"]["nodeSelector"] = {**FAKE_NODE, names.POOL_LABEL: LOCAL}
+    pools.manager.apply(yaml.safe_dump(body))
+    pools.manager.apply(yaml.safe_dump(_job(pools.name)))
+    for name in ("home", "batch"):
+        wait(partial(_admitted, pools, name), 60, f"{name} is admitted", running.tail)
+        assert set(_pools(pools, name).values()) == {LOCAL}
+        assert pools.check(name) == {}
+        assert pools.placement(name) == {}
+    wait(lambda: pools.running(1), 60, "the worker runs here", running.tail)
+    assert pools.leftovers() == []
+
+
+def test_a_ray_job_keeps_its_head_and_its_submitter(pools: Stage, running: Controller) -> None:
+    """The RayCluster that KubeRay makes of it comes by the policy again, and that changes nothing."""
+    cluster = ray_cluster("pi", pools.name, {"far": 2})
+    pools.manager.apply(yaml.safe_dump(_ray_job(cluster)))
+    wait(lambda: pools.running(2), 90, "both workers run", running.tail)
+    assert _pools(pools, "pi") == {"head": LOCAL, "far": REMOTE, names.SUBMITTER: LOCAL}
+    (made,) = pools.manager.items("rayclusters", pools.name)
+    (job,) = pools.manager.items("rayjobs", pools.name)
+    for found in (made["spec"], job["spec"]["rayClusterSpec"]):
+        template = found["workerGroupSpecs"][0]["template"]["spec"]
+        assert template["nodeSelector"][names.POOL_LABEL] == REMOTE
+        assert _tolerations(template) == [{**TAINT, "operator": "Equal"}]
+        assert TOLERATION in template["tolerations"]
+    head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    assert head["nodeSelector"] == {**FAKE_NODE, names.POOL_LABEL: LOCAL}, "by Kueue, as the job was admitted"
+
+
+def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: Controller) -> None:
+    """Still Active, so local jobs pass; and a gang whose checks exclude each other is told, and holds nothing elsewhere."""
+    manager = pools.manager
+    manager.kubectl("-n", pools.name, "label", "localqueue", QUEUE, f"{names.POOL_LABEL}-")
+    wait(lambda: _said(pools)["reason"] == "QueueLayout", 30, "the missing label is told", running.tail)
+    assert _said(pools)["status"] == "True"
+    assert _said(pools)["message"].startswith(
+        f"LocalQueue {QUEUE} in {pools.name} has no label {names.POOL_LABEL}=remote"
+    )
+    events = manager.items("events", "default")
+    assert any(e["involvedObject"]["name"] == pools.name and e["reason"] == "QueueLayout" for e in events)
+
+    manager.kubectl("-n", pools.name, "label", "localqueue", QUEUE, f"{names.POOL_LABEL}={REMOTE}")
+    wait(lambda: _said(pools)["reason"] == "Ready", 30, "all is well again", running.tail)
+    rival = f"{pools.name[:40]}-rival"
+    spec = {
+        "controllerName": names.CONTROLLER_NAME,
+        "parameters": manager.get("admissionchecks", pools.name)["spec"]["parameters"],
+    }
+    body = {"apiVersion": names.KUEUE_API_VERSION, "kind": "AdmissionCheck", "metadata": {"name": rival}, "spec": spec}
+    manager.apply(yaml.safe_dump(body))
+    pools.made.insert(0, (manager, "admissionchecks", rival))
+    path = "/spec/admissionChecksStrategy/admissionChecks/-"
+    added = json.dumps([{"op": "add", "path": path, "value": {"name": rival}}])
+    manager.kubectl("patch", "clusterqueue", pools.name, "--type=json", "-p", added)
+    wait(lambda: "leave one of them there" in _said(pools)["message"], 30, "the rival is told", running.tail)
+    pools.ray_cluster("pi", workers=1)
+    wait(
+        lambda: "leave one of them there" in pools.events("pi").get("CannotDispatch", ""),
+        60,
+        "the job too",
+        running.tail,
+    )
+    assert pools.leftovers() == []
+    manager.kubectl(
+        "patch", "clusterqueue", pools.name, "--type=json", "-p", added.replace("add", "remove", 1).replace("/-", "/1")
+    )
+    wait(lambda: pools.running(1), 60, "the worker runs when it is gone", running.tail)
+
+
+@pytest.mark.parametrize("layout", ["shared-flavor", "local-remote"])
+def test_a_layout_applies_as_it_is_shipped(fleet: Clusters, layout: str) -> None:
+    """The API server, Kueue's webhooks and CEL take every object of it."""
+    how = ("--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
+    said = fleet.manager.kubectl("apply", *how, "-k", COMPONENTS / layout)
+    assert "clusterqueue.kueue.x-k8s.io/ray serverside-applied" in said
+
+
+def _sent_away(stage: Stage) -> bool:
+    """Whether a RayCluster of the stage's queue would be given the pool: the policy is read a moment after it is applied."""
+    body = ray_cluster("probe", stage.name, {"far": 1})
+    said = stage.manager.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=yaml.safe_dump(body))
+    spec = json.loads(said)["spec"]["workerGroupSpecs"][0]["template"]["spec"]
+    return bool(spec["nodeSelector"] == {**FAKE_NODE, names.POOL_LABEL: REMOTE})
+
+
+def _said(stage: Stage) -> Raw:
+    return {"reason": "", **condition(stage.manager.get("admissionchecks", stage.name), names.ACTIVE)}
+
+
+def _pools(stage: Stage, job: str) -> dict[str, str]:
+    """The pool in which each podset is counted."""
+    assigned = ((stage.workload(job).get("status") or {}).get("admission") or {}).get("podSetAssignments") or ()
+    return {one["name"]: one["flavors"]["cpu"].rpartition("-")[2] for one in assigned}
+
+
+def _reserved(stage: Stage) -> dict[str, str]:
+    status = stage.manager.get("clusterqueues", stage.name)["status"]
+    return {one["name"].rpartition("-")[2]: one["resources"][0]["total"] for one in status["flavorsReservation"]}
+
+
+def _tolerations(spec: Mapping[str, Any]) -> list[Raw]:
+    """Those of the pool's taint."""
+    return [one for one in spec.get("tolerations", ()) if one.get("key") == names.POOL_LABEL]
+
+
+def _admitted(stage: Stage, job: str) -> bool:
+    conditions = (stage.workload(job).get("status") or {}).get("conditions") or ()
+    return any(one["type"] == names.ADMITTED and one["status"] == "True" for one in conditions)
+
+
+def _job(namespace: str) -> Raw:
+    container = {"name": "c", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": "100m"}}}
+    pod = {"restartPolicy": "Never", "nodeSelector": FAKE_NODE, "tolerations": [TOLERATION], "containers": [container]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "batch", "namespace": namespace, "labels": {names.QUEUE_LABEL: QUEUE}},
+        "spec": {"suspend": True, "template": {"spec": pod}},
+    }
+
+
+def _ray_job(cluster: Raw) -> Raw:
+    """A RayJob of a RayCluster's parts; its submitter asks for what the stage's queues cover, which is cpu."""
+    container = {"name": "ray-job-submitter", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": "1"}}}
+    pod = {"restartPolicy": "Never", "nodeSelector": FAKE_NODE, "tolerations": [TOLERATION], "containers": [container]}
+    return {
+        "apiVersion": names.RAY_API_VERSION,
+        "kind": "RayJob",
+        "metadata": cluster["metadata"],
+        "spec": {
+            "entrypoint": "true",
+            "shutdownAfterJobFinishes": True,
+            "rayClusterSpec": cluster["spec"],
+            "submitterPodTemplate": {"spec": pod},
+        },
+    }
