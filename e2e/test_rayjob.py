@@ -24,7 +24,7 @@ def test_rayjob_spans_both_clusters(job: Job) -> None:
     assert {node["address"]: node["cluster"] for node in workers} == addresses
     assert {node["cluster"]: node["zone"] for node in workers} == {"east": "east", "west": "west"}
     assert all(node["tasks"] > 0 for node in workers), workers
-    assert job.events()["Placed"] == "2 of 4 workers to east, 2 of 4 workers to west."
+    assert job.events()["Placed"] == "2 of 4 workers to east, 2 to west."
 
 
 def test_a_plan_says_beforehand_where_it_will_run(job: Job) -> None:

@@ -4,6 +4,8 @@ Nothing is written, and nothing is remembered: the next real plan is the same wh
 plan depends on is looked at; whether the manager's own Kueue has quota for the job is not.
 """
 
+import logging
+import traceback
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +19,8 @@ from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.observe import AGAIN, Observer
 from adapter.shell.planning import Planning
+
+log = logging.getLogger(__name__)
 
 
 class Preview:
@@ -33,7 +37,10 @@ class Preview:
         except (*UNREADABLE, RecursionError) as error:
             if isinstance(error, Unusable):
                 raise
-            # No API server has checked the pod templates, and the planner's readers take them for checked.
+            # No API server has checked the pod templates, and the planner's readers take them for checked. Should it be a
+            # fault of ours instead, the place tells; the error's text may quote the job, which is nobody else's business.
+            *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+            log.warning("%s cannot be read: %s in %s:%d", asked, type(error).__name__, frame.f_code.co_filename, line)
             raise Unusable(
                 f"{asked}: a pod template in it cannot be read ({type(error).__name__}); "
                 "`kubectl apply --dry-run=server` says what is wrong with it."

@@ -15,7 +15,7 @@ def test_gang_spans_two_clusters(stage: Stage, running: Controller) -> None:
     check = stage.check("pi")
     assert check["state"] == names.CHECK_READY
     assert [update["name"] for update in check["podSetUpdates"]] == ["workers"], "the head stays as it is"
-    assert check["message"] == "2 of 4 workers to east, 2 of 4 workers to west."
+    assert check["message"] == "2 of 4 workers to east, 2 to west."
     assert pods_by_cluster(stage.workers()) == {"east": 2, "west": 2}
     assert {c: len(pods) for c, pods in stage.remote().items() if pods} == {"east": 2, "west": 2}
     place = stage.placement("pi")
