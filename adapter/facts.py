@@ -327,6 +327,7 @@ class Reservation:
     admitted: bool
     reserved_at: datetime | None  # None: holds no quota now
     message: str  # what that cluster's Kueue says while it waits
+    refused: bool  # it looked, and found no quota that it could give now or take from others
 
 
 def reservation(cluster: str, raw: Raw) -> Reservation:
@@ -349,4 +350,12 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         admitted=is_true(raw, names.ADMITTED) and not is_true(raw, names.EVICTED) and not over,
         reserved_at=_reserved_at(raw),
         message=condition(raw, names.QUOTA_RESERVED).get("message") or "",
+        refused=_refused(condition(raw, names.QUOTA_RESERVED)),
     )
+
+
+def _refused(reserved: Raw) -> bool:
+    """Kueue tells the reason in a word only under a gate that is off by default; what preempts or is yet to be looked at
+    says so in its message. One that we misread is given up early or late, and nothing worse."""
+    message = str(reserved.get("message") or "").lower()
+    return reserved.get("status") == "False" and bool(message) and "preempt" not in message

@@ -15,6 +15,7 @@ The clauses stand in order, most terminal first; the first that applies decides.
 nor words the sentences of a plan (explain.py).
 """
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,6 +37,9 @@ YIELD_DOUBLINGS = 4  # to 2 min 40 s: a gang that yielded often still gives way 
 # A safety net under the watches, not the way in which changes are noticed.
 RESYNC = timedelta(seconds=30)
 ASKED_LAST = "it is asked when all others are admitted, because it takes back quota that others borrowed"
+# A cluster whose Kueue says no is not waited for: the next one is decided on within five seconds of the plan. Not at once,
+# since a Workload that has just gone may still be counted for a second.
+SPILL_AFTER = timedelta(seconds=4)
 RETRY = timedelta(seconds=2)  # after which a share that was refused is asked for again, within its deadline
 
 
@@ -136,9 +140,9 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         status = explain.running(current, blocked, gang.silent, now)
         return [*missing, *_record(current, status), LookAgain(RESYNC)]
     # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
-    deadline = (current.planned_at or now) + _patience(gang, current)
+    deadline = (current.planned_at or now) + _patience(gang, current, standing)
     if now >= deadline:
-        return _withdraw(gang, work, current, blocked, now)
+        return _withdraw(gang, work, current, blocked, _patience(gang, current, standing), now)
     status = explain.reserving(current, blocked, now)
     return [
         *missing,
@@ -192,9 +196,16 @@ def _blocked(gang: Gang, current: Placement, standing: Mapping[str, Reservation]
     return blocked
 
 
-def _patience(gang: Gang, current: Placement) -> timedelta:
+def _patience(gang: Gang, current: Placement, standing: Mapping[str, Reservation]) -> timedelta:
     """How long a round may take; shares that preempt are asked for after the others, and have as long again."""
+    if any(found.refused and not found.admitted for found in standing.values()):
+        return min(SPILL_AFTER, gang.timeout)
     return gang.timeout * (2 if any(share.preempts for share in current.shares) else 1)
+
+
+def excluded_for(current: Placement) -> timedelta:
+    """How long a cluster that did not admit is not asked again: EXCLUDED_FOR, and up to a quarter longer, by the gang: those that failed together shall not all come back in the same second."""
+    return EXCLUDED_FOR * (1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100)
 
 
 def _why_not(found: Reservation) -> str:
@@ -223,11 +234,11 @@ def _update(podset: str, placement: str) -> dict[str, object]:
 
 
 def _withdraw(
-    gang: Gang, work: Workload, current: Placement, blocked: Mapping[str, str], now: datetime
+    gang: Gang, work: Workload, current: Placement, blocked: Mapping[str, str], waited: timedelta, now: datetime
 ) -> list[Action]:
-    late = f"Not admitted within {_patience(gang, current).total_seconds():.0f}s"
+    late = f"Not admitted within {waited.total_seconds():.0f}s"
     asked = {cluster: why for cluster, why in blocked.items() if why != ASKED_LAST}
-    status = explain.withdrawing(current, asked, late, now + EXCLUDED_FOR, now)
+    status = explain.withdrawing(current, asked, late, now + excluded_for(current), now)
     return [
         Record(current, status),
         *_pending(gang, work, str(status["reason"])),

@@ -1,6 +1,7 @@
 """Does a gang that cannot be placed hold nothing, say why, and start when it can?"""
 
 import pytest
+import yaml
 
 from adapter import names
 from hack.clusters import wait
@@ -54,3 +55,16 @@ def test_gang_gives_way_to_others(stage: Stage, running: Controller, strict: boo
     stage.set_quota(stage.fleet.workers["east"], 2)
     stage.manager.delete("rayclusters", "small", stage.name)
     wait(lambda: stage.running(2), 120, "the large one runs in its turn", running.tail)
+
+
+def test_a_cluster_whose_kueue_says_no_is_not_waited_for(stage: Stage, running: Controller) -> None:
+    """East has the quota, but a LimitRange there forbids such a worker: west is decided on long before the timeout."""
+    stage.build({"east": 2, "west": 2}, timeout="2m")
+    limits = [{"type": "Container", "max": {"cpu": "500m"}}]
+    meta = {"name": "small", "namespace": stage.name}
+    made = {"apiVersion": "v1", "kind": "LimitRange", "metadata": meta, "spec": {"limits": limits}}
+    stage.fleet.workers["east"].apply(yaml.safe_dump(made))
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.where("pi") == "2 west", 30, "west has it", running.tail)
+    assert "did not admit in time" in stage.placement("pi")["spec"]["explanation"]
+    wait(lambda: stage.running(2), 60, "two run", running.tail)

@@ -61,7 +61,7 @@ WITHDRAWN = make_placement(WORK, withdrawn=1, blocked={"east": 60})
 EARLIER = make_placement(WORK, attempt="earlier0")
 NO_ROOM = make_placement(WORK, shares={}, explanation="4 workers needed at once, 2 fit now.")
 HELD = make_reservation(ROUND1)
-ASKED = make_reservation(ROUND1, admitted=False, message="cpu is short")
+ASKED = make_reservation(ROUND1, admitted=False, message="pending the preemption of 1 workload")
 BOTH: dict[str, Raw | list[Raw]] = {"east": HELD, "west": HELD}
 HALF: dict[str, Raw | list[Raw]] = {"east": ASKED, "west": HELD}
 W, R = facts.workload(WORK), facts.workload(READY)
@@ -86,12 +86,26 @@ def pending(message: str, work: facts.Workload = W) -> SetCheck:
     return SetCheck(work, CHECK, names.CHECK_PENDING, message)
 
 
+NO = make_reservation(ROUND1, admitted=False, message="cpu is short")
+NO_STATUS = explain.withdrawing(
+    place(ROUND1),
+    {"east": "cpu is short"},
+    "Not admitted within 4s",
+    at(4) + lifecycle.excluded_for(place(ROUND1)),
+    at(4),
+)
 PLACED = explain.placed(place(ROUND1), at(5))
 SHORT = "4 workers needed at once, 2 fit now."
 WAITS = explain.waiting(place(NO_ROOM), at(5))
-RESERVING = explain.reserving(place(ROUND1), {"east": "cpu is short"}, at(5))
-GIVEN_UP = explain.withdrawing(place(ROUND1), {"east": "cpu is short"}, LATE, at(30) + EXCLUDED_FOR, at(30))
-LOST = explain.running(place(ROUND1), {"east": "cpu is short"}, {}, at(5))
+RESERVING = explain.reserving(place(ROUND1), {"east": "pending the preemption of 1 workload"}, at(5))
+GIVEN_UP = explain.withdrawing(
+    place(ROUND1),
+    {"east": "pending the preemption of 1 workload"},
+    LATE,
+    at(30) + lifecycle.excluded_for(place(ROUND1)),
+    at(30),
+)
+LOST = explain.running(place(ROUND1), {"east": "pending the preemption of 1 workload"}, {}, at(5))
 UPDATE = {
     "name": "workers",
     "labels": {"rayspan.dev/placement": place(ROUND1).name},
@@ -375,7 +389,9 @@ NOT_ASKED = {"east": "", "west": ""}
 ONE_ASKED = {"west": ""}
 SILENT = "cannot be seen since 03:04:05 UTC: no answer in time"
 NOT_OPEN = "its API server refuses the share: namespace demo is not open"
-REFUSED_UP = explain.withdrawing(place(ROUND1), {"east": NOT_OPEN}, LATE, at(30) + EXCLUDED_FOR, at(30))
+REFUSED_UP = explain.withdrawing(
+    place(ROUND1), {"east": NOT_OPEN}, LATE, at(30) + lifecycle.excluded_for(place(ROUND1)), at(30)
+)
 TOLD = told(ROUND1, RESERVING)
 
 
@@ -416,7 +432,7 @@ RESERVED = [
     Case("11. a refusal is forgotten where the share stands",
          "what that Kueue says is newer",
          gang(WORK, [ROUND1], HALF, refused={"east": NOT_OPEN}),
-         reserving({"east": "cpu is short"})),
+         reserving({"east": "pending the preemption of 1 workload"})),
     Case("11. and where it is admitted",
          "all is well",
          gang(WORK, [ROUND1], BOTH, refused={"east": NOT_OPEN}),
@@ -459,7 +475,7 @@ RESERVED = [
          [
              Record(
                  place(told(ROUND1, PLACED)),
-                 explain.running(place(told(ROUND1, PLACED)), {"east": "cpu is short"}, {}, at(99)),
+                 explain.running(place(told(ROUND1, PLACED)), {"east": "pending the preemption of 1 workload"}, {}, at(99)),
              ),
              LookAgain(RESYNC),
          ], seconds=99),
@@ -493,7 +509,7 @@ RESERVED = [
     Case("13. a share that is not admitted yet has its time",
          "a preemption needs its victims' grace",
          gang(WORK, [ROUND1], HALF),
-         reserving({"east": "cpu is short"})),
+         reserving({"east": "pending the preemption of 1 workload"})),
     Case("13. what is told already is not told again",
          "no write without news",
          gang(make_workload(message=str(RESERVING["reason"])), [TOLD], HALF),
@@ -502,7 +518,7 @@ RESERVED = [
          "the timeout is the policy's",
          gang(WORK, [ROUND1], HALF),
          [
-             Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": "cpu is short"}, at(29))),
+             Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": "pending the preemption of 1 workload"}, at(29))),
              pending(str(RESERVING["reason"])),
              LookAgain(SECOND),
          ], seconds=29),
@@ -522,6 +538,22 @@ RESERVED = [
              pending(str(REFUSED_UP["reason"])),
              Say(JOB, "Withdrawn", str(REFUSED_UP["reason"])),
          ], seconds=30),
+    Case("13. a Kueue that says no is not waited for",
+         "the next cluster is decided on within five seconds",
+         gang(WORK, [ROUND1], {"east": NO, "west": HELD}),
+         [
+             Record(place(ROUND1), NO_STATUS),
+             pending(str(NO_STATUS["reason"])),
+             Say(JOB, "Withdrawn", str(NO_STATUS["reason"])),
+         ], seconds=4),
+    Case("13. but for a moment: what has just gone may still be counted",
+         "Kueue writes its figures in batches",
+         gang(WORK, [ROUND1], {"east": NO, "west": HELD}),
+         [
+             Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": "cpu is short"}, at(3))),
+             pending("Reserving 2 east, 2 west; east: cpu is short."),
+             LookAgain(SECOND),
+         ], seconds=3),
     Case("13. a Kueue that says nothing yet has its time too",
          "it decides within a second, mostly",
          gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, admitted=False), "west": HELD}),
@@ -765,19 +797,19 @@ class World:
                 self.now += 1 if event == "second" else 60
 
     def rest(self) -> bool:
-        """Let no more faults happen; say whether the world came to rest (in five minutes of its own time)."""
+        """Let no more faults happen; say whether the world came to rest (in ten minutes of its own time)."""
         for cluster in self.clusters.values():
             cluster.silent = cluster.refuses = False
         self.room = next(self.rooms)
         quiet = 0
-        for _ in range(300):
+        for _ in range(600):
             before = repr((self.work, self.places, self.clusters))
             self.look()
             for cluster in self.clusters.values():
                 cluster.step()
             self.now += 1
             quiet = quiet + 1 if repr((self.work, self.places, self.clusters)) == before else 0
-            if quiet > 65:  # longer than any exclusion and any timeout
+            if quiet > 80:  # longer than any exclusion and any timeout
                 return True
         return False
 
