@@ -21,6 +21,7 @@ _AMOUNTS: Final = {  # small, so that little fits and borrowing is the rule; fra
     GPU: ("0", "1", "2", "4"),
     "pods": ("0", "2", "3", "5", "9", "20"),
 }
+_UNLIMITED: Final = "16E"  # more than 64 bits hold: Kueue takes it for no limit at all
 _SELECTORS: Final[tuple[Raw | None, ...]] = (
     *({},) * 28,  # everything, as most people write it
     {"matchLabels": {"team": "red"}},
@@ -105,7 +106,7 @@ def _row(dice: Random, resource: str, limited: bool, lends_all: bool) -> Raw:
 
     Kueue lets a ClusterQueue lend no more than it has itself, and a Cohort, which lends what its members have, anything.
     """
-    amounts = _AMOUNTS[resource]
+    amounts = (*_AMOUNTS[resource], _UNLIMITED) if dice.random() < 0.05 else _AMOUNTS[resource]
     own = dice.randrange(len(amounts))
     row: Raw = {"name": resource, "nominalQuota": amounts[own]}
     if limited and dice.random() < 0.35:
@@ -117,7 +118,7 @@ def _row(dice: Random, resource: str, limited: bool, lends_all: bool) -> Raw:
 
 def local_queue(dice: Random, cluster_queue: str) -> Raw:
     """A LocalQueue of the same name, mostly into that ClusterQueue."""
-    target = cluster_queue if dice.random() < 0.97 else f"{cluster_queue}-missing"
+    target = cluster_queue if dice.random() < 0.94 else f"{cluster_queue}-missing"
     queue = made("LocalQueue", cluster_queue, {"clusterQueue": target, "stopPolicy": dice.choice(_STOPS)})
     queue["metadata"]["namespace"] = dice.choice(tuple(NAMESPACES))
     return queue

@@ -79,6 +79,7 @@ FEATURES: dict[str, Callable[[Tree], bool]] = {
     ),
     "a borrowing limit": lambda tree: any("borrowingLimit" in row for row in rows(tree.cluster_queues)),
     "a lending limit": lambda tree: any("lendingLimit" in row for row in rows(tree.cluster_queues)),
+    "unlimited quota": lambda tree: any(row["nominalQuota"] == "16E" for row in rows(tree.cluster_queues)),
     "two resource groups": lambda tree: any(len(one["spec"]["resourceGroups"]) > 1 for one in tree.cluster_queues),
     "three flavors": lambda tree: any(len(group["flavors"]) > 2 for group in groups(tree.cluster_queues)),
     "covered pods": lambda tree: any(row["name"] == "pods" for row in rows(tree.cluster_queues)),
