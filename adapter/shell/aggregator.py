@@ -18,6 +18,8 @@ from adapter.shell.observe import Observer
 
 log = logging.getLogger(__name__)
 
+_NO_RIGHT = "cannot patch resource"  # of RBAC's answer, which has no code of its own
+
 
 class Aggregator:
     """Writes what `aggregate` says about the manager's ClusterQueues."""
@@ -66,8 +68,7 @@ class Aggregator:
             fresh = await self._home.client.edit(path, aggregate.operations(raw, found), names.FIELD_MANAGER)
         except ApiError as error:
             if error.status == 403:
-                text = f"The nominal quota of {said} cannot be written: {error.message}; apply kustomize/components/quota-aggregator."
-                await self._say(raw, "CannotAggregate", text, warning=True)
+                await self._say(raw, "CannotAggregate", _refused(said, error), warning=True)
                 return  # the resync tries again
             raise
         self._home.cluster_queues.put(fresh)
@@ -77,3 +78,9 @@ class Aggregator:
     async def _say(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
         about = Job(names.KUEUE_API_VERSION, "ClusterQueue", "", key_of(raw)[1], uid_of(raw))
         await self._announcer.say(about, reason, text, warning=warning)
+
+
+def _refused(said: str, error: ApiError) -> str:
+    """Forbidden is what RBAC says, and also a webhook, such as Kueue's of a lendingLimit above the new quota."""
+    way = "apply kustomize/components/quota-aggregator" if _NO_RIGHT in error.message else "change the ClusterQueue"
+    return f"The nominal quota of {said} cannot be written ({error.message}); {way}."

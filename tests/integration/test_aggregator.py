@@ -61,6 +61,12 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
 
         _reach(stage.fleet, multikueue.kubeconfig(manager, "west"))
         wait(lambda: _remote(stage) == "11", 60, "west is counted again", running.tail)
+
+        _lend(stage, "10")
+        stage.set_quota(stage.fleet.workers["west"], 0)
+        said = "must be less than or equal to the nominalQuota"
+        wait(lambda: said in _told(stage, "CannotAggregate"), 30, "Kueue refuses, and is quoted", running.tail)
+        assert _told(stage, "CannotAggregate").endswith("; change the ClusterQueue.") and _remote(stage) == "11"
         _annotate(stage, "yes")
         wait(lambda: 'is "yes"; make it' in _told(stage, "CannotAggregate"), 30, "another word is told", running.tail)
 
@@ -86,6 +92,16 @@ def _two_flavors(stage: Stage) -> None:
     }
     patch = json.dumps({"spec": spec})
     stage.manager.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", patch)
+
+
+def _lend(stage: Stage, limit: str) -> None:
+    """Promise others no more than that: Kueue wants at least as much quota."""
+    there = "/spec/resourceGroups/0/flavors/1/resources/0/lendingLimit"
+    patch = [
+        {"op": "add", "path": "/spec/cohortName", "value": stage.name},
+        {"op": "add", "path": there, "value": limit},
+    ]
+    stage.manager.kubectl("patch", "clusterqueue", stage.name, "--type=json", "-p", json.dumps(patch))
 
 
 def _reach(fleet: Clusters, kubeconfig: str) -> None:

@@ -15,6 +15,7 @@ from tests.unit.apiserver import PAGE, TOKEN, Server, kubeconfig, refuses, says,
 Raw = dict[str, Any]
 PATH = "/api/v1/pods"
 THING = {"metadata": {"name": "a", "uid": "u1"}}
+EDIT = [{"op": "test", "path": "/metadata/uid", "value": "u1"}]
 
 
 @pytest.fixture
@@ -146,14 +147,16 @@ async def test_a_sign_of_life(server: Server, client: Client, status: int, alive
 
 
 async def test_a_write_says_what_kind_it_is(server: Server, client: Client) -> None:
-    server.lists = [says(THING)] * 3
+    server.lists = [says(THING)] * 4
     await client.create(PATH, THING)
     await client.merge(f"{PATH}/a", THING)
     await client.apply(f"{PATH}/a", THING, "us")
+    await client.edit(f"{PATH}/a", EDIT, "us")
     assert [(a.method, a.headers["Content-Type"], a.query, a.body) for a in server.asked] == [
         ("POST", "application/json", {}, THING),
         ("PATCH", "application/merge-patch+json", {}, THING),
         ("PATCH", "application/apply-patch+yaml", {"fieldManager": "us", "force": "true"}, THING),
+        ("PATCH", "application/json-patch+json", {"fieldManager": "us"}, EDIT),
     ]
 
 
