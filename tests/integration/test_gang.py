@@ -60,14 +60,14 @@ def test_deleted_job_leaves_nothing(stage: Stage, running: Controller) -> None:
 
 
 def test_two_worker_groups_are_one_gang(stage: Stage, running: Controller) -> None:
-    """Each worker group gets its own podset in each share."""
-    stage.build({"east": 3, "west": 2})
-    stage.ray_cluster("pi", workers=0, groups={"big": 2, "small": 3})
-    wait(lambda: stage.running(5), 90, "five workers run", running.tail)
+    """Each worker group gets its own podset in each share; the one for which there is least room is placed first."""
+    stage.build({"east": 3, "west": 3})
+    stage.ray_cluster("pi", workers=0, groups={"big": 2, "small": 4})
+    wait(lambda: stage.running(6), 90, "six workers run", running.tail)
     shares = {
         s["cluster"]: {g["name"]: g["count"] for g in s["groups"]} for s in stage.placement("pi")["spec"]["shares"]
     }
-    assert shares == {"east": {"big": 2, "small": 1}, "west": {"small": 2}}
+    assert shares == {"east": {"small": 3}, "west": {"big": 2, "small": 1}}
 
 
 def test_deleted_copy_is_replaced(stage: Stage, running: Controller) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import api, clusterset, names, table, turn
+from adapter import api, names, table, turn
 from adapter.facts import key_of
 from hack.lab.paths import REPO
 from tests.unit import builders
@@ -36,11 +36,12 @@ def test_the_doc_says_what_the_files_and_the_planner_say(request: pytest.Fixture
     def block(found: re.Match[str]) -> str:
         if sample := _SAMPLE.match(found[2]):
             content = (SAMPLES / sample[1]).read_text()
-            policy[:] = [o for o in yaml.safe_load_all(content) if o["kind"] == names.DISPATCH_POLICY_KIND] or policy
+            objects = list(yaml.safe_load_all(content))
+            policy[:] = objects if objects[0]["kind"] == names.DISPATCH_POLICY_KIND else policy
             return f"```yaml\n{sample[0]}{content}```"
         if command := _COMMAND.match(found[2]):
             (job,) = yaml.safe_load_all((SAMPLES / command[1]).read_text())
-            answer = _sight(policy[0]).preview.answer(job, NAMESPACE, START)
+            answer = _sight(*policy).preview.answer(job, NAMESPACE, START)
             return f"```text\n{command[0]}{table.render(answer, wide=bool(command[2]))}```"
         return found[0]
 
@@ -53,15 +54,6 @@ def test_the_doc_says_what_the_files_and_the_planner_say(request: pytest.Fixture
 def test_every_sample_is_in_the_doc() -> None:
     shown = set(_SAMPLE.findall(DOC.read_text())) | {command[0] for command in _COMMAND.findall(DOC.read_text())}
     assert shown == {path.name for path in SAMPLES.glob("*.yaml")}
-
-
-def test_the_order_of_a_multikueueconfig_is_that_of_its_list() -> None:
-    """Its table is that of FillInOrder, if the config lists the same clusters: the doc says so."""
-    (policy,) = yaml.safe_load_all((SAMPLES / "multikueue.yaml").read_text())
-    config = {"spec": {"clusters": ["onprem", "east", "west", "old"]}}
-    found = clusterset.resolve(api.dispatch_policy(policy).clusters, _fleet(), {"everywhere": config})
-    assert found == ("onprem", "east", "west", "old")
-    assert yaml.safe_dump(config["spec"]["clusters"], default_flow_style=True).strip() in DOC.read_text()
 
 
 def test_the_times_in_the_doc_are_those_of_the_code() -> None:
@@ -78,8 +70,8 @@ def _fleet() -> list[Raw]:
     return list(yaml.safe_load_all((SAMPLES / "fleet.yaml").read_text()))
 
 
-def _sight(policy: Raw) -> Sight:
-    """The doc's fleet under a policy."""
+def _sight(policy: Raw, *configs: Raw) -> Sight:
+    """The doc's fleet under a policy, and the MultiKueueConfigs that it may name."""
     rows = {name: [int(number) for number in numbers] for name, *numbers in _ROW.findall(DOC.read_text())}
     clusters = {key_of(raw)[1]: raw for raw in _fleet()}
     assert rows.keys() == clusters.keys(), "the doc's table and fleet.yaml describe the same clusters"
@@ -88,6 +80,7 @@ def _sight(policy: Raw) -> Sight:
     fill(home.local_queues, _local_queue("all"))
     fill(home.worker_clusters, *clusters.values())
     fill(home.policies, policy)
+    fill(home.multikueue_configs, *configs)
     fill(home.checks, builders.make_check(policy=policy["metadata"]["name"]))
     for name, (cores, used, lent, nodes) in rows.items():
         member = sight.members[name]

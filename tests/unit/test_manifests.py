@@ -19,7 +19,7 @@ _CLUSTER_SCOPED = {
     "Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-    "ResourceFlavor", "ClusterQueue", "AdmissionCheck", "WorkerCluster", "DispatchPolicy",
+    "ResourceFlavor", "ClusterQueue", "AdmissionCheck", "MultiKueueConfig", "WorkerCluster", "DispatchPolicy",
 }  # fmt: skip
 
 
