@@ -52,15 +52,17 @@ def read_flavors(objects: Iterable[Raw]) -> dict[str, Flavor]:
     return flavors
 
 
+Read = tuple[Raw, Queue, Member]  # a ClusterQueue as it came, and what it says
+
+
 def read_queues(
-    cluster_queues: Iterable[Raw], cohorts: Iterable[Raw], flavors: Mapping[str, Flavor]
-) -> tuple[dict[str, Queue], Forest]:
+    cluster_queues: Iterable[Raw], cohorts: Iterable[Raw], flavors: Mapping[str, Flavor], before: Mapping[str, Read]
+) -> tuple[dict[str, Queue], Forest, dict[str, Read]]:
     """Read every ClusterQueue and sum up the trees that they and the Cohorts form.
 
-    A stopped or inactive ClusterQueue still lends its quota, as in Kueue; one that cannot be read counts for nothing.
+    A ClusterQueue that is the very object that was read `before`, with the same flavors, is not read again. A stopped or inactive ClusterQueue still lends its quota, as in Kueue; one that cannot be read counts for nothing.
     A ClusterQueue is closed too when a Cohort above it cannot be read or the Cohorts above it form a cycle.
     """
-    queues: dict[str, Queue] = {}
     members: dict[Key, Member] = {}
     faults: dict[Key, str] = {}
     for name, raw in _named(cohorts):
@@ -69,14 +71,18 @@ def read_queues(
         except UNREADABLE as error:
             members[COHORT, name] = Member()
             faults[COHORT, name] = f"Cohort {name} cannot be read ({error})"
-    for name, raw in _named(cluster_queues):
-        try:
-            queues[name], members[QUEUE, name] = _queue(name, raw, flavors), _member(raw)
-        except UNREADABLE as error:
-            queues[name] = Queue(name, closed=f"ClusterQueue {name} cannot be read ({error})")
-            members[QUEUE, name] = Member()
-    forest = cohort.plant(members)
-    return {name: _under(forest, faults, queue) for name, queue in queues.items()}, forest
+    read = {name: _read(name, raw, flavors, before.get(name)) for name, raw in _named(cluster_queues)}
+    forest = cohort.plant(members | {(QUEUE, name): member for name, (_, _, member) in read.items()})
+    return {name: _under(forest, faults, queue) for name, (_, queue, _) in read.items()}, forest, read
+
+
+def _read(name: str, raw: Raw, flavors: Mapping[str, Flavor], before: Read | None) -> Read:
+    if before is not None and before[0] is raw:
+        return before
+    try:
+        return raw, _queue(name, raw, flavors), _member(raw)
+    except UNREADABLE as error:
+        return raw, Queue(name, closed=f"ClusterQueue {name} cannot be read ({error})"), Member()
 
 
 def leads_to(local_queue: Raw) -> tuple[str, str]:

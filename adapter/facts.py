@@ -328,6 +328,8 @@ class Reservation:
     reserved_at: datetime | None  # None: holds no quota now
     message: str  # what that cluster's Kueue says while it waits
     refused: bool  # it looked, and found no quota that it could give now or take from others
+    evicted: str = ""  # why its pods were stopped, as that cluster's Kueue says it; empty when they were not
+    stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
 
 
 def reservation(cluster: str, raw: Raw) -> Reservation:
@@ -351,6 +353,7 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         reserved_at=_reserved_at(raw),
         message=condition(raw, names.QUOTA_RESERVED).get("message") or "",
         refused=_refused(condition(raw, names.QUOTA_RESERVED)),
+        evicted=str(condition(raw, names.EVICTED).get("message") or "evicted") if is_true(raw, names.EVICTED) else "",
     )
 
 

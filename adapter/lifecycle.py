@@ -166,6 +166,10 @@ def _wanted(reservation: Reservation, current: Placement | None) -> bool:
         and reservation.placement == current.name
         and reservation.round == current.round
         and not reservation.over
+        # Kueue clears the reservation of an evicted group when it sees its pods inactive, and does not look again when the
+        # last one is gone (kueue:pkg/controller/jobframework/reconciler.go): who preempted it would wait for ever. A new
+        # share waits behind.
+        and not reservation.stranded
         and any(share.cluster == reservation.cluster for share in current.shares)
     )
 
@@ -211,6 +215,8 @@ def excluded_for(current: Placement) -> timedelta:
 def _why_not(found: Reservation) -> str:
     if found.deleting:
         return "it is being deleted there"
+    if found.evicted:
+        return f"its workers were stopped there: {found.evicted}"
     return found.message if found.reserved_at is None else "an admission check there is pending"
 
 

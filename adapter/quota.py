@@ -31,6 +31,7 @@ class Tree:
     queues: Mapping[str, Queue]
     flavors: Mapping[str, Flavor]
     forest: Forest
+    read: Mapping[str, clusterqueue.Read] = field(default_factory=dict)  # what it was built from
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,18 @@ class _Offer(NamedTuple):  # many are made for each plan, and a dataclass takes 
     refusal: str = ""
 
 
-def build(cluster_queues: Iterable[Raw], cohorts: Iterable[Raw], flavors: Iterable[Raw]) -> Tree:
-    """Read raw ClusterQueue, Cohort and ResourceFlavor objects into a Tree; never raises, order does not matter."""
+def build(
+    cluster_queues: Iterable[Raw], cohorts: Iterable[Raw], flavors: Iterable[Raw], *, before: Tree | None = None
+) -> Tree:
+    """Read raw ClusterQueue, Cohort and ResourceFlavor objects into a Tree; never raises, order does not matter.
+
+    `before` is the same cluster's last Tree: objects that are still the same ones are not read again, which is most of the
+    work where one of a thousand queues has changed. Nobody may change an object in place, then.
+    """
     known = clusterqueue.read_flavors(flavors)
-    queues, forest = clusterqueue.read_queues(cluster_queues, cohorts, known)
-    return Tree(queues, known, forest)
+    same = before.read if before is not None and before.flavors == known else {}
+    queues, forest, read = clusterqueue.read_queues(cluster_queues, cohorts, known, same)
+    return Tree(queues, known, forest, read)
 
 
 @dataclass(frozen=True, slots=True)

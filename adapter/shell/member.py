@@ -18,7 +18,7 @@ from adapter.shell import resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following, follow
 from adapter.shell.resources import Resource
-from adapter.shell.store import Store
+from adapter.shell.store import Changed, Store
 
 log = logging.getLogger(__name__)
 
@@ -60,19 +60,38 @@ class Member:
         self._troubles = {"probe": FIRST_LISTS}  # by who met it: one watch that is refused is enough
 
         self._tree: quota.Tree | None = None
+        self._tree_is_old = False
         self._nodes: tuple[nodes.Node, ...] | None = None
         self._queues: dict[Key, tuple[str, str]] | None = None
         self._namespace_labels: dict[str, Labels] | None = None
 
-        def room(before: Raw | None, after: Raw | None) -> None:
-            self._tree = self._nodes = self._queues = self._namespace_labels = None
-            tell.room(name, before, after)
-
         self.workloads = Store(lambda a, b: tell.reservation(name, a, b), by_workload)
         self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement)
-        self.cluster_queues, self.local_queues = Store(room), Store(room)
-        self.cohorts, self.flavors, self.namespaces = Store(room), Store(room), Store(room)
-        self._node_objects = Store(room)
+        self.cluster_queues, self.cohorts, self.flavors = (Store(self._news(self._forget_tree)) for _ in range(3))
+        self.local_queues = Store(self._news(self._forget_queues))
+        self.namespaces = Store(self._news(self._forget_namespaces))
+        self._node_objects = Store(self._news(self._forget_nodes))
+
+    def _news(self, forget: Callable[[], None]) -> Changed:
+        """What a store tells when something in it changes: what was read of it is old, and there may be room."""
+
+        def heard(before: Raw | None, after: Raw | None) -> None:
+            forget()
+            self._tell.room(self.name, before, after)
+
+        return heard
+
+    def _forget_tree(self) -> None:
+        self._tree_is_old = True
+
+    def _forget_queues(self) -> None:
+        self._queues = None
+
+    def _forget_namespaces(self) -> None:
+        self._namespace_labels = None
+
+    def _forget_nodes(self) -> None:
+        self._nodes = None
 
     @property
     def why_silent(self) -> str:
@@ -91,8 +110,11 @@ class Member:
     @property
     def tree(self) -> quota.Tree:
         """The cluster's quota as its objects show it."""
-        if self._tree is None:  # built once for all plans until something changes: it is most of a plan's cost
-            self._tree = quota.build(self.cluster_queues, self.cohorts, self.flavors)
+        if (
+            self._tree is None or self._tree_is_old
+        ):  # once for all plans until a queue changes: it is most of their cost
+            self._tree = quota.build(self.cluster_queues, self.cohorts, self.flavors, before=self._tree)
+            self._tree_is_old = False
         return self._tree
 
     @property

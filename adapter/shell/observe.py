@@ -4,6 +4,7 @@ It decides nothing and writes nothing. Clusters that cannot be seen contribute n
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 
 from adapter import api, checks, dispatch, layout, names
@@ -205,7 +206,7 @@ class Observer:
 
     def _reservations(self, key: Key) -> list[Reservation]:
         return [
-            reservation(name, raw)
+            _with_pods(member, reservation(name, raw))
             for name, member in self.seen().items()
             for raw in member.workloads.group("/".join(key))
         ]
@@ -281,3 +282,10 @@ class Observer:
 
 def _by_name(store: Store) -> dict[str, Raw]:
     return {key_of(raw)[1]: raw for raw in store}
+
+
+def _with_pods(member: Member, found: Reservation) -> Reservation:
+    """Whether an evicted share has lost its last pod before Kueue took note of it."""
+    if not found.evicted or found.reserved_at is None:
+        return found
+    return replace(found, stranded=not member.pods.group(f"{found.namespace}/{found.placement}"))

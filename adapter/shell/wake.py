@@ -7,7 +7,7 @@ more than finding those keys.
 from collections.abc import Callable, Iterable
 
 from adapter import names
-from adapter.facts import Raw, annotation, key_of, meta, reservation, uid_of
+from adapter.facts import Raw, annotation, key_of, label, meta, reservation, uid_of
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.member import by_placement
@@ -64,6 +64,9 @@ class Waker:
         """A copy changed in a worker cluster."""
         if after is None:
             self._pod(before, after)
+            place = self._home.placements.get((key_of(before or {})[0], label(before or {}, names.PLACEMENT_LABEL)))
+            if place:  # was it the last one of a share that was evicted?
+                self._gang_of(place, BURST_SECONDS)
         else:
             namespace, name = key_of(after)
             self._queue.add((POD, namespace, name), BURST_SECONDS)

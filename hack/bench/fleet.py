@@ -47,16 +47,16 @@ class Fleet:
 
 def make(size: Size) -> Fleet:
     """Build it; most of the time goes into the trees."""
-    trees = [tree(size) for _ in range(min(_TREES, size.clusters))]
+    trees = [quota.build(*objects(size)) for _ in range(min(_TREES, size.clusters))]
     there = nodes.read(_node(number) for number in range(size.nodes))
     candidates = [_candidate(size, number, trees[number % len(trees)], there) for number in range(size.clusters)]
     return Fleet(size, candidates, _gang(0, size.pods, size.groups), [_in_flight(size, n) for n in range(size.gangs)])
 
 
-def tree(size: Size) -> quota.Tree:
-    """One cluster's quota, read from its objects."""
-    flavors = [{"metadata": {"name": name}, "spec": {}} for name in _FLAVORS]
-    return quota.build([_queue(size, number) for number in range(size.queues)], list(_cohorts(size)), flavors)
+def objects(size: Size) -> tuple[list[Raw], list[Raw], list[Raw]]:
+    """One cluster's ClusterQueues, Cohorts and ResourceFlavors."""
+    flavors: list[Raw] = [{"metadata": {"name": name}, "spec": {}} for name in _FLAVORS]
+    return [_queue(size, number) for number in range(size.queues)], _cohorts(size), flavors
 
 
 def _candidate(size: Size, number: int, of: quota.Tree, there: Sequence[Node]) -> Candidate:

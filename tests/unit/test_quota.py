@@ -529,6 +529,17 @@ def test_room_and_flavors_are_the_oracles(world: World, request: Raw, wanted: in
         assert room.nominal == min(nominal, total)
 
 
+@given(worlds(), worlds(), requests, st.booleans())
+def test_a_tree_built_upon_another_is_the_same(old: World, new: World, request: Raw, other_flavors: bool) -> None:
+    """What is not read again is what has not changed; a flavor that went takes its queues with it."""
+    flavors = FLAVORS[1:] if other_flavors else FLAVORS
+    mixed = ([*new[0][:1], *old[0][1:]], new[1])
+    fresh = quota.build(*mixed, flavors)
+    upon = quota.build(*mixed, flavors, before=quota.build(*old, FLAVORS))
+    for name in names_of(mixed):
+        assert quota.room(upon, name, request, {}) == quota.room(fresh, name, request, {})
+
+
 @given(worlds(loops=True))
 def test_exactly_the_queues_below_a_cycle_are_closed_for_it(world: World) -> None:
     tree, oracle = quota.build(*world, FLAVORS), Oracle(world)

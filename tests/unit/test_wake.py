@@ -228,6 +228,12 @@ async def test_a_copy_that_changes_waits_for_the_burst_and_one_that_goes_does_no
     assert bench.queue.added[POD, NAMESPACE, "slotted"] == 0
 
 
+async def test_the_last_copy_of_a_share_wakes_its_gang(bench: Bench) -> None:
+    copy = changed(make.make_copy(SLOTTED), "metadata", "labels", to={names.PLACEMENT_LABEL: NAME})
+    bench.waker.remote_pod("east", copy, None)
+    assert GANG_KEY in bench.woken()
+
+
 async def test_a_gate_that_changes_wakes_checks_and_gangs(bench: Bench) -> None:
     for store in ("gate_policies", "gate_bindings", "policies"):
         bench.queue.added.clear()
