@@ -1,4 +1,4 @@
-"""One controller process for the module under test, and a stage for each test."""
+"""One controller at a time, the deployed one or a process of the module under test, and a stage for each test."""
 
 import re
 from collections.abc import Iterator
@@ -7,32 +7,53 @@ from pathlib import Path
 import pytest
 
 from hack.clusters import Clusters
-from tests.integration import controller
-from tests.integration.controller import Controller
+from tests.integration.controller import Controller, Deployment
 from tests.integration.stage import Stage
 
 
+@pytest.fixture(scope="session")
+def deployment(fleet: Clusters) -> Iterator[Deployment]:
+    """The deployed controller, which runs again when all is done."""
+    made = Deployment(fleet.manager)
+    yield made
+    made.unpark()
+
+
 @pytest.fixture(scope="module")
-def parked(fleet: Clusters) -> Iterator[Clusters]:
+def deployed(deployment: Deployment) -> None:
+    """The deployed controller runs, and no other."""
+    deployment.unpark()
+
+
+@pytest.fixture(scope="module")
+def parked(fleet: Clusters, deployment: Deployment) -> Clusters:
     """The clusters without the deployed controller: the tests start their own."""
-    controller.park(fleet.manager)
-    yield fleet
-    controller.unpark(fleet.manager)
+    deployment.park()
+    return fleet
 
 
-@pytest.fixture
-def process(parked: Clusters, tmp_path: Path) -> Iterator[Controller]:
-    """A controller that is not started yet."""
-    made = Controller(parked.manager, tmp_path)
+@pytest.fixture(scope="module")
+def standing(parked: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    """The module's own controller. Its tests share no queue, so it need not start anew for each."""
+    made = Controller(parked.manager, tmp_path_factory.mktemp("controller"))
     yield made
     made.stop()
 
 
 @pytest.fixture
-def running(process: Controller) -> Controller:
+def running(standing: Controller) -> Controller:
     """A controller that runs."""
-    process.start()
-    return process
+    standing.go_on()
+    return standing
+
+
+@pytest.fixture
+def process(standing: Controller, tmp_path: Path) -> Iterator[Controller]:
+    """A controller of the test's own that is not started yet; no other runs."""
+    standing.stop()
+    made = Controller(standing.manager, tmp_path)
+    yield made
+    made.stop()
 
 
 @pytest.fixture

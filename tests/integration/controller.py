@@ -25,7 +25,7 @@ class Controller:
     """A controller process against one manager cluster; plans are asked for on `plan_port`."""
 
     def __init__(self, manager: Cluster, folder: Path) -> None:
-        self._manager, self._folder = manager, folder
+        self.manager, self._folder = manager, folder
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "controller.log"
         self.port = 20_000 + 2 * (os.getpid() % 5_000)
@@ -41,6 +41,14 @@ class Controller:
                 stdout=log,
                 stderr=log,
             )
+
+    def go_on(self) -> None:
+        """Start it, unless it runs; one that ended by itself is a failure of whatever ran before."""
+        ended = self._process and self._process.poll()
+        if ended not in (None, KILLED):
+            raise LabError(f"The controller ended by itself with {ended}.\n{self.tail()}")
+        if self._process is None or ended is not None:
+            self.start()
 
     def wait_for_death(self, timeout: float = 60) -> None:
         """Wait until the crash that was asked for has happened."""
@@ -67,8 +75,8 @@ class Controller:
         """A kubeconfig with the ServiceAccount's token, so that a right that is missing shows here as it would there."""
         file = self._folder / "kubeconfig"
         if not file.exists():
-            token = self._manager.kubectl("-n", "rayspan-system", "create", "token", "rayspan-controller").strip()
-            text = self._manager.kubectl("config", "view", "--raw", "--minify", "-o", "json")
+            token = self.manager.kubectl("-n", "rayspan-system", "create", "token", "rayspan-controller").strip()
+            text = self.manager.kubectl("config", "view", "--raw", "--minify", "-o", "json")
             config = json.loads(text)
             config["users"][0]["user"] = {"token": token}
             file.touch(mode=0o600)
@@ -76,17 +84,30 @@ class Controller:
         return file
 
 
-def park(manager: Cluster) -> None:
-    """Scale the Deployment to nothing, so that there is one controller: the one under test."""
-    manager.kubectl("-n", "rayspan-system", "scale", "deployment", "rayspan-controller", "--replicas=0")
-    pods = "app.kubernetes.io/name=rayspan"
-    wait(lambda: not manager.items("pods", "rayspan-system", pods), 60, "the deployed controller is gone")
+class Deployment:
+    """The controller that is installed in the manager cluster."""
 
+    def __init__(self, manager: Cluster) -> None:
+        self._manager, self._parked = manager, False
 
-def unpark(manager: Cluster) -> None:
-    """Undo `park`."""
-    manager.kubectl("-n", "rayspan-system", "scale", "deployment", "rayspan-controller", "--replicas=1")
-    manager.kubectl("-n", "rayspan-system", "rollout", "status", "deployment", "rayspan-controller", "--timeout=60s")
+    def park(self) -> None:
+        """Scale it to nothing, so that there is one controller: the one under test."""
+        self._scale(0)
+        pods = "app.kubernetes.io/name=rayspan"
+        wait(lambda: not self._manager.items("pods", "rayspan-system", pods), 60, "the deployed controller is gone")
+        self._parked = True
+
+    def unpark(self) -> None:
+        """Undo `park`."""
+        if self._parked:
+            self._scale(1)
+            rollout = ("rollout", "status", "deployment", "rayspan-controller", "--timeout=60s")
+            self._manager.kubectl("-n", "rayspan-system", *rollout)
+            self._parked = False
+
+    def _scale(self, replicas: int) -> None:
+        scale = ("scale", "deployment", "rayspan-controller", f"--replicas={replicas}")
+        self._manager.kubectl("-n", "rayspan-system", *scale)
 
 
 class _Mortal(Executor):

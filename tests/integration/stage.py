@@ -5,6 +5,7 @@ Tests share the worker clusters and the controller, never a queue. Everything on
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -49,19 +50,22 @@ class Stage:
         `strict`: the manager's queue is StrictFIFO. `policy`: more of the DispatchPolicy's spec. `resource`: covered beside
         cpu everywhere, with the quota that `cpu` says. `node_labels`: what a worker cluster's flavor asks of its nodes.
         """
-        self._namespace(self.manager)
         policy = {"clusters": {"names": list(self.clusters)}, "reservationTimeout": timeout, **(policy or {})}
         parameters = {"apiGroup": names.DOMAIN, "kind": names.DISPATCH_POLICY_KIND, "name": self.name}
         check = {"controllerName": names.CONTROLLER_NAME, "parameters": parameters}
-        self._make(self.manager, names.API_VERSION, names.DISPATCH_POLICY_KIND, policy)
-        self._make(self.manager, names.KUEUE_API_VERSION, "AdmissionCheck", check)
         strategy = "StrictFIFO" if strict else "BestEffortFIFO"
-        self._queues(self.manager, manager_cpu, resource, check=self.name, strategy=strategy)
+        objects = {
+            self.manager: [
+                self._object(names.API_VERSION, names.DISPATCH_POLICY_KIND, policy),
+                self._object(names.KUEUE_API_VERSION, "AdmissionCheck", check),
+                *self._queues(manager_cpu, resource, check=self.name, strategy=strategy),
+            ]
+        }
         for name, amount in cpu.items():
-            worker = self.fleet.workers[name]
-            self._namespace(worker)
-            self._open(worker)
-            self._queues(worker, amount, resource, labels=(node_labels or {}).get(name))
+            labels = (node_labels or {}).get(name)
+            objects[self.fleet.workers[name]] = [self._tenancy(), *self._queues(amount, resource, labels=labels)]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self._apply, objects, objects.values()))
 
     def set_quota(self, cluster: Cluster, cpu: int) -> None:
         """Change a ClusterQueue's quota."""
@@ -182,57 +186,64 @@ class Stage:
 
     def clear(self) -> None:
         """Remove everything that was made."""
-        for cluster in self.fleet.all:
-            cluster.kubectl("delete", "namespace", self.name, "--ignore-not-found", "--wait=false")
-        for cluster, kind, name in reversed(self.made):
-            cluster.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self._clear, self.fleet.all))
 
-    def _namespace(self, cluster: Cluster) -> None:
-        """Make the namespace; that of an earlier, interrupted run of the test goes first."""
-        cluster.kubectl("delete", "namespace", self.name, "--ignore-not-found")
-        cluster.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}))
+    def _clear(self, cluster: Cluster) -> None:
+        mine = [f"{kind}/{name}" for where, kind, name in reversed(self.made) if where is cluster]
+        cluster.kubectl("delete", f"namespace/{self.name}", *mine, "--ignore-not-found", "--wait=false")
 
-    def _make(self, cluster: Cluster, api_version: str, kind: str, spec: Raw) -> None:
-        cluster.apply(
-            yaml.safe_dump({"apiVersion": api_version, "kind": kind, "metadata": {"name": self.name}, "spec": spec})
-        )
-        self.made.append((cluster, f"{kind}.{api_version.split('/')[0]}", self.name))
+    def _apply(self, cluster: Cluster, objects: list[Raw]) -> None:
+        """Make the namespace and what belongs to it; that of an earlier, interrupted run of the test goes first."""
+        if cluster.get("namespaces", self.name):
+            cluster.kubectl("delete", "namespace", self.name, "--ignore-not-found")
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}
+        cluster.apply(yaml.safe_dump_all([namespace, *objects]))
+        self.made += [
+            (cluster, f"{made['kind']}.{made['apiVersion'].split('/')[0]}", self.name)
+            for made in objects
+            if "namespace" not in made["metadata"]
+        ]
 
-    def _open(self, cluster: Cluster) -> None:
-        """Let the manager's account write in this namespace, as the worker's admin would."""
-        role = "--clusterrole=rayspan-worker-tenant"
-        account = "--serviceaccount=rayspan-system:rayspan-worker"
-        cluster.kubectl("-n", self.name, "create", "rolebinding", "rayspan-worker", role, account)
+    def _object(self, api_version: str, kind: str, spec: Raw) -> Raw:
+        return {"apiVersion": api_version, "kind": kind, "metadata": {"name": self.name}, "spec": spec}
+
+    def _tenancy(self) -> Raw:
+        """What lets the manager's account write in this namespace, as the worker's admin would give it."""
+        group = "rbac.authorization.k8s.io"
+        return {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "rayspan-worker", "namespace": self.name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "rayspan-worker-tenant"},
+            "subjects": [{"kind": "ServiceAccount", "name": "rayspan-worker", "namespace": "rayspan-system"}],
+        }
 
     def _queues(
         self,
-        cluster: Cluster,
         cpu: int,
         resource: str,
         *,
         check: str = "",
         strategy: str = "BestEffortFIFO",
         labels: Mapping[str, str] | None = None,
-    ) -> None:
+    ) -> list[Raw]:
         covered = list(dict.fromkeys(["cpu", resource]))
         resources = [{"name": each, "nominalQuota": str(cpu)} for each in covered]
         group = {"coveredResources": covered, "flavors": [{"name": self.name, "resources": resources}]}
         checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": check}]}} if check else {}
         flavor = {"nodeLabels": dict(labels)} if labels else {}
-        self._make(cluster, names.KUEUE_API_VERSION, "ResourceFlavor", flavor)
-        self._make(
-            cluster,
-            names.KUEUE_API_VERSION,
-            "ClusterQueue",
-            {"namespaceSelector": {}, "queueingStrategy": strategy, "resourceGroups": [group], **checks},
-        )
-        queue = {
-            "apiVersion": names.KUEUE_API_VERSION,
-            "kind": "LocalQueue",
-            "metadata": {"name": QUEUE, "namespace": self.name},
-            "spec": {"clusterQueue": self.name},
-        }
-        cluster.apply(yaml.safe_dump(queue))
+        queue = {"namespaceSelector": {}, "queueingStrategy": strategy, "resourceGroups": [group], **checks}
+        return [
+            self._object(names.KUEUE_API_VERSION, "ResourceFlavor", flavor),
+            self._object(names.KUEUE_API_VERSION, "ClusterQueue", queue),
+            {
+                "apiVersion": names.KUEUE_API_VERSION,
+                "kind": "LocalQueue",
+                "metadata": {"name": QUEUE, "namespace": self.name},
+                "spec": {"clusterQueue": self.name},
+            },
+        ]
 
 
 def ray_cluster(

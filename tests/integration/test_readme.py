@@ -93,7 +93,7 @@ _INSTALL = [command for command in _COMMANDS if command not in (*_MAKE, *_LAB)]
 
 
 @pytest.fixture(scope="module")
-def shell(fleet: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def shell(deployed: None, fleet: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A shell for the commands, once the deployed controller is there: other tests send it away while they run."""
     fleet.manager.wait(lambda: _deployed(fleet.manager), _PATIENCE, "the deployed controller is there")
     folder = tmp_path_factory.mktemp("readme")
