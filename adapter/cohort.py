@@ -159,6 +159,21 @@ def reserve(forest: Forest, key: Key, amounts: Amounts) -> Forest:
     return Forest(forest.members, forest.subtree, forest.seen, forest.paths, charged)
 
 
+class _Idle(dict[Key, Amounts]):
+    """Nothing is in use at any node; one for all forests, which may have many thousand nodes."""
+
+    def __missing__(self, _: Key) -> Amounts:
+        return {}
+
+
+_IDLE = _Idle()
+
+
+def emptied(forest: Forest) -> Forest:
+    """Return the forest as if nothing at all were in use."""
+    return Forest(forest.members, forest.subtree, _IDLE, forest.paths)
+
+
 def plus(left: int, right: int) -> int:
     """Add as Kueue's Amount does: unlimited stays unlimited, and nothing leaves 64 bits."""
     return UNLIMITED if left == UNLIMITED or right == UNLIMITED else _clamped(left + right)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from adapter import candidate as candidates
-from adapter import score, verdict
+from adapter import quota, score, verdict
 from adapter.allot import allot
 from adapter.candidate import Candidate, Group, Offers, Request
 from adapter.facts import GroupShare, Share
@@ -50,8 +50,9 @@ def _plan(offers: Offers, plain: Offers, among: Sequence[Candidate]) -> Plan:
     if not placed or placed < request.needed:
         found = _verdicts(among, request, problems, looks)
         fit = max((look.total for look in looks), default=0) if request.gang == "SameCluster" else placed
-        never = not problems and _most(request, looks) < request.needed
-        return Plan((), tuple(found), verdict.shortfall(request, fit, found, never), never)
+        most = _most(plain, looks)
+        never = not problems and most < request.needed
+        return Plan((), tuple(found), verdict.shortfall(request, fit, found, most if never else None), never)
     found = _chosen(request, _verdicts(among, request, problems, looks), counts)
     shares = tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
     if request.reclaims:
@@ -170,10 +171,18 @@ def _preempts(plain: Offers, share: Share, looks: Sequence[Look]) -> bool:
     return False
 
 
-def _most(request: Request, looks: Sequence[Look]) -> int:
+def _most(plain: Offers, looks: Sequence[Look]) -> int:
     """How many workers of the gang even empty clusters could hold."""
-    ever = [look.ever for look in looks]
-    return max(ever, default=0) if request.gang == "SameCluster" else sum(ever)
+    request, ever = plain.request, [look.ever for look in looks]
+    most = max(ever, default=0) if request.gang == "SameCluster" else sum(ever)
+    if len(request.groups) == 1 or most < request.needed:
+        return most
+    # Groups that have room each for itself may have none together: only placing them tells.
+    empty = (replace(look.candidate, tree=quota.emptied(look.candidate.tree)) for look in looks)
+    alone = [score.look(plain, one) for one in empty]
+    if request.gang == "SameCluster":
+        return max(look.total for look in alone)
+    return sum(sum(taken.values()) for taken in _placed(plain, alone).values())
 
 
 def _share(request: Request, cluster: str, counts: Mapping[str, int]) -> Share:

@@ -20,7 +20,7 @@ from adapter.flavor import Flavor, Labels, Raw
 from adapter.shape import PODS, UNLIMITED, Resources, as_text
 
 __all__ = [
-    "Resources", "Room", "Shortfall", "Survey", "Tree", "build", "charge", "leads_to", "reclaimable", "room", "survey",
+    "Resources", "Room", "Shortfall", "Survey", "Tree", "build", "charge", "emptied", "leads_to", "reclaimable", "room", "survey",
 ]  # fmt: skip
 
 
@@ -174,6 +174,11 @@ def charge(tree: Tree, queue: str, room: Room, request: Resources, count: int) -
     if key not in tree.forest.subtree or not amounts:
         return tree
     return Tree(tree.queues, tree.flavors, cohort.reserve(tree.forest, key, amounts))
+
+
+def emptied(tree: Tree) -> Tree:
+    """Return the tree as if nothing at all were in use."""
+    return Tree(tree.queues, tree.flavors, cohort.emptied(tree.forest))
 
 
 def _outside(queue: Queue, namespace: Labels | None) -> str:

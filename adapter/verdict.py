@@ -39,20 +39,21 @@ def placed(request: Request, verdicts: Sequence[Verdict], preempting: Sequence[s
     return "; ".join([", ".join([first, *taken[1:]]), *back, *short, *passed]) + "."
 
 
-def shortfall(request: Request, fit: int, verdicts: Sequence[Verdict], never: bool) -> str:
-    """What a gang waits for: what each cluster has room for, and what would help where waiting will not."""
+def shortfall(request: Request, fit: int, verdicts: Sequence[Verdict], most: int | None) -> str:
+    """What a gang waits for: what each cluster has room for, and what would help where waiting will not.
+
+    `most` is how many workers even empty clusters could hold, None where waiting may help.
+    """
     together = "at once in one cluster" if request.gang == "SameCluster" else "at once"
     each = [f"{v.cluster} has room for {v.fits}{f' ({v.reason})' if v.reason else ''}" for v in verdicts]
     listed = "; ".join(each) or "the policy names no cluster"
-    help_ = f" {_hopeless(request, verdicts)}" if never else ""
+    help_ = "" if most is None else f" {_hopeless(request, most)}"
     return f"{request.needed} {_noun(request.needed)} needed {together}, {fit} fit now: {listed}.{help_}"
 
 
-def _hopeless(request: Request, verdicts: Sequence[Verdict]) -> str:
-    ever = [verdict.ever for verdict in verdicts]
-    if request.gang == "SameCluster":
-        return f"Even the largest cluster, empty, holds only {max(ever, default=0)}: raise a quota or ask for fewer workers."
-    return f"Even empty clusters hold only {sum(ever)}: raise a quota or ask for fewer workers."
+def _hopeless(request: Request, most: int) -> str:
+    whose = "the largest cluster, empty, holds" if request.gang == "SameCluster" else "empty clusters hold"
+    return f"Even {whose} only {most}: raise a quota or ask for fewer workers."
 
 
 def _noun(count: int) -> str:

@@ -49,7 +49,7 @@ columns:
   ASKED     who is asked first; "-" was not asked
   CHOSEN    how many workers it would get
   NOMINAL   how many fit into its free nominal quota; BORROWED: how many more with borrowed quota;
-            EVER: how many if nothing else ran there (each of at most all workers, were it asked alone)
+            EVER: how many if nothing else ran there, each worker group for itself
   USED      of the resource that is scarcest there, by everybody, with what other jobs were just promised
   FREE      of the same, borrowing included. `-o wide` shows every resource in every flavor.
   PER HOUR  of the chosen workers, where the WorkerCluster names prices

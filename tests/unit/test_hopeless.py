@@ -1,0 +1,55 @@
+"""Can a gang ever fit? Groups that each fit may not fit together, and who never fits must hold no room back for ever."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from adapter import quota
+from adapter.candidate import Candidate, Gang, Group, Request
+from adapter.planner import plan
+from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
+
+
+def cluster(name: str, cores: int, *, used: int = 0, zone: str = "") -> Candidate:
+    tree = quota.build([make_cluster_queue(cores, used=used)], [], [make_flavor()])
+    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name)
+
+
+def group(name: str, count: int, cores: int, zone: str = "") -> Group:
+    return Group(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1}, zone)
+
+
+SMALL, BIG = group("small", 3, 1), group("big", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("groups", "fleet", "gang", "most"),
+    [
+        pytest.param([SMALL], [cluster("a", 2, used=2)], "AllOrNothing", 2, id="one group, too large"),
+        pytest.param([SMALL], [cluster("a", 3, used=2)], "AllOrNothing", None, id="one group, not now"),
+        pytest.param([SMALL, BIG], [cluster("a", 4, used=1)], "AllOrNothing", 3, id="each group fits, both do not"),
+        pytest.param([SMALL, BIG], [cluster("a", 5, used=1)], "AllOrNothing", None, id="both fit, not now"),
+        pytest.param(
+            [SMALL, BIG], [cluster("a", 1), cluster("b", 1), cluster("c", 1)], "AllOrNothing", 3, id="one fits nowhere"
+        ),
+        pytest.param([SMALL, BIG], [cluster("a", 3), cluster("b", 1, used=1)], "AllOrNothing", 3, id="no way to divide them"),
+        pytest.param([SMALL, BIG], [cluster("a", 3, used=1), cluster("b", 2)], "AllOrNothing", None, id="a way, not now"),
+        pytest.param([SMALL, BIG], [cluster("a", 4), cluster("b", 4)], "SameCluster", 3, id="in no one cluster"),
+        pytest.param([SMALL, BIG], [cluster("a", 5, used=1), cluster("b", 4)], "SameCluster", None, id="in one, not now"),
+        pytest.param(
+            [group("small", 3, 1, "z1"), group("near", 2, 1, "z1")],
+            [cluster("a", 4, zone="z1"), cluster("b", 9, zone="z2")],
+            "AllOrNothing",
+            4,
+            id="not in their zone",
+        ),
+    ],
+)  # fmt: skip
+def test_how_many_even_empty_clusters_hold(
+    groups: Sequence[Group], fleet: Sequence[Candidate], gang: Gang, most: int | None
+) -> None:
+    made = plan(Request(NAMESPACE, QUEUE, tuple(groups), gang=gang), fleet)
+    assert not made.shares
+    assert made.never is (most is not None), made.sentence
+    if most is not None:
+        assert f", holds only {most}: " in made.sentence or f" clusters hold only {most}: " in made.sentence
