@@ -1,0 +1,50 @@
+"""A share that its cluster counts already is deducted once more for a moment: a gang that does not fit then is planned after it."""
+
+from datetime import timedelta
+from typing import Any, cast
+
+from adapter import names
+from adapter.actions import Plan
+from adapter.facts import workload
+from adapter.shell.fleet import Fleet
+from adapter.shell.planning import STATUS_LAG, Planning
+from tests.unit.builders import START, make_cluster_queue, make_placement, make_reservation, make_workload
+from tests.unit.sight import Members, Sight, fill, make_template
+
+Raw = dict[str, Any]
+
+
+def two(name: str, check: str) -> Raw:
+    """A gang of two workers that ask for a core each."""
+    made = make_workload(name=name, check=check, groups={"workers": 2})
+    for podset in made["spec"]["podSets"]:
+        podset["template"] = make_template("1")
+    return made
+
+
+FIRST, SECOND = two("rayjob-first", names.CHECK_READY), two("rayjob-second", names.CHECK_PENDING)
+PLACE = make_placement(FIRST, shares={"east": {"workers": 2}})
+MOMENT = timedelta(seconds=1)
+
+
+def planning(used: int) -> Planning:
+    """Two of east's four cores are reserved for the first gang since START, and its status shows `used`."""
+    sight = Sight({"east": 4})
+    fill(sight.home.workloads, FIRST, SECOND)
+    fill(sight.home.placements, PLACE)
+    fill(sight.members["east"].workloads, make_reservation(PLACE))
+    fill(sight.members["east"].cluster_queues, make_cluster_queue(4, used=used))
+    return Planning(sight.home, cast(Fleet, Members(sight.members.values())), sight.observer, sight.memory)
+
+
+def test_the_gang_is_planned_again_when_nothing_is_counted_twice() -> None:
+    plans, plan = planning(used=2), Plan(workload(SECOND), None, ())
+    _, made, settles = plans.body(plan, START + MOMENT)
+    assert (made.shares, settles) == ((), START + STATUS_LAG)
+    _, made, settles = plans.body(plan, START + STATUS_LAG)
+    assert (sum(share.workers for share in made.shares), settles) == (2, None)
+
+
+def test_what_is_not_counted_yet_is_deducted() -> None:
+    _, made, _ = planning(used=0).body(Plan(workload(SECOND), None, ()), START + MOMENT)
+    assert sum(share.workers for share in made.shares) == 2
