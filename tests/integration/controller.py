@@ -93,7 +93,7 @@ class Deployment:
     def park(self) -> None:
         """Scale it to nothing, so that there is one controller: the one under test."""
         self._scale(0)
-        pods = "app.kubernetes.io/name=rayspan"
+        pods = "app.kubernetes.io/name=rayspan,pod-template-hash"  # those of the Deployment, and no stand-in
         wait(lambda: not self._manager.items("pods", "rayspan-system", pods), 60, "the deployed controller is gone")
         self._parked = True
 

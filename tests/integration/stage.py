@@ -13,7 +13,7 @@ import yaml
 
 from adapter import names
 from hack.apireader import Raw
-from hack.clusters import Cluster, Clusters, condition
+from hack.clusters import Cluster, Clusters, condition, wait
 from hack.lab.paths import REPO
 
 QUEUE = "ray"
@@ -66,6 +66,12 @@ class Stage:
             objects[self.fleet.workers[name]] = [self._tenancy(), *self._queues(amount, resource, labels=labels)]
         with ThreadPoolExecutor() as pool:
             list(pool.map(self._apply, objects, objects.values()))
+        # A job that is submitted before its queues are known waits first, and says so.
+        wait(lambda: all(self._open_to_jobs(name) for name in cpu), 30, "the worker clusters' queues are active")
+
+    def _open_to_jobs(self, name: str) -> bool:
+        queue = self.fleet.workers[name].get("clusterqueues", self.name)
+        return condition(queue, names.ACTIVE).get("status") == "True"
 
     def set_quota(self, cluster: Cluster, cpu: int) -> None:
         """Change a ClusterQueue's quota."""
