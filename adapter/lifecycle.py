@@ -118,7 +118,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         return []
     # 9. No round yet, or the last one is withdrawn: plan.
     if current is None or current.withdrawing:
-        return [Plan(work, current, _excluded(current, now))]
+        return [Plan(work, current, excluded(current, now))]
     # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
     if not current.shares:
         return [LookAgain(RESYNC)] if ready and not gang.room_changed else _wait(gang, work, current, now)
@@ -253,7 +253,7 @@ def _withdraw(
 
 
 def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
-    live = _excluded(current, now)
+    live = excluded(current, now)
     settled = gang.settles is not None and now >= gang.settles
     if gang.room_changed or settled or len(live) < len(current.excluded):
         return [Plan(work, current, live)]
@@ -272,7 +272,7 @@ def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list
     ]
 
 
-def _excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:
+def excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:
     """The clusters that are not asked now: those of earlier rounds and those that made the last one fail."""
     listed = (*current.excluded, *current.blocked) if current else ()
     return tuple({e.cluster: e for e in listed if e.until > now}.values())

@@ -64,13 +64,16 @@ def keep(request: Request, among: Sequence[Candidate]) -> tuple[Share, ...]:
     """What a gang that has waited long holds back from those behind it: as much as it could use now.
 
     So room that comes free piece by piece gathers until the gang fits. One that must be in one cluster gathers it in the
-    cluster that is nearest to holding it.
+    cluster that is nearest to holding it. One that the clusters which take part now could not hold even if they were
+    empty keeps nothing: it waits for a quota to be raised or a cluster to come back, which may be never.
     """
     offers = Offers(request)
-    looks = (score.look(offers, one) for one in among if not candidates.closed(request, one))
-    able = [look for look in looks if request.gang != "SameCluster" or look.ever == request.workers]
+    able = [score.look(offers, one) for one in among if not candidates.closed(request, one)]
     if request.gang == "SameCluster":
+        able = [look for look in able if _most(offers, [look]) >= request.needed]
         able = sorted(able, key=lambda look: -look.total)[:1]
+    elif _most(offers, able) < request.needed:
+        return ()
     counts = _placed(offers, able)
     return tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
 
