@@ -134,9 +134,12 @@ class Offers:
         room = survey.room(group.count)
         held, short = self._held(candidate, tree, group, room)
         total = room.nominal + room.borrow
-        if self.request.reclaims:
-            total = max(total, survey.reclaimable(group.count).nominal)
         now = min(total, held)
+        if self.request.reclaims:
+            back = survey.reclaimable(group.count)
+            total = max(total, back.nominal)
+            # Nobody shall lose a pod for one that no node there could hold.
+            now = max(now, min(back.nominal, self._held(candidate, tree, group, back)[0]))
         if candidate.can_grow or candidate.nodes is None:
             return Offer(room.nominal, total, room.ever, now, room.reason)
         return Offer(min(room.nominal, held), now, min(room.ever, held), now, room.reason or short)
@@ -150,11 +153,15 @@ class Offers:
         return self._surveys[key]
 
     def _held(self, candidate: Candidate, tree: quota.Tree, group: Group, room: quota.Room) -> tuple[int, str]:
-        """How many pods today's nodes could hold were they empty, and why fewer than wanted."""
+        """How many pods today's nodes could hold were they empty, and why fewer than wanted.
+
+        More than wanted are counted only where the most room is asked for.
+        """
         if candidate.nodes is None or not room.flavors:
             return UNLIMITED, ""
         key = (candidate.name, group.name, tuple(dict.fromkeys(room.flavors.values())))
         if key not in self._nodes:
             flavors = [tree.flavors[name] for name in key[-1]]
-            self._nodes[key] = node_room.hold(candidate.nodes, group.pod_spec, group.request, flavors, group.count)
+            wanted = UNLIMITED if self.request.strategy == "AvailableCapacity" else group.count
+            self._nodes[key] = node_room.hold(candidate.nodes, group.pod_spec, group.request, flavors, wanted)
         return self._nodes[key]

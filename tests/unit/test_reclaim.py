@@ -11,6 +11,7 @@ from adapter.actions import Record, Reserve
 from adapter.candidate import Candidate, Group, Request
 from adapter.facts import placement, reservation, workload
 from adapter.lifecycle import ASKED_LAST, Gang, decide
+from adapter.nodes import Node
 from adapter.planner import plan
 from tests.unit.builders import (
     CHECK,
@@ -54,8 +55,10 @@ def test_reclaimable(given: quota.Tree, want: int) -> None:
     assert (found.nominal, dict(found.flavors)) == (want, {"cpu": "any"} if want else {})
 
 
-def cluster(name: str, given: quota.Tree) -> Candidate:
-    return Candidate(name, "", given, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
+def cluster(name: str, given: quota.Tree, *, nodes: int | None = None) -> Candidate:
+    """`nodes`: so many of one core."""
+    there = None if nodes is None else [Node(f"n{i}", {}, (), {"cpu": 1000, "pods": 110}) for i in range(nodes)]
+    return Candidate(name, "", given, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, nodes=there)
 
 
 def gang(count: int) -> Request:
@@ -71,6 +74,12 @@ def test_only_the_share_that_needs_it_preempts() -> None:
     made = plan(gang(4), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(2))])
     assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 2, True), ("west", 2, False)]
     assert made.sentence == "2 of 4 workers to east, 2 to west; in east by taking back quota that others borrowed."
+
+
+@pytest.mark.parametrize(("nodes", "want"), [(2, {"east": 2}), (1, {})])
+def test_nobody_loses_a_pod_for_one_that_no_node_could_hold(nodes: int, want: dict[str, int]) -> None:
+    made = plan(gang(2), [cluster("east", tree(2, lent=2, **RECLAIM), nodes=nodes)])
+    assert {share.cluster: share.workers for share in made.shares} == want
 
 
 def test_where_even_that_is_too_little_the_sentence_speaks_of_what_is_free() -> None:

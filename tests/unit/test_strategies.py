@@ -57,6 +57,18 @@ CASES = [
     Case("the one with the most room", AVAILABLE, [cluster("a", 3), cluster("b", 9)], {"b": 2}),
     Case("the first of equals", AVAILABLE, [cluster("b", 4), cluster("a", 4)], {"b": 2}),
     Case(
+        "the most room on many small nodes",
+        AVAILABLE,
+        [cluster("one", 4, nodes=1), cluster("many", 90, nodes=30)],
+        {"many": 2},
+    ),
+    Case(
+        "quota that no node stands behind is no room",
+        AVAILABLE,
+        [cluster("paper", 90, nodes=1), cluster("real", 12, nodes=3)],
+        {"real": 2},
+    ),
+    Case(
         "a job stays in one cluster if it fits",
         AVAILABLE,
         [cluster("a", 1), cluster("b", 2)],
