@@ -129,8 +129,25 @@ def test_a_share_that_preempts_is_asked_for_last(given: Gang, want: list[str]) -
 
 def test_who_was_never_asked_is_not_blamed() -> None:
     given = round_("west")
-    assert not [a for a in decide(given, at(59)) if isinstance(a, Record) and "blocked" in a.status]
-    (given_up,) = (a for a in decide(given, at(60)) if isinstance(a, Record))
+    assert not [a for a in decide(given, at(29)) if isinstance(a, Record) and "blocked" in a.status]
+    (given_up,) = (a for a in decide(given, at(30)) if isinstance(a, Record))
     assert [entry["cluster"] for entry in given_up.status["blocked"]] == ["west"]
     (waits,) = (a for a in decide(given, at(5)) if isinstance(a, Record))
     assert ASKED_LAST in waits.status["reason"]
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds", "withdrawn"),
+    [
+        pytest.param(round_("west", admitted=["west"]), 31, True, id="it would be asked for with no time left: not at all"),
+        pytest.param(round_("west", "east", admitted=["west"]), 59, False, id="once asked for, it has as long as the others"),
+        pytest.param(round_("west", "east", admitted=["west"]), 60, True, id="and no longer"),
+    ],
+)  # fmt: skip
+def test_a_share_that_preempts_is_not_asked_for_at_the_last_moment(
+    given: Gang, seconds: float, withdrawn: bool
+) -> None:
+    """A controller that was away, or clusters that were slow: a round about to be given up shall cost nobody a pod."""
+    actions = decide(given, at(seconds))
+    assert not [a for a in actions if isinstance(a, Reserve)]
+    assert any("withdrawnRound" in a.status for a in actions if isinstance(a, Record)) is withdrawn
