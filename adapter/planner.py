@@ -178,7 +178,7 @@ def _most(plain: Offers, looks: Sequence[Look]) -> int:
     """How many workers of the gang even empty clusters could hold."""
     request, ever = plain.request, [look.ever for look in looks]
     most = max(ever, default=0) if request.gang == "SameCluster" else sum(ever)
-    if len(request.groups) == 1 or most < request.needed:
+    if len(request.groups) == 1 or most < request.needed or _apart(request, looks):
         return most
     # Groups that have room each for itself may have none together: only placing them tells.
     empty = (replace(look.candidate, tree=quota.emptied(look.candidate.tree)) for look in looks)
@@ -186,6 +186,19 @@ def _most(plain: Offers, looks: Sequence[Look]) -> int:
     if request.gang == "SameCluster":
         return max(look.total for look in alone)
     return sum(sum(taken.values()) for taken in _placed(plain, alone).values())
+
+
+def _apart(request: Request, looks: Sequence[Look]) -> bool:
+    """Whether a gang that may be divided fits empty clusters with no two groups in one: seen at once in a large fleet."""
+    left = iter(looks if request.gang != "SameCluster" else ())
+    for index, group in enumerate(request.groups):
+        room = 0
+        while room < group.count:
+            look = next(left, None)
+            if look is None:
+                return False
+            room += look.offers[index].ever
+    return True
 
 
 def _share(request: Request, cluster: str, counts: Mapping[str, int]) -> Share:
