@@ -132,7 +132,7 @@ class Planning:
             if work.key != me.key
             for share in place.shares
             if (member := self._fleet.members().get(share.cluster)) and (found := _standing(member, place))
-            if found.reserved_at and now - found.reserved_at < STATUS_LAG
+            if found.reserved_at and not _settled(found, now)
         )
         return max(held, default=None)
 
@@ -227,7 +227,13 @@ def placement_name(work: Workload) -> str:
 
 def _counts(member: Member, place: Placement, now: datetime) -> bool:
     found = _standing(member, place)
-    return found is not None and found.reserved_at is not None and now - found.reserved_at >= STATUS_LAG
+    return found is not None and found.reserved_at is not None and _settled(found, now)
+
+
+def _settled(found: Reservation, now: datetime) -> bool:
+    """Whether the cluster has had the time to count a share. One from the future tells that its clock is wrong, and no
+    share there shall count twice for as long as it goes ahead."""
+    return found.reserved_at is not None and abs(now - found.reserved_at) >= STATUS_LAG
 
 
 def _standing(member: Member, place: Placement) -> Reservation | None:

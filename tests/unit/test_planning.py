@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from adapter import facts, turn
+from adapter import facts, names, turn
 from adapter.facts import workload
 from adapter.shell.planning import Made, Planning
 from tests.unit import builders
-from tests.unit.builders import make_check, make_placement, make_policy, make_workload
+from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.sight import Sight, fill, make_template
 
 Raw = dict[str, Any]
@@ -117,6 +117,29 @@ def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
     fill(sight.home.workloads, first, me)
     assert sight.observer.rivals(workload(first))
     assert taken(planned(sight, me)) == {"east": 2}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        pytest.param(-4, {"east": 2}, id="long enough for the cluster to count it"),
+        pytest.param(-1, {}, id="it may not be counted yet"),
+        pytest.param(1, {}, id="the cluster's clock is a little ahead"),
+        pytest.param(600, {"east": 2}, id="its clock is wrong: that is no reason to count it twice for ten minutes"),
+    ],
+)
+def test_a_share_is_deducted_until_its_cluster_counts_it(seconds: float, want: Mapping[str, int]) -> None:
+    sight = Sight({"east": 4})
+    east = sight.members["east"]
+    fill(east.cluster_queues, builders.make_cluster_queue(4, used=2))
+    first, me = gang("first", 2, created=-9), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    place = make_placement(first, shares={"east": {"workers0": 2}})
+    sight.home.placements.replace([place])
+    share = make_reservation(place)
+    share["status"]["conditions"] = [builders.make_condition(names.QUOTA_RESERVED, since=seconds)]
+    east.workloads.replace([share])
+    assert taken(planned(sight, me)) == want
 
 
 @pytest.mark.parametrize("last", ["now", "before"])
