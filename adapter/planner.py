@@ -5,13 +5,14 @@ A gang that has fewer workers placed than it needs gets no share at all. The pla
 are admitted is for each worker cluster's Kueue to say. The same snapshot always gives the same plan.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from adapter import candidate as candidates
 from adapter import quota, score, verdict
 from adapter.allot import allot
-from adapter.candidate import Candidate, Group, Offers, Request
+from adapter.candidate import Candidate, Group, Offers, Request, Strategy
 from adapter.facts import GroupShare, Share
 from adapter.score import Look
 from adapter.verdict import NOT_NEEDED, Verdict
@@ -96,11 +97,16 @@ def _charged(offers: Offers, one: Candidate, share: Share) -> Candidate:
 
 
 def _placed(offers: Offers, asked: Sequence[Look]) -> _Counts:
-    """Divide the gang over the clusters asked: the first order of its groups in which all fit, else the best one."""
+    """Divide the gang over the clusters asked: the first order of its groups in which all fit, else the best one.
+
+    Groups that are spread leave room in pieces, in which a larger one may not fit: then they are filled in after all.
+    """
     best: _Counts = {}
     most = -1
-    for groups in _orders(offers.request, asked):
-        counts = _divided(offers, asked, groups)
+    strategies = [offers.request.strategy]
+    strategies += ["FillInOrder"] if strategies == ["Spread"] and len(offers.request.groups) > 1 else []
+    for strategy, groups in itertools.product(strategies, list(_orders(offers.request, asked))):
+        counts = _divided(offers, asked, groups, strategy)
         placed = sum(sum(taken.values()) for taken in counts.values())
         if placed > most:
             best, most = counts, placed
@@ -123,12 +129,12 @@ def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]
             yield [request.groups[number] for number in order]
 
 
-def _divided(offers: Offers, asked: Sequence[Look], groups: Sequence[Group]) -> _Counts:
+def _divided(offers: Offers, asked: Sequence[Look], groups: Sequence[Group], strategy: Strategy) -> _Counts:
     trees = [look.candidate.tree for look in asked]
     counts: list[dict[str, int]] = [{} for _ in asked]
     for group in groups:
         found = [offers.of(look.candidate, tree, group) for look, tree in zip(asked, trees, strict=True)]
-        for index, taken in enumerate(allot(offers.request.strategy, group.count, found)):
+        for index, taken in enumerate(allot(strategy, group.count, found)):
             if taken:
                 counts[index][group.name] = taken
                 trees[index] = offers.charge(asked[index].candidate, trees[index], group, taken)
@@ -175,7 +181,7 @@ def _preempts(plain: Offers, share: Share, looks: Sequence[Look]) -> bool:
 
 
 def _most(plain: Offers, looks: Sequence[Look]) -> int:
-    """How many workers of the gang even empty clusters could hold."""
+    """How many workers of the gang even empty clusters could hold, packed as a plan would pack them."""
     request, ever = plain.request, [look.ever for look in looks]
     most = max(ever, default=0) if request.gang == "SameCluster" else sum(ever)
     if len(request.groups) == 1 or most < request.needed or _apart(request, looks):

@@ -140,6 +140,13 @@ CASES = [
     Case("a gang below the minimum is whole at its size", {"gang": "BestEffort", "minimum": 4}, [cluster("a", 9)], {"a": 2}),
     Case("even parts", {"strategy": "Spread"}, [cluster("a", 9), cluster("b", 9)], {"a": 2, "b": 2}, groups=[group(4)]),
     Case(
+        "parts that leave no room for a larger group are filled in after all",
+        {"strategy": "Spread"},
+        [cluster("a", 6), cluster("b", 4)],
+        {"a": 2, "b": 2},
+        groups=[group(2, cores=2), group(2, cores=3, name="large")],
+    ),
+    Case(
         "a worker group in its zone",
         {},
         [cluster("a", 9, zone="z1"), cluster("b", 9, zone="z2")],
