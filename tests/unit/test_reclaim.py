@@ -82,6 +82,17 @@ def test_nobody_loses_a_pod_for_one_that_no_node_could_hold(nodes: int, want: di
     assert {share.cluster: share.workers for share in made.shares} == want
 
 
+def test_no_more_is_taken_back_than_is_not_free_elsewhere() -> None:
+    """West has three cores to borrow: one pod in east makes way, not four."""
+    west = quota.build(
+        [make_cluster_queue(0, cohortName="all"), make_cluster_queue(3, cohortName="all", name="team-b")],
+        [],
+        [make_flavor()],
+    )
+    made = plan(gang(4), [cluster("east", tree(4, lent=4, **RECLAIM)), cluster("west", west)])
+    assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 1, True), ("west", 3, False)]
+
+
 def test_where_even_that_is_too_little_the_sentence_speaks_of_what_is_free() -> None:
     made = plan(gang(9), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(2))])
     assert not made.shares
