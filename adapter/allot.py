@@ -1,7 +1,8 @@
 """How are the workers of one group divided over clusters? Whole numbers in, whole numbers out.
 
 Nominal quota of every cluster goes before borrowed quota of any: what is borrowed may be reclaimed, and takes the whole
-gang with it. Which clusters may take part, and in which order, is decided before.
+gang with it. What must be taken back from others goes last, for it costs them running pods. Which clusters may take part,
+and in which order, is decided before.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,9 @@ from adapter.candidate import Offer, Strategy
 def allot(strategy: Strategy, wanted: int, offers: Sequence[Offer]) -> list[int]:
     """Say how many of `wanted` workers each cluster takes, in the order of `offers`; fewer in all where they do not fit."""
     divide = _level if strategy == "Spread" else _fill
-    nominal = divide(wanted, [0] * len(offers), [offer.nominal for offer in offers])
-    return divide(wanted - sum(nominal), nominal, [offer.total for offer in offers])
+    taken = divide(wanted, [0] * len(offers), [offer.nominal for offer in offers])
+    taken = divide(wanted - sum(taken), taken, [offer.total - offer.taken_back for offer in offers])
+    return divide(wanted - sum(taken), taken, [offer.total for offer in offers])
 
 
 def _fill(wanted: int, taken: Sequence[int], room: Sequence[int]) -> list[int]:

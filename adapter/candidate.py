@@ -73,6 +73,7 @@ class Offer:
     ever: int = 0
     now: int = 0
     reason: str = ""  # why fewer fit than were asked for, else empty
+    taken_back: int = 0  # of the total, those that need what others borrowed
 
 
 def closed(request: Request, candidate: Candidate) -> str:
@@ -134,12 +135,17 @@ class Offers:
         room = survey.room(group.count)
         held, short = self._held(candidate, tree, group, room)
         total = room.nominal + room.borrow
+        free, free_now = total, min(total, held)
+        now = free_now
         if self.request.reclaims:
-            total = max(total, survey.reclaimable(group.count).nominal)
-        now = min(total, held)
+            back = survey.reclaimable(group.count)
+            total = max(total, back.nominal)
+            # Nobody shall lose a pod for one that no node there could hold.
+            now = max(now, min(back.nominal, self._held(candidate, tree, group, back)[0]))
         if candidate.can_grow or candidate.nodes is None:
-            return Offer(room.nominal, total, room.ever, now, room.reason)
-        return Offer(min(room.nominal, held), now, min(room.ever, held), now, room.reason or short)
+            return Offer(room.nominal, total, room.ever, now, room.reason, total - free)
+        reason = room.reason or short
+        return Offer(min(room.nominal, held), now, min(room.ever, held), now, reason, now - free_now)
 
     def _survey(self, candidate: Candidate, tree: quota.Tree, group: Group) -> quota.Survey:
         key = (candidate.name, tree, group.name)
@@ -150,11 +156,15 @@ class Offers:
         return self._surveys[key]
 
     def _held(self, candidate: Candidate, tree: quota.Tree, group: Group, room: quota.Room) -> tuple[int, str]:
-        """How many pods today's nodes could hold were they empty, and why fewer than wanted."""
+        """How many pods today's nodes could hold were they empty, and why fewer than wanted.
+
+        More than wanted are counted only where the most room is asked for.
+        """
         if candidate.nodes is None or not room.flavors:
             return UNLIMITED, ""
         key = (candidate.name, group.name, tuple(dict.fromkeys(room.flavors.values())))
         if key not in self._nodes:
             flavors = [tree.flavors[name] for name in key[-1]]
-            self._nodes[key] = node_room.hold(candidate.nodes, group.pod_spec, group.request, flavors, group.count)
+            wanted = UNLIMITED if self.request.strategy == "AvailableCapacity" else group.count
+            self._nodes[key] = node_room.hold(candidate.nodes, group.pod_spec, group.request, flavors, wanted)
         return self._nodes[key]

@@ -19,7 +19,7 @@ def resolve(clusters: api.Clusters, known: Iterable[Raw], configs: Mapping[str, 
     selector.
     """
     if clusters.names:
-        return clusters.names
+        return tuple(dict.fromkeys(clusters.names))  # an API server with an older schema lets a name stand twice
     specs = _specs(known)
     if clusters.selector is not None:
         return _selected(clusters.selector, specs)

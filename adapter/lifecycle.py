@@ -118,7 +118,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         return []
     # 9. No round yet, or the last one is withdrawn: plan.
     if current is None or current.withdrawing:
-        return [Plan(work, current, _excluded(current, now))]
+        return [Plan(work, current, excluded(current, now))]
     # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
     if not current.shares:
         return [LookAgain(RESYNC)] if ready and not gang.room_changed else _wait(gang, work, current, now)
@@ -140,9 +140,10 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         status = explain.running(current, blocked, gang.silent, now)
         return [*missing, *_record(current, status), LookAgain(RESYNC)]
     # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
-    deadline = (current.planned_at or now) + _patience(gang, current, standing)
+    patience = _patience(gang, current, standing)
+    deadline = (current.planned_at or now) + patience
     if now >= deadline:
-        return _withdraw(gang, work, current, blocked, _patience(gang, current, standing), now)
+        return _withdraw(gang, work, current, blocked, patience, now)
     status = explain.reserving(current, blocked, now)
     return [
         *missing,
@@ -201,10 +202,15 @@ def _blocked(gang: Gang, current: Placement, standing: Mapping[str, Reservation]
 
 
 def _patience(gang: Gang, current: Placement, standing: Mapping[str, Reservation]) -> timedelta:
-    """How long a round may take; shares that preempt are asked for after the others, and have as long again."""
+    """How long a round may take: shares that preempt, once they are asked for, have as long again as the others had.
+
+    A round is given up before they are asked for when the others take too long: asked for at the last moment, they would
+    preempt somebody for a round that is then given up.
+    """
     if any(found.refused and not found.admitted for found in standing.values()):
         return min(SPILL_AFTER, gang.timeout)
-    return gang.timeout * (2 if any(share.preempts for share in current.shares) else 1)
+    asked = any(share.preempts and share.cluster in standing for share in current.shares)
+    return gang.timeout * (2 if asked else 1)
 
 
 def excluded_for(current: Placement) -> timedelta:
@@ -240,9 +246,9 @@ def _update(podset: str, placement: str) -> dict[str, object]:
 
 
 def _withdraw(
-    gang: Gang, work: Workload, current: Placement, blocked: Mapping[str, str], waited: timedelta, now: datetime
+    gang: Gang, work: Workload, current: Placement, blocked: Mapping[str, str], patience: timedelta, now: datetime
 ) -> list[Action]:
-    late = f"Not admitted within {waited.total_seconds():.0f}s"
+    late = f"Not admitted within {patience.total_seconds():.0f}s"
     asked = {cluster: why for cluster, why in blocked.items() if why != ASKED_LAST}
     status = explain.withdrawing(current, asked, late, now + excluded_for(current), now)
     return [
@@ -253,7 +259,7 @@ def _withdraw(
 
 
 def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
-    live = _excluded(current, now)
+    live = excluded(current, now)
     settled = gang.settles is not None and now >= gang.settles
     if gang.room_changed or settled or len(live) < len(current.excluded):
         return [Plan(work, current, live)]
@@ -272,7 +278,7 @@ def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list
     ]
 
 
-def _excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:
+def excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:
     """The clusters that are not asked now: those of earlier rounds and those that made the last one fail."""
     listed = (*current.excluded, *current.blocked) if current else ()
     return tuple({e.cluster: e for e in listed if e.until > now}.values())

@@ -5,13 +5,14 @@ A gang that has fewer workers placed than it needs gets no share at all. The pla
 are admitted is for each worker cluster's Kueue to say. The same snapshot always gives the same plan.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from adapter import candidate as candidates
 from adapter import quota, score, verdict
 from adapter.allot import allot
-from adapter.candidate import Candidate, Group, Offers, Request
+from adapter.candidate import Candidate, Group, Offers, Request, Strategy
 from adapter.facts import GroupShare, Share
 from adapter.score import Look
 from adapter.verdict import NOT_NEEDED, Verdict
@@ -64,13 +65,16 @@ def keep(request: Request, among: Sequence[Candidate]) -> tuple[Share, ...]:
     """What a gang that has waited long holds back from those behind it: as much as it could use now.
 
     So room that comes free piece by piece gathers until the gang fits. One that must be in one cluster gathers it in the
-    cluster that is nearest to holding it.
+    cluster that is nearest to holding it. One that the clusters which take part now could not hold even if they were
+    empty keeps nothing: it waits for a quota to be raised or a cluster to come back, which may be never.
     """
     offers = Offers(request)
-    looks = (score.look(offers, one) for one in among if not candidates.closed(request, one))
-    able = [look for look in looks if request.gang != "SameCluster" or look.ever == request.workers]
+    able = [score.look(offers, one) for one in among if not candidates.closed(request, one)]
     if request.gang == "SameCluster":
+        able = [look for look in able if _most(offers, [look]) >= request.needed]
         able = sorted(able, key=lambda look: -look.total)[:1]
+    elif _most(offers, able) < request.needed:
+        return ()
     counts = _placed(offers, able)
     return tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
 
@@ -93,11 +97,16 @@ def _charged(offers: Offers, one: Candidate, share: Share) -> Candidate:
 
 
 def _placed(offers: Offers, asked: Sequence[Look]) -> _Counts:
-    """Divide the gang over the clusters asked: the first order of its groups in which all fit, else the best one."""
+    """Divide the gang over the clusters asked: the first order of its groups in which all fit, else the best one.
+
+    Groups that are spread leave room in pieces, in which a larger one may not fit: then they are filled in after all.
+    """
     best: _Counts = {}
     most = -1
-    for groups in _orders(offers.request, asked):
-        counts = _divided(offers, asked, groups)
+    strategies = [offers.request.strategy]
+    strategies += ["FillInOrder"] if strategies == ["Spread"] and len(offers.request.groups) > 1 else []
+    for strategy, groups in itertools.product(strategies, list(_orders(offers.request, asked))):
+        counts = _divided(offers, asked, groups, strategy)
         placed = sum(sum(taken.values()) for taken in counts.values())
         if placed > most:
             best, most = counts, placed
@@ -120,12 +129,12 @@ def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]
             yield [request.groups[number] for number in order]
 
 
-def _divided(offers: Offers, asked: Sequence[Look], groups: Sequence[Group]) -> _Counts:
+def _divided(offers: Offers, asked: Sequence[Look], groups: Sequence[Group], strategy: Strategy) -> _Counts:
     trees = [look.candidate.tree for look in asked]
     counts: list[dict[str, int]] = [{} for _ in asked]
     for group in groups:
         found = [offers.of(look.candidate, tree, group) for look, tree in zip(asked, trees, strict=True)]
-        for index, taken in enumerate(allot(offers.request.strategy, group.count, found)):
+        for index, taken in enumerate(allot(strategy, group.count, found)):
             if taken:
                 counts[index][group.name] = taken
                 trees[index] = offers.charge(asked[index].candidate, trees[index], group, taken)
@@ -172,10 +181,10 @@ def _preempts(plain: Offers, share: Share, looks: Sequence[Look]) -> bool:
 
 
 def _most(plain: Offers, looks: Sequence[Look]) -> int:
-    """How many workers of the gang even empty clusters could hold."""
+    """How many workers of the gang even empty clusters could hold, packed as a plan would pack them."""
     request, ever = plain.request, [look.ever for look in looks]
     most = max(ever, default=0) if request.gang == "SameCluster" else sum(ever)
-    if len(request.groups) == 1 or most < request.needed:
+    if len(request.groups) == 1 or most < request.needed or _apart(request, looks):
         return most
     # Groups that have room each for itself may have none together: only placing them tells.
     empty = (replace(look.candidate, tree=quota.emptied(look.candidate.tree)) for look in looks)
@@ -183,6 +192,19 @@ def _most(plain: Offers, looks: Sequence[Look]) -> int:
     if request.gang == "SameCluster":
         return max(look.total for look in alone)
     return sum(sum(taken.values()) for taken in _placed(plain, alone).values())
+
+
+def _apart(request: Request, looks: Sequence[Look]) -> bool:
+    """Whether a gang that may be divided fits empty clusters with no two groups in one: seen at once in a large fleet."""
+    left = iter(looks if request.gang != "SameCluster" else ())
+    for index, group in enumerate(request.groups):
+        room = 0
+        while room < group.count:
+            look = next(left, None)
+            if look is None:
+                return False
+            room += look.offers[index].ever
+    return True
 
 
 def _share(request: Request, cluster: str, counts: Mapping[str, int]) -> Share:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from adapter.facts import Key, Workload
+from adapter.facts import Exclusion, Key, Workload
 
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
 # given up and tried elsewhere; short enough that a person who waits sees the queue move within a coffee break.
@@ -17,11 +17,11 @@ STARVED_AFTER = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A gang that holds the manager's quota and no share."""
+    """A gang that holds the manager's quota and no share, or gives back those that it had."""
 
     work: Workload
     looked: bool  # planned since room changed last: nothing fitted
-    hopeless: bool  # even empty clusters could not hold it
+    excluded: tuple[Exclusion, ...] = ()  # clusters that it does not ask now
 
     @property
     def key(self) -> Key:
@@ -36,8 +36,12 @@ def before(me: Workload, waiting: Iterable[Waiting]) -> list[Waiting]:
 
 
 def holds_back(one: Waiting, now: datetime) -> bool:
-    """Whether a gang that did not fit keeps what it could use from those behind it."""
-    return one.looked and not one.hopeless and one.work.created is not None and now - one.work.created > STARVED_AFTER
+    """Whether a gang that does not fit keeps what it could use from those behind it.
+
+    Also between a change of room and its own next look: whoever is planned in that moment would else take all that it
+    gathered.
+    """
+    return one.work.created is not None and now - one.work.created > STARVED_AFTER
 
 
 def _rank(work: Workload) -> tuple[int, str, Key]:

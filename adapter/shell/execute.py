@@ -109,7 +109,6 @@ class Executor:
         self.memory.settles.pop(uid, None)
         if settles and not made.shares:
             self.memory.settles[uid] = settles
-        (self.memory.hopeless.add if made.never else self.memory.hopeless.discard)(uid)
 
     async def _reserve(self, action: Reserve) -> None:
         try:

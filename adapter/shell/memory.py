@@ -15,7 +15,6 @@ class Memory:
     def __init__(self) -> None:
         self.planned: dict[str, int] = {}  # the room version that the last plan saw
         self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice is free again
-        self.hopeless: set[str] = set()  # whose last plan found that even empty clusters could not hold the gang
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
 
     def refuse(self, place: Placement, cluster: str, why: str) -> None:
@@ -36,5 +35,4 @@ class Memory:
         alive = set(uids)
         self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
         self.settles = {uid: when for uid, when in self.settles.items() if uid in alive}
-        self.hopeless &= alive
         self._refused = {uid: notes for uid, notes in self._refused.items() if uid in alive}

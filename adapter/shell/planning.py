@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from adapter import api, checks, names, planner, quota, reservation, shape, turn
+from adapter import api, checks, lifecycle, names, planner, quota, reservation, shape, turn
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Group, Request
 from adapter.facts import (
@@ -95,8 +95,11 @@ class Planning:
         """Plan a gang on the clusters as they stand, after those whose turn comes before its own."""
         request = self._request(work, check, chosen.policy if chosen else None)
         order = chosen.clusters if chosen else ()
-        fleet, kept_for = self._after_others(work, self._fleet_now(order, work, now), now)
-        fleet = _without(fleet, excluded)
+        earlier = [(one, theirs) for one in turn.before(work, self._waiting(now)) if (theirs := self._policy_of(one))]
+        # Those before it go where their own policies send them, which may be to clusters that this gang does not ask.
+        involved = dict.fromkeys([*order, *(name for _, theirs in earlier for name in theirs.clusters)])
+        fleet, kept_for = self._after_others(earlier, self._fleet_now(involved, work, now), now)
+        fleet = _without((one for one in fleet if one.name in order), excluded)
         made = planner.plan(request, fleet)
         kept = f" Room is kept for {', '.join(kept_for)}, which waited longer." if kept_for and not made.shares else ""
         return Made(request, fleet, made, kept)
@@ -112,7 +115,7 @@ class Planning:
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
 
-    def _fleet_now(self, order: Sequence[str], me: Workload, now: datetime) -> list[Candidate]:
+    def _fleet_now(self, order: Iterable[str], me: Workload, now: datetime) -> list[Candidate]:
         """The clusters as they stand, with what other gangs were promised there and they do not count yet."""
         fleet = [self._candidate(name) for name in order]
         for work, place in self._in_flight():
@@ -129,32 +132,36 @@ class Planning:
             if work.key != me.key
             for share in place.shares
             if (member := self._fleet.members().get(share.cluster)) and (found := _standing(member, place))
-            if found.reserved_at and now - found.reserved_at < STATUS_LAG
+            if found.reserved_at and not _settled(found, now)
         )
         return max(held, default=None)
 
-    def _after_others(self, me: Workload, fleet: list[Candidate], now: datetime) -> tuple[list[Candidate], list[str]]:
+    def _after_others(
+        self, earlier: Iterable[tuple[turn.Waiting, checks.Chosen]], fleet: list[Candidate], now: datetime
+    ) -> tuple[list[Candidate], list[str]]:
         """What is left for a gang once those whose turn comes first have taken what they can, and who holds room back."""
         kept_for = []
-        for one in turn.before(me, self._waiting()):
-            check = self._observer.check_of(one.work)
-            chosen, problem = self._observer.policy(check)
-            if not chosen or problem or self._observer.refusal(one.work, check, chosen):
-                continue
-            request = self._request(one.work, check, chosen.policy)
+        for one, chosen in earlier:
+            request = self._request(one.work, self._observer.check_of(one.work), chosen.policy)
             theirs = [candidate for name in chosen.clusters for candidate in fleet if candidate.name == name]
-            shares: Sequence[Share] = ()
-            if turn.holds_back(one, now):
+            theirs = _without(theirs, one.excluded)
+            shares: Sequence[Share] = () if one.looked else planner.plan(request, theirs).shares
+            if not shares and turn.holds_back(one, now):
                 shares = planner.keep(request, theirs)
                 kept_for += [f"{one.work.job.kind} {one.work.job.name}"] if shares and one.work.job else []
-            elif not one.looked:
-                shares = planner.plan(request, theirs).shares
             fleet = planner.charged(request, fleet, shares)
         return fleet, kept_for
 
-    def _waiting(self) -> list[turn.Waiting]:
-        """The gangs that hold the manager's quota and have no share."""
-        placed = {place.workload_uid: place for place in map(placement, self._home.placements)}
+    def _policy_of(self, one: turn.Waiting) -> checks.Chosen | None:
+        """How a waiting gang is going to be planned; None when it is not, so that it takes nothing from anybody."""
+        check = self._observer.check_of(one.work)
+        chosen, problem = self._observer.policy(check)
+        stuck = not chosen or problem or self._observer.rivals(one.work)
+        return None if stuck or self._observer.refusal(one.work, check, chosen) else chosen
+
+    def _waiting(self, now: datetime) -> list[turn.Waiting]:
+        """The gangs that hold the manager's quota and have no share, or are giving back those that they had."""
+        placed = {(place.workload_uid, place.attempt): place for place in map(placement, self._home.placements)}
         found = []
         for raw in self._home.workloads:
             if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
@@ -163,12 +170,11 @@ class Planning:
             check = self._observer.check_of(work)
             if not check or not work.holds_quota or work.checks[check].state != names.CHECK_PENDING:
                 continue
-            place = placed.get(work.uid)
-            current = place if place and place.attempt == work.attempt else None
-            if current is None or not current.shares:
-                uid = current.uid if current else ""
-                looked = self._memory.planned.get(uid) == self._fleet.room_version
-                found.append(turn.Waiting(work, looked, uid in self._memory.hopeless))
+            current = placed.get((work.uid, work.attempt))
+            if current is None or current.withdrawing or not current.shares:
+                planned = self._memory.planned.get(current.uid) if current and not current.withdrawing else None
+                looked = planned == self._fleet.room_version
+                found.append(turn.Waiting(work, looked, lifecycle.excluded(current, now)))
         return found
 
     def _candidate(self, name: str) -> Candidate:
@@ -221,7 +227,13 @@ def placement_name(work: Workload) -> str:
 
 def _counts(member: Member, place: Placement, now: datetime) -> bool:
     found = _standing(member, place)
-    return found is not None and found.reserved_at is not None and now - found.reserved_at >= STATUS_LAG
+    return found is not None and found.reserved_at is not None and _settled(found, now)
+
+
+def _settled(found: Reservation, now: datetime) -> bool:
+    """Whether the cluster has had the time to count a share. One from the future tells that its clock is wrong, and no
+    share there shall count twice for as long as it goes ahead."""
+    return found.reserved_at is not None and abs(now - found.reserved_at) >= STATUS_LAG
 
 
 def _standing(member: Member, place: Placement) -> Reservation | None:

@@ -7,7 +7,7 @@ more than finding those keys.
 from collections.abc import Callable, Iterable
 
 from adapter import names
-from adapter.facts import Raw, annotation, key_of, label, meta, reservation, uid_of
+from adapter.facts import Raw, annotation, key_of, label, meta, reservation, uid_of, workload
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.member import by_placement
@@ -28,7 +28,7 @@ class Waker:
     def __init__(self, queue: WorkQueue[QueueKey], home: Home, fleet: Fleet) -> None:
         self._queue, self._home, self._fleet = queue, home, fleet
         self._by_store: dict[str, Callable[[Raw | None, Raw | None], None]] = {
-            "workloads": self._same(GANG),
+            "workloads": self._workload,
             "placements": self._placement,
             "pods": self._pod,
             "heads": self._head,
@@ -74,8 +74,7 @@ class Waker:
     def room(self, _: str, before: Raw | None, after: Raw | None) -> None:
         """A queue, cohort, flavor, namespace or node of a worker cluster changed."""
         if _changed(before, after, _room_facts):
-            self._fleet.room_version += 1
-            self._waiting()
+            self._room()
         if _changed(before, after, lambda queue: queue.get("spec")):
             self._quotas()
 
@@ -119,8 +118,14 @@ class Waker:
     def _owner_of_share(self, raw: Raw) -> None:
         self._queue.add((GANG, key_of(raw)[0], annotation(raw, names.WORKLOAD_ANNOTATION)))
 
-    def _same(self, what: str) -> Callable[[Raw | None, Raw | None], None]:
-        return lambda before, after: self._add(what, after or before or {})
+    def _workload(self, before: Raw | None, after: Raw | None) -> None:
+        self._add(GANG, after or before or {})
+        if before is not None and self._is_ours(before) and _changed(before, after, _turn_facts):
+            self._room()  # those behind it were planned as if it took its share, or kept room free for it
+
+    def _is_ours(self, work: Raw) -> bool:
+        listed = (self._home.checks.named(entry.get("name") or "") for entry in _checks_on(work))
+        return any((check or {}).get("spec", {}).get("controllerName") == names.CONTROLLER_NAME for check in listed)
 
     def _placement(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
@@ -128,8 +133,7 @@ class Waker:
         if _changed(before, after, lambda place: place.get("spec")):
             self._all(POD, self._home.pods.group("/".join(key_of(raw))))
             if ((before or {}).get("spec") or {}).get("shares"):  # what it was promised is free for others
-                self._fleet.room_version += 1
-                self._waiting()
+                self._room()
 
     def _gang_of(self, place: Raw, after: float = 0.0) -> None:
         owner = (place.get("spec") or {}).get("workload") or {}
@@ -163,8 +167,9 @@ class Waker:
             self._policies()
 
     def _check(self, before: Raw | None, after: Raw | None) -> None:
-        spec = _changed(before, after, lambda check: check.get("spec"))
-        self._checks([*(self._home.checks if spec else ()), after or before or {}])  # it may be a rival of another one
+        if _changed(before, after, lambda check: check.get("spec")):
+            self._policies()  # it names another policy, or is a rival of another check
+        self._checks([after or before or {}])
 
     def _local_queue(self, before: Raw | None, after: Raw | None) -> None:
         self._layout(before, after)
@@ -173,7 +178,7 @@ class Waker:
     def _layout(self, before: Raw | None, after: Raw | None) -> None:
         """A queue or a flavor of the manager: its status moves all the time, its layout seldom."""
         if _changed(before, after, lambda raw: (raw.get("spec"), meta(raw).get("labels"))):
-            self._checks(self._home.checks)
+            self._policies()
 
     def _checks(self, checks: Iterable[Raw]) -> None:
         self._all(CHECK, checks)
@@ -181,7 +186,8 @@ class Waker:
         self._quotas()
 
     def _policies(self) -> None:
-        self._fleet.room_version += 1  # another order of clusters may have room
+        """Where gangs may go, in which order and with which of their groups may be another now."""
+        self._fleet.room_version += 1
         self._checks(self._home.checks)
 
     def _cluster_queue(self, before: Raw | None, after: Raw | None) -> None:
@@ -196,6 +202,11 @@ class Waker:
             if annotation(raw, names.QUOTA_ANNOTATION):
                 self._queue.add((QUEUE, "", key_of(raw)[1]), ROOM_SECONDS)
 
+    def _room(self) -> None:
+        """What might fit somewhere changed."""
+        self._fleet.room_version += 1
+        self._waiting()
+
     def _waiting(self) -> None:
         """Gangs that hold no share: room may have come, and is offered by priority, then age."""
         places = [place for place in self._home.placements if not (place.get("spec") or {}).get("shares")]
@@ -204,8 +215,9 @@ class Waker:
 
     def _turn(self, place: Raw) -> tuple[int, str]:
         name = ((place.get("spec") or {}).get("workload") or {}).get("name") or ""
-        spec = (self._home.workloads.get((key_of(place)[0], name)) or {}).get("spec") or {}
-        return -int(spec.get("priority") or 0), str(meta(place).get("creationTimestamp"))
+        work = self._home.workloads.get((key_of(place)[0], name)) or {}
+        # The Workload's age, not the Placement's: one that yielded has a new Placement, and is as old as before.
+        return -int((work.get("spec") or {}).get("priority") or 0), str(meta(work).get("creationTimestamp"))
 
 
 def _changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:
@@ -216,6 +228,16 @@ def _changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], objec
 def _share_facts(cluster: str, raw: Raw) -> object:
     share = reservation(cluster, raw)
     return share.admitted, share.round, share.anchor_uid
+
+
+def _checks_on(work: Raw) -> Iterable[Raw]:
+    return (work.get("status") or {}).get("admissionChecks") or ()
+
+
+def _turn_facts(raw: Raw) -> object:
+    """Whether a gang stands in the order of planning, and where."""
+    work = workload(raw)
+    return work.holds_quota and not (work.finished or work.deleted), work.priority
 
 
 def _head_facts(raw: Raw) -> object:

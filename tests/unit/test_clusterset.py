@@ -50,7 +50,7 @@ def refusal(clusters: api.Clusters, known: Iterable[Raw] = (), configs: Mapping[
 
 @pytest.mark.parametrize("configs", [None, {}], ids=["without MultiKueue", "without a config"])
 def test_names_stand_as_they_are_known_or_not(configs: Mapping[str, Raw] | None) -> None:
-    named = api.Clusters.model_validate({"names": ["west", "nowhere", "east"]})
+    named = api.Clusters.model_validate({"names": ["west", "nowhere", "east", "west"]})
     assert resolve(named, [make_worker_cluster("east")], configs) == ("west", "nowhere", "east")
 
 

@@ -11,6 +11,7 @@ from adapter.actions import Record, Reserve
 from adapter.candidate import Candidate, Group, Request
 from adapter.facts import placement, reservation, workload
 from adapter.lifecycle import ASKED_LAST, Gang, decide
+from adapter.nodes import Node
 from adapter.planner import plan
 from tests.unit.builders import (
     CHECK,
@@ -54,8 +55,10 @@ def test_reclaimable(given: quota.Tree, want: int) -> None:
     assert (found.nominal, dict(found.flavors)) == (want, {"cpu": "any"} if want else {})
 
 
-def cluster(name: str, given: quota.Tree) -> Candidate:
-    return Candidate(name, "", given, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
+def cluster(name: str, given: quota.Tree, *, nodes: int | None = None) -> Candidate:
+    """`nodes`: so many of one core."""
+    there = None if nodes is None else [Node(f"n{i}", {}, (), {"cpu": 1000, "pods": 110}) for i in range(nodes)]
+    return Candidate(name, "", given, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, nodes=there)
 
 
 def gang(count: int) -> Request:
@@ -71,6 +74,23 @@ def test_only_the_share_that_needs_it_preempts() -> None:
     made = plan(gang(4), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(2))])
     assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 2, True), ("west", 2, False)]
     assert made.sentence == "2 of 4 workers to east, 2 to west; in east by taking back quota that others borrowed."
+
+
+@pytest.mark.parametrize(("nodes", "want"), [(2, {"east": 2}), (1, {})])
+def test_nobody_loses_a_pod_for_one_that_no_node_could_hold(nodes: int, want: dict[str, int]) -> None:
+    made = plan(gang(2), [cluster("east", tree(2, lent=2, **RECLAIM), nodes=nodes)])
+    assert {share.cluster: share.workers for share in made.shares} == want
+
+
+def test_no_more_is_taken_back_than_is_not_free_elsewhere() -> None:
+    """West has three cores to borrow: one pod in east makes way, not four."""
+    west = quota.build(
+        [make_cluster_queue(0, cohortName="all"), make_cluster_queue(3, cohortName="all", name="team-b")],
+        [],
+        [make_flavor()],
+    )
+    made = plan(gang(4), [cluster("east", tree(4, lent=4, **RECLAIM)), cluster("west", west)])
+    assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 1, True), ("west", 3, False)]
 
 
 def test_where_even_that_is_too_little_the_sentence_speaks_of_what_is_free() -> None:
@@ -120,8 +140,25 @@ def test_a_share_that_preempts_is_asked_for_last(given: Gang, want: list[str]) -
 
 def test_who_was_never_asked_is_not_blamed() -> None:
     given = round_("west")
-    assert not [a for a in decide(given, at(59)) if isinstance(a, Record) and "blocked" in a.status]
-    (given_up,) = (a for a in decide(given, at(60)) if isinstance(a, Record))
+    assert not [a for a in decide(given, at(29)) if isinstance(a, Record) and "blocked" in a.status]
+    (given_up,) = (a for a in decide(given, at(30)) if isinstance(a, Record))
     assert [entry["cluster"] for entry in given_up.status["blocked"]] == ["west"]
     (waits,) = (a for a in decide(given, at(5)) if isinstance(a, Record))
     assert ASKED_LAST in waits.status["reason"]
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds", "withdrawn"),
+    [
+        pytest.param(round_("west", admitted=["west"]), 31, True, id="it would be asked for with no time left: not at all"),
+        pytest.param(round_("west", "east", admitted=["west"]), 59, False, id="once asked for, it has as long as the others"),
+        pytest.param(round_("west", "east", admitted=["west"]), 60, True, id="and no longer"),
+    ],
+)  # fmt: skip
+def test_a_share_that_preempts_is_not_asked_for_at_the_last_moment(
+    given: Gang, seconds: float, withdrawn: bool
+) -> None:
+    """A controller that was away, or clusters that were slow: a round about to be given up shall cost nobody a pod."""
+    actions = decide(given, at(seconds))
+    assert not [a for a in actions if isinstance(a, Reserve)]
+    assert any("withdrawnRound" in a.status for a in actions if isinstance(a, Record)) is withdrawn

@@ -57,6 +57,18 @@ CASES = [
     Case("the one with the most room", AVAILABLE, [cluster("a", 3), cluster("b", 9)], {"b": 2}),
     Case("the first of equals", AVAILABLE, [cluster("b", 4), cluster("a", 4)], {"b": 2}),
     Case(
+        "the most room on many small nodes",
+        AVAILABLE,
+        [cluster("one", 4, nodes=1), cluster("many", 90, nodes=30)],
+        {"many": 2},
+    ),
+    Case(
+        "quota that no node stands behind is no room",
+        AVAILABLE,
+        [cluster("paper", 90, nodes=1), cluster("real", 12, nodes=3)],
+        {"real": 2},
+    ),
+    Case(
         "a job stays in one cluster if it fits",
         AVAILABLE,
         [cluster("a", 1), cluster("b", 2)],
@@ -127,6 +139,13 @@ CASES = [
     Case("a part takes all if it can", {"gang": "BestEffort", "minimum": 1}, [cluster("a", 9)], {"a": 2}, ["2 of 2 workers to a."]),
     Case("a gang below the minimum is whole at its size", {"gang": "BestEffort", "minimum": 4}, [cluster("a", 9)], {"a": 2}),
     Case("even parts", {"strategy": "Spread"}, [cluster("a", 9), cluster("b", 9)], {"a": 2, "b": 2}, groups=[group(4)]),
+    Case(
+        "parts that leave no room for a larger group are filled in after all",
+        {"strategy": "Spread"},
+        [cluster("a", 6), cluster("b", 4)],
+        {"a": 2, "b": 2},
+        groups=[group(2, cores=2), group(2, cores=3, name="large")],
+    ),
     Case(
         "a worker group in its zone",
         {},

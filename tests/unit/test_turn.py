@@ -13,8 +13,8 @@ def gang(name: str, *, created: float = 0, priority: int | None = None) -> Workl
     return replace(workload(make_workload(name=name)), created=at(created), priority=priority)
 
 
-def waiting(work: Workload, *, looked: bool = True, hopeless: bool = False) -> turn.Waiting:
-    return turn.Waiting(work, looked, hopeless)
+def waiting(work: Workload, *, looked: bool = True) -> turn.Waiting:
+    return turn.Waiting(work, looked)
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,9 @@ def test_before(me: Workload, others: list[Workload], want: list[str]) -> None:
     [
         pytest.param(waiting(gang("a")), 301, True, id="waited long"),
         pytest.param(waiting(gang("a")), 300, False, id="not long enough"),
-        pytest.param(waiting(gang("a"), looked=False), 999, False, id="about to be planned: it may fit"),
-        pytest.param(waiting(gang("a"), hopeless=True), 999, False, id="no room would ever be enough"),
+        pytest.param(
+            waiting(gang("a"), looked=False), 999, True, id="about to be planned: what it gathered stays its own"
+        ),
         pytest.param(waiting(replace(gang("a"), created=None)), 999, False, id="of no known age"),
     ],
 )

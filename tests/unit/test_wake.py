@@ -152,6 +152,54 @@ async def test_who_holds_shares_waits_for_no_room(bench: Bench) -> None:
     assert bench.woken() == set()
 
 
+BEHIND = (GANG, NAMESPACE, "behind")
+
+
+@pytest.mark.parametrize(
+    ("after", "matters"),
+    [
+        pytest.param(None, True, id="it is gone"),
+        pytest.param(make_workload(deleting=True), True, id="it is being deleted"),
+        pytest.param(make_workload(active=False), True, id="it yields"),
+        pytest.param(make_workload(conditions=[names.EVICTED]), True, id="evicted"),
+        pytest.param(make_workload(conditions=[names.FINISHED]), True, id="finished"),
+        pytest.param(changed(WORK, "spec", "priority", to=-1), True, id="of lower priority"),
+        pytest.param(make_workload(check=names.CHECK_READY), False, id="it has its shares"),
+        pytest.param(make_workload(message="2 fit now"), False, id="other words"),
+    ],
+)
+async def test_who_leaves_the_turn_wakes_those_behind_it(bench: Bench, after: Raw | None, matters: bool) -> None:
+    """They were planned as if it took its share, or kept room for itself; no worker cluster tells that it does not."""
+    work = make_workload(name="behind")
+    place = make_placement(work, shares={})
+    bench.home.placements.put(changed(place, "metadata", to=place["metadata"] | {"name": "b", "resourceVersion": "2"}))
+    version = bench.fleet.room_version
+    bench.waker.heard("workloads", WORK, after)
+    assert bench.queue.added == {GANG_KEY: 0} | ({BEHIND: ROOM_SECONDS} if matters else {})
+    assert bench.fleet.room_version == version + matters
+
+
+async def test_a_workload_that_is_none_of_ours_makes_no_room(bench: Bench) -> None:
+    version = bench.fleet.room_version
+    bench.waker.heard("workloads", make_workload(checks=["another"]), None)
+    assert bench.fleet.room_version == version
+
+
+async def test_a_gang_that_yielded_is_woken_as_old_as_it_is(bench: Bench) -> None:
+    """It has a new Placement, which is younger than those of gangs that came after it."""
+    for name, created, placed in (("old", 1, 9), ("young", 5, 6)):
+        work = make_workload(name=name)
+        found = work["metadata"] | {"creationTimestamp": make.stamp(created)}
+        place = make_placement(work, shares={})
+        placed_at = {"name": name, "creationTimestamp": make.stamp(placed)}
+        bench.home.workloads.put(changed(work, "metadata", to=found | {"resourceVersion": "2"}))
+        bench.home.placements.put(
+            changed(place, "metadata", to=place["metadata"] | placed_at | {"resourceVersion": "2"})
+        )
+    bench.waker.room("east", CLUSTER_QUEUE, None)
+    assert [name for _, _, name in bench.queue.added] == ["old", "young"]
+
+
 # --- the manager's objects -------------------------------------------------------------------------------------------
 
 
@@ -330,6 +378,30 @@ async def test_a_queue_of_the_manager_wakes_checks_and_gangs_with_its_layout(
 ) -> None:
     bench.waker.heard(store, FLAVOR, after)
     assert bench.woken() == ({(CHECK, "", make.CHECK), GANG_KEY} if matters else set())
+
+
+@pytest.mark.parametrize(
+    ("store", "before", "after"),
+    [
+        pytest.param("checks", make.make_check(), make.make_check(policy="other"), id="a check names another policy"),
+        pytest.param("flavors", FLAVOR, changed(FLAVOR, "spec", "nodeLabels", to={}), id="a flavor's labels"),
+        pytest.param(
+            "cluster_queues", CLUSTER_QUEUE, make.make_cluster_queue(8, admissionChecksStrategy={}), id="other flavors"
+        ),
+    ],
+)
+async def test_who_waits_is_planned_anew_when_its_plan_would_be_another(
+    bench: Bench, store: str, before: Raw, after: Raw
+) -> None:
+    version = bench.fleet.room_version
+    bench.waker.heard(store, before, after)
+    assert bench.fleet.room_version > version and GANG_KEY in bench.woken()
+
+
+async def test_what_we_say_of_a_check_plans_nobody_anew(bench: Bench) -> None:
+    version = bench.fleet.room_version
+    bench.waker.heard("checks", make.make_check(), make.make_check(conditions=[make.make_condition(names.ACTIVE)]))
+    assert bench.fleet.room_version == version
 
 
 async def test_another_check_wakes_ours_when_its_controller_may_be_another(bench: Bench) -> None:

@@ -1,0 +1,155 @@
+"""What a gang is planned on: the clusters as they stand, less what those before it in the turn take or keep."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from adapter import facts, names, turn
+from adapter.facts import workload
+from adapter.shell.planning import Made, Planning
+from tests.unit import builders
+from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
+from tests.unit.sight import Sight, fill, make_template
+
+Raw = dict[str, Any]
+LONG_AGO = -turn.STARVED_AFTER.total_seconds() - 60
+
+
+def gang(name: str, *groups: int, created: float = 0, cores: str = "1", **more: Any) -> Raw:
+    """A Workload with one worker group for each count."""
+    raw = make_workload(name=name, groups={f"workers{n}": count for n, count in enumerate(groups)}, **more)
+    raw["metadata"]["creationTimestamp"] = builders.stamp(created)
+    for podset in raw["spec"]["podSets"]:
+        podset["template"] = make_template(cores)
+    return raw
+
+
+def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
+    """Let a gang have a Placement without shares, planned since room changed last or not."""
+    place = make_placement(work, shares={}, **more)
+    place["metadata"] |= {"uid": f"of-{work['metadata']['name']}", "name": f"place-{work['metadata']['name']}"}
+    sight.home.placements.replace([*sight.home.placements, place])
+    if looked:
+        sight.memory.planned[place["metadata"]["uid"]] = sight.observer._fleet.room_version
+
+
+def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    return planning.plan(workload(me), check, sight.observer.policy(check)[0], (), builders.START)
+
+
+def taken(made: Made) -> Mapping[str, int]:
+    return {share.cluster: share.workers for share in made.plan.shares}
+
+
+@pytest.mark.parametrize("looked", [True, False])
+def test_what_a_starved_gang_gathers_stays_its_own_also_before_its_next_look(looked: bool) -> None:
+    """Room came: a small gang that is planned before the starved one had its look must not take it."""
+    sight = Sight({"east": 4})
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
+    old, me = gang("old", 4, created=LONG_AGO), gang("me", 2)
+    fill(sight.home.workloads, old, me)
+    without_room(sight, old, looked=looked)
+    made = planned(sight, me)
+    assert taken(made) == {} and "Room is kept for RayJob train" in made.more
+
+
+@pytest.mark.parametrize(
+    ("groups", "problem"),
+    [
+        pytest.param((9,), "it is cordoned", id="a cluster that it needs does not take part"),
+        pytest.param((4, 4), "", id="each of its groups would fit an empty fleet, but not both"),
+    ],
+)
+def test_a_gang_that_even_empty_clusters_could_not_hold_keeps_nothing(groups: tuple[int, ...], problem: str) -> None:
+    sight = Sight({"east": 4, "west": 2, "north": 9} if problem else {"east": 4, "west": 2})
+    if problem:
+        sight.members["north"].spec = sight.members["north"].spec.model_copy(update={"cordoned": True})
+    old, me = gang("old", *groups, created=LONG_AGO), gang("me", 2)
+    fill(sight.home.workloads, old, me)
+    without_room(sight, old, looked=True)
+    assert taken(planned(sight, me)) == {"east": 2}
+
+
+def test_groups_that_together_exceed_every_quota_are_told_so() -> None:
+    sight = Sight({"east": 4, "west": 2})
+    made = planned(sight, gang("me", 4, 4)).plan
+    assert made.never and "Even empty clusters hold only 6: raise a quota" in made.sentence
+
+
+def test_who_is_before_one_goes_where_its_own_policy_sends_it() -> None:
+    """Its policy names a cluster that this gang's does not: it needs both, and loses neither to this gang."""
+    sight = Sight({"east": 2, "west": 2})
+    other = make_check(policy="other") | {"metadata": {"name": "other"}}
+    sight.home.checks.replace([make_check(), other])
+    sight.home.policies.replace([make_policy(clusters=["east", "west"]), make_policy("other", clusters=["west"])])
+    first, me = gang("first", 4, created=-9), gang("me", 2, checks=["other"])
+    fill(sight.home.workloads, first, me)
+    assert taken(planned(sight, me, "other")) == {}
+    fill(sight.home.workloads, me)
+    assert taken(planned(sight, me, "other")) == {"west": 2}
+
+
+def test_who_is_before_one_does_not_ask_a_cluster_that_did_not_admit_it() -> None:
+    sight = Sight({"east": 2})
+    first, me = gang("first", 2, created=-9), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    without_room(sight, first, looked=False, excluded={"east": 60})
+    assert taken(planned(sight, me)) == {"east": 2}
+
+
+def test_who_gives_a_round_back_keeps_its_turn() -> None:
+    """It holds no share that counts, and is planned anew as soon as the old ones are gone."""
+    sight = Sight({"east": 2})
+    first, me = gang("first", 2, created=-9), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    sight.home.placements.replace([make_placement(first, shares={"east": {"workers0": 2}}, withdrawn=1)])
+    assert taken(planned(sight, me)) == {}
+
+
+def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
+    """A rival check stops it for as long as an admin leaves it there."""
+    sight = Sight({"east": 2})
+    rival = {"metadata": {"name": "mk"}, "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
+    sight.home.checks.replace([make_check(), rival])
+    first, me = gang("first", 2, created=-9, checks=[builders.CHECK, "mk"]), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    assert sight.observer.rivals(workload(first))
+    assert taken(planned(sight, me)) == {"east": 2}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        pytest.param(-4, {"east": 2}, id="long enough for the cluster to count it"),
+        pytest.param(-1, {}, id="it may not be counted yet"),
+        pytest.param(1, {}, id="the cluster's clock is a little ahead"),
+        pytest.param(600, {"east": 2}, id="its clock is wrong: that is no reason to count it twice for ten minutes"),
+    ],
+)
+def test_a_share_is_deducted_until_its_cluster_counts_it(seconds: float, want: Mapping[str, int]) -> None:
+    sight = Sight({"east": 4})
+    east = sight.members["east"]
+    fill(east.cluster_queues, builders.make_cluster_queue(4, used=2))
+    first, me = gang("first", 2, created=-9), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    place = make_placement(first, shares={"east": {"workers0": 2}})
+    sight.home.placements.replace([place])
+    share = make_reservation(place)
+    share["status"]["conditions"] = [builders.make_condition(names.QUOTA_RESERVED, since=seconds)]
+    east.workloads.replace([share])
+    assert taken(planned(sight, me)) == want
+
+
+@pytest.mark.parametrize("last", ["now", "before"])
+def test_of_two_placements_of_a_gang_the_one_of_this_attempt_counts(last: str) -> None:
+    """What is left of an earlier attempt, in whichever order the list gives them, does not hide the shares of this one."""
+    sight = Sight({"east": 4})
+    first, me = gang("first", 2, created=-9), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    now = make_placement(first, shares={"east": {"workers0": 2}})
+    before = make_placement(first, shares={}, attempt="before")
+    sight.home.placements.replace([now, before] if last == "before" else [before, now])
+    assert facts.placement(now).attempt != "before"
+    assert taken(planned(sight, me)) == {"east": 2}
