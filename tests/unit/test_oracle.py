@@ -58,21 +58,11 @@ def test_what_is_drawn_is_what_kueue_accepts() -> None:
                 assert one["kind"] == "Cohort" or lent <= own
 
 
-def cyclic(tree: Tree) -> set[str]:
-    """The Cohorts from which no way leads to a root."""
-    parents = {one["metadata"]["name"]: one["spec"].get("parentName", "") for one in tree.cohorts}
-    left = set(parents)
-    while rooted := {name for name in left if parents[name] not in left}:
-        left -= rooted
-    return left
-
-
 FEATURES: dict[str, Callable[[Tree], bool]] = {
     "a queue without a cohort": lambda tree: any("cohortName" not in one["spec"] for one in tree.cluster_queues),
     "a Cohort under a Cohort": lambda tree: any("parentName" in one["spec"] for one in tree.cohorts),
     "a Cohort with quota": lambda tree: any(groups(tree.cohorts)),
     "a Cohort with limits": lambda tree: any("lendingLimit" in row for row in rows(tree.cohorts)),
-    "a cycle of Cohorts": lambda tree: bool(cyclic(tree)),
     "a Cohort that is nobody's object": lambda tree: any(
         one["spec"].get("cohortName") not in {None, *(each["metadata"]["name"] for each in tree.cohorts)}
         for one in tree.cluster_queues
