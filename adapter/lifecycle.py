@@ -36,7 +36,7 @@ AWAY = timedelta(seconds=3)
 YIELD_DOUBLINGS = 4  # to 2 min 40 s: a gang that yielded often still gives way three times in ten minutes
 # A safety net under the watches, not the way in which changes are noticed.
 RESYNC = timedelta(seconds=30)
-ASKED_LAST = "it is asked when all others are admitted, because it takes back quota that others borrowed"
+ASKED_LAST = "it is asked when all others are admitted, because others must be preempted for it"
 # A cluster whose Kueue says no is not waited for: the next one is decided on within five seconds of the plan. Not at once,
 # since a Workload that has just gone may still be counted for a second.
 SPILL_AFTER = timedelta(seconds=4)

@@ -4,12 +4,12 @@ One plan at a time, so that no two gangs are promised the same room: the next pl
 ones, and deducts what their clusters do not show as used yet.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from adapter import api, checks, names, planner, quota, reservation, shape, turn
+from adapter import api, checks, names, outrank, planner, quota, reservation, shape, turn
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Group, Request
 from adapter.facts import (
@@ -98,6 +98,9 @@ class Planning:
         fleet, kept_for = self._after_others(work, self._fleet_now(order, work, now), now)
         fleet = _without(fleet, excluded)
         made = planner.plan(request, fleet)
+        if not made.shares and (freed := self._freed(work, order, excluded, now)):
+            over = planner.outranking(request, fleet, freed)
+            made = over if over.shares else made
         kept = f" Room is kept for {', '.join(kept_for)}, which waited longer." if kept_for and not made.shares else ""
         return Made(request, fleet, made, kept)
 
@@ -112,9 +115,30 @@ class Planning:
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
 
-    def _fleet_now(self, order: Sequence[str], me: Workload, now: datetime) -> list[Candidate]:
-        """The clusters as they stand, with what other gangs were promised there and they do not count yet."""
-        fleet = [self._candidate(name) for name in order]
+    def _freed(
+        self, me: Workload, order: Sequence[str], excluded: Iterable[Exclusion], now: datetime
+    ) -> list[Candidate]:
+        """The clusters as they were without the gangs of lower priority that Kueue may preempt; empty if there are none."""
+        trees = {}
+        for name in order:
+            member = self._fleet.members().get(name)
+            queues = member and outrank.relieved(member.cluster_queues, member.workloads, me.priority or 0)
+            if member and queues:
+                trees[name] = quota.build(queues, member.cohorts, member.flavors)
+        if not trees:
+            return []
+        fleet, _ = self._after_others(me, self._fleet_now(order, me, now, trees), now)
+        return _without(fleet, excluded)
+
+    def _fleet_now(
+        self, order: Sequence[str], me: Workload, now: datetime, trees: Mapping[str, quota.Tree] | None = None
+    ) -> list[Candidate]:
+        """The clusters as they stand, with what other gangs were promised there and they do not count yet.
+
+        `trees`: quotas to be reckoned with instead of those of these clusters.
+        """
+        known = trees or {}
+        fleet = [replace(one, tree=known.get(one.name, one.tree)) for one in map(self._candidate, order)]
         for work, place in self._in_flight():
             if work.key != me.key:
                 uncounted = [share for share in place.shares if not self._counted(place, share.cluster, now)]
