@@ -90,7 +90,7 @@ def _cluster(
         "ever": found.ever,
         "chosen": found.chosen,
         **({"groups": groups} if len(request.groups) > 1 and groups else {}),
-        **({"takesBack": True} if share and share.preempts else {}),
+        **({"preempts": True} if share and share.preempts else {}),
         "reason": found.reason,
         "pricePerHour": None if cost is None else price.as_text(cost),
         "scarcest": _quota(scarce) if scarce else None,

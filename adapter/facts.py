@@ -230,7 +230,7 @@ class Share:
 
     cluster: str
     groups: tuple[GroupShare, ...]
-    preempts: bool = False  # it takes back quota that others borrowed, so it is asked for last
+    preempts: bool = False  # Kueue must preempt others for it, so it is asked for last
 
     @property
     def workers(self) -> int:

@@ -36,7 +36,7 @@ AWAY = timedelta(seconds=3)
 YIELD_DOUBLINGS = 4  # to 2 min 40 s: a gang that yielded often still gives way three times in ten minutes
 # A safety net under the watches, not the way in which changes are noticed.
 RESYNC = timedelta(seconds=30)
-ASKED_LAST = "it is asked when all others are admitted, because it takes back quota that others borrowed"
+ASKED_LAST = "it is asked when all others are admitted, because others must be preempted for it"
 # A cluster whose Kueue says no is not waited for: the next one is decided on within five seconds of the plan. Not at once,
 # since a Workload that has just gone may still be counted for a second.
 SPILL_AFTER = timedelta(seconds=4)
@@ -207,14 +207,17 @@ def _patience(gang: Gang, current: Placement, standing: Mapping[str, Reservation
     A round is given up before they are asked for when the others take too long: asked for at the last moment, they would
     preempt somebody for a round that is then given up.
     """
-    if any(found.refused and not found.admitted for found in standing.values()):
-        return min(SPILL_AFTER, gang.timeout)
-    asked = any(share.preempts and share.cluster in standing for share in current.shares)
-    return gang.timeout * (2 if asked else 1)
+    if any(share.preempts and share.cluster in standing for share in current.shares):
+        return gang.timeout * 2  # whatever Kueue says first: its victims' quota is yet to come free
+    refused = any(found.refused and not found.admitted for found in standing.values())
+    return min(SPILL_AFTER, gang.timeout) if refused else gang.timeout
 
 
 def excluded_for(current: Placement) -> timedelta:
-    """How long a cluster that did not admit is not asked again: EXCLUDED_FOR, and up to a quarter longer, by the gang: those that failed together shall not all come back in the same second."""
+    """How long a cluster that did not admit is not asked again: EXCLUDED_FOR, and up to a quarter longer.
+
+    By the gang: those that failed together shall not all come back in the same second.
+    """
     return EXCLUDED_FOR * (1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100)
 
 

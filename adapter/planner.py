@@ -42,6 +42,18 @@ def plan(request: Request, among: Sequence[Candidate]) -> Plan:
     return reclaimed if reclaimed.shares else made
 
 
+def outranking(request: Request, among: Sequence[Candidate], freed: Sequence[Candidate]) -> Plan:
+    """Place a gang that fits nowhere by having Kueue preempt gangs of lower priority: `freed` is the candidates without them."""
+    plain = Offers(request)
+    made = _plan(plain, plain, freed)
+    found = {one.name: one for one in among}
+    shares = tuple(replace(s, preempts=_preempts(plain, s, found[s.cluster])) for s in made.shares)
+    if not shares:
+        return made
+    preempting = [share.cluster for share in shares if share.preempts]
+    return replace(made, shares=shares, sentence=verdict.placed(request, made.verdicts, preempting, verdict.PREEMPTING))
+
+
 def _plan(offers: Offers, plain: Offers, among: Sequence[Candidate]) -> Plan:
     request = offers.request
     problems = {one.name: why for one in among if (why := candidates.closed(request, one))}
@@ -57,7 +69,8 @@ def _plan(offers: Offers, plain: Offers, among: Sequence[Candidate]) -> Plan:
     found = _chosen(request, _verdicts(among, request, problems, looks), counts)
     shares = tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
     if request.reclaims:
-        shares = tuple(replace(s, preempts=_preempts(plain, s, looks)) for s in shares)
+        seen = {look.candidate.name: look.candidate for look in looks}
+        shares = tuple(replace(s, preempts=_preempts(plain, s, seen[s.cluster])) for s in shares)
     return Plan(shares, tuple(found), verdict.placed(request, found, [s.cluster for s in shares if s.preempts]))
 
 
@@ -168,9 +181,8 @@ def _chosen(request: Request, found: Sequence[Verdict], counts: _Counts) -> list
     return chosen
 
 
-def _preempts(plain: Offers, share: Share, looks: Sequence[Look]) -> bool:
-    """Whether a share is more than what is free, so that Kueue must preempt those who borrow."""
-    one = next(look.candidate for look in looks if look.candidate.name == share.cluster)
+def _preempts(plain: Offers, share: Share, one: Candidate) -> bool:
+    """Whether a share is more than what is free, so that Kueue must preempt somebody."""
     groups = {group.name: group for group in plain.request.groups}
     tree = one.tree
     for part in share.groups:

@@ -67,12 +67,13 @@ def group_workload(
     anchor_uid: str,
     *,
     priority: int | None = None,
-    priority_class: str | None = None,
 ) -> dict[str, Any]:
     """Build the share's group Workload; `groups` are (worker group, count, podset template of the manager).
 
-    `priority_class` names a WorkloadPriorityClass of the worker cluster and counts only together with `priority`:
-    Kueue refuses a class without a number.
+    `priority` is the job's, from its WorkloadPriorityClass in the manager. Only the number goes along: Kueue orders and preempts by
+    nothing else (kueue:pkg/util/priority), and never changes that of a Workload that names no class. A reference to a
+    class of the same name would bring a right to read classes, and whenever that class is edited its value in place of the
+    job's (kueue:workloadpriorityclass_controller.go).
     """
     metadata = _metadata(target, namespace)
     metadata["annotations"] = {**metadata["annotations"], names.GROUP_WORKLOAD_ANNOTATION: "true"}
@@ -87,12 +88,6 @@ def group_workload(
     }
     if priority is not None:
         spec["priority"] = priority
-        if priority_class:
-            spec["priorityClassRef"] = {
-                "group": names.KUEUE_DOMAIN,
-                "kind": "WorkloadPriorityClass",
-                "name": priority_class,
-            }
     return {"apiVersion": names.KUEUE_API_VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
 
 

@@ -57,7 +57,7 @@ def _row(one: Mapping[str, Any]) -> _Row:
 def _why(one: Mapping[str, Any]) -> str:
     groups = ", ".join(f"{count} of {name}" for name, count in one.get("groups", {}).items())
     more = f"no more fit: {one['reason']}" if one["chosen"] and one["reason"] else one["reason"]
-    back = "takes back quota that others borrowed" if one.get("takesBack") else ""
+    back = "others must be preempted" if one.get("preempts") else ""
     return "; ".join(filter(None, (groups, back, more))) or _NONE
 
 

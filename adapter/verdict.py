@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from adapter.candidate import Request
 
 NOT_NEEDED = "not needed"
+TAKING_BACK = "by taking back quota that others borrowed"
+PREEMPTING = "by preempting gangs of lower priority"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,10 @@ class Verdict:
         return self.nominal + self.borrow
 
 
-def placed(request: Request, verdicts: Sequence[Verdict], preempting: Sequence[str] = ()) -> str:
-    """`2 of 4 workers to east, 2 to west; north passed over: …`: where the gang goes."""
+def placed(
+    request: Request, verdicts: Sequence[Verdict], preempting: Sequence[str] = (), how: str = TAKING_BACK
+) -> str:
+    """`2 of 4 workers to east, 2 to west; north passed over: …`: where the gang goes, and where `how` others give way."""
     total = sum(verdict.chosen for verdict in verdicts)
     taken = [f"{v.chosen} to {v.cluster}" for v in verdicts if v.chosen]
     first = taken[0].replace(" to ", f" of {request.workers} {_noun(request.workers)} to ", 1)
@@ -35,7 +39,7 @@ def placed(request: Request, verdicts: Sequence[Verdict], preempting: Sequence[s
         if not v.chosen and v.reason not in ("", NOT_NEEDED)
     ]
     short = [f"{request.workers - total} stay pending for want of room"] if total < request.workers else []
-    back = [f"in {' and '.join(preempting)} by taking back quota that others borrowed"] if preempting else []
+    back = [f"in {' and '.join(preempting)} {how}"] if preempting else []
     return "; ".join([", ".join([first, *taken[1:]]), *back, *short, *passed]) + "."
 
 

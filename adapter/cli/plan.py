@@ -54,8 +54,8 @@ columns:
   FREE      of the same, borrowing included. `-o wide` shows every resource in every flavor.
   PER HOUR  of the chosen workers, where the WorkerCluster names prices
 
-What is not looked at: the manager's own quota, which the job needs first, and preemption, other than taking back
-quota that others borrowed.
+What is not looked at: the manager's own quota, which the job needs first, and preemption, other than of those
+who borrowed quota and of gangs of lower priority.
 The job is taken for the youngest of its priority. A priority class (label {names.PRIORITY_CLASS_LABEL}) is known
 only if another job has it already, else its priority is taken for 0. All worker groups are taken for remote ones.
 

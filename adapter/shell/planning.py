@@ -4,12 +4,12 @@ One plan at a time, so that no two gangs are promised the same room: the next pl
 ones, and deducts what their clusters do not show as used yet.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from adapter import api, checks, lifecycle, names, planner, quota, reservation, shape, turn
+from adapter import api, checks, lifecycle, names, outrank, planner, quota, reservation, shape, turn
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Group, Request
 from adapter.facts import (
@@ -95,12 +95,12 @@ class Planning:
         """Plan a gang on the clusters as they stand, after those whose turn comes before its own."""
         request = self._request(work, check, chosen.policy if chosen else None)
         order = chosen.clusters if chosen else ()
-        earlier = [(one, theirs) for one in turn.before(work, self._waiting(now)) if (theirs := self._policy_of(one))]
-        # Those before it go where their own policies send them, which may be to clusters that this gang does not ask.
-        involved = dict.fromkeys([*order, *(name for _, theirs in earlier for name in theirs.clusters)])
-        fleet, kept_for = self._after_others(earlier, self._fleet_now(involved, work, now), now)
-        fleet = _without((one for one in fleet if one.name in order), excluded)
+        fleet, kept_for = self._left_for(work, order, excluded, now)
         made = planner.plan(request, fleet)
+        if not made.shares and (trees := self._relieved(order, work.priority or 0)):
+            freed, _ = self._left_for(work, order, excluded, now, trees)
+            over = planner.outranking(request, fleet, freed)
+            made = over if over.shares else made
         kept = f" Room is kept for {', '.join(kept_for)}, which waited longer." if kept_for and not made.shares else ""
         return Made(request, fleet, made, kept)
 
@@ -115,9 +115,39 @@ class Planning:
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
 
-    def _fleet_now(self, order: Iterable[str], me: Workload, now: datetime) -> list[Candidate]:
+    def _left_for(
+        self,
+        work: Workload,
+        order: Sequence[str],
+        excluded: Iterable[Exclusion],
+        now: datetime,
+        trees: Mapping[str, quota.Tree] | None = None,
+    ) -> tuple[list[Candidate], list[str]]:
+        """What a gang may take in its policy's clusters, after those whose turn comes first, and who of them keeps room.
+
+        `trees`: quotas to be reckoned with instead of those of these clusters.
+        """
+        earlier = [(one, theirs) for one in turn.before(work, self._waiting(now)) if (theirs := self._policy_of(one))]
+        # Those before it go where their own policies send them, which may be to clusters that this gang does not ask.
+        involved = dict.fromkeys([*order, *(name for _, theirs in earlier for name in theirs.clusters)])
+        fleet, kept_for = self._after_others(earlier, self._fleet_now(involved, work, now, trees or {}), now)
+        return _without((one for one in fleet if one.name in order), excluded), kept_for
+
+    def _relieved(self, order: Iterable[str], priority: int) -> dict[str, quota.Tree]:
+        """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them."""
+        trees = {}
+        for name in order:
+            member = self._fleet.members().get(name)
+            queues = member and outrank.relieved(member.cluster_queues, member.workloads, priority)
+            if member and queues:
+                trees[name] = quota.build(queues, member.cohorts, member.flavors)
+        return trees
+
+    def _fleet_now(
+        self, order: Iterable[str], me: Workload, now: datetime, trees: Mapping[str, quota.Tree]
+    ) -> list[Candidate]:
         """The clusters as they stand, with what other gangs were promised there and they do not count yet."""
-        fleet = [self._candidate(name) for name in order]
+        fleet = [replace(one, tree=trees.get(one.name, one.tree)) for one in map(self._candidate, order)]
         for work, place in self._in_flight():
             if work.key != me.key:
                 uncounted = [share for share in place.shares if not self._counted(place, share.cluster, now)]

@@ -30,10 +30,6 @@ def _nowhere(body: dict[str, Any]) -> None:
     _template(body)["nodeSelector"] = {**_template(body)["nodeSelector"], "kubernetes.io/hostname": "no-such-node"}
 
 
-def _uncovered(body: dict[str, Any]) -> None:
-    _template(body)["containers"][0]["resources"]["requests"]["example.com/fpga"] = "1"
-
-
 def _asks_for_nothing(body: dict[str, Any]) -> None:
     del _template(body)["containers"][0]["resources"]
 
@@ -48,7 +44,7 @@ def _far_too_many(body: dict[str, Any]) -> None:
 
 
 WAITING = {
-    "no node there has the label": (_nowhere, "no-such-node"),
+    "no node there has the label": (_nowhere, "matches the worker's node selector"),
     "a zone that no cluster has": (_no_such_zone, "atlantis"),
     "more than all clusters hold": (_far_too_many, "Even empty clusters hold only 4"),
 }

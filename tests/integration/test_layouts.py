@@ -4,6 +4,7 @@ The stage's queue gets the flavors local and remote, and the policy that ships w
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -20,6 +21,8 @@ from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_clu
 
 LOCAL, REMOTE = "local", "remote"
 POLICY = REPO / "manifests" / "queues" / "local-remote" / "pool-policy.yaml"
+MANUAL = REPO / "docs" / "queues.md"
+SAMPLE = REPO / "manifests" / "samples" / "raycluster-mixed.yaml"
 COMPONENTS = REPO / "kustomize" / "components"
 TAINT = {"key": names.POOL_LABEL, "value": REMOTE, "effect": "NoSchedule"}
 
@@ -124,6 +127,17 @@ def test_a_ray_job_keeps_its_head_and_its_submitter(pools: Stage, running: Contr
     assert head["nodeSelector"] == {**FAKE_NODE, names.POOL_LABEL: LOCAL}, "by Kueue, as the job was admitted"
 
 
+def test_applying_a_job_again_brings_no_worker_home(pools: Stage, running: Controller) -> None:
+    """kubectl puts the user's own worker groups back in place of those that run; the policy is asked again."""
+    pools.ray_cluster("pi", workers=1)
+    wait(lambda: pools.running(1), 90, "the worker runs", running.tail)
+    pools.ray_cluster("pi", workers=1)
+    (found,) = pools.manager.items("rayclusters", pools.name)
+    template = found["spec"]["workerGroupSpecs"][0]["template"]
+    assert template["spec"]["nodeSelector"][names.POOL_LABEL] == REMOTE, template
+    assert _tolerations(template["spec"]) == [{**TAINT, "operator": "Equal"}]
+
+
 def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: Controller) -> None:
     """Still Active, so local jobs pass; and a gang whose checks exclude each other is told, and holds nothing elsewhere."""
     manager = pools.manager
@@ -170,6 +184,25 @@ def test_a_layout_applies_as_it_is_shipped(fleet: Clusters, layout: str) -> None
     how = ("--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
     said = fleet.manager.kubectl("apply", *how, "-k", COMPONENTS / layout)
     assert "clusterqueue.kueue.x-k8s.io/ray serverside-applied" in said
+
+
+def test_the_manual_keeps_its_word(fleet: Clusters) -> None:
+    """Every command and every object in docs/queues.md is taken, and so is the sample; nothing is changed by it."""
+    commands = [line for block in _blocks("sh") for line in block.splitlines()]
+    assert len(commands) > 3
+    for command in commands:
+        words = command.removeprefix("kubectl --context manager ").split()
+        changes = words[0] in ("apply", "label")
+        places = [str(REPO / word) if word.startswith("manifests/") else word for word in words]
+        fleet.manager.kubectl(*places, *(("--dry-run=server",) if changes else ()))
+    objects = [block for block in _blocks("yaml") if block.startswith("# in the manager cluster")]
+    assert objects
+    for text in (*objects, SAMPLE.read_text()):
+        fleet.manager.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", input=text)
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", MANUAL.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def _sent_away(stage: Stage) -> bool:

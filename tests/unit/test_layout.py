@@ -74,6 +74,17 @@ CASES = [
             "manager's nodes for remote workers; take a flavor without a topology."
         ],
     ),
+    Case(
+        "a topology on one flavor for everything",
+        flavors={"ray": {"topologyName": "racks"}},
+        on=(),
+        groups=[(("cpu",), ("ray",))],
+        want=[
+            HERE
+            + "AdmissionCheck rayspan is on ResourceFlavor ray, whose spec.topologyName is racks: Kueue would look for the "
+            "manager's nodes for remote workers; take a flavor without a topology."
+        ],
+    ),
     Case("a topology on the flavor local", flavors={"local": {**LOCAL, "topologyName": "racks"}, "remote": REMOTE}),
     Case(
         "onFlavors forgotten",

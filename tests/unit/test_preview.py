@@ -124,8 +124,8 @@ def test_quota_that_is_taken_back_is_said() -> None:
     fill(sight.members["east"].cluster_queues, mine, make_cluster_queue(0, used=2, cohortName="all", name="team-b"))
     answer = asked(sight, make_ray_job(make_group(2)))
     assert answer["sentence"] == "2 of 2 workers to east; in east by taking back quota that others borrowed."
-    assert [(one["asked"], one["takesBack"]) for one in answer["clusters"]] == [(1, True)]
-    assert "takes back quota that others borrowed" in table.render(answer)
+    assert [(one["asked"], one["preempts"]) for one in answer["clusters"]] == [(1, True)]
+    assert "others must be preempted" in table.render(answer)
 
 
 def test_without_workers_there_is_nothing_to_place() -> None:

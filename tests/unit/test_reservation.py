@@ -183,13 +183,11 @@ def test_podsets_are_sorted_by_name() -> None:
     assert found == sorted(reservation.role(name) for name in "abcd") != [reservation.role(name) for name in "abcd"]
 
 
-def test_priority_travels_as_a_number_and_a_class_only_with_it() -> None:
-    """Kueue refuses a class without a number."""
-    ref = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
-    spec = group_workload(priority=0, priority_class="high")["spec"]
-    assert (spec["priority"], spec["priorityClassRef"]) == (0, ref)
+def test_priority_travels_as_a_number_and_no_class_with_it() -> None:
+    """A class may be missing there, and with one Kueue would take its value instead of the job's."""
+    assert group_workload(priority=0)["spec"]["priority"] == 0
     assert group_workload(priority=7)["spec"].keys() == {"active", "queueName", "podSets", "priority"}
-    assert group_workload(priority_class="high")["spec"].keys() == {"active", "queueName", "podSets"}
+    assert "priority" not in group_workload()["spec"]
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.in.yaml")), ids=lambda path: path.name.partition(".")[0])
