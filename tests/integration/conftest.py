@@ -1,6 +1,7 @@
 """One controller at a time, the deployed one or a process of the module under test, and a stage for each test."""
 
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,9 @@ def process(standing: Controller, tmp_path: Path) -> Iterator[Controller]:
 def stage(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """A namespace over all clusters, named after the test; what is in it goes while the next test runs."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
-    made = Stage(fleet, f"it-{words}"[:50].rstrip("-"))
+    number = (
+        zlib.crc32(request.node.name.encode()) % 10_000
+    )  # tests of one name begin alike, and are not to meet on one stage
+    made = Stage(fleet, f"it-{words}"[:45].rstrip("-") + f"-{number}")
     yield made
     made.clear()

@@ -202,14 +202,11 @@ class Stage:
     def _apply(self, cluster: Cluster, objects: list[Raw]) -> None:
         """Make the namespace and what belongs to it; that of an earlier, interrupted run of the test goes first."""
         if cluster.get("namespaces", self.name):
-            cluster.kubectl("delete", "namespace", self.name, "--ignore-not-found")
+            mine = [f"{_kind(made)}/{self.name}" for made in objects if "namespace" not in made["metadata"]]
+            cluster.kubectl("delete", f"namespace/{self.name}", *mine, "--ignore-not-found")
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}
         cluster.apply(yaml.safe_dump_all([namespace, *objects]))
-        self.made += [
-            (cluster, f"{made['kind']}.{made['apiVersion'].split('/')[0]}", self.name)
-            for made in objects
-            if "namespace" not in made["metadata"]
-        ]
+        self.made += [(cluster, _kind(made), self.name) for made in objects if "namespace" not in made["metadata"]]
 
     def _object(self, api_version: str, kind: str, spec: Raw) -> Raw:
         return {"apiVersion": api_version, "kind": kind, "metadata": {"name": self.name}, "spec": spec}
@@ -250,6 +247,11 @@ class Stage:
                 "spec": {"clusterQueue": self.name},
             },
         ]
+
+
+def _kind(made: Raw) -> str:
+    """The object's kind as kubectl takes it for one of many."""
+    return f"{made['kind']}.{made['apiVersion'].split('/')[0]}"
 
 
 def ray_cluster(
