@@ -30,9 +30,9 @@ EXCLUDED_FOR = timedelta(seconds=60)
 # How long a gang without room keeps the manager's quota although others queue behind it.
 YIELD_AFTER = timedelta(seconds=10)
 # How long it stays out of the queue. Kueue looks again at those behind at most a second after quota came free
-# (requeueBatchPeriod of pkg/cache/queue) and admits at once; a check's Retry would not do, for without a delay the quota
-# comes straight back to whoever gave it up, and with one it is kept for the whole delay (lab.md 5.11).
-AWAY = timedelta(seconds=3)
+# (requeueBatchPeriod of pkg/cache/queue), and may be busy. A check's Retry would not do: without a delay the quota comes
+# straight back to whoever gave it up, and with one it is kept for the whole delay (lab.md 5.11).
+AWAY = timedelta(seconds=5)
 YIELD_DOUBLINGS = 4  # to 2 min 40 s: a gang that yielded often still gives way three times in ten minutes
 # A safety net under the watches, not the way in which changes are noticed.
 RESYNC = timedelta(seconds=30)
