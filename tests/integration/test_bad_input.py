@@ -109,10 +109,6 @@ POLICIES: dict[str, tuple[Raw, str]] = {
         {"clusters": {"selector": {"matchLabels": {"tier": "gold"}}}},
         "spec.clusters.selector matches no WorkerCluster",
     ),
-    "more than the job has": (
-        {"clusters": {"names": ["east", "west"]}, "gang": "BestEffort", "minWorkers": 3},
-        "minWorkers",
-    ),
 }
 
 
