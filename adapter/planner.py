@@ -150,6 +150,7 @@ def _divided(offers: Offers, asked: Sequence[Look], groups: Sequence[Group], str
         for index, taken in enumerate(allot(strategy, group.count, found)):
             if taken:
                 counts[index][group.name] = taken
+            if taken and group is not groups[-1]:  # nobody asks for what the last one leaves
                 trees[index] = offers.charge(asked[index].candidate, trees[index], group, taken)
     return {look.candidate.name: taken for look, taken in zip(asked, counts, strict=True)}
 
