@@ -30,7 +30,7 @@ REFUSED = [
     ("an unknown strategy for the head", "WorkerCluster", {"source": SOURCE, "head": {"address": "Magic"}}, "PodIP"),
     ("a policy without clusters", "DispatchPolicy", {}, "spec.clusters: Required value"),
     ("a cluster named twice", "DispatchPolicy", {"clusters": {"names": ["east", "east"]}}, '"east" stands more than once'),
-    ("two ways to choose clusters", "DispatchPolicy", {"clusters": {"names": ["x"], "multiKueueConfigRef": {"name": "y"}}}, "Set exactly one"),
+    ("two ways to choose clusters", "DispatchPolicy", {"clusters": {"names": ["x"], "multiKueueConfigRef": {"name": "all"}}}, "Set exactly one"),
     ("no way to choose clusters", "DispatchPolicy", {"clusters": {}}, "Set exactly one"),
     ("an empty selector", "DispatchPolicy", {"clusters": {"selector": {}}}, "The selector is empty"),
     ("a part of unknown size", "DispatchPolicy", {"clusters": {"names": ["x"]}, "gang": "BestEffort"}, "minWorkers and gang BestEffort belong together"),
