@@ -34,7 +34,8 @@ def test_a_gang_of_higher_priority_preempts_one_of_lower(stage: Stage, running: 
 
     stage.ray_cluster("high", workers=2, priority=stage.priority("high", 1000))
     wait(lambda: stage.where("high") == "2 east", 90, "the higher one has it now", lambda: _dump(stage, running))
-    assert "in east by preempting gangs of lower priority" in stage.events("high")["Placed"]
+    said = "in east by preempting gangs of lower priority"
+    wait(lambda: said in stage.events("high").get("Placed", ""), 10, "the job says how")
     wait(lambda: _admitted(stage) == [1000], 60, "Kueue has taken it from the lower one")
     wait(lambda: _ready(stage, "high") == 2, 60, "the higher one runs", lambda: _dump(stage, running))
     assert _ready(stage, "low") == 0
