@@ -82,6 +82,10 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
     if gate:
         # Still Active: jobs that stay local pass this queue too. No gang turns Ready meanwhile.
         return _patch(check, names.ACTIVE, True, "GateMissing", gate, now)
+    if not chosen.clusters:
+        # Active, too: a cluster that is labelled later must not have to bring a stopped queue back to life.
+        text = f"{names.DISPATCH_POLICY_KIND} {policy_name(check)} chooses no WorkerCluster; label or name one."
+        return _patch(check, names.ACTIVE, True, "NoCluster", text, now)
     if layout:
         return _patch(check, names.ACTIVE, True, "QueueLayout", " ".join(layout), now)
     text = f"Dispatches Ray workers to {', '.join(chosen.clusters)}."

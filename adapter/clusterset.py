@@ -12,11 +12,10 @@ from adapter.facts import Raw, key_of
 
 
 def resolve(clusters: api.Clusters, known: Iterable[Raw], configs: Mapping[str, Raw] | None) -> tuple[str, ...]:
-    """Name the policy's WorkerClusters, first choice first.
+    """Name the policy's WorkerClusters, first choice first; a selector may match none, now.
 
     `known` are all WorkerCluster objects, `configs` the MultiKueueConfigs by name, None where they cannot be read. Raises
-    api.Invalid with a sentence fragment when the MultiKueueConfig does not exist or lists nothing, or nothing matches the
-    selector.
+    api.Invalid with a sentence fragment when the MultiKueueConfig does not exist or lists nothing.
     """
     if clusters.names:
         return tuple(dict.fromkeys(clusters.names))  # an API server with an older schema lets a name stand twice
@@ -45,12 +44,9 @@ def _specs(known: Iterable[Raw]) -> dict[str, api.WorkerCluster]:
 
 def _selected(selector: Raw, specs: Mapping[str, api.WorkerCluster]) -> tuple[str, ...]:
     try:
-        found = tuple(name for name in sorted(specs) if flavor.selects(selector, labels(name, specs[name])))
+        return tuple(name for name in sorted(specs) if flavor.selects(selector, labels(name, specs[name])))
     except UNREADABLE as error:
         raise api.Invalid(f"spec.clusters.selector cannot be read ({error})") from None
-    if not found:
-        raise api.Invalid("spec.clusters.selector matches no WorkerCluster; label one in its spec.labels")
-    return found
 
 
 def _listed(config: str, specs: Mapping[str, api.WorkerCluster], configs: Mapping[str, Raw] | None) -> tuple[str, ...]:

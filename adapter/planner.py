@@ -64,7 +64,7 @@ def _plan(offers: Offers, plain: Offers, among: Sequence[Candidate]) -> Plan:
         found = _verdicts(among, request, problems, looks)
         fit = max((look.total for look in looks), default=0) if request.gang == "SameCluster" else placed
         most = _most(plain, looks)
-        never = not problems and most < request.needed
+        never = bool(among) and not problems and most < request.needed
         return Plan((), tuple(found), verdict.shortfall(request, fit, found, most if never else None), never)
     found = _chosen(request, _verdicts(among, request, problems, looks), counts)
     shares = tuple(_share(request, name, groups) for name, groups in counts.items() if groups)

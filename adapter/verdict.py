@@ -50,7 +50,7 @@ def shortfall(request: Request, fit: int, verdicts: Sequence[Verdict], most: int
     """
     together = "at once in one cluster" if request.gang == "SameCluster" else "at once"
     each = [f"{v.cluster} has room for {v.fits}{f' ({v.reason})' if v.reason else ''}" for v in verdicts]
-    listed = "; ".join(each) or "the policy names no cluster"
+    listed = "; ".join(each) or "the policy chooses no WorkerCluster, label or name one"
     help_ = "" if most is None else f" {_hopeless(request, most)}"
     return f"{request.needed} {_noun(request.needed)} needed {together}, {fit} fit now: {listed}.{help_}"
 

@@ -107,7 +107,7 @@ POLICIES: dict[str, tuple[Raw, str]] = {
     "a cluster that does not exist": ({"clusters": {"names": ["atlantis"]}}, "atlantis"),
     "labels that no cluster has": (
         {"clusters": {"selector": {"matchLabels": {"tier": "gold"}}}},
-        "spec.clusters.selector matches no WorkerCluster",
+        "the policy chooses no WorkerCluster",
     ),
 }
 

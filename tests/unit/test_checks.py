@@ -75,11 +75,13 @@ def test_a_policy_that_does_not_parse_is_told_by_its_reader() -> None:
 
 def test_a_policy_that_selects_nothing_is_told_so() -> None:
     policy = {"metadata": {"name": "default"}, "spec": {"clusters": {"selector": {"matchLabels": {"tier": "gold"}}}}}
-    with pytest.raises(api.Invalid) as error:
-        checks.policy(make_check(), checks.Written({"default": policy}, [make_worker_cluster()]))
-    assert str(error.value) == (
-        "DispatchPolicy default: spec.clusters.selector matches no WorkerCluster; label one in its spec.labels."
+    found = only(
+        checks.check_condition(
+            make_check(), checks.Written({"default": policy}, [make_worker_cluster()]), "", (), at(5)
+        )
     )
+    assert (found["status"], found["reason"]) == ("True", "NoCluster")
+    assert found["message"] == "DispatchPolicy default chooses no WorkerCluster; label or name one."
 
 
 # --- the gate --------------------------------------------------------------------------------------------------------

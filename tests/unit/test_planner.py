@@ -168,8 +168,7 @@ CASES = [
         [group(2)],
         [],
         {},
-        "2 workers needed at once, 0 fit now: the policy names no cluster. "
-        "Even empty clusters hold only 0: raise a quota or ask for fewer workers.",
+        "2 workers needed at once, 0 fit now: the policy chooses no WorkerCluster, label or name one.",
         "a selector may select nothing",
     ),
 ]
