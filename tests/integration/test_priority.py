@@ -68,9 +68,7 @@ def test_others_in_the_queue_are_preempted_and_preempt_by_the_number(stage: Stag
     stage.made.append((east, f"workloadpriorityclasses.{names.KUEUE_DOMAIN}", stage.name))
     east.apply(yaml.safe_dump_all([_pod("first", stage), _pod("second", stage)]))
     wait(lambda: _admitted(stage) == [1000], 60, "the lower gang gave way", running.tail)
-    first, second = (east.get("pods", name, stage.name) for name in ("first", "second"))
-    gated = [bool(pod["spec"].get("schedulingGates")) for pod in (first, second)]
-    assert sorted(gated) == [False, True], "one of the two had to wait"
+    wait(lambda: _gated(stage) == [False, True], 30, "one of the two pods has its place, the other waits")
     assert _ready(stage, "high") == 1
 
 
@@ -85,6 +83,12 @@ def _admitted(stage: Stage) -> list[int]:
     shares = stage.remote("workloads")["east"]
     held = (share for share in shares if condition(share, names.QUOTA_RESERVED).get("status") == "True")
     return sorted(share["spec"]["priority"] for share in held)
+
+
+def _gated(stage: Stage) -> list[bool]:
+    """Whether Kueue still holds each of the two pods."""
+    pods = (stage.fleet.workers["east"].get("pods", name, stage.name) for name in ("first", "second"))
+    return sorted(bool(pod["spec"].get("schedulingGates")) for pod in pods)
 
 
 def _ready(stage: Stage, cluster: str) -> int:
