@@ -172,7 +172,7 @@ def test_what_it_may_do_in_a_worker_cluster(
     assert _can(fleet.workers["east"], WORKER, verb, resource, where) is allowed
 
 
-def test_no_token_leaves_its_secret(fleet: Clusters) -> None:
+def test_no_token_leaves_its_secret(deployed: None, fleet: Clusters) -> None:
     """Neither the controller's log nor any object that people read holds a token or a kubeconfig."""
     manager = fleet.manager
     log = manager.kubectl("-n", names.SYSTEM_NAMESPACE, "logs", "deploy/rayspan-controller")
