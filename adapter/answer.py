@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from adapter import ledger, price, score
-from adapter.candidate import Candidate, Offers, Request, closed
+from adapter.candidate import Candidate, Offers, Request, closed, queue_name
 from adapter.facts import Share
 from adapter.planner import Plan
 from adapter.price import Prices
@@ -84,7 +84,7 @@ def _cluster(
         "asked": asked.index(one.name) + 1 if one.name in asked else None,
         "cluster": one.name,
         "zone": one.zone,
-        "clusterQueue": ledger.queue_name(request, one),
+        "clusterQueue": queue_name(request, one),
         "nominal": found.nominal,
         "borrow": found.borrow,
         "ever": found.ever,

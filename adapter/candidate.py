@@ -87,9 +87,14 @@ def closed(request: Request, candidate: Candidate) -> str:
     return candidate.queues[request.namespace, request.queue][1]
 
 
+def queue_name(request: Request, candidate: Candidate) -> str:
+    """The ClusterQueue behind the gang's LocalQueue there, empty when there is none."""
+    return candidate.queues.get((request.namespace, request.queue), ("", ""))[0]
+
+
 def reclaims(request: Request, candidate: Candidate) -> bool:
     """Whether the queue there may take back what others borrowed of it."""
-    queue, _ = candidate.queues.get((request.namespace, request.queue), ("", ""))
+    queue = queue_name(request, candidate)
     return queue in candidate.tree.queues and candidate.tree.queues[queue].reclaims
 
 
@@ -150,7 +155,7 @@ class Offers:
     def _survey(self, candidate: Candidate, tree: quota.Tree, group: Group) -> quota.Survey:
         key = (candidate.name, tree, group.name)
         if key not in self._surveys:
-            queue, _ = candidate.queues[self.request.namespace, self.request.queue]
+            queue = queue_name(self.request, candidate)
             labels = candidate.namespaces[self.request.namespace]
             self._surveys[key] = quota.survey(tree, queue, group.request, group.pod_spec, namespace=labels)
         return self._surveys[key]

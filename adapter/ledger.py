@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from adapter import cohort, quota
-from adapter.candidate import Candidate, Group, Request, closed
+from adapter.candidate import Candidate, Group, Request, closed, queue_name
 from adapter.clusterqueue import QUEUE, Queue
 
 
@@ -22,11 +22,6 @@ class Row:
     used: int
     free: int  # borrowing included
     ever: int  # if nothing were in use
-
-
-def queue_name(request: Request, one: Candidate) -> str:
-    """The ClusterQueue behind the gang's LocalQueue there, empty when there is none."""
-    return one.queues.get((request.namespace, request.queue), ("", ""))[0]
 
 
 def rows(request: Request, one: Candidate) -> list[Row]:

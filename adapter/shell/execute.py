@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from adapter import names, planner, reservation
+from adapter import names, reservation
 from adapter.actions import (
     Action,
     AssignSlot,
@@ -83,7 +83,7 @@ class Executor:
 
     async def _plan(self, action: Plan) -> None:
         version = self._fleet.room_version
-        body, made, settles = self._planning.body(action, datetime.now(UTC))
+        body, _, settles = self._planning.body(action, datetime.now(UTC))
         # NB: no await between reading the stores and this write being on its way would still let another plan read the
         # old stores; the engine therefore runs one plan at a time.
         before = action.placement
@@ -96,18 +96,18 @@ class Executor:
             and not body["spec"]["shares"]
             and (before.explanation == body["spec"]["explanation"] and len(before.excluded) == len(action.excluded))
         ):
-            self._note(before.uid, version, made, settles)
+            self._note(before.uid, version, settles)
             return
         else:
             path = resources.PLACEMENTS.path(before.namespace, before.name)
             raw = await self._local.merge(path, {"metadata": {"uid": before.uid}, "spec": body["spec"]})
-        self._note(uid_of(raw), version, made, settles)
+        self._note(uid_of(raw), version, settles)
         self._home.placements.put(raw)
 
-    def _note(self, uid: str, version: int, made: planner.Plan, settles: datetime | None) -> None:
+    def _note(self, uid: str, version: int, settles: datetime | None) -> None:
         self.memory.planned[uid] = version
         self.memory.settles.pop(uid, None)
-        if settles and not made.shares:
+        if settles:
             self.memory.settles[uid] = settles
 
     async def _reserve(self, action: Reserve) -> None:

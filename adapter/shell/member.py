@@ -102,11 +102,6 @@ class Member:
         since = f" since {self._silent_since:%H:%M:%S} UTC" if self._silent_since else ""
         return f"cannot be seen{since}: {trouble}"
 
-    def queue(self, key: Key) -> str:
-        """The ClusterQueue behind a LocalQueue, empty when there is none."""
-        found = self.local_queues.get(key)
-        return str((found or {}).get("spec", {}).get("clusterQueue") or "")
-
     @property
     def tree(self) -> quota.Tree:
         """The cluster's quota as its objects show it."""

@@ -56,6 +56,7 @@ class Planning:
     def body(self, action: Plan, now: datetime) -> tuple[dict[str, Any], planner.Plan, datetime | None]:
         """Plan a gang; returns its Placement object as it is to be written, the plan, and when to plan again unasked.
 
+        Only a gang that found no room is planned again so.
         A share that a cluster may count already is deducted once more for STATUS_LAG: a gang that did not fit for that
         reason would else wait until something changes, which may be hours.
         """
@@ -87,7 +88,7 @@ class Planning:
             },
             "spec": spec,
         }
-        return body, made, self._settles(work, now)
+        return body, made, None if made.shares else self._settles(work, now)
 
     def plan(
         self, work: Workload, check: str, chosen: checks.Chosen | None, excluded: Iterable[Exclusion], now: datetime
@@ -95,10 +96,11 @@ class Planning:
         """Plan a gang on the clusters as they stand, after those whose turn comes before its own."""
         request = self._request(work, check, chosen.policy if chosen else None)
         order = chosen.clusters if chosen else ()
-        fleet, kept_for = self._left_for(work, order, excluded, now)
+        earlier = [(one, theirs) for one in turn.before(work, self._waiting(now)) if (theirs := self._policy_of(one))]
+        fleet, kept_for = self._left_for(work, order, earlier, excluded, now)
         made = planner.plan(request, fleet)
         if not made.shares and (trees := self._relieved(order, work.priority or 0)):
-            freed, _ = self._left_for(work, order, excluded, now, trees)
+            freed, _ = self._left_for(work, order, earlier, excluded, now, trees)
             over = planner.outranking(request, fleet, freed)
             made = over if over.shares else made
         kept = f" Room is kept for {', '.join(kept_for)}, which waited longer." if kept_for and not made.shares else ""
@@ -119,15 +121,15 @@ class Planning:
         self,
         work: Workload,
         order: Sequence[str],
+        earlier: Sequence[tuple[turn.Waiting, checks.Chosen]],
         excluded: Iterable[Exclusion],
         now: datetime,
         trees: Mapping[str, quota.Tree] | None = None,
     ) -> tuple[list[Candidate], list[str]]:
-        """What a gang may take in its policy's clusters, after those whose turn comes first, and who of them keeps room.
+        """What a gang may take in its policy's clusters, after those whose turn is earlier, and who of them keeps room.
 
         `trees`: quotas to be reckoned with instead of those of these clusters.
         """
-        earlier = [(one, theirs) for one in turn.before(work, self._waiting(now)) if (theirs := self._policy_of(one))]
         # Those before it go where their own policies send them, which may be to clusters that this gang does not ask.
         involved = dict.fromkeys([*order, *(name for _, theirs in earlier for name in theirs.clusters)])
         fleet, kept_for = self._after_others(earlier, self._fleet_now(involved, work, now, trees or {}), now)
