@@ -40,6 +40,9 @@ ASKED_LAST = "it is asked when all others are admitted, because others must be p
 # A cluster whose Kueue says no is not waited for: the next one is decided on within five seconds of the plan. Not at once,
 # since a Workload that has just gone may still be counted for a second.
 SPILL_AFTER = timedelta(seconds=4)
+# A plan that comes out as before writes nothing, and so wakes nobody: whoever asked for it looks again by himself. By then
+# a write, if there was one, has come back by its watch.
+SOON = timedelta(seconds=1)
 RETRY = timedelta(seconds=2)  # after which a share that was refused is asked for again, within its deadline
 
 
@@ -265,7 +268,7 @@ def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list
     live = excluded(current, now)
     settled = gang.settles is not None and now >= gang.settles
     if gang.room_changed or settled or len(live) < len(current.excluded):
-        return [Plan(work, current, live)]
+        return [Plan(work, current, live), LookAgain(SOON)]
     reason = current.explanation
     due = (work.reserved_at or now) + YIELD_AFTER * 2 ** min(work.yields, YIELD_DOUBLINGS)
     if gang.others_wait and now >= due:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from adapter import explain, facts, lifecycle, names
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, Rejoin, Release, Reserve, Say, SetCheck, Yield
-from adapter.lifecycle import EXCLUDED_FOR, RESYNC, RETRY, Gang, decide
+from adapter.lifecycle import EXCLUDED_FOR, RESYNC, RETRY, SOON, Gang, decide
 from tests.unit import builders as make
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_workload
 
@@ -341,7 +341,7 @@ WAITED_FOR = [
     Case("10. room that changed is a new plan",
          "this is what it waits for",
          gang(WORK, [NO_ROOM], room_changed=True),
-         [Plan(W, place(NO_ROOM), ())]),
+         [Plan(W, place(NO_ROOM), ()), LookAgain(SOON)]),
     Case("10. room that was deducted twice comes back at a known moment",
          "no event tells of it",
          gang(WORK, [NO_ROOM], settles=at(8)),
@@ -349,11 +349,11 @@ WAITED_FOR = [
     Case("10. and is a new plan then",
          "the gang may fit now",
          gang(WORK, [NO_ROOM], settles=at(8)),
-         [Plan(W, place(NO_ROOM), ())], seconds=8),
+         [Plan(W, place(NO_ROOM), ()), LookAgain(SOON)], seconds=8),
     Case("10. a cluster that is forgiven is a new plan",
          "it may admit now",
          gang(WORK, [TRIED]),
-         [Plan(W, place(TRIED), ())], seconds=60),
+         [Plan(W, place(TRIED), ()), LookAgain(SOON)], seconds=60),
     Case("10. one that is not forgiven yet is none",
          "it would say no again",
          gang(WORK, [TRIED]),
@@ -382,7 +382,7 @@ WAITED_FOR = [
     Case("10. a new plan comes before yielding",
          "it may just have got its room",
          gang(WORK, [NO_ROOM], others_wait=True, room_changed=True),
-         [Plan(W, place(NO_ROOM), ())], seconds=99),
+         [Plan(W, place(NO_ROOM), ()), LookAgain(SOON)], seconds=99),
 ]  # fmt: skip
 
 NOT_ASKED = {"east": "", "west": ""}
