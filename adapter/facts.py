@@ -103,7 +103,6 @@ class Check:
 
     state: str
     message: str
-    retries: int
     updates: tuple[Raw, ...]
 
 
@@ -210,7 +209,6 @@ def _check(entry: Raw) -> Check:
     return Check(
         state=entry.get("state") or "",
         message=entry.get("message") or "",
-        retries=int(entry.get("retryCount") or 0),
         updates=tuple(entry.get("podSetUpdates") or ()),
     )
 
@@ -257,6 +255,7 @@ class Placement:
     workload: str
     attempt: str
     round: int
+    given_up: int  # how many earlier rounds of the attempt were withdrawn
     planned_at: datetime | None
     shares: tuple[Share, ...]
     wanted: int
@@ -285,6 +284,7 @@ def placement(raw: Raw) -> Placement:
         workload=owner.get("name") or "",
         attempt=spec.get("attempt") or "",
         round=int(spec.get("round") or 0),
+        given_up=int(spec.get("givenUp") or 0),
         planned_at=moment(spec.get("plannedAt")),
         shares=tuple(_share(entry) for entry in spec.get("shares") or ()),
         wanted=int(spec.get("wanted") or 0),
@@ -330,6 +330,11 @@ class Reservation:
     refused: bool  # it looked, and found no quota that it could give now or take from others
     evicted: str = ""  # why its pods were stopped, as that cluster's Kueue says it; empty when they were not
     stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
+
+    @property
+    def unanswered(self) -> bool:
+        """That cluster's Kueue has neither looked at it nor begun to."""
+        return not (self.message or self.evicted or self.deleting or self.reserved_at)
 
 
 def reservation(cluster: str, raw: Raw) -> Reservation:

@@ -24,8 +24,10 @@ from adapter import explain, names
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, Rejoin, Release, Reserve, Say, SetCheck, Yield
 from adapter.facts import Exclusion, Placement, Reservation, Workload
 
-# A cluster that did not admit in time is asked again after this long: long enough for another one to be tried first,
-# short enough that a preemption which was merely slow is not held against it.
+# A cluster that did not admit in time is asked again after this long, twice as long after each round that was given up, up
+# to EXCLUDED_FOR: long enough for another one to be tried first, short enough that a Kueue which was merely slow, or being
+# restarted, is not held against it.
+EXCLUDED_FIRST = timedelta(seconds=15)
 EXCLUDED_FOR = timedelta(seconds=60)
 # How long a gang without room keeps the manager's quota although others queue behind it.
 YIELD_AFTER = timedelta(seconds=10)
@@ -33,12 +35,16 @@ YIELD_AFTER = timedelta(seconds=10)
 # (requeueBatchPeriod of pkg/cache/queue), and may be busy. A check's Retry would not do: without a delay the quota comes
 # straight back to whoever gave it up, and with one it is kept for the whole delay (lab.md 5.11).
 AWAY = timedelta(seconds=5)
-YIELD_DOUBLINGS = 4  # to 2 min 40 s: a gang that yielded often still gives way three times in ten minutes
+# How often a wait is doubled at most. Of those 10 s to 2 min 40 s: a gang that yielded often still gives way three times in
+# ten minutes. Longer than any timeout that is not meant to be very long, and than EXCLUDED_FOR.
+DOUBLINGS = 4
 # A safety net under the watches, not the way in which changes are noticed.
 RESYNC = timedelta(seconds=30)
 ASKED_LAST = "it is asked when all others are admitted, because others must be preempted for it"
 # A cluster whose Kueue says no is not waited for: the next one is decided on within five seconds of the plan. Not at once,
-# since a Workload that has just gone may still be counted for a second.
+# since a Workload that has just gone may still be counted for a second. One that says nothing (its queue may stand still
+# behind another Workload, or it may be down) has as long, and twice as long after each round that was given up: it may also
+# be busy, and a gang shall not go round for ever among clusters that would all admit it a little later.
 SPILL_AFTER = timedelta(seconds=4)
 # A plan that comes out as before writes nothing, and so wakes nobody: whoever asked for it looks again by himself. By then
 # a write, if there was one, has come back by its watch.
@@ -212,16 +218,22 @@ def _patience(gang: Gang, current: Placement, standing: Mapping[str, Reservation
     """
     if any(share.preempts and share.cluster in standing for share in current.shares):
         return gang.timeout * 2  # whatever Kueue says first: its victims' quota is yet to come free
-    refused = any(found.refused and not found.admitted for found in standing.values())
-    return min(SPILL_AFTER, gang.timeout) if refused else gang.timeout
+    waiting = [found for found in standing.values() if not found.admitted]
+    if any(found.refused for found in waiting):
+        return min(SPILL_AFTER, gang.timeout)
+    if any(found.unanswered for found in waiting):
+        return min(SPILL_AFTER * (1 << min(current.given_up, DOUBLINGS)), gang.timeout)
+    return gang.timeout
 
 
 def excluded_for(current: Placement) -> timedelta:
-    """How long a cluster that did not admit is not asked again: EXCLUDED_FOR, and up to a quarter longer.
+    """How long a cluster that did not admit is not asked again: as said above, and up to a quarter longer.
 
     By the gang: those that failed together shall not all come back in the same second.
     """
-    return EXCLUDED_FOR * (1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100)
+    return min(EXCLUDED_FIRST * (1 << min(current.given_up, DOUBLINGS)), EXCLUDED_FOR) * (
+        1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100
+    )
 
 
 def _why_not(found: Reservation) -> str:
@@ -270,11 +282,13 @@ def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list
     if gang.room_changed or settled or len(live) < len(current.excluded):
         return [Plan(work, current, live), LookAgain(SOON)]
     reason = current.explanation
-    due = (work.reserved_at or now) + YIELD_AFTER * 2 ** min(work.yields, YIELD_DOUBLINGS)
+    due = (work.reserved_at or now) + YIELD_AFTER * 2 ** min(work.yields, DOUBLINGS)
     if gang.others_wait and now >= due:
         text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
         return [*_say(work, "Yielded", text), Yield(work)]
-    turns = [now + RESYNC, *([due] if gang.others_wait else ()), *([gang.settles] if gang.settles else ())]
+    turns = [now + RESYNC, *(one.until for one in live)]
+    turns += [due] if gang.others_wait else []
+    turns += [gang.settles] if gang.settles else []
     status = explain.waiting(current, now)
     return [
         *_record(current, status),

@@ -71,6 +71,7 @@ class Planning:
             "check": check,
             "attempt": work.attempt,
             "round": before.round + 1 if before else 1,
+            "givenUp": before.given_up + before.withdrawing if before else 0,
             "plannedAt": timestamp(now),
             "wanted": found.request.workers,
             "shares": [_share(s) for s in made.shares],

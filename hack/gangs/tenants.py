@@ -11,7 +11,7 @@ import yaml
 from adapter import names
 from adapter.facts import Raw
 from hack.clusters import Cluster
-from tests.integration.stage import Stage, ray_cluster
+from tests.integration.stage import Stage, local_queue, ray_cluster
 
 GPU = "nvidia.com/gpu"
 B = "b"  # the name of tenant B's LocalQueue
@@ -51,11 +51,5 @@ def _borrowing(stage: Stage, cluster: Cluster, limit: int) -> dict[str, Any]:
 def _beside(stage: Stage, cluster: Cluster, name: str, more: Raw) -> None:
     """Another queue like the stage's own."""
     found = cluster.get("clusterqueue", stage.name)["spec"]
-    queue = {"apiVersion": names.KUEUE_API_VERSION, "kind": "ClusterQueue", "metadata": {"name": name}}
-    local = {
-        "apiVersion": names.KUEUE_API_VERSION,
-        "kind": "LocalQueue",
-        "metadata": {"name": B, "namespace": stage.name},
-    }
-    cluster.apply(yaml.safe_dump_all([{**queue, "spec": {**found, **more}}, {**local, "spec": {"clusterQueue": name}}]))
-    stage.made.append((cluster, f"ClusterQueue.{names.KUEUE_DOMAIN}", name))
+    stage.add(cluster, "ClusterQueue", {"spec": {**found, **more}}, name)
+    cluster.apply(yaml.safe_dump(local_queue(B, stage.name, name)))

@@ -5,9 +5,8 @@ import json
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
 from hack.clusters import wait
-from tests.integration.stage import FAKE_NODE, TOLERATION, Stage
+from tests.integration.stage import Stage, local_queue, plain_pod
 
 
 def lend(stage: Stage, name: str, cpu: int) -> None:
@@ -18,30 +17,10 @@ def lend(stage: Stage, name: str, cpu: int) -> None:
     row = {"name": stage.name, "resources": [{"name": "cpu", "nominalQuota": "0"}]}
     group = {"coveredResources": ["cpu"], "flavors": [row]}
     queue = {"cohortName": stage.name, "namespaceSelector": {}, "resourceGroups": [group]}
-    kueue = {"apiVersion": names.KUEUE_API_VERSION}
-    made = [
-        {**kueue, "kind": "ClusterQueue", "metadata": {"name": other}, "spec": queue},
-        {
-            **kueue,
-            "kind": "LocalQueue",
-            "metadata": {"name": "other", "namespace": stage.name},
-            "spec": {"clusterQueue": other},
-        },
-        *(_pod(f"borrower-{number}", stage.name) for number in range(cpu)),
-    ]
-    cluster.apply(yaml.safe_dump_all(made))
-    stage.made.append((cluster, f"clusterqueues.{names.KUEUE_DOMAIN}", other))
+    stage.add(cluster, "ClusterQueue", {"spec": queue}, other)
+    pods = (plain_pod(f"borrower-{number}", stage.name, "other") for number in range(cpu))
+    cluster.apply(yaml.safe_dump_all([local_queue("other", stage.name, other), *pods]))
     wait(lambda: _borrowed(stage, name, other) == str(cpu), 60, "the borrowers run, and Kueue has counted them")
-
-
-def _pod(name: str, namespace: str) -> Raw:
-    container = {"name": "c", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": "1"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": {names.QUEUE_LABEL: "other"}},
-        "spec": {"nodeSelector": FAKE_NODE, "tolerations": [TOLERATION], "containers": [container]},
-    }
 
 
 def borrowers(stage: Stage, name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """How is the controller run under test: as a process with the rights of its own ServiceAccount, which can be made to die.
 
 `python -m tests.integration.controller PORT KIND N NAMESPACE` is the controller as it is shipped, except that it is killed right
-after the Nth action of that kind for that namespace: the hook is in the executor, the logic does not know of it.
+after the Nth action of that kind for that namespace: the hook is in what writes, the logic does not know of it.
 """
 
 import asyncio
@@ -10,10 +10,13 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.actions import Action
 from adapter.cli import controller
+from adapter.facts import Raw
+from adapter.shell.aggregator import Aggregator
 from adapter.shell.execute import Executor
 from hack.clusters import Cluster, wait
 from hack.lab.progress import LabError
@@ -110,27 +113,45 @@ class Deployment:
         self._manager.kubectl("-n", "rayspan-system", *scale)
 
 
-class _Mortal(Executor):
-    """Does actions, and dies right after the one that was named."""
+@dataclass
+class _Death:
+    """Which is the last thing that the controller does."""
 
-    kind, left, namespace = "", 0, ""
+    kind: str
+    left: int
+    namespace: str
 
-    async def do(self, action: Action) -> None:
-        await super().do(action)
-        # Other tests' stages are still being cleared: what is done for them does not count.
-        if type(action).__name__ == _Mortal.kind and repr(_Mortal.namespace) in repr(action):
-            _Mortal.left -= 1
-            if _Mortal.left == 0:
+    async def done(self, kind: str, what: object) -> None:
+        """Something was written. Other tests' stages are still being cleared: what is done for them does not count."""
+        if kind == self.kind and repr(self.namespace) in repr(what):
+            self.left -= 1
+            if self.left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
                 await asyncio.Event().wait()
+
+
+def _mortal(death: _Death) -> dict[str, type]:
+    """The engine's parts that write, dying right after the write that was named."""
+
+    class MortalExecutor(Executor):
+        async def do(self, action: Action) -> None:
+            await super().do(action)
+            await death.done(type(action).__name__, action)
+
+    class MortalAggregator(Aggregator):
+        async def _say(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
+            if reason == "QuotaFromWorkers":  # what it says right after it wrote
+                await death.done("Aggregate", raw)
+            await super()._say(raw, reason, text, warning=warning)
+
+    return {"Executor": MortalExecutor, "Aggregator": MortalAggregator}
 
 
 def main(port: str, kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller, mortal if asked."""
     from adapter.shell import engine
 
-    _Mortal.kind, _Mortal.left, _Mortal.namespace = kind, int(count), namespace
-    vars(engine)["Executor"] = _Mortal
+    vars(engine).update(_mortal(_Death(kind, int(count), namespace)))
     return controller.main(int(port), int(port) + 1, verbose=False)
 
 

@@ -73,6 +73,17 @@ class Stage:
         queue = self.fleet.workers[name].get("clusterqueues", self.name)
         return condition(queue, names.ACTIVE).get("status") == "True"
 
+    def add(self, cluster: Cluster, kind: str, spec: Raw, name: str = "") -> str:
+        """Make one more cluster-scoped object of Kueue's, which goes with the stage; returns its name.
+
+        `kind`: such as ResourceFlavor. `spec`: what is beside its metadata, as the object has it. `name`: the stage's if empty.
+        """
+        name = name or self.name
+        made = {"apiVersion": names.KUEUE_API_VERSION, "kind": kind, "metadata": {"name": name}, **spec}
+        cluster.apply(yaml.safe_dump(made))
+        self.made.append((cluster, _kind(made), name))
+        return name
+
     def set_quota(self, cluster: Cluster, cpu: int) -> None:
         """Change a ClusterQueue's quota."""
         path = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
@@ -81,16 +92,9 @@ class Stage:
 
     def hold_admission(self, name: str) -> None:
         """Give a worker cluster's queue an admission check that nobody answers, so that it reserves and never admits."""
-        cluster, check, kind = self.fleet.workers[name], f"{self.name}-never", f"admissionchecks.{names.KUEUE_DOMAIN}"
+        cluster, kind = self.fleet.workers[name], f"admissionchecks.{names.KUEUE_DOMAIN}"
         spec = {"controllerName": "example.com/never"}
-        body = {
-            "apiVersion": names.KUEUE_API_VERSION,
-            "kind": "AdmissionCheck",
-            "metadata": {"name": check},
-            "spec": spec,
-        }
-        cluster.apply(yaml.safe_dump(body))
-        self.made.append((cluster, kind, check))
+        check = self.add(cluster, "AdmissionCheck", {"spec": spec}, f"{self.name}-never")
         since = "2026-01-01T00:00:00Z"
         active = {"type": names.ACTIVE, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": since}
         patch = json.dumps({"status": {"conditions": [active]}})
@@ -121,11 +125,7 @@ class Stage:
 
     def priority(self, name: str, value: int) -> str:
         """Make a WorkloadPriorityClass in the manager, named after the stage; returns its name."""
-        made = {"apiVersion": names.KUEUE_API_VERSION, "kind": "WorkloadPriorityClass", "value": value}
-        full = f"{self.name}-{name}"
-        self.manager.apply(yaml.safe_dump({**made, "metadata": {"name": full}}))
-        self.made.append((self.manager, f"WorkloadPriorityClass.{names.KUEUE_DOMAIN}", full))
-        return full
+        return self.add(self.manager, "WorkloadPriorityClass", {"value": value}, f"{self.name}-{name}")
 
     def where(self, job: str) -> str:
         """Where a job's workers are, as its Placement says once they are placed; empty before."""
@@ -240,13 +240,14 @@ class Stage:
         return [
             self._object(names.KUEUE_API_VERSION, "ResourceFlavor", flavor),
             self._object(names.KUEUE_API_VERSION, "ClusterQueue", queue),
-            {
-                "apiVersion": names.KUEUE_API_VERSION,
-                "kind": "LocalQueue",
-                "metadata": {"name": QUEUE, "namespace": self.name},
-                "spec": {"clusterQueue": self.name},
-            },
+            local_queue(QUEUE, self.name, self.name),
         ]
+
+
+def local_queue(name: str, namespace: str, cluster_queue: str) -> Raw:
+    """A LocalQueue that leads to a ClusterQueue."""
+    metadata, spec = {"name": name, "namespace": namespace}, {"clusterQueue": cluster_queue}
+    return {"apiVersion": names.KUEUE_API_VERSION, "kind": "LocalQueue", "metadata": metadata, "spec": spec}
 
 
 def _kind(made: Raw) -> str:
@@ -288,6 +289,17 @@ def _template(container: str, cpu: str, more: Mapping[str, str] | None = None) -
             "tolerations": [TOLERATION],
             "containers": [{"name": container, "image": "rayproject/ray:2.60.0", "resources": resources}],
         }
+    }
+
+
+def plain_pod(name: str, namespace: str, queue: str, cpu: str = "1") -> Raw:
+    """Somebody's pod in a LocalQueue, on fake nodes."""
+    container = {"name": "c", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": {names.QUEUE_LABEL: queue}},
+        "spec": {"nodeSelector": FAKE_NODE, "tolerations": [TOLERATION], "containers": [container]},
     }
 
 

@@ -71,6 +71,27 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
         wait(lambda: 'is "yes"; make it' in _told(stage, "CannotAggregate"), 30, "another word is told", running.tail)
 
 
+def test_killed_right_after_its_write(stage: Stage, process: Controller) -> None:
+    """What was written stands, and is not written again; what changes later is followed as ever."""
+    stage.build({"east": 3, "west": 2})
+    _two_flavors(stage)
+    with added(stage.manager, "quota-aggregator"):
+        process.start(die_after=("Aggregate", 1, stage.name))
+        _annotate(stage, "true")
+        process.wait_for_death()
+        assert _remote(stage) == "5"
+        written = _generation(stage)
+        process.start()
+        stage.set_quota(stage.fleet.workers["west"], 4)
+        wait(lambda: _remote(stage) == "7", 30, "more in west", process.tail)
+        assert _generation(stage) == written + 1
+
+
+def _generation(stage: Stage) -> int:
+    """How often the spec of the manager's queue was changed."""
+    return int(stage.manager.get("clusterqueues", stage.name)["metadata"]["generation"])
+
+
 def _annotate(stage: Stage, said: str) -> None:
     word = f"{names.QUOTA_ANNOTATION}={said}"
     stage.manager.kubectl("annotate", "clusterqueue", stage.name, word, "--overwrite")
@@ -78,10 +99,8 @@ def _annotate(stage: Stage, said: str) -> None:
 
 def _two_flavors(stage: Stage) -> None:
     """Heads in a flavor of their own, workers in the one that the check is limited to."""
-    local = f"{stage.name}-local"
-    flavor = {"apiVersion": names.KUEUE_API_VERSION, "kind": "ResourceFlavor", "metadata": {"name": local}}
-    stage.manager.apply(yaml.safe_dump({**flavor, "spec": {"nodeLabels": {"it": "local"}}}))
-    stage.made.insert(0, (stage.manager, "resourceflavor.kueue.x-k8s.io", local))
+    spec: Raw = {"nodeLabels": {"it": "local"}}
+    local = stage.add(stage.manager, "ResourceFlavor", {"spec": spec}, f"{stage.name}-local")
     flavors = [
         {"name": name, "resources": [{"name": "cpu", "nominalQuota": amount}]}
         for name, amount in ((local, "10"), (stage.name, "100"))

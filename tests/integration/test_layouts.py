@@ -35,14 +35,7 @@ def pools(stage: Stage, running: Controller) -> Iterator[Stage]:
     flavors = {pool: f"{stage.name[:40]}-{pool}" for pool in (LOCAL, REMOTE)}
     for pool, name in flavors.items():
         spec = {"nodeLabels": {names.POOL_LABEL: pool}, **({"nodeTaints": [TAINT]} if pool == REMOTE else {})}
-        body = {
-            "apiVersion": names.KUEUE_API_VERSION,
-            "kind": "ResourceFlavor",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-        manager.apply(yaml.safe_dump(body))
-        stage.made.insert(0, (manager, "resourceflavors", name))  # deleted after the queue that uses it
+        stage.add(manager, "ResourceFlavor", {"spec": spec}, name)
     quota = [{"name": f, "resources": [{"name": "cpu", "nominalQuota": "4"}]} for f in flavors.values()]
     spec = {
         "resourceGroups": [{"coveredResources": ["cpu"], "flavors": quota}],

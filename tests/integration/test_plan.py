@@ -23,7 +23,7 @@ from adapter import names
 from hack.clusters import Cluster, condition, wait
 from hack.lab.paths import REPO
 from tests.integration.controller import Controller
-from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster
+from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, local_queue, ray_cluster
 
 Raw = dict[str, Any]
 DOOR = "rayspan-plan-under-test"  # the pod that stands for the controller
@@ -169,13 +169,9 @@ def _questions(namespace: str) -> Iterator[tuple[int, str, Raw | str]]:
 
 def _unchecked(stage: Stage) -> None:
     """A queue of the manager whose jobs are none of ours: Kueue admits them by itself."""
-    for kind, metadata, spec in (
-        ("ClusterQueue", {"name": f"{stage.name}-u"}, {"namespaceSelector": {}}),
-        ("LocalQueue", {"name": "unchecked", "namespace": stage.name}, {"clusterQueue": f"{stage.name}-u"}),
-    ):
-        made = {"apiVersion": names.KUEUE_API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
-        stage.manager.apply(yaml.safe_dump(made))
-    stage.made.append((stage.manager, f"ClusterQueue.{names.KUEUE_DOMAIN}", f"{stage.name}-u"))
+    spec: Raw = {"namespaceSelector": {}}
+    queue = stage.add(stage.manager, "ClusterQueue", {"spec": spec}, f"{stage.name}-u")
+    stage.manager.apply(yaml.safe_dump(local_queue("unchecked", stage.name, queue)))
 
 
 def _same(planned: Raw, placement: Raw) -> None:

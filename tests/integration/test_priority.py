@@ -8,7 +8,7 @@ from adapter import names
 from hack.apireader import Raw
 from hack.clusters import condition, wait
 from tests.integration.controller import Controller
-from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage
+from tests.integration.stage import QUEUE, Stage, plain_pod
 
 PREEMPTION = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
 
@@ -63,9 +63,7 @@ def test_others_in_the_queue_are_preempted_and_preempt_by_the_number(stage: Stag
     wait(lambda: stage.running(2), 90, "both run", running.tail)
 
     east = stage.fleet.workers["east"]
-    made = {"apiVersion": names.KUEUE_API_VERSION, "kind": "WorkloadPriorityClass", "value": 500}
-    east.apply(yaml.safe_dump({**made, "metadata": {"name": stage.name}}))
-    stage.made.append((east, f"workloadpriorityclasses.{names.KUEUE_DOMAIN}", stage.name))
+    stage.add(east, "WorkloadPriorityClass", {"value": 500})
     east.apply(yaml.safe_dump_all([_pod("first", stage), _pod("second", stage)]))
     wait(lambda: _admitted(stage) == [1000], 60, "the lower gang gave way", running.tail)
     wait(lambda: _gated(stage) == [False, True], 30, "one of the two pods has its place, the other waits")
@@ -98,14 +96,9 @@ def _ready(stage: Stage, cluster: str) -> int:
 
 
 def _pod(name: str, stage: Stage) -> Raw:
-    container = {"name": "c", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": "1"}}}
-    labels = {names.QUEUE_LABEL: QUEUE, names.PRIORITY_CLASS_LABEL: stage.name}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": stage.name, "labels": labels},
-        "spec": {"nodeSelector": FAKE_NODE, "tolerations": [TOLERATION], "containers": [container]},
-    }
+    made = plain_pod(name, stage.name, QUEUE)
+    made["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = stage.name
+    return made
 
 
 def _dump(stage: Stage, running: Controller) -> str:

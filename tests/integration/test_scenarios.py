@@ -16,7 +16,7 @@ from hack.bench import audit
 from hack.clusters import Cluster, condition, wait
 from hack.lab import lab as definition
 from tests.integration.controller import Controller
-from tests.integration.stage import Stage, pods_by_cluster, ray_cluster
+from tests.integration.stage import QUEUE, Stage, plain_pod, pods_by_cluster, ray_cluster
 
 TOGETHER = {"strategy": "AvailableCapacity", "gang": "SameCluster"}
 QUICKLY = 5  # seconds in which a spilled gang must be decided on, and a freed cluster be used
@@ -54,6 +54,20 @@ def test_fill_and_spill_keeps_a_gang_together(stage: Stage, running: Controller)
     stage.ray_cluster("two", workers=2)
     wait(lambda: stage.where("two") == "2 west", 60, "the second is in dynamic", running.tail)
     assert "east passed over" in stage.placement("two")["spec"]["explanation"]
+
+
+def test_a_queue_that_stands_still_is_passed_by(stage: Stage, running: Controller) -> None:
+    """C1: static has room, but its queue is strict and stands behind a pod that never fits; its Kueue says nothing of ours."""
+    stage.build({"east": 2, "west": 2})
+    east = stage.fleet.workers["east"]
+    strictly = {"spec": {"queueingStrategy": "StrictFIFO"}}
+    east.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps(strictly))
+    east.apply(yaml.safe_dump(plain_pod("giant", stage.name, QUEUE, cpu="8")))
+    wait(lambda: east.get("clusterqueues", stage.name)["status"].get("pendingWorkloads") == 1, 30, "the giant waits")
+    stage.ray_cluster("one", workers=2)
+    wait(lambda: stage.where("one") == "2 west", 60, "the job is in dynamic", running.tail)
+    assert stage.placement("one")["spec"]["excluded"][0]["reason"] == "did not admit in time"
+    assert "Not admitted within 4s" in stage.events("one")["Withdrawn"]
 
 
 def test_full_everywhere_waits_and_starts_when_a_job_ends(stage: Stage, running: Controller) -> None:

@@ -49,7 +49,6 @@ def make_workload(
     deleting: bool = False,
     check: str = names.CHECK_PENDING,
     message: str = "",
-    retries: int = 0,
     yields: int = 0,
     yielded: float | None = None,
     version: int = 1,
@@ -62,7 +61,7 @@ def make_workload(
     job = {"apiVersion": "ray.io/v1", "kind": owner, "name": JOB, "uid": "uid-of-job", "controller": True}
     away = {} if yielded is None else {names.YIELDED_ANNOTATION: stamp(yielded)}
     annotations = {**away, **({names.YIELDS_ANNOTATION: str(yields)} if yields else {})}
-    entry = {"state": check, "message": message, "retryCount": retries}
+    entry = {"state": check, "message": message}
     return {
         "metadata": make_meta(
             name,
@@ -89,6 +88,7 @@ def make_placement(
     shares: Mapping[str, Groups] | None = None,
     attempt: str = "",
     round: int = 1,
+    given_up: int = 0,
     planned: float = 0,
     excluded: Mapping[str, float] | None = None,
     withdrawn: int = 0,
@@ -112,6 +112,7 @@ def make_placement(
             "workload": {"name": workload["metadata"]["name"], "uid": workload["metadata"]["uid"]},
             "attempt": attempt,
             "round": round,
+            "givenUp": given_up,
             "plannedAt": stamp(planned),
             "wanted": wanted,
             "shares": entries,

@@ -78,7 +78,7 @@ def test_a_timestamp_reads_back_to_the_second(when: datetime, hours: int) -> Non
 
 
 def test_a_workload_is_read_whole() -> None:
-    raw = make.make_workload(groups={"workers": 4, "gpu": 1}, check="Pending", message="m", retries=3, version=7)
+    raw = make.make_workload(groups={"workers": 4, "gpu": 1}, check="Pending", message="m", version=7)
     raw["spec"] |= {"priority": 0}
     raw["status"]["admissionChecks"][0]["podSetUpdates"] = [{"name": "workers"}]
     work = facts.workload(raw)
@@ -93,7 +93,7 @@ def test_a_workload_is_read_whole() -> None:
         ("gpu", 1, ["remote"]),
     ]
     assert work.job == facts.Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-job")
-    assert work.checks == {make.CHECK: facts.Check("Pending", "m", 3, ({"name": "workers"},))}
+    assert work.checks == {make.CHECK: facts.Check("Pending", "m", ({"name": "workers"},))}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,6 @@ def attempt(raw: Raw) -> str:
         pytest.param({"check": names.CHECK_READY, "message": "placed"}, id="our check turned Ready"),
         pytest.param({"conditions": [names.ADMITTED]}, id="admitted"),
         pytest.param({"conditions": [names.FINISHED]}, id="finished"),
-        pytest.param({"retries": 5}, id="more retries"),
     ],
 )
 def test_an_attempt_keeps_its_name_while_its_reservation_stands(later: Raw) -> None:

@@ -94,6 +94,11 @@ NO_STATUS = explain.withdrawing(
     at(4) + lifecycle.excluded_for(place(ROUND1)),
     at(4),
 )
+MUTE = make_reservation(ROUND1, admitted=False)
+MUTE_STATUS = explain.withdrawing(
+    place(ROUND1), {"east": ""}, "Not admitted within 4s", at(4) + lifecycle.excluded_for(place(ROUND1)), at(4)
+)
+AGAIN, OFTEN_AGAIN = make_placement(WORK, given_up=2), make_placement(WORK, given_up=4)
 PLACED = explain.placed(place(ROUND1), at(5))
 SHORT = "4 workers needed at once, 2 fit now."
 WAITS = explain.waiting(place(NO_ROOM), at(5))
@@ -320,6 +325,7 @@ STEPPED_ASIDE = [
 ]  # fmt: skip
 
 TRIED = make_placement(WORK, shares={}, excluded={"east": 60}, explanation=SHORT)
+NO_EAST = make_placement(WORK, shares={}, excluded={"east": 20}, explanation=SHORT)
 WAITING_RAW = told(NO_ROOM, WAITS)
 WAITED = make_workload(message=SHORT)
 LONELY = make_workload(owner="")
@@ -354,6 +360,10 @@ WAITED_FOR = [
          "it may admit now",
          gang(WORK, [TRIED]),
          [Plan(W, place(TRIED), ()), LookAgain(SOON)], seconds=60),
+    Case("10. nobody tells when a cluster is forgiven",
+         "so the gang looks again then",
+         gang(WORK, [NO_EAST]),
+         [Record(place(NO_EAST), WAITS), *WAITING[1:3], LookAgain(15 * SECOND)], seconds=5),
     Case("10. one that is not forgiven yet is none",
          "it would say no again",
          gang(WORK, [TRIED]),
@@ -554,10 +564,30 @@ RESERVED = [
              pending("Reserving 2 east, 2 west; east: cpu is short."),
              LookAgain(SECOND),
          ], seconds=3),
-    Case("13. a Kueue that says nothing yet has its time too",
-         "it decides within a second, mostly",
-         gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, admitted=False), "west": HELD}),
-         reserving({"east": ""})),
+    Case("13. one that says nothing is not waited for either",
+         "its queue may stand still behind another Workload",
+         gang(WORK, [ROUND1], {"east": MUTE, "west": HELD}),
+         [
+             Record(place(ROUND1), MUTE_STATUS),
+             pending(str(MUTE_STATUS["reason"])),
+             Say(JOB, "Withdrawn", str(MUTE_STATUS["reason"])),
+         ], seconds=4),
+    Case("13. but longer after each round that was given up",
+         "it may be busy",
+         gang(WORK, [AGAIN], {"east": MUTE, "west": HELD}),
+         [
+             Record(place(AGAIN), explain.reserving(place(AGAIN), {"east": ""}, at(15))),
+             pending("Reserving 2 east, 2 west."),
+             LookAgain(SECOND),
+         ], seconds=15),
+    Case("13. never longer than the policy allows",
+         "4 s doubled four times is more than its 30",
+         gang(WORK, [OFTEN_AGAIN], {"east": MUTE, "west": HELD}),
+         [
+             Record(place(OFTEN_AGAIN), explain.reserving(place(OFTEN_AGAIN), {"east": ""}, at(29))),
+             pending("Reserving 2 east, 2 west."),
+             LookAgain(SECOND),
+         ], seconds=29),
     Case("13. a share that is being deleted is none",
          "an admin may delete it by hand",
          gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, deleting=True, message="going"), "west": HELD}),
@@ -893,7 +923,13 @@ def test_the_same_facts_give_the_same_actions(rooms: list[int], script: list[Any
     assert decide(seen, at(7)) == decide(replace(seen), at(7))
 
 
+@pytest.mark.parametrize(("given_up", "seconds"), [(0, 15), (1, 30), (2, 60), (3, 60), (10**6, 60)])
+def test_a_cluster_is_left_alone_for_longer_each_time(given_up: int, seconds: float) -> None:
+    left_alone = lifecycle.excluded_for(place(make_placement(WORK, given_up=given_up)))
+    assert seconds <= left_alone.total_seconds() <= seconds * 1.25
+
+
 def test_the_clocks_fit_each_other() -> None:
     """A gang that yields must look again before its cluster is forgiven, or it would never see the room."""
     assert RETRY < TIMEOUT, "a share that was refused would be asked for once only"
-    assert lifecycle.YIELD_AFTER < RESYNC < EXCLUDED_FOR < lifecycle.YIELD_AFTER * 2**lifecycle.YIELD_DOUBLINGS
+    assert lifecycle.YIELD_AFTER < RESYNC < EXCLUDED_FOR < lifecycle.YIELD_AFTER * 2**lifecycle.DOUBLINGS
