@@ -292,6 +292,13 @@ def _template(container: str, cpu: str, more: Mapping[str, str] | None = None) -
     }
 
 
+def told(cluster: Cluster, kind: str, name: str) -> dict[str, str]:
+    """What was said about a cluster-scoped object: reason -> message; not what was said of an earlier one of that name."""
+    uid = (cluster.get(kind, name).get("metadata") or {}).get("uid")
+    found = cluster.items("events", "default")
+    return {event["reason"]: event["message"] for event in found if event["involvedObject"].get("uid") == uid}
+
+
 def plain_pod(name: str, namespace: str, queue: str, cpu: str = "1") -> Raw:
     """Somebody's pod in a LocalQueue, on fake nodes."""
     container = {"name": "c", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": cpu}}}

@@ -12,7 +12,7 @@ from hack.apireader import Raw
 from hack.clusters import Clusters, condition, wait
 from tests.integration import multikueue
 from tests.integration.controller import Controller
-from tests.integration.stage import Stage, added
+from tests.integration.stage import Stage, added, told
 
 WEST = "it-sum-west"  # a WorkerCluster of the test's own, so that it may be lost
 
@@ -161,6 +161,4 @@ def _without_remote(spec: Raw, flavor: str) -> Raw:
 
 
 def _told(stage: Stage, reason: str) -> str:
-    found = stage.manager.items("events", "default")
-    said = (e["message"] for e in found if e["involvedObject"]["name"] == stage.name and e["reason"] == reason)
-    return next(said, "")
+    return told(stage.manager, "clusterqueues", stage.name).get(reason, "")

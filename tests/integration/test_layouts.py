@@ -17,7 +17,7 @@ from hack.apireader import Raw
 from hack.clusters import Clusters, condition, wait
 from hack.lab.paths import REPO
 from tests.integration.controller import Controller
-from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster
+from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster, told
 
 LOCAL, REMOTE = "local", "remote"
 POLICY = REPO / "manifests" / "queues" / "local-remote" / "pool-policy.yaml"
@@ -140,8 +140,7 @@ def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: 
     assert _said(pools)["message"].startswith(
         f"LocalQueue {QUEUE} in {pools.name} has no label {names.POOL_LABEL}=remote"
     )
-    events = manager.items("events", "default")
-    assert any(e["involvedObject"]["name"] == pools.name and e["reason"] == "QueueLayout" for e in events)
+    wait(lambda: "QueueLayout" in told(manager, "admissionchecks", pools.name), 10, "an event, too", running.tail)
 
     manager.kubectl("-n", pools.name, "label", "localqueue", QUEUE, f"{names.POOL_LABEL}={REMOTE}")
     wait(lambda: _said(pools)["reason"] == "Ready", 30, "all is well again", running.tail)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 import yaml
@@ -14,7 +15,7 @@ from hack.lab.paths import REPO
 from tests.integration import multikueue
 from tests.integration.controller import Controller
 from tests.integration.multikueue import Audit, Write
-from tests.integration.stage import FAKE_NODE, TOLERATION, Stage, added, pods_by_cluster
+from tests.integration.stage import FAKE_NODE, TOLERATION, Stage, added, pods_by_cluster, told
 
 CLUSTERS = ("east", "west")
 OURS = {name: f"it-mk-{name}" for name in CLUSTERS}  # WorkerClusters; their MultiKueueClusters are called so, too
@@ -264,17 +265,13 @@ def _all_connected(stage: Stage) -> bool:
 
 
 def _expect(stage: Stage, text: str, running: Controller) -> None:
-    def told() -> bool:
+    def conditioned() -> bool:
         found = _connected(stage)
         return found.get("status") == "False" and text in str(found.get("message"))
 
-    wait(told, 45, f"the WorkerCluster says: {text}", lambda: f"{_connected(stage)}\n{running.tail()}")
-    wait(lambda: any(text in said for said in _told(stage)), 10, "an event says so, too", lambda: str(_told(stage)))
-
-
-def _told(stage: Stage) -> list[str]:
-    found = stage.manager.items("events", "default")
-    return [event["message"] for event in found if event["involvedObject"]["name"] == OURS["east"]]
+    wait(conditioned, 45, f"the WorkerCluster says: {text}", lambda: f"{_connected(stage)}\n{running.tail()}")
+    events = partial(told, stage.manager, "workerclusters", OURS["east"])
+    wait(lambda: any(text in said for said in events().values()), 10, "an event says so, too", lambda: str(events()))
 
 
 def _active(stage: Stage) -> Raw:
