@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from adapter import names
 from adapter.facts import Key, Raw, key_of, label
-from adapter.shell import resources
+from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.follow import Following, follow
-from adapter.shell.member import PROBE_SECONDS, by_placement
+from adapter.shell.follow import Following
+from adapter.shell.member import by_placement
 from adapter.shell.resources import Resource
 from adapter.shell.store import Store
 
@@ -41,7 +41,7 @@ class Home:
         self.client = client
         self.heard = heard
         self.unread: dict[Resource, str] = {}  # kinds that we can do without: why they cannot be read
-        self.lost = ""  # why the manager cluster cannot be seen now: then nothing may be decided either
+        self._silent: dict[str, Exception] = {}  # what cannot be seen now, and why
         self.filled = asyncio.Event()  # every store has had its first list
 
         def store(name: str, index: Callable[[Raw], str] | None = None) -> Store:
@@ -104,21 +104,14 @@ class Home:
 
     async def run(self) -> None:
         """Follow everything until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._probe())
-            for resource, store, namespace, selectors in self._followed():
-
-                def trouble(error: Exception | None, resource: Resource = resource) -> None:
-                    if error:
-                        log.warning("manager cluster: following %s: %s", resource.plural, error)
-                    elif self.synced:
-                        self.filled.set()
-
-                what = Following(self.client, resource, store, trouble, namespace, selectors)
-                tasks.create_task(follow(what))
-            for resource, store, name in self._optional():
-                missed = functools.partial(self._missed, resource, store, name)
-                tasks.create_task(follow(Following(self.client, resource, store, missed)))
+        followed = []
+        for number, (resource, store, namespace, selectors) in enumerate(self._followed()):
+            trouble = functools.partial(self._trouble, f"{resource.plural} {number}")  # some are followed twice
+            followed.append(Following(self.client, resource, store, trouble, namespace, selectors))
+        for resource, store, name in self._optional():
+            missed = functools.partial(self._missed, resource, store, name)
+            followed.append(Following(self.client, resource, store, missed))
+        await contact.keep(self.client, functools.partial(self._note, "probe"), followed)
 
     def _missed(self, resource: Resource, store: Store, name: str, error: Exception | None) -> None:
         """Note whether an optional kind can be read; what was read once counts on, whatever is refused later."""
@@ -133,15 +126,25 @@ class Home:
         if self.synced:
             self.filled.set()
 
-    async def _probe(self) -> None:
-        """Ask for a sign of life: what a cut link hides must not be taken for what is true."""
-        while True:
-            try:
-                await self.client.alive()
-                self.lost = ""
-            except (ApiError, Unreachable) as error:
-                self.lost = f"the manager cluster cannot be seen: {error}"
-            await asyncio.sleep(PROBE_SECONDS)
+    @property
+    def lost(self) -> str:
+        """Why the manager cluster cannot be seen now, empty when it can: what a cut link hides must not be taken for true."""
+        error = next(iter(self._silent.values()), None)
+        return f"the manager cluster cannot be seen: {error}" if error else ""
+
+    def _note(self, source: str, error: Exception | None) -> None:
+        if error:
+            self._silent[source] = error
+        else:
+            self._silent.pop(source, None)
+
+    def _trouble(self, source: str, error: Exception | None) -> None:
+        """A kind that is refused is one that this cluster does not have; one that is silent stops everything."""
+        self._note(source, error if isinstance(error, Unreachable) else None)
+        if error:
+            log.warning("manager cluster: following %s: %s", source.split()[0], error)
+        elif self.synced:
+            self.filled.set()
 
     def cluster_queue(self, key: Key) -> Raw:
         """The manager's ClusterQueue behind a LocalQueue, empty when there is none."""

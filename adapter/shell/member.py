@@ -14,17 +14,14 @@ from adapter import names, nodes, quota
 from adapter.api import WorkerCluster
 from adapter.facts import Key, Raw, annotation, key_of, label, meta
 from adapter.flavor import Labels
-from adapter.shell import resources
+from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.follow import Following, follow
+from adapter.shell.follow import Following
 from adapter.shell.resources import Resource
 from adapter.shell.store import Changed, Store
 
 log = logging.getLogger(__name__)
 
-# A cut link shows within PROBE_SECONDS + the client's time-out: quick enough for a gang to spill within its own
-# reservation timeout, slow enough that one lost packet means nothing.
-PROBE_SECONDS = 5.0
 FIRST_LISTS = "it is being read for the first time"
 
 
@@ -150,27 +147,16 @@ class Member:
     async def run(self) -> None:
         """Follow and probe until cancelled."""
         self._heard("connection", None)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._probe())
-            for resource, store, labels in self._followed():
-                selectors = {"labelSelector": labels} if labels else {}
-                heard = functools.partial(self._heard, resource.plural)
-                tasks.create_task(follow(Following(self.client, resource, store, heard, selectors=selectors)))
+        followed = []
+        for resource, store, labels in self._followed():
+            selectors = {"labelSelector": labels} if labels else {}
+            heard = functools.partial(self._heard, resource.plural)
+            followed.append(Following(self.client, resource, store, heard, selectors=selectors))
+        await contact.keep(self.client, functools.partial(self._heard, "probe"), followed)
 
     def broken(self, why: str) -> None:
         """Note that `run` ended by itself: nothing is seen until it runs again."""
         self._heard("connection", Unreachable(why))
-
-    async def _probe(self) -> None:
-        """Ask for a sign of life: a cut link leaves a watch silent for a minute before it is noticed."""
-        while True:
-            try:
-                await self.client.alive()
-            except (ApiError, Unreachable) as error:
-                self._heard("probe", error)
-            else:
-                self._heard("probe", None)
-            await asyncio.sleep(PROBE_SECONDS)
 
     def _heard(self, source: str, error: Exception | None) -> None:
         if error is None:
