@@ -14,8 +14,16 @@ class Memory:
 
     def __init__(self) -> None:
         self.planned: dict[str, int] = {}  # the room version that the last plan saw
-        self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice is free again
+        self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
+
+    def looked(self, uid: str, version: int, now: datetime) -> bool:
+        """Whether the last plan saw this room version, and would still see the same: else its gang is about to be planned.
+
+        When a pause begins, all that it helps are planned in any order, and none shall take what an earlier one gets.
+        """
+        settles = self.settles.get(uid)
+        return self.planned.get(uid) == version and (settles is None or now < settles)
 
     def refuse(self, place: Placement, cluster: str, why: str) -> None:
         """Note that a cluster refused to have its share made."""

@@ -1,13 +1,15 @@
 """What a gang is planned on: the clusters as they stand, less what those before it in the turn take or keep."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from adapter import facts, names, turn
+from adapter.actions import Plan
 from adapter.facts import workload
-from adapter.shell.planning import Made, Planning
+from adapter.shell.planning import STATUS_LAG, Made, Planning
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.sight import Sight, fill, make_template
@@ -39,6 +41,13 @@ def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
     return planning.plan(workload(me), check, sight.observer.policy(check)[0], (), builders.START)
 
 
+def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mapping[str, int], datetime | None]:
+    """What a gang is promised, and when to plan it again unasked."""
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    _, made, settles = planning.body(Plan(workload(me), None, ()), now)
+    return {share.cluster: share.workers for share in made.shares}, settles
+
+
 def taken(made: Made) -> Mapping[str, int]:
     return {share.cluster: share.workers for share in made.plan.shares}
 
@@ -53,6 +62,65 @@ def test_what_a_starved_gang_gathers_stays_its_own_also_before_its_next_look(loo
     without_room(sight, old, looked=looked)
     made = planned(sight, me)
     assert taken(made) == {} and "Room is kept for RayJob train" in made.more
+
+
+# --- pauses ----------------------------------------------------------------------------------------------------------
+
+PAUSE = datetime(2026, 1, 2, 3, 15, tzinfo=UTC)  # the next one after START of a gang that waits since LONG_AGO
+
+
+def held_back() -> tuple[Sight, Raw]:
+    """A gang of two behind a starved one of four, which somebody else's load keeps from starting."""
+    sight = Sight({"east": 4})
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
+    old, me = gang("old", 4, created=LONG_AGO), gang("me", 2)
+    fill(sight.home.workloads, old, me)
+    without_room(sight, old, looked=True)
+    return sight, me
+
+
+def test_who_is_held_back_is_planned_again_when_the_pause_begins() -> None:
+    sight, me = held_back()
+    assert again(sight, me) == ({}, PAUSE)
+    assert again(sight, me, PAUSE) == ({"east": 2}, None)
+
+
+def test_or_earlier_for_another_reason() -> None:
+    """A share that its cluster may count already is deducted once more for a moment."""
+    sight, me = held_back()
+    first = gang("first", 1, created=-9)
+    place = make_placement(first, shares={"east": {"workers0": 1}})
+    fill(sight.home.workloads, *sight.home.workloads, first)
+    fill(sight.home.placements, *sight.home.placements, place)
+    fill(sight.members["east"].workloads, make_reservation(place))
+    assert again(sight, me, builders.at(1)) == ({}, builders.START + STATUS_LAG)
+    assert again(sight, me, builders.at(4)) == ({}, PAUSE)
+
+
+def test_who_is_held_back_from_preempting_others_is_planned_again_too() -> None:
+    """Nothing is free that could be kept; what gangs of lower priority would leave is."""
+    sight, me = held_back()
+    preempts: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=4, **preempts))
+    usage = [{"name": "r", "flavors": {"cpu": "any"}, "resourceUsage": {"cpu": "2"}}]
+    theirs: Raw = {"conditions": [builders.make_condition(names.QUOTA_RESERVED)]}
+    theirs["admission"] = {"clusterQueue": "team-a", "podSetAssignments": usage}
+    fill(sight.members["east"].workloads, {"metadata": builders.make_meta("theirs"), "spec": {}, "status": theirs})
+    for raw in sight.home.workloads:
+        raw["spec"]["priority"] = 5
+    me["spec"]["priority"] = 5
+    assert again(sight, me) == ({}, PAUSE)
+    assert again(sight, me, PAUSE) == ({"east": 2}, None)
+
+
+def test_in_a_pause_the_older_one_comes_first_whoever_is_planned_first() -> None:
+    """All that are held back plan again in the same moment."""
+    sight, me = held_back()
+    young = gang("young", 2, created=1)
+    fill(sight.home.workloads, *sight.home.workloads, young)
+    without_room(sight, me, looked=True)
+    sight.memory.settles["of-me"] = PAUSE
+    assert again(sight, young, PAUSE) == ({}, None)
 
 
 @pytest.mark.parametrize(
