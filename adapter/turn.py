@@ -27,11 +27,12 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)  # periods are counted from here for e
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A gang that holds the manager's quota and no share, or gives back those that it had."""
+    """A gang that holds the manager's quota and no share, or gives back those that it had; or that stepped aside just now."""
 
     work: Workload
     looked: bool  # planned since room changed last: nothing fitted
     excluded: tuple[Exclusion, ...] = ()  # clusters that it does not ask now
+    until: datetime | None = None  # when one that stepped aside keeps nothing any more
 
     @property
     def key(self) -> Key:
@@ -57,7 +58,8 @@ def holds_until(one: Waiting, now: datetime) -> datetime | None:
     period = (now - _FIRST) // PERIOD
     if now < _begin(period) + PAUSE and _next_pause(created, period) == period:
         return None
-    return _begin(_next_pause(created, period + 1))
+    pause = _begin(_next_pause(created, period + 1))
+    return min(pause, one.until or pause)
 
 
 def _next_pause(created: datetime, period: int) -> int:

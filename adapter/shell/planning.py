@@ -30,7 +30,7 @@ from adapter.facts import reservation as read_reservation
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
-from adapter.shell.memory import Memory
+from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.observe import Observer
 
 # Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
@@ -40,7 +40,7 @@ STATUS_LAG = timedelta(seconds=3)
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Room that is kept from a gang: for whom, and when that pauses."""
+    """Room that is kept from a gang: for whom, and when that pauses or ends."""
 
     job: Job | None
     until: datetime
@@ -54,7 +54,7 @@ class Made:
     fleet: Sequence[Candidate]  # in the policy's order, as the plan found them
     plan: planner.Plan
     more: str
-    eases: datetime | None = None  # when the first of those that keep room from it pauses
+    eases: datetime | None = None  # when the first of those that keep room from it keeps none
 
 
 class Planning:
@@ -68,8 +68,8 @@ class Planning:
 
         Only a gang that found no room is planned again so.
         A share that a cluster may count already is deducted once more for STATUS_LAG: a gang that did not fit for that
-        reason would else wait until something changes, which may be hours. So would one from which room is kept, when the
-        pause begins.
+        reason would else wait until something changes, which may be hours. So would one from which room is kept, when that
+        ends.
         """
         work, before = action.workload, action.placement
         check = self._observer.check_of(work)
@@ -204,7 +204,8 @@ class Planning:
         return None if stuck or self._observer.refusal(one.work, check, chosen) else chosen
 
     def _waiting(self, now: datetime) -> list[turn.Waiting]:
-        """The gangs that hold the manager's quota and have no share, or are giving back those that they had."""
+        """The gangs that hold the manager's quota and have no share, or are giving back those that they had; and who was one
+        of them a moment ago."""
         placed = {(place.workload_uid, place.attempt): place for place in map(placement, self._home.placements)}
         found = []
         for raw in self._home.workloads:
@@ -219,7 +220,22 @@ class Planning:
                 of = current.uid if current and not current.withdrawing else ""
                 looked = self._memory.looked(of, self._fleet.room_version, now)
                 found.append(turn.Waiting(work, looked, lifecycle.excluded(current, now)))
-        return found
+        return [*found, *self._aside(now)]
+
+    def _aside(self, now: datetime) -> Iterable[turn.Waiting]:
+        """The gangs that stepped aside just now: they take nothing, but keep what they gathered.
+
+        As they were then. Their Workloads do not show the flavors any more, nor a check that is limited to some of them,
+        nor, once they are back in the queue, that they had left it.
+        """
+        for work, since in self._memory.aside.values():
+            raw = self._home.workloads.get(work.key)
+            current = workload(raw) if raw else None
+            if current is None or current.uid != work.uid or current.deleted:
+                continue
+            back = current.holds_quota and self._observer.check_of(current)
+            if not back and now < since + BACK_WITHIN:
+                yield turn.Waiting(work, looked=True, until=since + BACK_WITHIN)
 
     def _candidate(self, name: str) -> Candidate:
         member = self._fleet.members().get(name)

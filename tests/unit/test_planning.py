@@ -1,14 +1,19 @@
 """What a gang is planned on: the clusters as they stand, less what those before it in the turn take or keep."""
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from adapter import facts, names, turn
-from adapter.actions import Plan
+from adapter.actions import Plan, Yield
 from adapter.facts import workload
+from adapter.shell.client import Client
+from adapter.shell.events import Announcer
+from adapter.shell.execute import Executor
+from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.planning import STATUS_LAG, Made, Planning
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
@@ -121,6 +126,102 @@ def test_in_a_pause_the_older_one_comes_first_whoever_is_planned_first() -> None
     without_room(sight, me, looked=True)
     sight.memory.settles["of-me"] = PAUSE
     assert again(sight, young, PAUSE) == ({}, None)
+
+
+# --- out of the manager's queue for a moment -------------------------------------------------------------------------
+
+
+def left(work: Raw, **changes: Any) -> Raw:
+    """Its Workload once Kueue has taken the quota back, in a layout in which the check is limited to flavors."""
+    found: Raw = copy.deepcopy(work)
+    found["spec"]["active"] = False
+    found["status"] = {"conditions": [builders.make_condition(names.QUOTA_RESERVED, status=False)]}
+    found["metadata"] |= changes
+    return found
+
+
+def back(work: Raw) -> Raw:
+    return {**left(work), "spec": work["spec"]}
+
+
+def no_check_yet(work: Raw) -> Raw:
+    return {**work, "status": {**work["status"], "admissionChecks": []}}
+
+
+@pytest.mark.parametrize(
+    ("now", "shown", "since", "want"),
+    [
+        pytest.param(
+            1, lambda old: {**old, "spec": left(old)["spec"]}, LONG_AGO, {}, id="Kueue has yet to take its quota"
+        ),
+        pytest.param(1, left, LONG_AGO, {}, id="it is away"),
+        pytest.param(7, back, LONG_AGO, {}, id="it queues again"),
+        pytest.param(7, no_check_yet, LONG_AGO, {}, id="it has its quota, and Kueue has yet to list our check"),
+        pytest.param(10, back, LONG_AGO, {"east": 2}, id="somebody else has the quota now"),
+        pytest.param(1, left, -60, {"east": 2}, id="it has not waited long, and keeps nothing"),
+        pytest.param(1, lambda old: left(old, uid="another"), LONG_AGO, {"east": 2}, id="it is another job's by now"),
+        pytest.param(1, lambda old: left(old, deletionTimestamp="x"), LONG_AGO, {"east": 2}, id="it is deleted"),
+    ],
+)
+def test_who_steps_aside_keeps_what_it_gathered(
+    now: float, shown: Callable[[Raw], Raw], since: float, want: Mapping[str, int]
+) -> None:
+    sight, me = held_back()
+    old = gang("old", 4, created=since)
+    sight.memory.step_aside(workload(old), builders.START)
+    fill(sight.home.workloads, shown(old), me)
+    fill(sight.home.placements)
+    until = None if want else builders.START + BACK_WITHIN
+    assert again(sight, me, builders.at(now)) == (want, until)
+
+
+def test_who_is_back_is_one_gang() -> None:
+    """Counted once, as one that is about to be planned: it may take what it kept."""
+    sight, me = held_back()
+    old = gang("old", 2, created=LONG_AGO)
+    sight.memory.step_aside(workload(old), builders.START)
+    fill(sight.home.workloads, old, me)
+    fill(sight.home.placements)
+    assert again(sight, me, builders.at(7)) == ({}, None)
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4))
+    assert again(sight, me, builders.at(7)) == ({"east": 2}, None)
+
+
+def test_who_gathered_nothing_keeps_nothing_for_it() -> None:
+    """One that stepped aside is not planned: what it would take were it back is for those behind it."""
+    sight, me = held_back()
+    old = gang("old", 2, created=-60)
+    sight.memory.step_aside(workload(old), builders.START)
+    fill(sight.home.workloads, left(old), me)
+    assert again(sight, me, builders.at(1)) == ({"east": 2}, None)
+
+
+def test_a_note_of_who_stepped_aside_is_dropped_when_it_is_old() -> None:
+    memory = Memory()
+    memory.step_aside(workload(gang("a", 1)), builders.START)
+    memory.step_aside(workload(gang("b", 1)), builders.START + BACK_WITHIN)
+    assert list(memory.aside) == ["uid-of-b"]
+
+
+async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
+    """The watch may bring the news before the answer does, and whoever is planned then must not take the room."""
+    sight, _ = held_back()
+    old = gang("old", 4, created=LONG_AGO)
+
+    noted: list[bool] = []
+
+    class Manager:
+        async def merge(self, *_: object) -> Raw:
+            noted.append("uid-of-old" in executor.memory.aside)
+            return left(old)
+
+    sight.home.client = cast(Client, Manager())
+    executor = Executor(sight.home, sight.observer._fleet, sight.observer, cast(Announcer, None))
+    await executor.do(Yield(workload(old)))
+    assert noted == [True]
+
+
+# --- what could never be used ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,10 @@ def waits(since: datetime | None, *, looked: bool = True) -> turn.Waiting:
         pytest.param(waits(HOUR), 130, 180, id="every fourth, when eight are waited"),
         pytest.param(waits(HOUR - 11 * MINUTE), 0, None, id="a pause may be on when it has waited long enough"),
         pytest.param(waits(None), 999, None, id="of no known age"),
+        pytest.param(
+            replace(waits(HOUR), until=HOUR + 8 * MINUTE), 7, 8, id="one that stepped aside: while it may be back"
+        ),
+        pytest.param(replace(waits(HOUR), until=HOUR + 16 * MINUTE), 14, 15, id="and it pauses as the others do"),
     ],
 )
 def test_holds_until(one: turn.Waiting, minutes: float, until: float | None) -> None:
