@@ -45,6 +45,11 @@ class Request:
         return sum(group.count for group in self.groups)
 
     @property
+    def by_role(self) -> tuple[Group, ...]:
+        """The groups in the order in which a worker cluster's Kueue goes through those of a share."""
+        return tuple(sorted(self.groups, key=lambda group: group.role))
+
+    @property
     def needed(self) -> int:
         """How many workers must fit at once."""
         return min(self.minimum, self.workers) if self.gang == "BestEffort" else self.workers
@@ -132,6 +137,17 @@ class Offers:
                 room = survey.reclaimable(count)
             self._charged[key] = quota.charge(tree, survey.queue.name, room, group.request, count)
         return self._charged[key]
+
+    def admits(self, candidate: Candidate, counts: Mapping[str, int]) -> bool:
+        """Whether the cluster's Kueue admits a share at its first try: group by group by role, each in what those before it
+        left. At a later try it may admit more (see quota.py)."""
+        tree, groups = candidate.tree, [group for group in self.request.by_role if counts.get(group.name)]
+        for group in groups:
+            if self.of(candidate, tree, group).total < counts[group.name]:
+                return False
+            if group is not groups[-1]:
+                tree = self.charge(candidate, tree, group, counts[group.name])
+        return True
 
     def _offer(self, candidate: Candidate, tree: quota.Tree, group: Group) -> Offer:
         if group.zone and group.zone != candidate.zone:

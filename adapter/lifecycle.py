@@ -68,7 +68,7 @@ class Gang:
     others_wait: bool  # somebody queues behind us for the manager's quota
     room_changed: bool  # since the last plan of this gang
     remote_podsets: tuple[str, ...]
-    settles: datetime | None = None  # when what the last plan deducted twice, to be careful, is free again
+    settles: datetime | None = None  # when what the last plan deducted twice, or left to others, is free
 
 
 def decide(gang: Gang, now: datetime) -> list[Action]:

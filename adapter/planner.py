@@ -5,7 +5,6 @@ A gang that has fewer workers placed than it needs gets no share at all. The pla
 are admitted is for each worker cluster's Kueue to say. The same snapshot always gives the same plan.
 """
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -102,41 +101,56 @@ def _charged(offers: Offers, one: Candidate, share: Share) -> Candidate:
     if candidates.closed(offers.request, replace(one, problem="")):
         return one
     groups = {group.name: group for group in offers.request.groups}
+    parts = [part for part in share.groups if part.name in groups]
+    if len(parts) > 1 and offers.admits(one, {part.name: part.count for part in parts}):
+        parts.sort(key=lambda part: part.role)
     tree = one.tree
-    for part in share.groups:
-        if part.name in groups:
-            tree = offers.charge(one, tree, groups[part.name], part.count)
+    for part in parts:
+        tree = offers.charge(one, tree, groups[part.name], part.count)
     return replace(one, tree=tree)
 
 
 def _placed(offers: Offers, asked: Sequence[Look]) -> _Counts:
     """Divide the gang over the clusters asked: the first order of its groups in which all fit, else the best one.
 
+    Sure is what each cluster's Kueue admits at its first try, in its own order of the groups; only where no order of ours
+    gives that, its later tries are trusted: they admit most of what is left.
     Groups that are spread leave room in pieces, in which a larger one may not fit: then they are filled in after all.
     """
     best: _Counts = {}
-    most = -1
+    most = (-1, False)
     strategies = [offers.request.strategy]
     strategies += ["FillInOrder"] if strategies == ["Spread"] and len(offers.request.groups) > 1 else []
-    for strategy, groups in itertools.product(strategies, list(_orders(offers.request, asked))):
-        counts = _divided(offers, asked, groups, strategy)
-        placed = sum(sum(taken.values()) for taken in counts.values())
-        if placed > most:
-            best, most = counts, placed
-        if placed == offers.request.workers:
+    for strategy in strategies:
+        for groups in _orders(offers.request, asked):
+            counts = _divided(offers, asked, groups, strategy)
+            placed = sum(sum(taken.values()) for taken in counts.values())
+            found = placed, placed >= offers.request.needed and _sure(offers, asked, counts)
+            if found > most:
+                best, most = counts, found
+            if most == (offers.request.workers, True):
+                break
+        if most[0] == offers.request.workers:
             break
     return best
 
 
-def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]]:
-    """The choosiest group first: the one for which there is least room; then as they stand, and the other way round.
+def _sure(offers: Offers, asked: Sequence[Look], counts: _Counts) -> bool:
+    shared = ((look.candidate, counts[look.candidate.name]) for look in asked)
+    return all(offers.admits(one, taken) for one, taken in shared if len(taken) > 1)
 
-    Packing groups of different shapes is a knapsack: three orders find what there is to find in fleets whose shapes are
+
+def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]]:
+    """The choosiest group first: the one for which there is least room; then as they stand, the other way round, and as
+    Kueue goes through them: what is found in that order is sure.
+
+    Packing groups of different shapes is a knapsack: four orders find what there is to find in fleets whose shapes are
     multiples of each other, as machines are; a gang that none of them places waits, and is planned again when room comes.
     """
     room = [sum(look.offers[index].total for look in asked) / g.count for index, g in enumerate(request.groups)]
     stand = list(range(len(room)))
-    orders = [sorted(stand, key=room.__getitem__), stand, stand[::-1]]
+    by_role = sorted(stand, key=lambda index: request.groups[index].role)
+    orders = [sorted(stand, key=room.__getitem__), stand, stand[::-1], by_role]
     for index, order in enumerate(orders):
         if order not in orders[:index]:
             yield [request.groups[number] for number in order]
@@ -184,13 +198,7 @@ def _chosen(request: Request, found: Sequence[Verdict], counts: _Counts) -> list
 
 def _preempts(plain: Offers, share: Share, one: Candidate) -> bool:
     """Whether a share is more than what is free, so that Kueue must preempt somebody."""
-    groups = {group.name: group for group in plain.request.groups}
-    tree = one.tree
-    for part in share.groups:
-        if plain.of(one, tree, groups[part.name]).total < part.count:
-            return True
-        tree = plain.charge(one, tree, groups[part.name], part.count)
-    return False
+    return not plain.admits(one, {part.name: part.count for part in share.groups})
 
 
 def _most(plain: Offers, looks: Sequence[Look]) -> int:

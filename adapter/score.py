@@ -15,7 +15,7 @@ class Look:
     """What one open candidate could take of the whole gang, were it asked alone."""
 
     candidate: Candidate
-    offers: tuple[Offer, ...]  # one for each group, those before it charged
+    offers: tuple[Offer, ...]  # one for each group, those asked before it charged
     nominal: int  # workers of the gang that fit nominal quota
     total: int  # and with borrowing
     ever: int
@@ -28,24 +28,33 @@ class Look:
 
 
 def look(offers: Offers, one: Candidate) -> Look:
-    """Ask a candidate for the whole gang, group by group."""
-    groups, tree, asked = offers.request.groups, one.tree, list[Offer]()
-    for group in groups:
-        found = offers.of(one, tree, group)
-        take = min(group.count, found.total)
-        if take and group is not groups[-1]:
-            tree = offers.charge(one, tree, group, take)
-        asked.append(found)
-    pairs = list(zip(asked, groups, strict=True))
+    """Ask a candidate for the whole gang, group by group: as they stand, or as Kueue does if only so all of them fit."""
+    groups, by_role = offers.request.groups, offers.request.by_role
+    asked = _asked(offers, one, groups)
+    short = any(asked[group.name].total < group.count for group in groups)
+    if short and groups != by_role and offers.admits(one, {group.name: group.count for group in groups}):
+        asked = _asked(offers, one, by_role)
+    pairs = [(asked[group.name], group) for group in groups]
     return Look(
         candidate=one,
-        offers=tuple(asked),
+        offers=tuple(o for o, _ in pairs),
         nominal=sum(min(o.nominal, g.count) for o, g in pairs),
         total=sum(min(o.total, g.count) for o, g in pairs),
         ever=sum(min(o.ever, g.count) for o, g in pairs),
         copies=min((o.total / g.count for o, g in pairs), default=0),
         copies_now=min((min(o.now, o.total) / g.count for o, g in pairs), default=0),
     )
+
+
+def _asked(offers: Offers, one: Candidate, groups: Sequence[Group]) -> dict[str, Offer]:
+    """What there is for each group, by name, once those before it have taken what they can."""
+    tree, asked = one.tree, dict[str, Offer]()
+    for group in groups:
+        found = asked[group.name] = offers.of(one, tree, group)
+        take = min(group.count, found.total)
+        if take and group is not groups[-1]:
+            tree = offers.charge(one, tree, group, take)
+    return asked
 
 
 def order(request: Request, looks: Sequence[Look]) -> list[Look]:

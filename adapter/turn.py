@@ -1,27 +1,38 @@
 """Whose turn is it: which waiting gangs are planned before a given one, and who of them holds room back from it?
 
 Priority first, then age. A gang that does not fit holds nobody up, for idle room helps no one; but one that has waited
-long keeps what it could use, or a stream of small gangs would starve a large one for ever.
+long keeps what it could use, or a stream of small gangs would starve a large one for ever. What it waits for may never
+leave, though: now and then it pauses, and those behind may use what is free. The holds between grow as long as it has
+waited, so longer than any job that ends, and in one of them room gathers until it fits. The pauses are everybody's: when
+the gang pauses that waits longest, all do, or several that hold room back would take turns at it.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from adapter.facts import Exclusion, Key, Workload
 
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
 # given up and tried elsewhere; short enough that a person who waits sees the queue move within a coffee break.
 STARVED_AFTER = timedelta(minutes=5)
+# Outlasts the 2 min 40 s for which a gang without room may keep the manager's quota (lifecycle.YIELD_DOUBLINGS), so that
+# those who still queue for that have some of a pause, too.
+PAUSE = timedelta(minutes=3)
+# From one pause to the next at first. The hold between is twelve minutes: it outlasts small jobs, the stream that starves a
+# large one, and while room is kept for nothing those behind lose four fifths of the time, not all of it.
+PERIOD = timedelta(minutes=15)
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)  # periods are counted from here for every gang, so that pauses meet
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A gang that holds the manager's quota and no share, or gives back those that it had."""
+    """A gang that holds the manager's quota and no share, or gives back those that it had; or that stepped aside just now."""
 
     work: Workload
     looked: bool  # planned since room changed last: nothing fitted
     excluded: tuple[Exclusion, ...] = ()  # clusters that it does not ask now
+    until: datetime | None = None  # when one that stepped aside keeps nothing any more
 
     @property
     def key(self) -> Key:
@@ -35,13 +46,40 @@ def before(me: Workload, waiting: Iterable[Waiting]) -> list[Waiting]:
     )
 
 
-def holds_back(one: Waiting, now: datetime) -> bool:
-    """Whether a gang that does not fit keeps what it could use from those behind it.
+def holds_until(one: Waiting, now: datetime) -> datetime | None:
+    """Until when a gang that does not fit keeps what it could use from those behind it; None: it keeps nothing now.
 
     Also between a change of room and its own next look: whoever is planned in that moment would else take all that it
     gathered.
     """
-    return one.work.created is not None and now - one.work.created > STARVED_AFTER
+    created = one.work.created
+    if created is None or now - created <= STARVED_AFTER:
+        return None
+    period = (now - _FIRST) // PERIOD
+    if now < _begin(period) + PAUSE and _next_pause(created, period) == period:
+        return None
+    pause = _begin(_next_pause(created, period + 1))
+    return min(pause, one.until or pause)
+
+
+def _next_pause(created: datetime, period: int) -> int:
+    """The first period, from this one on, that begins with a pause: every one, every second, every fourth as it waits."""
+    while period % (step := _step(created, period)):
+        period += step - period % step
+    return period
+
+
+def _step(created: datetime, period: int) -> int:
+    """From how many periods one begins with a pause: half of those waited by then, so no hold outlasts the wait before it.
+
+    A power of two: whoever waited longer pauses only where those who waited less do.
+    """
+    waited = (_begin(period) - created) // PERIOD
+    return 1 << (max(waited // 2, 1).bit_length() - 1)
+
+
+def _begin(period: int) -> datetime:
+    return _FIRST + period * PERIOD
 
 
 def _rank(work: Workload) -> tuple[int, str, Key]:

@@ -169,7 +169,9 @@ class Executor:
         self._home.workloads.put(await self._local.apply(path, body, names.FIELD_MANAGER))
 
     async def _yield(self, action: Yield) -> None:
-        since, count = timestamp(datetime.now(UTC)), str(action.workload.yields + 1)
+        now, count = datetime.now(UTC), str(action.workload.yields + 1)
+        self.memory.step_aside(action.workload, now)  # before anybody can hear of it and take what it gathered
+        since = timestamp(now)
         await self._activate(action.workload, False, {names.YIELDED_ANNOTATION: since, names.YIELDS_ANNOTATION: count})
 
     async def _rejoin(self, action: Rejoin) -> None:

@@ -1,21 +1,42 @@
 """What is remembered between two looks although no API object says it: only what may be lost at any time.
 
-After a restart each waiting gang is planned once more, and a share that was refused is asked for once more.
+After a restart each waiting gang is planned once more, a share that was refused is asked for once more, and a gang that is
+out of the queue for a moment loses the room that it gathered.
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from adapter.facts import Placement
+from adapter import lifecycle
+from adapter.facts import Placement, Workload
+
+# How long a gang that steps aside may keep what it gathered. Once it is back in the queue, Kueue gives it free quota within
+# a second; five are enough for a busy one and for our watch. Who does not hold it by then waits behind somebody else, for
+# hours perhaps, and whoever could use the room shall not wait for that.
+BACK_WITHIN = lifecycle.AWAY + timedelta(seconds=5)
 
 
 class Memory:
-    """Notes about Placements, by uid."""
+    """Notes about Placements, by uid, and about gangs that stepped aside."""
 
     def __init__(self) -> None:
         self.planned: dict[str, int] = {}  # the room version that the last plan saw
-        self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice is free again
+        self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
+        self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
+
+    def looked(self, uid: str, version: int, now: datetime) -> bool:
+        """Whether the last plan saw this room version, and would still see the same: else its gang is about to be planned.
+
+        When a pause begins, all that it helps are planned in any order, and none shall take what an earlier one gets.
+        """
+        settles = self.settles.get(uid)
+        return self.planned.get(uid) == version and (settles is None or now < settles)
+
+    def step_aside(self, work: Workload, now: datetime) -> None:
+        """Note that a gang leaves the manager's queue for a moment, which takes from its Workload what it is planned by."""
+        self.aside = {uid: note for uid, note in self.aside.items() if now - note[1] < BACK_WITHIN}
+        self.aside[work.uid] = work, now
 
     def refuse(self, place: Placement, cluster: str, why: str) -> None:
         """Note that a cluster refused to have its share made."""

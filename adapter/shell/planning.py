@@ -14,6 +14,7 @@ from adapter.actions import Plan
 from adapter.candidate import Candidate, Group, Request
 from adapter.facts import (
     Exclusion,
+    Job,
     Placement,
     PodSet,
     Reservation,
@@ -29,12 +30,20 @@ from adapter.facts import reservation as read_reservation
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
-from adapter.shell.memory import Memory
+from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.observe import Observer
 
 # Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
 # counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
 STATUS_LAG = timedelta(seconds=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Room that is kept from a gang: for whom, and when that pauses or ends."""
+
+    job: Job | None
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,7 @@ class Made:
     fleet: Sequence[Candidate]  # in the policy's order, as the plan found them
     plan: planner.Plan
     more: str
+    eases: datetime | None = None  # when the first of those that keep room from it keeps none
 
 
 class Planning:
@@ -58,7 +68,8 @@ class Planning:
 
         Only a gang that found no room is planned again so.
         A share that a cluster may count already is deducted once more for STATUS_LAG: a gang that did not fit for that
-        reason would else wait until something changes, which may be hours.
+        reason would else wait until something changes, which may be hours. So would one from which room is kept, when that
+        ends.
         """
         work, before = action.workload, action.placement
         check = self._observer.check_of(work)
@@ -89,7 +100,8 @@ class Planning:
             },
             "spec": spec,
         }
-        return body, made, None if made.shares else self._settles(work, now)
+        moments = [] if made.shares else [when for when in (self._settles(work, now), found.eases) if when]
+        return body, made, min(moments, default=None)
 
     def plan(
         self, work: Workload, check: str, chosen: checks.Chosen | None, excluded: Iterable[Exclusion], now: datetime
@@ -98,14 +110,15 @@ class Planning:
         request = self._request(work, check, chosen.policy if chosen else None)
         order = chosen.clusters if chosen else ()
         earlier = [(one, theirs) for one in turn.before(work, self._waiting(now)) if (theirs := self._policy_of(one))]
-        fleet, kept_for = self._left_for(work, order, earlier, excluded, now)
+        fleet, holds = self._left_for(work, order, earlier, excluded, now)
         made = planner.plan(request, fleet)
+        kept_for = [f"{hold.job.kind} {hold.job.name}" for hold in holds if hold.job]
         if not made.shares and (trees := self._relieved(order, work.priority or 0)):
-            freed, _ = self._left_for(work, order, earlier, excluded, now, trees)
-            over = planner.outranking(request, fleet, freed)
+            freed, more = self._left_for(work, order, earlier, excluded, now, trees)
+            over, holds = planner.outranking(request, fleet, freed), [*holds, *more]
             made = over if over.shares else made
         kept = f" Room is kept for {', '.join(kept_for)}, which waited longer." if kept_for and not made.shares else ""
-        return Made(request, fleet, made, kept)
+        return Made(request, fleet, made, kept, min((hold.until for hold in holds), default=None))
 
     def _request(self, work: Workload, check: str, policy: api.DispatchPolicy | None) -> Request:
         groups = tuple(self._group(podset) for podset in self._observer.remote_podsets(work, check))
@@ -126,15 +139,15 @@ class Planning:
         excluded: Iterable[Exclusion],
         now: datetime,
         trees: Mapping[str, quota.Tree] | None = None,
-    ) -> tuple[list[Candidate], list[str]]:
+    ) -> tuple[list[Candidate], list[Hold]]:
         """What a gang may take in its policy's clusters, after those whose turn is earlier, and who of them keeps room.
 
         `trees`: quotas to be reckoned with instead of those of these clusters.
         """
         # Those before it go where their own policies send them, which may be to clusters that this gang does not ask.
         involved = dict.fromkeys([*order, *(name for _, theirs in earlier for name in theirs.clusters)])
-        fleet, kept_for = self._after_others(earlier, self._fleet_now(involved, work, now, trees or {}), now)
-        return _without((one for one in fleet if one.name in order), excluded), kept_for
+        fleet, holds = self._after_others(earlier, self._fleet_now(involved, work, now, trees or {}), now)
+        return _without((one for one in fleet if one.name in order), excluded), holds
 
     def _relieved(self, order: Iterable[str], priority: int) -> dict[str, quota.Tree]:
         """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them."""
@@ -171,19 +184,18 @@ class Planning:
 
     def _after_others(
         self, earlier: Iterable[tuple[turn.Waiting, checks.Chosen]], fleet: list[Candidate], now: datetime
-    ) -> tuple[list[Candidate], list[str]]:
+    ) -> tuple[list[Candidate], list[Hold]]:
         """What is left for a gang once those whose turn comes first have taken what they can, and who holds room back."""
-        kept_for = []
+        holds = []
         for one, chosen in earlier:
             request = self._request(one.work, self._observer.check_of(one.work), chosen.policy)
             theirs = [candidate for name in chosen.clusters for candidate in fleet if candidate.name == name]
             theirs = _without(theirs, one.excluded)
             shares: Sequence[Share] = () if one.looked else planner.plan(request, theirs).shares
-            if not shares and turn.holds_back(one, now):
-                shares = planner.keep(request, theirs)
-                kept_for += [f"{one.work.job.kind} {one.work.job.name}"] if shares and one.work.job else []
+            if not shares and (until := turn.holds_until(one, now)) and (shares := planner.keep(request, theirs)):
+                holds.append(Hold(one.work.job, until))
             fleet = planner.charged(request, fleet, shares)
-        return fleet, kept_for
+        return fleet, holds
 
     def _policy_of(self, one: turn.Waiting) -> checks.Chosen | None:
         """How a waiting gang is going to be planned; None when it is not, so that it takes nothing from anybody."""
@@ -193,7 +205,8 @@ class Planning:
         return None if stuck or self._observer.refusal(one.work, check, chosen) else chosen
 
     def _waiting(self, now: datetime) -> list[turn.Waiting]:
-        """The gangs that hold the manager's quota and have no share, or are giving back those that they had."""
+        """The gangs that hold the manager's quota and have no share, or are giving back those that they had; and who was one
+        of them a moment ago."""
         placed = {(place.workload_uid, place.attempt): place for place in map(placement, self._home.placements)}
         found = []
         for raw in self._home.workloads:
@@ -205,10 +218,25 @@ class Planning:
                 continue
             current = placed.get((work.uid, work.attempt))
             if current is None or current.withdrawing or not current.shares:
-                planned = self._memory.planned.get(current.uid) if current and not current.withdrawing else None
-                looked = planned == self._fleet.room_version
+                of = current.uid if current and not current.withdrawing else ""
+                looked = self._memory.looked(of, self._fleet.room_version, now)
                 found.append(turn.Waiting(work, looked, lifecycle.excluded(current, now)))
-        return found
+        return [*found, *self._aside(now)]
+
+    def _aside(self, now: datetime) -> Iterable[turn.Waiting]:
+        """The gangs that stepped aside just now: they take nothing, but keep what they gathered.
+
+        As they were then. Their Workloads do not show the flavors any more, nor a check that is limited to some of them,
+        nor, once they are back in the queue, that they had left it.
+        """
+        for work, since in self._memory.aside.values():
+            raw = self._home.workloads.get(work.key)
+            current = workload(raw) if raw else None
+            if current is None or current.uid != work.uid or current.deleted:
+                continue
+            back = current.holds_quota and self._observer.check_of(current)
+            if not back and now < since + BACK_WITHIN:
+                yield turn.Waiting(work, looked=True, until=since + BACK_WITHIN)
 
     def _candidate(self, name: str) -> Candidate:
         member = self._fleet.members().get(name)

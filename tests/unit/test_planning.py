@@ -1,13 +1,20 @@
 """What a gang is planned on: the clusters as they stand, less what those before it in the turn take or keep."""
 
-from collections.abc import Mapping
-from typing import Any
+import copy
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 
 from adapter import facts, names, turn
+from adapter.actions import Plan, Yield
 from adapter.facts import workload
-from adapter.shell.planning import Made, Planning
+from adapter.shell.client import Client
+from adapter.shell.events import Announcer
+from adapter.shell.execute import Executor
+from adapter.shell.memory import BACK_WITHIN, Memory
+from adapter.shell.planning import STATUS_LAG, Made, Planning
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.sight import Sight, fill, make_template
@@ -39,6 +46,13 @@ def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
     return planning.plan(workload(me), check, sight.observer.policy(check)[0], (), builders.START)
 
 
+def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mapping[str, int], datetime | None]:
+    """What a gang is promised, and when to plan it again unasked."""
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    _, made, settles = planning.body(Plan(workload(me), None, ()), now)
+    return {share.cluster: share.workers for share in made.shares}, settles
+
+
 def taken(made: Made) -> Mapping[str, int]:
     return {share.cluster: share.workers for share in made.plan.shares}
 
@@ -53,6 +67,161 @@ def test_what_a_starved_gang_gathers_stays_its_own_also_before_its_next_look(loo
     without_room(sight, old, looked=looked)
     made = planned(sight, me)
     assert taken(made) == {} and "Room is kept for RayJob train" in made.more
+
+
+# --- pauses ----------------------------------------------------------------------------------------------------------
+
+PAUSE = datetime(2026, 1, 2, 3, 15, tzinfo=UTC)  # the next one after START of a gang that waits since LONG_AGO
+
+
+def held_back() -> tuple[Sight, Raw]:
+    """A gang of two behind a starved one of four, which somebody else's load keeps from starting."""
+    sight = Sight({"east": 4})
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
+    old, me = gang("old", 4, created=LONG_AGO), gang("me", 2)
+    fill(sight.home.workloads, old, me)
+    without_room(sight, old, looked=True)
+    return sight, me
+
+
+def test_who_is_held_back_is_planned_again_when_the_pause_begins() -> None:
+    sight, me = held_back()
+    assert again(sight, me) == ({}, PAUSE)
+    assert again(sight, me, PAUSE) == ({"east": 2}, None)
+
+
+def test_or_earlier_for_another_reason() -> None:
+    """A share that its cluster may count already is deducted once more for a moment."""
+    sight, me = held_back()
+    first = gang("first", 1, created=-9)
+    place = make_placement(first, shares={"east": {"workers0": 1}})
+    fill(sight.home.workloads, *sight.home.workloads, first)
+    fill(sight.home.placements, *sight.home.placements, place)
+    fill(sight.members["east"].workloads, make_reservation(place))
+    assert again(sight, me, builders.at(1)) == ({}, builders.START + STATUS_LAG)
+    assert again(sight, me, builders.at(4)) == ({}, PAUSE)
+
+
+def test_who_is_held_back_from_preempting_others_is_planned_again_too() -> None:
+    """Nothing is free that could be kept; what gangs of lower priority would leave is."""
+    sight, me = held_back()
+    preempts: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=4, **preempts))
+    usage = [{"name": "r", "flavors": {"cpu": "any"}, "resourceUsage": {"cpu": "2"}}]
+    theirs: Raw = {"conditions": [builders.make_condition(names.QUOTA_RESERVED)]}
+    theirs["admission"] = {"clusterQueue": "team-a", "podSetAssignments": usage}
+    fill(sight.members["east"].workloads, {"metadata": builders.make_meta("theirs"), "spec": {}, "status": theirs})
+    for raw in sight.home.workloads:
+        raw["spec"]["priority"] = 5
+    me["spec"]["priority"] = 5
+    assert again(sight, me) == ({}, PAUSE)
+    assert again(sight, me, PAUSE) == ({"east": 2}, None)
+
+
+def test_in_a_pause_the_older_one_comes_first_whoever_is_planned_first() -> None:
+    """All that are held back plan again in the same moment."""
+    sight, me = held_back()
+    young = gang("young", 2, created=1)
+    fill(sight.home.workloads, *sight.home.workloads, young)
+    without_room(sight, me, looked=True)
+    sight.memory.settles["of-me"] = PAUSE
+    assert again(sight, young, PAUSE) == ({}, None)
+
+
+# --- out of the manager's queue for a moment -------------------------------------------------------------------------
+
+
+def left(work: Raw, **changes: Any) -> Raw:
+    """Its Workload once Kueue has taken the quota back, in a layout in which the check is limited to flavors."""
+    found: Raw = copy.deepcopy(work)
+    found["spec"]["active"] = False
+    found["status"] = {"conditions": [builders.make_condition(names.QUOTA_RESERVED, status=False)]}
+    found["metadata"] |= changes
+    return found
+
+
+def back(work: Raw) -> Raw:
+    return {**left(work), "spec": work["spec"]}
+
+
+def no_check_yet(work: Raw) -> Raw:
+    return {**work, "status": {**work["status"], "admissionChecks": []}}
+
+
+@pytest.mark.parametrize(
+    ("now", "shown", "since", "want"),
+    [
+        pytest.param(
+            1, lambda old: {**old, "spec": left(old)["spec"]}, LONG_AGO, {}, id="Kueue has yet to take its quota"
+        ),
+        pytest.param(1, left, LONG_AGO, {}, id="it is away"),
+        pytest.param(7, back, LONG_AGO, {}, id="it queues again"),
+        pytest.param(7, no_check_yet, LONG_AGO, {}, id="it has its quota, and Kueue has yet to list our check"),
+        pytest.param(10, back, LONG_AGO, {"east": 2}, id="somebody else has the quota now"),
+        pytest.param(1, left, -60, {"east": 2}, id="it has not waited long, and keeps nothing"),
+        pytest.param(1, lambda old: left(old, uid="another"), LONG_AGO, {"east": 2}, id="it is another job's by now"),
+        pytest.param(1, lambda old: left(old, deletionTimestamp="x"), LONG_AGO, {"east": 2}, id="it is deleted"),
+    ],
+)
+def test_who_steps_aside_keeps_what_it_gathered(
+    now: float, shown: Callable[[Raw], Raw], since: float, want: Mapping[str, int]
+) -> None:
+    sight, me = held_back()
+    old = gang("old", 4, created=since)
+    sight.memory.step_aside(workload(old), builders.START)
+    fill(sight.home.workloads, shown(old), me)
+    fill(sight.home.placements)
+    until = None if want else builders.START + BACK_WITHIN
+    assert again(sight, me, builders.at(now)) == (want, until)
+
+
+def test_who_is_back_is_one_gang() -> None:
+    """Counted once, as one that is about to be planned: it may take what it kept."""
+    sight, me = held_back()
+    old = gang("old", 2, created=LONG_AGO)
+    sight.memory.step_aside(workload(old), builders.START)
+    fill(sight.home.workloads, old, me)
+    fill(sight.home.placements)
+    assert again(sight, me, builders.at(7)) == ({}, None)
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4))
+    assert again(sight, me, builders.at(7)) == ({"east": 2}, None)
+
+
+def test_who_gathered_nothing_keeps_nothing_for_it() -> None:
+    """One that stepped aside is not planned: what it would take were it back is for those behind it."""
+    sight, me = held_back()
+    old = gang("old", 2, created=-60)
+    sight.memory.step_aside(workload(old), builders.START)
+    fill(sight.home.workloads, left(old), me)
+    assert again(sight, me, builders.at(1)) == ({"east": 2}, None)
+
+
+def test_a_note_of_who_stepped_aside_is_dropped_when_it_is_old() -> None:
+    memory = Memory()
+    memory.step_aside(workload(gang("a", 1)), builders.START)
+    memory.step_aside(workload(gang("b", 1)), builders.START + BACK_WITHIN)
+    assert list(memory.aside) == ["uid-of-b"]
+
+
+async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
+    """The watch may bring the news before the answer does, and whoever is planned then must not take the room."""
+    sight, _ = held_back()
+    old = gang("old", 4, created=LONG_AGO)
+
+    noted: list[bool] = []
+
+    class Manager:
+        async def merge(self, *_: object) -> Raw:
+            noted.append("uid-of-old" in executor.memory.aside)
+            return left(old)
+
+    sight.home.client = cast(Client, Manager())
+    executor = Executor(sight.home, sight.observer._fleet, sight.observer, cast(Announcer, None))
+    await executor.do(Yield(workload(old)))
+    assert noted == [True]
+
+
+# --- what could never be used ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,15 @@
 """Priority before age, and a gang that waited long is not passed by for ever."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from adapter import turn
+from adapter import lifecycle, turn
 from adapter.facts import Workload, workload
 from tests.unit.builders import at, make_workload
 
@@ -35,19 +40,91 @@ def test_before(me: Workload, others: list[Workload], want: list[str]) -> None:
     assert [one.work.name for one in turn.before(me, map(waiting, others))] == want
 
 
+MINUTE = timedelta(minutes=1)
+HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)  # a pause, to whom pauses in every period
+
+
+def waits(since: datetime | None, *, looked: bool = True) -> turn.Waiting:
+    return waiting(replace(gang("a"), created=since), looked=looked)
+
+
 @pytest.mark.parametrize(
-    ("one", "seconds", "want"),
+    ("one", "minutes", "until"),
     [
-        pytest.param(waiting(gang("a")), 301, True, id="waited long"),
-        pytest.param(waiting(gang("a")), 300, False, id="not long enough"),
+        pytest.param(waits(HOUR), 5, None, id="not long enough"),
+        pytest.param(waits(HOUR), 5.1, 15, id="waited long: until the next pause"),
+        pytest.param(waits(HOUR, looked=False), 5.1, 15, id="about to be planned: what it gathered stays its own"),
+        pytest.param(waits(HOUR), 15, None, id="the pause begins"),
+        pytest.param(waits(HOUR), 17.9, None, id="and lasts"),
+        pytest.param(waits(HOUR), 18, 30, id="and ends"),
+        pytest.param(waits(HOUR), 45, None, id="every period has one at first"),
+        pytest.param(waits(HOUR), 63, 90, id="every second, when four are waited"),
+        pytest.param(waits(HOUR), 90, None, id="it pauses then"),
+        pytest.param(waits(HOUR), 130, 180, id="every fourth, when eight are waited"),
+        pytest.param(waits(HOUR - 11 * MINUTE), 0, None, id="a pause may be on when it has waited long enough"),
+        pytest.param(waits(None), 999, None, id="of no known age"),
         pytest.param(
-            waiting(gang("a"), looked=False), 999, True, id="about to be planned: what it gathered stays its own"
+            replace(waits(HOUR), until=HOUR + 8 * MINUTE), 7, 8, id="one that stepped aside: while it may be back"
         ),
-        pytest.param(waiting(replace(gang("a"), created=None)), 999, False, id="of no known age"),
+        pytest.param(replace(waits(HOUR), until=HOUR + 16 * MINUTE), 14, 15, id="and it pauses as the others do"),
     ],
 )
-def test_holds_back(one: turn.Waiting, seconds: float, want: bool) -> None:
-    assert turn.holds_back(one, at(seconds)) is want
+def test_holds_until(one: turn.Waiting, minutes: float, until: float | None) -> None:
+    want = None if until is None else HOUR + until * MINUTE
+    assert turn.holds_until(one, HOUR + minutes * MINUTE) == want
+
+
+def test_a_pause_gives_time_to_those_who_queue_behind() -> None:
+    longest = lifecycle.YIELD_AFTER * 2**lifecycle.YIELD_DOUBLINGS
+    assert longest < turn.PAUSE < turn.PERIOD / 2
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+SINCE = st.integers(0, 24 * 60 * 60).map(lambda seconds: HOUR + seconds * timedelta(seconds=1))
+
+
+def holds(created: datetime, *, days: int) -> list[tuple[datetime, datetime]]:
+    """When a gang holds room back, hold by hold."""
+    one, now, found = waits(created), created + turn.STARVED_AFTER + timedelta(seconds=1), []
+    while now < created + timedelta(days=days):
+        if until := turn.holds_until(one, now):
+            found.append((now, until))
+            now = until
+        assert turn.holds_until(one, now) is None, "a hold ends with a pause"
+        now = next(later for later in _steps(now) if turn.holds_until(one, later))
+    return found
+
+
+def _steps(now: datetime) -> Iterator[datetime]:
+    """Every second of a pause, up to the longest that there may be."""
+    seconds = timedelta(seconds=1)
+    yield from (now + number * seconds for number in range(1, turn.PAUSE // seconds + 1))
+
+
+@settings(max_examples=50)
+@given(SINCE)
+def test_holds_and_pauses_go_on_for_ever(created: datetime) -> None:
+    """A hold outgrows every job that ends; and none lasts longer than the wait before it, so pauses never stop."""
+    found = holds(created, days=3)
+    lengths = [until - since for since, until in found]
+    assert lengths[0] <= turn.PERIOD - turn.PAUSE and all(a <= b for a, b in itertools.pairwise(lengths))
+    assert lengths[-1] >= timedelta(hours=12)
+    assert all(until - since <= max(turn.PERIOD, since - created) for since, until in found)
+    pauses = [after - until for (_, until), (after, _) in itertools.pairwise(found)]
+    assert set(pauses) == {turn.PAUSE}, "none is cut short"
+
+
+@given(SINCE, st.integers(0, 300))
+def test_nobody_holds_anything_at_first(created: datetime, seconds: int) -> None:
+    assert turn.holds_until(waits(created), created + timedelta(seconds=seconds)) is None
+
+
+@given(SINCE, SINCE, SINCE)
+def test_all_pause_when_the_one_that_waits_longest_does(first: datetime, second: datetime, now: datetime) -> None:
+    """Else those behind several would wait until the pauses of all happen to meet."""
+    old, young = waits(min(first, second)), waits(max(first, second))
+    assert turn.holds_until(old, now) or not turn.holds_until(young, now)
 
 
 def test_the_order_is_one_order() -> None:

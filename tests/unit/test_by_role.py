@@ -1,0 +1,166 @@
+"""What Kueue goes by when it admits a share: its groups by role, each in one flavor, in what those before it left.
+
+So a plan that divides a gang in another order may promise a cluster what its Kueue does not admit.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import quota
+from adapter.candidate import Candidate, Group, Offers, Request
+from adapter.facts import GroupShare, Share
+from adapter.planner import Plan, charged, outranking, plan
+from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
+
+Raw = dict[str, Any]
+FLAVORS = ("first", "second", "third")
+
+
+def cluster(name: str, *cores: int) -> Candidate:
+    """A cluster whose queue has so many cores in each of its flavors."""
+    rows: list[Raw] = [
+        {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": str(amount)}]}
+        for flavor, amount in zip(FLAVORS, cores, strict=False)
+    ]
+    queue = make_cluster_queue(0, resourceGroups=[{"coveredResources": ["cpu"], "flavors": rows}])
+    tree = quota.build([queue], [], [make_flavor(row["name"]) for row in rows])
+    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
+
+
+def group(name: str, count: int, cores: int, role: str) -> Group:
+    return Group(name, role, count, {}, {"cpu": cores * 1000, "pods": 1})
+
+
+def gang(*groups: Group, **policy: Any) -> Request:
+    return Request(NAMESPACE, QUEUE, groups, **policy)
+
+
+def counts(made: Plan) -> dict[str, dict[str, int]]:
+    return {share.cluster: {g.name: g.count for g in share.groups} for share in made.shares}
+
+
+def large(role: str) -> Group:
+    """It fits in nothing but the whole first flavor of `EAST`."""
+    return group("large", 1, 3, role)
+
+
+def small(role: str) -> Group:
+    """It fits in either flavor, and Kueue takes the first one that it may have."""
+    return group("small", 2, 1, role)
+
+
+THREE = (group("two", 2, 1, "b"), group("one", 1, 1, "c"), group("pair", 2, 1, "a"))
+EAST = cluster("east", 3, 2)
+BOTH = {"large": 1, "small": 2}
+LARGE_FIRST, SMALL_FIRST = (large("a"), small("b")), (small("a"), large("b"))
+WEST = cluster("west", 3)
+
+
+@pytest.mark.parametrize(
+    ("groups", "fleet", "want"),
+    [
+        pytest.param(LARGE_FIRST, [EAST], {"east": BOTH}, id="as they stand"),
+        pytest.param(LARGE_FIRST[::-1], [EAST], {"east": BOTH}, id="not as they stand"),
+        pytest.param(
+            SMALL_FIRST,
+            [EAST, WEST],
+            {"east": {"small": 2}, "west": {"large": 1}},
+            id="only apart does all fit at once",
+        ),
+        pytest.param(
+            THREE, [cluster("east", 4, 1)], {"east": {"two": 2, "one": 1, "pair": 2}}, id="neither forward nor backward"
+        ),
+        pytest.param(
+            SMALL_FIRST, [EAST], {"east": BOTH}, id="nothing is sure: Kueue's second try takes the next flavor"
+        ),
+    ],
+)
+def test_a_share_is_what_kueue_admits_in_its_own_order(
+    groups: Sequence[Group], fleet: Sequence[Candidate], want: Mapping[str, Mapping[str, int]]
+) -> None:
+    assert counts(plan(gang(*groups), fleet)) == want
+
+
+@pytest.mark.parametrize("policy", [{"gang": "SameCluster"}, {"strategy": "AvailableCapacity"}], ids=str)
+def test_a_cluster_that_holds_all_only_in_kueues_order_holds_all(policy: Raw) -> None:
+    made = plan(gang(*LARGE_FIRST[::-1], **policy), [cluster("north", 1), EAST])
+    assert counts(made) == {"east": BOTH}
+
+
+def test_a_policy_that_spreads_is_not_given_up_for_what_is_sure() -> None:
+    made = plan(gang(*SMALL_FIRST, strategy="Spread"), [EAST, cluster("west", 3, 2)])
+    assert counts(made) == {"east": {"large": 1, "small": 1}, "west": {"small": 1}}
+
+
+def test_the_share_lists_its_groups_as_the_user_does() -> None:
+    (share,) = plan(gang(*LARGE_FIRST[::-1]), [EAST]).shares
+    assert [part.name for part in share.groups] == ["small", "large"]
+
+
+def test_a_share_that_all_fits_in_kueues_order_preempts_nobody() -> None:
+    (share,) = outranking(gang(*LARGE_FIRST[::-1]), [EAST], [EAST]).shares
+    assert not share.preempts
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        pytest.param(LARGE_FIRST[::-1], id="by role"),
+        pytest.param(SMALL_FIRST[::-1], id="as they stand where it would not fit by role: Kueue finds another flavor"),
+    ],
+)
+def test_what_a_share_takes_is_taken(groups: Sequence[Group]) -> None:
+    request = gang(*groups)
+    share = Share("east", tuple(GroupShare(g.name, g.role, g.count) for g in groups))
+    (one,) = charged(request, [EAST], [share])
+    probe = gang(group("probe", 1, 1, "a"))
+    assert Offers(probe).of(one, one.tree, probe.groups[0]).total == 0
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+GROUPS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=2, max_size=4)
+ROOMS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), min_size=1, max_size=3)
+
+
+def walked(request: Request, one: Candidate, share: Share) -> bool:
+    """Kueue's first try, with nothing of the planner's but the arithmetic of one podset."""
+    tree, groups = one.tree, {group.name: group for group in request.groups}
+    for part in sorted(share.groups, key=lambda part: part.role):
+        asked = groups[part.name].request
+        room = quota.room(tree, "team-a", asked, {}, wanted=part.count)
+        if room.nominal + room.borrow < part.count:
+            return False
+        tree = quota.charge(tree, "team-a", room, asked, part.count)
+    return True
+
+
+def drawn(shapes: Sequence[tuple[int, int]], roles: Sequence[int]) -> list[Group]:
+    return [group(f"g{at}", count, cores, str(roles[at])) for at, (count, cores) in enumerate(shapes)]
+
+
+@given(GROUPS, ROOMS, st.permutations(range(4)))
+def test_what_the_planner_takes_for_sure_is_what_kueue_admits(
+    shapes: list[tuple[int, int]], rooms: list[list[int]], roles: list[int]
+) -> None:
+    request = gang(*drawn(shapes, roles))
+    for at, cores in enumerate(rooms):
+        one = cluster(f"c{at}", *cores)
+        share = Share(one.name, tuple(GroupShare(g.name, g.role, g.count) for g in request.groups))
+        assert Offers(request).admits(one, {g.name: g.count for g in request.groups}) is walked(request, one, share)
+
+
+@given(GROUPS, ROOMS, st.permutations(range(4)))
+def test_a_gang_that_must_be_together_waits_nowhere_where_kueue_admits_it(
+    shapes: list[tuple[int, int]], rooms: list[list[int]], roles: list[int]
+) -> None:
+    """In whichever order its user wrote the groups."""
+    request = gang(*drawn(shapes, roles), gang="SameCluster")
+    fleet = [cluster(f"c{at}", *cores) for at, cores in enumerate(rooms)]
+    whole = tuple(GroupShare(g.name, g.role, g.count) for g in request.groups)
+    if any(walked(request, one, Share(one.name, whole)) for one in fleet):
+        assert [share.groups for share in plan(request, fleet).shares] == [whole]
