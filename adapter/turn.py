@@ -16,7 +16,7 @@ from adapter.facts import Exclusion, Key, Workload
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
 # given up and tried elsewhere; short enough that a person who waits sees the queue move within a coffee break.
 STARVED_AFTER = timedelta(minutes=5)
-# Outlasts the 2 min 40 s for which a gang without room may keep the manager's quota (lifecycle.YIELD_DOUBLINGS), so that
+# Outlasts the 2 min 40 s for which a gang without room may keep the manager's quota (lifecycle.DOUBLINGS), so that
 # those who still queue for that have some of a pause, too.
 PAUSE = timedelta(minutes=3)
 # From one pause to the next at first. The hold between is twelve minutes: it outlasts small jobs, the stream that starves a
