@@ -135,15 +135,15 @@ def round_(*standing: str, admitted: Sequence[str] = ()) -> Gang:
     ],
 )
 def test_a_share_that_preempts_is_asked_for_last(given: Gang, want: list[str]) -> None:
-    assert [a.share.cluster for a in decide(given, at(5)) if isinstance(a, Reserve)] == want
+    assert [a.share.cluster for a in decide(given, at(3)) if isinstance(a, Reserve)] == want
 
 
 def test_who_was_never_asked_is_not_blamed() -> None:
     given = round_("west")
-    assert not [a for a in decide(given, at(29)) if isinstance(a, Record) and "blocked" in a.status]
-    (given_up,) = (a for a in decide(given, at(30)) if isinstance(a, Record))
+    assert not [a for a in decide(given, at(3)) if isinstance(a, Record) and "blocked" in a.status]
+    (given_up,) = (a for a in decide(given, at(4)) if isinstance(a, Record))
     assert [entry["cluster"] for entry in given_up.status["blocked"]] == ["west"]
-    (waits,) = (a for a in decide(given, at(5)) if isinstance(a, Record))
+    (waits,) = (a for a in decide(given, at(3)) if isinstance(a, Record))
     assert ASKED_LAST in waits.status["reason"]
 
 

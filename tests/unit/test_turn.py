@@ -75,7 +75,7 @@ def test_holds_until(one: turn.Waiting, minutes: float, until: float | None) -> 
 
 
 def test_a_pause_gives_time_to_those_who_queue_behind() -> None:
-    longest = lifecycle.YIELD_AFTER * 2**lifecycle.YIELD_DOUBLINGS
+    longest = lifecycle.YIELD_AFTER * 2**lifecycle.DOUBLINGS
     assert longest < turn.PAUSE < turn.PERIOD / 2
 
 
