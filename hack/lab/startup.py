@@ -47,7 +47,7 @@ def up(lab: Lab) -> None:
     archives = _archives()
     if definition.find() != lab:
         definition.save(lab)
-    kernel.remember()
+    kernel.prepare()
     _wipe_broken(lab)
     network.ensure(lab)
     _side_by_side(lambda cluster: _cluster(lab, cluster, archives), lab.clusters)
