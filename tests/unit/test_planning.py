@@ -14,7 +14,8 @@ from adapter.shell.client import Client
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.memory import BACK_WITHIN, Memory
-from adapter.shell.planning import STATUS_LAG, Made, Planning
+from adapter.shell.planning import Made, Planning
+from adapter.shell.room import STATUS_LAG
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.sight import Sight, fill, make_template

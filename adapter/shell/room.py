@@ -1,0 +1,132 @@
+"""What may a gang take in each worker cluster now: its own figures, less what others were promised and it does not count yet?
+
+It reads stores only, and decides nothing: what a plan is made of.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from adapter import api, names, outrank, planner, quota, reservation, shape
+from adapter.candidate import Candidate, Group, Request
+from adapter.facts import Placement, PodSet, Reservation, Workload, annotation, placement, workload
+from adapter.facts import reservation as read_reservation
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.member import Member
+from adapter.shell.observe import Observer
+
+# Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
+# counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
+STATUS_LAG = timedelta(seconds=3)
+
+
+class Room:
+    """The worker clusters as a planner sees them."""
+
+    def __init__(self, home: Home, fleet: Fleet, observer: Observer) -> None:
+        self._home, self._fleet, self._observer = home, fleet, observer
+
+    def request(self, work: Workload, check: str, policy: api.DispatchPolicy | None = None) -> Request:
+        """What a gang asks for; without a policy, only how its shares are charged."""
+        groups = tuple(self._group(podset) for podset in self._observer.remote_podsets(work, check))
+        if policy is None:
+            return Request(work.namespace, work.queue, groups)
+        return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
+
+    def _group(self, podset: PodSet) -> Group:
+        spec = self._observer.reservation_template(podset)["spec"]
+        zone = annotation(podset.template, names.ZONE_ANNOTATION)
+        return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
+
+    def relieved(self, order: Iterable[str], priority: int) -> dict[str, quota.Tree]:
+        """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them."""
+        trees = {}
+        for name in order:
+            member = self._fleet.members().get(name)
+            queues = member and outrank.relieved(member.cluster_queues, member.workloads, priority)
+            if member and queues:
+                trees[name] = quota.build(queues, member.cohorts, member.flavors)
+        return trees
+
+    def left(
+        self, order: Iterable[str], me: Workload, now: datetime, trees: Mapping[str, quota.Tree]
+    ) -> list[Candidate]:
+        """The clusters as they stand, less what other gangs were promised there and they do not count yet.
+
+        `trees`: quotas to be reckoned with instead of those of these clusters.
+        """
+        fleet = [replace(one, tree=trees.get(one.name, one.tree)) for one in map(self._candidate, order)]
+        for work, place in self._in_flight():
+            if work.key != me.key:
+                uncounted = [share for share in place.shares if not self._counted(place, share.cluster, now)]
+                fleet = planner.charged(self.request(work, self._observer.check_of(work)), fleet, uncounted)
+        return fleet
+
+    def settles(self, me: Workload, now: datetime) -> datetime | None:
+        """When the last share that is deducted and may be counted already is deducted no more."""
+        held = (
+            found.reserved_at + STATUS_LAG
+            for work, place in self._in_flight()
+            if work.key != me.key
+            for share in place.shares
+            if (member := self._fleet.members().get(share.cluster)) and (found := _standing(member, place))
+            if found.reserved_at and not _settled(found, now)
+        )
+        return max(held, default=None)
+
+    def _candidate(self, name: str) -> Candidate:
+        member = self._fleet.members().get(name)
+        problem = self._fleet.silent().get(name, "")
+        if member is None:
+            problem = problem or f"there is no WorkerCluster {name}; create it"
+        elif member.spec.cordoned:
+            problem = "it is cordoned"
+        if member is None or problem:
+            return Candidate(name, problem, quota.build((), (), ()), {}, {})
+        return Candidate(
+            name=name,
+            problem="",
+            tree=member.tree,
+            queues=member.queues,
+            namespaces=member.namespace_labels,
+            zone=member.spec.zone or name,
+            nodes=member.nodes,
+            can_grow=member.spec.can_grow,
+        )
+
+    def _in_flight(self) -> list[tuple[Workload, Placement]]:
+        """The gangs that have shares, reserved or about to be."""
+        found = []
+        for raw in self._home.placements:
+            place = placement(raw)
+            owner = self._home.workloads.get((place.namespace, place.workload)) if place.shares else None
+            work = workload(owner) if owner else None
+            if work and work.attempt == place.attempt and work.holds_quota and not (work.finished or place.withdrawing):
+                found.append((work, place))
+        return found
+
+    def _counted(self, place: Placement, cluster: str, now: datetime) -> bool:
+        """Whether the cluster's own figures hold this share already."""
+        member = self._fleet.members().get(cluster)
+        return member is not None and _counts(member, place, now)
+
+
+def _counts(member: Member, place: Placement, now: datetime) -> bool:
+    found = _standing(member, place)
+    return found is not None and found.reserved_at is not None and _settled(found, now)
+
+
+def _settled(found: Reservation, now: datetime) -> bool:
+    """Whether the cluster has had the time to count a share. One from the future tells that its clock is wrong, and no
+    share there shall count twice for as long as it goes ahead."""
+    return found.reserved_at is not None and abs(now - found.reserved_at) >= STATUS_LAG
+
+
+def _standing(member: Member, place: Placement) -> Reservation | None:
+    """The share of this round that stands in a cluster."""
+    for raw in member.workloads.group(f"{place.namespace}/{place.workload}"):
+        found = read_reservation(member.name, raw)
+        if found.placement == place.name and found.round == place.round:
+            return found
+    return None
