@@ -7,7 +7,9 @@ question.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adapter.candidate import Candidate, Group, Offer, Offers, Request
+from adapter.candidate import Candidate, Offer, Request
+from adapter.offers import Offers
+from adapter.quota import Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,36 +17,38 @@ class Look:
     """What one open candidate could take of the whole gang, were it asked alone."""
 
     candidate: Candidate
+    line: Line  # its quota
     offers: tuple[Offer, ...]  # one for each group, those before it charged
     nominal: int  # workers of the gang that fit nominal quota
     total: int  # and with borrowing
     ever: int
     copies: float  # how many such gangs fit: the measure of room
     copies_now: float  # the same on nodes that exist
-
-    def reason(self, groups: Sequence[Group]) -> str:
-        """Why fewer fit than are wanted, of the first group that is short; empty when all fit."""
-        return next((o.reason for o, g in zip(self.offers, groups, strict=True) if o.total < g.count), "")
+    reason: str  # why fewer fit than are wanted, of the first group that is short; empty when all fit
 
 
-def look(offers: Offers, one: Candidate) -> Look:
-    """Ask a candidate for the whole gang, group by group."""
-    groups, tree, asked = offers.request.groups, one.tree, list[Offer]()
+def look(offers: Offers, one: Candidate, line: Line) -> Look:
+    """Ask a candidate for the whole gang, group by group, were its quota as in `line`."""
+    groups, left, asked, reason = offers.request.groups, line, list[Offer](), ""
     for group in groups:
-        found = offers.of(one, tree, group)
+        found = offers.of(one, left, group)
+        if found.total < group.count:
+            reason = reason or offers.reason(one, left, group)
         take = min(group.count, found.total)
         if take and group is not groups[-1]:
-            tree = offers.charge(one, tree, group, take)
+            left = offers.charge(one, left, group, take)
         asked.append(found)
     pairs = list(zip(asked, groups, strict=True))
     return Look(
         candidate=one,
+        line=line,
         offers=tuple(asked),
         nominal=sum(min(o.nominal, g.count) for o, g in pairs),
         total=sum(min(o.total, g.count) for o, g in pairs),
         ever=sum(min(o.ever, g.count) for o, g in pairs),
         copies=min((o.total / g.count for o, g in pairs), default=0),
         copies_now=min((min(o.now, o.total) / g.count for o, g in pairs), default=0),
+        reason=reason,
     )
 
 
