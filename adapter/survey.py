@@ -52,15 +52,17 @@ class Room(Fit):
     reason: str = ""
 
 
-class Offer(NamedTuple):  # many are made for each plan, and a dataclass takes three times as long to make
+# Many of the next two are made for each plan, and a dataclass takes three times as long to make.
+
+
+class Offer(NamedTuple):
     """How many pods one flavor could pay for."""
 
     choice: Choice
     fits: int
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(NamedTuple):
     """What one ClusterQueue's flavors have left for one pod shape, however many such pods are wanted."""
 
     demand: Demand
