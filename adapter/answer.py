@@ -10,8 +10,9 @@ from decimal import Decimal
 from typing import Any
 
 from adapter import ledger, price, score
-from adapter.candidate import Candidate, Offers, Request, closed, queue_name
+from adapter.candidate import Candidate, Request, closed, queue_name
 from adapter.facts import Share
+from adapter.offers import Offers
 from adapter.planner import Plan
 from adapter.price import Prices
 from adapter.shape import PODS, Resources, as_text
@@ -72,7 +73,7 @@ def planned(
 
 def _looks(request: Request, among: Sequence[Candidate]) -> list[score.Look]:
     offers = Offers(request)
-    return [score.look(offers, one) for one in among if not closed(request, one)]
+    return [score.look(offers, one, offers.line(one)) for one in among if not closed(request, one)]
 
 
 def _cluster(

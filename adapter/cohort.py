@@ -14,8 +14,6 @@ from adapter.shape import UNLIMITED
 Cell = tuple[str, str]  # flavor, resource
 Key = tuple[str, str]  # kind, name: a ClusterQueue and a Cohort may share their name
 Amounts = Mapping[Cell, int]
-# A node and those above it, the root first: what each says of itself, its quota with its children's, and what is in use.
-Line = Sequence[tuple[Mapping[Cell, "Quota"], Amounts, Amounts]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +54,17 @@ class Forest:
         return self.charged[key] if key in self.charged else self.seen[key]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """All that counts for one node: it and those above it. Compared by identity.
+
+    The root is first. Of each: those of its own quotas that limit borrowing or lending, which are few; its quota with
+    its children's; what is in use.
+    """
+
+    nodes: Sequence[tuple[Mapping[Cell, Quota], Amounts, Amounts]] = ()
+
+
 def plant(members: Mapping[Key, Member]) -> Forest:
     """Sum up quotas and usage from the leaves to the roots; a parent that is nobody's object is an empty Cohort.
 
@@ -78,9 +87,13 @@ def plant(members: Mapping[Key, Member]) -> Forest:
 
 
 def line(forest: Forest, key: Key) -> Line:
-    """What the questions below are put to: found once for a node, however many of its cells are asked for."""
-    path = forest.paths[key]
-    return [(forest.members[node].quotas, forest.subtree[node], forest.usage(node)) for node in reversed(path)]
+    """What the questions below are put to; nothing for a node that does not exist or hangs in a cycle."""
+    path = reversed(forest.paths.get(key, ()))
+    return Line([(_limits(forest.members[node].quotas), forest.subtree[node], forest.usage(node)) for node in path])
+
+
+def _limits(quotas: Mapping[Cell, Quota]) -> dict[Cell, Quota]:
+    return {cell: quota for cell, quota in quotas.items() if quota.borrowing is not None or quota.lending is not None}
 
 
 def available(line: Line, cell: Cell) -> int:
@@ -88,11 +101,11 @@ def available(line: Line, cell: Cell) -> int:
 
     Source: available.
     """
-    _, subtree, usage = line[0]
+    _, subtree, usage = line.nodes[0]
     left = minus(subtree.get(cell, 0), usage.get(cell, 0))
-    for quotas, subtree, usage in line[1:]:
-        quota, used = quotas.get(cell), usage.get(cell, 0)
-        if used >= 0 and (quota is None or (quota.borrowing is None and quota.lending is None)):
+    for limits, subtree, usage in line.nodes[1:]:
+        quota, used = limits.get(cell), usage.get(cell, 0)
+        if quota is None and used >= 0:
             continue  # as most nodes: it keeps nothing to itself, and may take all that is left above it
         kept = _kept(quota, subtree.get(cell, 0))
         if quota is not None and quota.borrowing is not None:
@@ -107,9 +120,9 @@ def potential(line: Line, cell: Cell) -> int:
 
     Source: potentialAvailable.
     """
-    most = line[0][1].get(cell, 0)
-    for quotas, subtree, _ in line[1:]:
-        quota = quotas.get(cell)
+    most = line.nodes[0][1].get(cell, 0)
+    for limits, subtree, _ in line.nodes[1:]:
+        quota = limits.get(cell)
         if quota is None:
             continue
         most = plus(_kept(quota, subtree.get(cell, 0)), most)
@@ -120,7 +133,7 @@ def potential(line: Line, cell: Cell) -> int:
 
 def nominal_free(line: Line, cell: Cell) -> int:
     """Say how much of its own nominal quota the node leaves unused, whether or not others have borrowed it; never negative."""
-    _, subtree, usage = line[-1]
+    _, subtree, usage = line.nodes[-1]
     return max(0, minus(subtree.get(cell, 0), usage.get(cell, 0)))
 
 
@@ -131,47 +144,45 @@ def borrowing_level(line: Line, cell: Cell, amount: int) -> int:
     Source: pkg/scheduler/preemption/classical/hierarchical_preemption.go FindHeightOfLowestSubtreeThatFits.
     """
     level = 0
-    for level, (quotas, subtree, usage) in enumerate(reversed(line)):
+    for level, (limits, subtree, usage) in enumerate(reversed(line.nodes)):
         if plus(usage.get(cell, 0), amount) <= subtree.get(cell, 0):
             return level
-        amount = minus(amount, _kept_free(quotas.get(cell), subtree.get(cell, 0), usage.get(cell, 0)))
+        amount = minus(amount, _kept_free(limits.get(cell), subtree.get(cell, 0), usage.get(cell, 0)))
     return level
 
 
-def reserve(forest: Forest, key: Key, amounts: Amounts) -> Forest:
-    """Return the forest with `amounts` more in use at `key`; it costs no more where there are more queues.
+def reserve(line: Line, amounts: Amounts) -> Line:
+    """Return the line with `amounts` more in use at the node.
 
     Source: addUsage.
     """
-    charged = dict(forest.charged)
-    for node in forest.paths[key]:
-        used, quotas, subtree = dict(forest.usage(node)), forest.members[node].quotas, forest.subtree[node]
-        beyond = {}
+    nodes = list(line.nodes)
+    for at, (limits, subtree, usage) in reversed(list(enumerate(nodes))):
+        used, beyond = dict(usage), {}
         for cell, more in amounts.items():
-            before = used.get(cell, 0)
+            quota, before = limits.get(cell), used.get(cell, 0)
             used[cell] = plus(before, more)
-            rest = minus(more, _kept_free(quotas.get(cell), subtree.get(cell, 0), before))
+            if quota is None and before >= 0:
+                rest = more  # as at most nodes: asking them what they keep is a seventh of a long plan
+            else:
+                rest = minus(more, _kept_free(quota, subtree.get(cell, 0), before))
             if rest > 0:
                 beyond[cell] = rest
-        charged[node], amounts = used, beyond
+        nodes[at], amounts = (limits, subtree, used), beyond
         if not beyond:
             break
-    return Forest(forest.members, forest.subtree, forest.seen, forest.paths, charged)
+    return Line(nodes)
 
 
-class _Idle(dict[Key, Amounts]):
-    """Nothing is in use at any node; one for all forests, which may have many thousand nodes."""
-
-    def __missing__(self, _: Key) -> Amounts:
-        return {}
+def emptied(line: Line) -> Line:
+    """Return the line as if nothing at all were in use."""
+    return Line([(limits, subtree, {}) for limits, subtree, _ in line.nodes])
 
 
-_IDLE = _Idle()
-
-
-def emptied(forest: Forest) -> Forest:
-    """Return the forest as if nothing at all were in use."""
-    return Forest(forest.members, forest.subtree, _IDLE, forest.paths)
+def charged(forest: Forest, key: Key, line: Line) -> Forest:
+    """Return the forest with what is in use on a node's line; it costs no more where there are more queues."""
+    used = zip(reversed(forest.paths.get(key, ())), (usage for _, _, usage in line.nodes), strict=True)
+    return Forest(forest.members, forest.subtree, forest.seen, forest.paths, {**forest.charged, **dict(used)})
 
 
 def plus(left: int, right: int) -> int:

@@ -82,15 +82,18 @@ def _filter(pod_spec: Raw, flavors: Sequence[Flavor]) -> Callable[[Node], bool]:
     terms = [term.get("matchExpressions") or () for term in required.get("nodeSelectorTerms") or ()]
     wanted = list(selector.items())
 
+    def tolerates(node: Node) -> bool:
+        return not node.taints or all(any(flavor.tolerates(by, taint) for by in tolerations) for taint in node.taints)
+
     def takes(node: Node) -> bool:
         for key, value in wanted:  # plain loops: fleets have thousands of nodes
             if node.labels.get(key) != value:
                 return False
         if terms and not any(flavor.meets_all(term, node.labels) for term in terms):
             return False
-        return not node.taints or all(any(flavor.tolerates(by, taint) for by in tolerations) for taint in node.taints)
+        return tolerates(node)
 
-    return takes
+    return takes if wanted or terms else tolerates
 
 
 def _none(nodes: Sequence[Node], fitting: Sequence[Node], needs: shape.Resources) -> str:

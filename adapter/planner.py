@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from adapter import candidate as candidates
 from adapter import quota, score, verdict
 from adapter.allot import allot
-from adapter.candidate import Candidate, Group, Offers, Request, Strategy
+from adapter.candidate import Candidate, Group, Request, Strategy
 from adapter.facts import GroupShare, Share
+from adapter.offers import Offers
 from adapter.score import Look
 from adapter.verdict import NOT_NEEDED, Verdict
 
@@ -43,8 +44,8 @@ def plan(request: Request, among: Sequence[Candidate]) -> Plan:
 
 def outranking(request: Request, among: Sequence[Candidate], freed: Sequence[Candidate]) -> Plan:
     """Place a gang that fits nowhere by having Kueue preempt gangs of lower priority: `freed` is the candidates without them."""
-    plain = Offers(request)
-    made = _plan(plain, plain, freed)
+    relieved, plain = Offers(request), Offers(request)  # the same clusters with other quotas: nothing is asked alike
+    made = _plan(relieved, relieved, freed)
     found = {one.name: one for one in among}
     shares = tuple(replace(s, preempts=_preempts(plain, s, found[s.cluster])) for s in made.shares)
     if not shares:
@@ -56,16 +57,16 @@ def outranking(request: Request, among: Sequence[Candidate], freed: Sequence[Can
 def _plan(offers: Offers, plain: Offers, among: Sequence[Candidate]) -> Plan:
     request = offers.request
     problems = {one.name: why for one in among if (why := candidates.closed(request, one))}
-    looks = [score.look(offers, one) for one in among if one.name not in problems]
+    looks = [score.look(offers, one, offers.line(one)) for one in among if one.name not in problems]
     counts = _placed(offers, score.order(request, looks))
     placed = sum(sum(groups.values()) for groups in counts.values())
     if not placed or placed < request.needed:
-        found = _verdicts(among, request, problems, looks)
+        found = _verdicts(among, problems, looks)
         fit = max((look.total for look in looks), default=0) if request.gang == "SameCluster" else placed
         most = _most(plain, looks)
         never = bool(among) and not problems and most < request.needed
         return Plan((), tuple(found), verdict.shortfall(request, fit, found, most if never else None), never)
-    found = _chosen(request, _verdicts(among, request, problems, looks), counts)
+    found = _chosen(request, _verdicts(among, problems, looks), counts)
     shares = tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
     if request.reclaims:
         seen = {look.candidate.name: look.candidate for look in looks}
@@ -81,7 +82,7 @@ def keep(request: Request, among: Sequence[Candidate]) -> tuple[Share, ...]:
     empty keeps nothing: it waits for a quota to be raised or a cluster to come back, which may be never.
     """
     offers = Offers(request)
-    able = [score.look(offers, one) for one in among if not candidates.closed(request, one)]
+    able = [score.look(offers, one, offers.line(one)) for one in among if not candidates.closed(request, one)]
     if request.gang == "SameCluster":
         able = [look for look in able if _most(offers, [look]) >= request.needed]
         able = sorted(able, key=lambda look: -look.total)[:1]
@@ -104,10 +105,10 @@ def _charged(offers: Offers, one: Candidate, share: Share) -> Candidate:
     parts = [part for part in share.groups if part.name in groups]
     if len(parts) > 1 and offers.admits(one, {part.name: part.count for part in parts}):
         parts.sort(key=lambda part: part.role)
-    tree = one.tree
+    line = offers.line(one)
     for part in parts:
-        tree = offers.charge(one, tree, groups[part.name], part.count)
-    return replace(one, tree=tree)
+        line = offers.charge(one, line, groups[part.name], part.count)
+    return replace(one, tree=quota.settle(one.tree, candidates.queue_name(offers.request, one), line))
 
 
 def _placed(offers: Offers, asked: Sequence[Look]) -> _Counts:
@@ -157,29 +158,26 @@ def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]
 
 
 def _divided(offers: Offers, asked: Sequence[Look], groups: Sequence[Group], strategy: Strategy) -> _Counts:
-    trees = [look.candidate.tree for look in asked]
+    lines = [look.line for look in asked]
     counts: list[dict[str, int]] = [{} for _ in asked]
     for group in groups:
-        found = [offers.of(look.candidate, tree, group) for look, tree in zip(asked, trees, strict=True)]
+        found = [offers.of(look.candidate, line, group) for look, line in zip(asked, lines, strict=True)]
         for index, taken in enumerate(allot(strategy, group.count, found)):
             if taken:
                 counts[index][group.name] = taken
             if taken and group is not groups[-1]:  # nobody asks for what the last one leaves
-                trees[index] = offers.charge(asked[index].candidate, trees[index], group, taken)
+                lines[index] = offers.charge(asked[index].candidate, lines[index], group, taken)
     return {look.candidate.name: taken for look, taken in zip(asked, counts, strict=True)}
 
 
-def _verdicts(
-    among: Sequence[Candidate], request: Request, problems: Mapping[str, str], looks: Sequence[Look]
-) -> list[Verdict]:
+def _verdicts(among: Sequence[Candidate], problems: Mapping[str, str], looks: Sequence[Look]) -> list[Verdict]:
     seen = {look.candidate.name: look for look in looks}
     closed = {name: Verdict(name, 0, 0, 0, 0, why) for name, why in problems.items()}
-    return [closed.get(one.name) or _open(request, seen[one.name]) for one in among]
+    return [closed.get(one.name) or _open(seen[one.name]) for one in among]
 
 
-def _open(request: Request, found: Look) -> Verdict:
-    reason = found.reason(request.groups)
-    return Verdict(found.candidate.name, found.nominal, found.total - found.nominal, found.ever, 0, reason)
+def _open(found: Look) -> Verdict:
+    return Verdict(found.candidate.name, found.nominal, found.total - found.nominal, found.ever, 0, found.reason)
 
 
 def _chosen(request: Request, found: Sequence[Verdict], counts: _Counts) -> list[Verdict]:
@@ -208,8 +206,7 @@ def _most(plain: Offers, looks: Sequence[Look]) -> int:
     if len(request.groups) == 1 or most < request.needed or _apart(request, looks):
         return most
     # Groups that have room each for itself may have none together: only placing them tells.
-    empty = (replace(look.candidate, tree=quota.emptied(look.candidate.tree)) for look in looks)
-    alone = [score.look(plain, one) for one in empty]
+    alone = [score.look(plain, look.candidate, quota.emptied(look.line)) for look in looks]
     if request.gang == "SameCluster":
         return max(look.total for look in alone)
     return sum(sum(taken.values()) for taken in _placed(plain, alone).values())

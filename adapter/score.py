@@ -7,7 +7,9 @@ question.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adapter.candidate import Candidate, Group, Offer, Offers, Request
+from adapter.candidate import Candidate, Group, Offer, Request
+from adapter.offers import Offers
+from adapter.quota import Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,46 +17,48 @@ class Look:
     """What one open candidate could take of the whole gang, were it asked alone."""
 
     candidate: Candidate
+    line: Line  # its quota
     offers: tuple[Offer, ...]  # one for each group, those asked before it charged
     nominal: int  # workers of the gang that fit nominal quota
     total: int  # and with borrowing
     ever: int
     copies: float  # how many such gangs fit: the measure of room
     copies_now: float  # the same on nodes that exist
-
-    def reason(self, groups: Sequence[Group]) -> str:
-        """Why fewer fit than are wanted, of the first group that is short; empty when all fit."""
-        return next((o.reason for o, g in zip(self.offers, groups, strict=True) if o.total < g.count), "")
+    reason: str  # why fewer fit than are wanted, of the first group that is short; empty when all fit
 
 
-def look(offers: Offers, one: Candidate) -> Look:
-    """Ask a candidate for the whole gang, group by group: as they stand, or as Kueue does if only so all of them fit."""
+def look(offers: Offers, one: Candidate, line: Line) -> Look:
+    """Ask a candidate for the whole gang, were its quota as in `line`: group by group as they stand, or as Kueue goes through
+    them if only so all of them fit."""
     groups, by_role = offers.request.groups, offers.request.by_role
-    asked = _asked(offers, one, groups)
-    short = any(asked[group.name].total < group.count for group in groups)
-    if short and groups != by_role and offers.admits(one, {group.name: group.count for group in groups}):
-        asked = _asked(offers, one, by_role)
+    asked, reason = _asked(offers, one, line, groups)
+    if reason and groups != by_role and offers.admits(one, {group.name: group.count for group in groups}):
+        asked, reason = _asked(offers, one, line, by_role)
     pairs = [(asked[group.name], group) for group in groups]
     return Look(
         candidate=one,
+        line=line,
         offers=tuple(o for o, _ in pairs),
         nominal=sum(min(o.nominal, g.count) for o, g in pairs),
         total=sum(min(o.total, g.count) for o, g in pairs),
         ever=sum(min(o.ever, g.count) for o, g in pairs),
         copies=min((o.total / g.count for o, g in pairs), default=0),
         copies_now=min((min(o.now, o.total) / g.count for o, g in pairs), default=0),
+        reason=reason,
     )
 
 
-def _asked(offers: Offers, one: Candidate, groups: Sequence[Group]) -> dict[str, Offer]:
-    """What there is for each group, by name, once those before it have taken what they can."""
-    tree, asked = one.tree, dict[str, Offer]()
+def _asked(offers: Offers, one: Candidate, line: Line, groups: Sequence[Group]) -> tuple[dict[str, Offer], str]:
+    """What there is for each group, by name, once those before it have taken what they can; and why not for all."""
+    asked, reason = dict[str, Offer](), ""
     for group in groups:
-        found = asked[group.name] = offers.of(one, tree, group)
+        found = asked[group.name] = offers.of(one, line, group)
+        if found.total < group.count:
+            reason = reason or offers.reason(one, line, group)
         take = min(group.count, found.total)
         if take and group is not groups[-1]:
-            tree = offers.charge(one, tree, group, take)
-    return asked
+            line = offers.charge(one, line, group, take)
+    return asked, reason
 
 
 def order(request: Request, looks: Sequence[Look]) -> list[Look]:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import quota
-from adapter.candidate import Candidate, Group, Offers, Request
+from adapter.candidate import Candidate, Group, Request
 from adapter.facts import GroupShare, Share
+from adapter.offers import Offers
 from adapter.planner import Plan, charged, outranking, plan
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
@@ -118,7 +119,8 @@ def test_what_a_share_takes_is_taken(groups: Sequence[Group]) -> None:
     share = Share("east", tuple(GroupShare(g.name, g.role, g.count) for g in groups))
     (one,) = charged(request, [EAST], [share])
     probe = gang(group("probe", 1, 1, "a"))
-    assert Offers(probe).of(one, one.tree, probe.groups[0]).total == 0
+    offers = Offers(probe)
+    assert offers.of(one, offers.line(one), probe.groups[0]).total == 0
 
 
 # --- properties ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,183 @@
+"""How many pods of one shape does a ClusterQueue admit, with its quota as it stands: of which flavors, and what is tight?
+
+Counting and explaining are apart: a plan counts far more often than anybody is told why.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from adapter import cohort
+from adapter.cohort import Cell, Line
+from adapter.demand import Choice, Demand
+from adapter.shape import UNLIMITED, as_text
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """The resource that ends first, in the flavor looked at: amounts as in `shape.Resources`, `need` for one pod."""
+
+    flavor: str
+    resource: str
+    free: int  # now, borrowing included
+    total: int  # if nothing were in use
+    need: int
+
+    def __str__(self) -> str:
+        free, total, need = (as_text(amount, self.resource) for amount in (self.free, self.total, self.need))
+        have = f"{free} free of {total}" if self.need <= self.total else f"{total} at most"
+        return f"{self.resource} in flavor {self.flavor}: {have}, one worker needs {need}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How many pods fit; UNLIMITED where no quota counts what they ask.
+
+    `nominal + borrow` are admitted now without preemption, in `flavors` (resource -> flavor, as in a Workload's
+    podSetAssignments; empty when none fits).
+    """
+
+    flavors: Mapping[str, str] = field(default_factory=dict)
+    nominal: int = 0
+    borrow: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Room(Fit):
+    """A fit with its reasons: `ever` would fit were nothing in use; `reason` is a sentence fragment when fewer fit than
+    were wanted, else empty."""
+
+    ever: int = 0
+    tight: Shortfall | None = None
+    reason: str = ""
+
+
+# Many of the next two are made for each plan, and a dataclass takes three times as long to make.
+
+
+class Offer(NamedTuple):
+    """How many pods one flavor could pay for."""
+
+    choice: Choice
+    fits: int
+
+
+class Survey(NamedTuple):
+    """What one ClusterQueue's flavors have left for one pod shape, however many such pods are wanted."""
+
+    demand: Demand
+    line: Line
+    groups: Sequence[Sequence[Offer]] = ()  # as in the demand
+    most: int = 0  # how many pods fit in every group
+
+    def fit(self, wanted: int) -> Fit:
+        """Say how many more such pods are admitted now as one podset; see `quota.room`."""
+        chosen = self._chosen(wanted)
+        if chosen is None:
+            return Fit()
+        total = min([offer.fits for offer in chosen], default=UNLIMITED)
+        # Others may have borrowed what is nominally free here, so nominal is no more than what fits.
+        nominal = min([total, *[self._nominal(offer) for offer in chosen]])
+        return Fit(_flavors(chosen), nominal, total - nominal)
+
+    def flavors(self, wanted: int) -> Mapping[str, str]:
+        """Name the flavors in which so many pods are admitted; none where fewer fit."""
+        chosen = self._chosen(wanted) if wanted <= self.most else None
+        return _flavors(chosen or ())
+
+    def reclaimable(self, wanted: int) -> Fit:
+        """Say how many fit once Kueue has taken back what others borrowed of the queue; see `quota.reclaimable`."""
+        if self.demand.closed or not self.demand.queue.reclaims:
+            return Fit()
+        own = [[(self._nominal(offer), offer) for offer in group] for group in self.groups]
+        best = [max(group, key=lambda one: min(one[0], wanted)) for group in own]
+        count = min((nominal for nominal, _ in best), default=0)
+        return Fit(_flavors([offer for _, offer in best]) if count else {}, count)
+
+    def ever(self) -> int:
+        """Say how many would fit were nothing in use."""
+        most = (max(_pods(cohort.potential, self.line, offer.choice) for offer in group) for group in self.groups)
+        return 0 if self.demand.closed else min(most, default=UNLIMITED)
+
+    def reason(self, wanted: int) -> str:
+        """Explain the first group in which fewer than wanted fit, flavor by flavor; empty when all fit."""
+        short = next((group for group in self.groups if _most(group) < max(wanted, 1)), ())
+        texts = (offer.choice.refusal or str(_shortfall(self.line, offer.choice)) for offer in short)
+        return self.demand.closed or "; ".join(texts)
+
+    def room(self, wanted: int) -> Room:
+        """Say what fits and why, which takes several times as long."""
+        fit = self.fit(wanted)
+        return Room(fit.flavors, fit.nominal, fit.borrow, self.ever(), self._tight(wanted), self.reason(wanted))
+
+    def _tight(self, wanted: int) -> Shortfall | None:
+        """What ends first in the flavors chosen; where none is, in the one that could ever hold the most."""
+        chosen = self._chosen(wanted)
+        if chosen is None:
+            full = next((group for group in self.groups if _most(group) == 0), ())
+            open_ = [offer.choice for offer in full if not offer.choice.refusal]
+            best = max(open_, key=lambda of: _pods(cohort.potential, self.line, of), default=None)
+            return _shortfall(self.line, best) if best else None
+        least = min((offer.fits for offer in chosen), default=UNLIMITED)
+        found = (_shortfall(self.line, offer.choice) for offer in chosen if offer.fits == least != UNLIMITED)
+        return next(found, None)
+
+    def _chosen(self, wanted: int) -> list[Offer] | None:
+        """Which flavor of each group Kueue takes for so many pods, or for the most that fit; None where not one does."""
+        if self.most == 0:
+            return None
+        count = min(max(wanted, 1), self.most)
+        return [self._first([offer for offer in group if offer.fits >= count], count) for group in self.groups]
+
+    def _nominal(self, offer: Offer) -> int:
+        return _pods(cohort.nominal_free, self.line, offer.choice)
+
+    def _first(self, able: Sequence[Offer], count: int) -> Offer:
+        if not self.demand.queue.next_before_borrowing:
+            return able[0]
+        return min(able, key=lambda offer: _level(self.line, offer.choice, count))
+
+
+def survey(demand: Demand, line: Line) -> Survey:
+    """Count the pods that each flavor could pay for; `line` is the queue's."""
+    if demand.closed:
+        return Survey(demand, line)
+    groups = [[Offer(of, _pods(cohort.available, line, of)) for of in group] for group in demand.groups]
+    return Survey(demand, line, groups, min(map(_most, groups), default=UNLIMITED))
+
+
+def _pods(amount: Callable[[Line, Cell], int], line: Line, of: Choice) -> int:
+    """For how many pods such an amount of each resource is enough."""
+    least = 0 if of.refusal else UNLIMITED
+    for cell, need in of.needs.items():
+        if not least:
+            break  # nothing is less, and while a gang waits most flavors are full
+        least = min(least, _times(amount(line, cell), need))
+    return least
+
+
+def _times(amount: int, need: int) -> int:
+    return UNLIMITED if need == 0 or amount == UNLIMITED else max(0, amount) // need
+
+
+def _most(group: Sequence[Offer]) -> int:
+    return max([offer.fits for offer in group])
+
+
+def _flavors(chosen: Sequence[Offer]) -> dict[str, str]:
+    return {resource: flavor for offer in chosen for flavor, resource in offer.choice.needs}
+
+
+def _level(line: Line, of: Choice, count: int) -> int:
+    """How far up so many pods would have to borrow."""
+    return max(cohort.borrowing_level(line, cell, min(need * count, UNLIMITED)) for cell, need in of.needs.items())
+
+
+def _shortfall(line: Line, of: Choice) -> Shortfall:
+    """The resource of which the fewest pods' worth is free; of equals, the one of which the fewest could ever be."""
+    rows = []
+    for cell, need in of.needs.items():
+        free, total = max(0, cohort.available(line, cell)), max(0, cohort.potential(line, cell))
+        rows.append((_times(free, need), _times(total, need), cell[1], free, total, need))
+    _, _, resource, free, total, need = min(rows)
+    return Shortfall(of.flavor, resource, free, total, need)
