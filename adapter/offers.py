@@ -62,10 +62,10 @@ class Offers:
             self._charged[key] = quota.reserve(line, flavors, group.request, count)
         return self._charged[key]
 
-    def admits(self, candidate: Candidate, counts: Mapping[str, int]) -> bool:
+    def admits(self, candidate: Candidate, line: quota.Line, counts: Mapping[str, int]) -> bool:
         """Whether the cluster's Kueue admits a share at its first try: group by group by role, each in what those before it
         left. At a later try it may admit more (see quota.py)."""
-        line, groups = self.line(candidate), [group for group in self.request.by_role if counts.get(group.name)]
+        groups = [group for group in self.request.by_role if counts.get(group.name)]
         for group in groups:
             if self.of(candidate, line, group).total < counts[group.name]:
                 return False

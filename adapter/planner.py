@@ -103,9 +103,10 @@ def _charged(offers: Offers, one: Candidate, share: Share) -> Candidate:
         return one
     groups = {group.name: group for group in offers.request.groups}
     parts = [part for part in share.groups if part.name in groups]
-    if len(parts) > 1 and offers.admits(one, {part.name: part.count for part in parts}):
-        parts.sort(key=lambda part: part.role)
     line = offers.line(one)
+    by_role = sorted(parts, key=lambda part: part.role)
+    if parts != by_role and offers.admits(one, line, {part.name: part.count for part in parts}):
+        parts = by_role
     for part in parts:
         line = offers.charge(one, line, groups[part.name], part.count)
     return replace(one, tree=quota.settle(one.tree, candidates.queue_name(offers.request, one), line))
@@ -137,8 +138,8 @@ def _placed(offers: Offers, asked: Sequence[Look]) -> _Counts:
 
 
 def _sure(offers: Offers, asked: Sequence[Look], counts: _Counts) -> bool:
-    shared = ((look.candidate, counts[look.candidate.name]) for look in asked)
-    return all(offers.admits(one, taken) for one, taken in shared if len(taken) > 1)
+    shared = ((look, counts[look.candidate.name]) for look in asked)
+    return all(offers.admits(look.candidate, look.line, taken) for look, taken in shared if len(taken) > 1)
 
 
 def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]]:
@@ -196,7 +197,7 @@ def _chosen(request: Request, found: Sequence[Verdict], counts: _Counts) -> list
 
 def _preempts(plain: Offers, share: Share, one: Candidate) -> bool:
     """Whether a share is more than what is free, so that Kueue must preempt somebody."""
-    return not plain.admits(one, {part.name: part.count for part in share.groups})
+    return not plain.admits(one, plain.line(one), {part.name: part.count for part in share.groups})
 
 
 def _most(plain: Offers, looks: Sequence[Look]) -> int:

@@ -32,7 +32,7 @@ def look(offers: Offers, one: Candidate, line: Line) -> Look:
     them if only so all of them fit."""
     groups, by_role = offers.request.groups, offers.request.by_role
     asked, reason = _asked(offers, one, line, groups)
-    if reason and groups != by_role and offers.admits(one, {group.name: group.count for group in groups}):
+    if reason and groups != by_role and offers.admits(one, line, {group.name: group.count for group in groups}):
         asked, reason = _asked(offers, one, line, by_role)
     pairs = [(asked[group.name], group) for group in groups]
     return Look(

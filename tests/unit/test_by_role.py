@@ -107,6 +107,13 @@ def test_a_share_that_all_fits_in_kueues_order_preempts_nobody() -> None:
     assert not share.preempts
 
 
+def test_a_gang_that_an_empty_cluster_holds_only_in_kueues_order_may_wait_for_it() -> None:
+    other = gang(group("other", 1, 1, "a"))
+    busy = charged(other, [EAST], [Share("east", (GroupShare("other", "a", 1),))])
+    made = plan(gang(*LARGE_FIRST[::-1], gang="SameCluster"), busy)
+    assert (made.shares, made.never) == ((), False), made.sentence
+
+
 @pytest.mark.parametrize(
     "groups",
     [
@@ -153,7 +160,9 @@ def test_what_the_planner_takes_for_sure_is_what_kueue_admits(
     for at, cores in enumerate(rooms):
         one = cluster(f"c{at}", *cores)
         share = Share(one.name, tuple(GroupShare(g.name, g.role, g.count) for g in request.groups))
-        assert Offers(request).admits(one, {g.name: g.count for g in request.groups}) is walked(request, one, share)
+        offers = Offers(request)
+        admitted = offers.admits(one, offers.line(one), {g.name: g.count for g in request.groups})
+        assert admitted is walked(request, one, share)
 
 
 @given(GROUPS, ROOMS, st.permutations(range(4)))
