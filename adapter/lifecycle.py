@@ -222,18 +222,22 @@ def _patience(gang: Gang, current: Placement, standing: Mapping[str, Reservation
     if any(found.refused for found in waiting):
         return min(SPILL_AFTER, gang.timeout)
     if any(found.unanswered for found in waiting):
-        return min(SPILL_AFTER * (1 << min(current.given_up, DOUBLINGS)), gang.timeout)
+        return min(_doubled(SPILL_AFTER, current.given_up), gang.timeout)
     return gang.timeout
 
 
 def excluded_for(current: Placement) -> timedelta:
-    """How long a cluster that did not admit is not asked again: as said above, and up to a quarter longer.
+    """How long a cluster that did not admit is not asked again: from EXCLUDED_FIRST to EXCLUDED_FOR, and up to a quarter longer.
 
     By the gang: those that failed together shall not all come back in the same second.
     """
-    return min(EXCLUDED_FIRST * (1 << min(current.given_up, DOUBLINGS)), EXCLUDED_FOR) * (
-        1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100
-    )
+    longer = 1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100
+    return min(_doubled(EXCLUDED_FIRST, current.given_up), EXCLUDED_FOR) * longer
+
+
+def _doubled(first: timedelta, times: int) -> timedelta:
+    """A wait that is twice as long each time."""
+    return first * (1 << min(times, DOUBLINGS))
 
 
 def _why_not(found: Reservation) -> str:
@@ -282,7 +286,7 @@ def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list
     if gang.room_changed or settled or len(live) < len(current.excluded):
         return [Plan(work, current, live), LookAgain(SOON)]
     reason = current.explanation
-    due = (work.reserved_at or now) + YIELD_AFTER * 2 ** min(work.yields, DOUBLINGS)
+    due = (work.reserved_at or now) + _doubled(YIELD_AFTER, work.yields)
     if gang.others_wait and now >= due:
         text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
         return [*_say(work, "Yielded", text), Yield(work)]

@@ -41,7 +41,7 @@ class Home:
         self.client = client
         self.heard = heard
         self.unread: dict[Resource, str] = {}  # kinds that we can do without: why they cannot be read
-        self._silent: dict[str, Exception] = {}  # what cannot be seen now, and why
+        self._silent: dict[str | Store, Exception] = {}  # what cannot be seen now, and why
         self.filled = asyncio.Event()  # every store has had its first list
 
         def store(name: str, index: Callable[[Raw], str] | None = None) -> Store:
@@ -105,8 +105,8 @@ class Home:
     async def run(self) -> None:
         """Follow everything until cancelled."""
         followed = []
-        for number, (resource, store, namespace, selectors) in enumerate(self._followed()):
-            trouble = functools.partial(self._trouble, f"{resource.plural} {number}")  # some are followed twice
+        for resource, store, namespace, selectors in self._followed():
+            trouble = functools.partial(self._trouble, resource, store)
             followed.append(Following(self.client, resource, store, trouble, namespace, selectors))
         for resource, store, name in self._optional():
             missed = functools.partial(self._missed, resource, store, name)
@@ -132,17 +132,17 @@ class Home:
         error = next(iter(self._silent.values()), None)
         return f"the manager cluster cannot be seen: {error}" if error else ""
 
-    def _note(self, source: str, error: Exception | None) -> None:
+    def _note(self, source: str | Store, error: Exception | None) -> None:
         if error:
             self._silent[source] = error
         else:
             self._silent.pop(source, None)
 
-    def _trouble(self, source: str, error: Exception | None) -> None:
+    def _trouble(self, resource: Resource, store: Store, error: Exception | None) -> None:
         """A kind that is refused is one that this cluster does not have; one that is silent stops everything."""
-        self._note(source, error if isinstance(error, Unreachable) else None)
+        self._note(store, error if isinstance(error, Unreachable) else None)
         if error:
-            log.warning("manager cluster: following %s: %s", source.split()[0], error)
+            log.warning("manager cluster: following %s: %s", resource.plural, error)
         elif self.synced:
             self.filled.set()
 
