@@ -12,14 +12,22 @@ from hack.gangs.sampler import PERIOD, Sample
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """CPU seconds while work was pending: `used` by gangs that had not ended, and what a packing `could` have used."""
+    """CPU seconds while work was pending: `used` by gangs that had not ended, and what a packing `could` have used.
+
+    Of the difference, `late` was still held by gangs that had ended; the rest stood free.
+    """
 
     used: float
     could: float
+    late: float = 0.0
 
     @property
     def percent(self) -> float:
         return figures.ratio(self.used, self.could) * 100
+
+    @property
+    def late_percent(self) -> float:
+        return figures.ratio(self.late, self.could) * 100
 
 
 def use(course: Course, samples: Sequence[Sample], capacity: int) -> Use:
@@ -28,14 +36,16 @@ def use(course: Course, samples: Sequence[Sample], capacity: int) -> Use:
     At each instant the packing may hold any of the gangs that have not ended, whatever ran before: no scheduler can do
     better. What an ended gang still holds counts for nothing.
     """
-    used = could = 0.0
+    used = could = late = 0.0
     for at, held in _instants(samples, course.begun):
         alive = {gang.name: gang.needs for gang in course.alive(at)}
         now = sum(min(held.get(name, 0.0), needs) for name, needs in alive.items())
         if now < sum(alive.values()):
+            most = best(alive.values(), capacity)
             used += now * PERIOD
-            could += best(alive.values(), capacity) * PERIOD
-    return Use(used, could)
+            could += most * PERIOD
+            late += min(most - now, sum(held.values()) - now) * PERIOD
+    return Use(used, could, late)
 
 
 def _instants(samples: Sequence[Sample], begun: float) -> Iterator[tuple[float, dict[str, float]]]:
@@ -72,5 +82,6 @@ def last_line(course: Course, samples: Sequence[Sample], used: Use) -> str:
     over = sum(bool(sample.beyond) for sample in samples)
     return (
         f"finished {len(course.ended)} of {len(course.gangs)} gangs, over-committed samples {over} of {len(samples)}, "
-        f"quota use {used.percent:.1f} % of the best packing while work was pending"
+        f"quota use {used.percent:.1f} % of the best packing while work was pending "
+        f"({used.late_percent:.1f} % still held by gangs that had ended)"
     )

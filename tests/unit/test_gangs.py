@@ -110,3 +110,4 @@ def test_use_counts_gangs_that_have_not_ended_while_others_wait() -> None:
     samples = [Sample(at + 1e-6, "east", Counter(held), {}, ()) for held, at in jobs]
     used = report.use(seen, samples, 4)
     assert used.could == pytest.approx(4.4) and used.used == pytest.approx(2.0)
+    assert used.late == pytest.approx(2.0), "what the gang that ended still holds of what could be used"
