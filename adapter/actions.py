@@ -19,6 +19,8 @@ class Plan:
     workload: Workload
     placement: Placement | None
     excluded: tuple[Exclusion, ...]  # clusters not asked now
+    kept: tuple[Share, ...] = ()  # of a gang that runs: what stays as it is; only the rest is planned
+    lost: str = ""  # why the rest has to be, for people; empty: as it was said before
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ class WorkerCluster(_Spec):
     resources: dict[str, int] = Field(default_factory=dict)
     head: Head = Head()
     cordoned: bool = False
+    draining: bool = False  # cordoned, and what runs there moves away
+    max_unavailable: int = Field(default=1, ge=1, alias="maxUnavailable")  # how many workers may move at once
     can_grow: bool = Field(default=False, alias="canGrow")
     price_per_hour: dict[str, Decimal] = Field(default_factory=dict, alias="pricePerHour")  # resource -> one unit's
 
@@ -103,6 +105,15 @@ class DispatchPolicy(_Spec):
     # A cluster with room admits in under a second; one that must preempt first needs its victims' grace period, which
     # is 30 s by default. Longer would keep the other shares of the gang reserved and idle.
     reservation_timeout: Duration = Field(default=timedelta(seconds=30), alias="reservationTimeout")
+    # Longer than a control plane takes to be upgraded, or a link to be mended; Ray itself gives up a node that it cannot
+    # reach after a minute, and then nobody waits for this.
+    worker_lost_timeout: Duration = Field(default=timedelta(minutes=5), alias="workerLostTimeout")
+    on_share_lost: Literal["Replace", "Restart"] | None = Field(default=None, alias="onShareLost")
+
+    @property
+    def when_share_lost(self) -> Literal["Replace", "Restart"]:
+        """What happens when a share of a running gang is lost: one that must be in one cluster lost all that it had."""
+        return self.on_share_lost or ("Restart" if self.gang == "SameCluster" else "Replace")
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

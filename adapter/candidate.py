@@ -3,12 +3,13 @@
 A candidate that cannot take part has a reason instead of an offer; nothing here chooses between those that can.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from adapter import quota
-from adapter.facts import Key, Raw
+from adapter.facts import Key, Raw, Share
 from adapter.nodes import Node
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
@@ -52,6 +53,23 @@ class Request:
     def needed(self) -> int:
         """How many workers must fit at once."""
         return min(self.minimum, self.workers) if self.gang == "BestEffort" else self.workers
+
+
+def rest(request: Request, kept: Iterable[Share]) -> Request:
+    """What a gang that runs asks for beside the shares that it keeps.
+
+    Its job goes on meanwhile, so some of the workers at once are better than none; but at least a quarter of those that are
+    missing: each round is one more share in a cluster, and so they are few however the room comes.
+    """
+    held = Counter[str]()
+    for share in kept:
+        held.update({group.name: group.count for group in share.groups})
+    left = [replace(group, count=max(group.count - held[group.name], 0)) for group in request.groups]
+    groups = tuple(group for group in left if group.count)
+    if request.gang == "SameCluster":
+        return replace(request, groups=groups)
+    least = -(-sum(group.count for group in groups) // 4)
+    return replace(request, groups=groups, gang="BestEffort", minimum=least)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,29 +78,55 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
     try:
         chosen = policy(check, written)
     except api.Invalid as error:
-        return _patch(check, names.ACTIVE, False, "BadParameters", str(error), now)
+        return _patch(check, names.ACTIVE, "False", "BadParameters", str(error), now)
     if gate:
         # Still Active: jobs that stay local pass this queue too. No gang turns Ready meanwhile.
-        return _patch(check, names.ACTIVE, True, "GateMissing", gate, now)
+        return _patch(check, names.ACTIVE, "True", "GateMissing", gate, now)
     if not chosen.clusters:
         # Active, too: a cluster that is labelled later must not have to bring a stopped queue back to life.
         text = f"{names.DISPATCH_POLICY_KIND} {policy_name(check)} chooses no WorkerCluster; label or name one."
-        return _patch(check, names.ACTIVE, True, "NoCluster", text, now)
+        return _patch(check, names.ACTIVE, "True", "NoCluster", text, now)
     if layout:
-        return _patch(check, names.ACTIVE, True, "QueueLayout", " ".join(layout), now)
+        return _patch(check, names.ACTIVE, "True", "QueueLayout", " ".join(layout), now)
     text = f"Dispatches Ray workers to {', '.join(chosen.clusters)}."
-    return _patch(check, names.ACTIVE, True, "Ready", text, now)
+    return _patch(check, names.ACTIVE, "True", "Ready", text, now)
 
 
-def cluster_condition(cluster: Raw, problem: str, reason: str, now: datetime) -> Patch | None:
-    """The status patch that tells whether a WorkerCluster is connected, None when it is told already."""
-    if problem:
-        return _patch(cluster, names.CONNECTED, False, reason, problem, now)
-    return _patch(cluster, names.CONNECTED, True, "Connected", "Its API server answers and its queues are read.", now)
+def cluster_status(
+    cluster: Raw, problem: str, reason: str, steady: bool, workers: int, now: datetime
+) -> Patch | None:
+    """The status patch of a WorkerCluster: `cluster_condition`, and for how many workers quota is held there."""
+    patch = cluster_condition(cluster, problem, reason, steady, now)
+    if (cluster.get("status") or {}).get("workers") == workers:
+        return patch
+    patch = patch or {"metadata": {"uid": meta(cluster).get("uid")}, "status": {}}
+    return {**patch, "status": {**patch["status"], "workers": workers}}
 
 
-def _patch(raw: Raw, kind: str, value: bool, reason: str, message: str, now: datetime) -> Patch | None:
-    before, status = condition(raw, kind), "True" if value else "False"
+def cluster_condition(cluster: Raw, problem: str, reason: str, steady: bool, now: datetime) -> Patch | None:
+    """The status patch that tells whether a WorkerCluster is connected, and since when it was lost; None when it is told.
+
+    The first loss stays while the cluster comes and goes: it is over when the cluster was seen for long enough (`steady`).
+    """
+    if not problem:
+        text = "Its API server answers and its queues are read."
+        patch = _patch(cluster, names.CONNECTED, "True", "Connected", text, now)
+        return _with_loss(cluster, patch, None) if steady else patch
+    silent = reason == "Unreachable"
+    patch = _patch(cluster, names.CONNECTED, "Unknown" if silent else "False", reason, problem, now)
+    return _with_loss(cluster, patch, timestamp(now))
+
+
+def _with_loss(cluster: Raw, patch: Patch | None, since: str | None) -> Patch | None:
+    before = (cluster.get("status") or {}).get("lostSince")
+    if bool(before) == bool(since):
+        return patch
+    patch = patch or {"metadata": {"uid": meta(cluster).get("uid")}, "status": {}}
+    return {**patch, "status": {**patch["status"], "lostSince": since}}
+
+
+def _patch(raw: Raw, kind: str, status: str, reason: str, message: str, now: datetime) -> Patch | None:
+    before = condition(raw, kind)
     generation = meta(raw).get("generation")
     wanted = {"status": status, "reason": reason, "message": message, "observedGeneration": generation}
     if all(before.get(key) == found for key, found in wanted.items()):

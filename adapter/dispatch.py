@@ -3,17 +3,40 @@
 The manager's pod is what is wanted, a remote pod of the same name is what is. The rule that holds through every fault:
 a remote pod whose manager pod (same uid) is gone goes; a manager pod whose remote copy vanished is reported Failed, so
 that KubeRay replaces it; a copy is made only for a pod that holds a slot on an admitted share, and never a second time.
-Clusters that cannot be seen are left alone in both directions.
+Clusters that cannot be seen are left alone: what runs there counts as running, until it counts as lost.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from adapter import mirror, names, rewriter
-from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, PatchStatus, Say
-from adapter.facts import Job, Placement, Raw, Reservation, annotation, is_true, label, meta, timestamp, uid_of
+from adapter import mirror, names, rewriter, trouble
+from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
+from adapter.facts import (
+    Job,
+    Placement,
+    Raw,
+    Reservation,
+    Share,
+    annotation,
+    condition,
+    label,
+    meta,
+    share_key,
+    timestamp,
+    uid_of,
+)
 from adapter.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A worker cluster that cannot be seen, as it concerns one pod."""
+
+    why: str
+    since: datetime | None  # first loss; None: not known yet
+    until: datetime | None  # when its workers count as lost; None: never
+    alive: bool | None  # what the head's GCS says of the pod's Ray node; None: it cannot be asked, or does not know
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +49,12 @@ class Worker:
     job: Job | None
     belongs: bool | None  # to the RayCluster that the Placement's Workload admitted; None: its RayCluster is not known
     head: str  # address of the head, empty while it has none
-    reservations: Mapping[str, Reservation]
+    reservations: Mapping[tuple[str, int], Reservation]  # by cluster and round, as far as clusters can be seen
     targets: Mapping[str, Target]  # for clusters that can be seen
     taken: Collection[str]  # slots held by other pods of the Placement, here or there
+    draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
+    moves: bool = False  # it is this pod's turn to leave the cluster that is drained
+    silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
 
 
 def decide(worker: Worker, now: datetime) -> list[Action]:
@@ -38,22 +64,22 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
     orphans: list[Action] = [
         DeletePod(cluster, remote, "its pod in the manager cluster is gone")
         for cluster, remote in worker.remotes.items()
-        if (pod is None or label(remote, names.POD_UID_LABEL) != uid_of(pod)) and not _leaving(remote)
+        if (pod is None or label(remote, names.POD_UID_LABEL) != uid_of(pod)) and not leaving(remote)
     ]
     slot = annotation(pod, names.SLOT_ANNOTATION) if pod else ""
     orphans += [
         DeletePod(cluster, remote, "its pod holds a slot in another cluster")
         for cluster, remote in worker.remotes.items()
         if pod and slot and label(remote, names.POD_UID_LABEL) == uid_of(pod)
-        if not slot.startswith(f"{cluster}/") and not _leaving(remote) and not _leaving(pod) and not _ended(pod)
+        if not slot.startswith(f"{cluster}/") and not leaving(remote) and not leaving(pod) and not ended(pod)
     ]
     if pod is None:
         return orphans
     # 2. A pod that is being deleted or has ended wants no copy that still runs.
-    if _leaving(pod) or _ended(pod):
+    if leaving(pod) or ended(pod):
         over = "its pod in the manager cluster ended"
         own = {c: r for c, r in worker.remotes.items() if label(r, names.POD_UID_LABEL) == uid_of(pod)}
-        return orphans + [DeletePod(c, r, over) for c, r in own.items() if not _leaving(r) and not _ended(r)]
+        return orphans + [DeletePod(c, r, over) for c, r in own.items() if not leaving(r) and not ended(r)]
     # 3. A label is easily forged: only pods of the RayCluster that this Placement stands for are ours.
     if worker.placement is None or worker.belongs is None:
         return orphans
@@ -66,61 +92,117 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     slot = annotation(pod, names.SLOT_ANNOTATION)
     # 4. No slot of this plan: take the first free one, in the order of the plan. (An annotation may say anything: users
     #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
-    cluster, role = (*slot.split("/"), "")[:2]
-    valid = slot in _slots(placement, pod) and slot not in worker.taken
-    untouched = not worker.remotes and not is_true(pod, names.DISPATCHED_CONDITION)
-    seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.shares}
+    cluster, number = share_key(slot)
+    planned = slots(placement, pod)
+    valid = slot in planned and slot not in worker.taken
+    untouched = not worker.remotes and not _dispatched(pod)
+    seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
     if not slot or (not valid and untouched and seen):
-        free = next((free for free in _slots(placement, pod) if free not in worker.taken), "")
-        return [AssignSlot(pod, free.split("/", 1)[0], free)] if free else []
+        free = next((free for free in planned if free not in worker.taken and _open(worker, free)), "")
+        return [AssignSlot(pod, share_key(free)[0], free)] if free else []
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
-        return []
+        return _unseen(pod, cluster, worker.silence, now) if worker.silence else []
     remote = worker.remotes.get(cluster)
     # 6. The copy stands: what happens to it happens to the pod.
     if remote is not None and label(remote, names.POD_UID_LABEL) == uid_of(pod):
         patch = mirror.status_patch(pod, remote, cluster)
-        return [PatchStatus(pod, patch)] if patch else []
+        mirrored: list[Action] = [PatchStatus(pod, patch), *_told(worker.job, remote, cluster)] if patch else []
+        return mirrored + _replaced(worker, cluster, remote)
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
-    if is_true(pod, names.DISPATCHED_CONDITION):
-        text = f"The pod in worker cluster {cluster} was deleted or evicted there."
-        lost = mirror.failed_patch(pod, reason="RemotePodGone", message=text, now=timestamp(now))
-        return [PatchStatus(pod, lost)] if lost else []
+    if _dispatched(pod):
+        return _failed(pod, "RemotePodGone", _gone(pod, cluster), now)
     # 8. An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand, or the head has no address yet: wait.
-    reservation = worker.reservations.get(cluster)
+    reservation = worker.reservations.get((cluster, number))
+    share = next((s for s in placement.live if (s.cluster, placement.round_of(s)) == (cluster, number)), None)
     elsewhere = any(label(r, names.POD_UID_LABEL) == uid_of(pod) for r in worker.remotes.values())
     if remote is not None or elsewhere or reservation is None or not reservation.admitted or not worker.head:
         return []
-    body = rewriter.remote_pod(
+    return [CreatePod(cluster, worker.job, pod, _copy(worker, pod, reservation, share, slot))] if share else []
+
+
+def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
+    text = trouble.sentence(remote, cluster)
+    return [Say(job, "WorkerTrouble", text, warning=True)] if job and text else []
+
+
+def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: str) -> Raw:
+    target = worker.targets[share.cluster]
+    return rewriter.remote_pod(
         pod,
         head=worker.head,
-        target=worker.targets[cluster],
-        role=role,
-        total=_total(placement, cluster),
+        target=replace(target, share=reservation.name, round=reservation.round),
+        role=slot.split("/")[2],
+        total=share.workers,
         slot=slot,
         anchor_uid=reservation.anchor_uid,
     )
-    return [CreatePod(cluster, worker.job, pod, body)]
 
 
-def _slots(placement: Placement, pod: Raw) -> list[str]:
-    """The plan's slots for the pod's worker group, in the order of the plan."""
+def _unseen(pod: Raw, cluster: str, silence: Silence, now: datetime) -> list[Action]:
+    """API link lost is not data path lost: the worker counts as running until its time is over, for as long as the head
+    hears from it, and no longer than until the head says that it does not."""
+    late = silence.until is not None and now >= silence.until
+    if silence.alive is False:
+        return _failed(pod, "WorkerLost", f"Ray's head lost the node, and worker cluster {cluster} {silence.why}.", now)
+    if late and not silence.alive:
+        return _failed(pod, "WorkerLost", f"Given up: worker cluster {cluster} {silence.why}.", now)
+    patch = mirror.unknown_patch(pod, cluster, silence.why, timestamp(silence.since or now))
+    unknown: list[Action] = [PatchStatus(pod, patch)] if patch and _dispatched(pod) else []
+    return [*unknown, LookAgain(silence.until - now)] if silence.until and not late else unknown
+
+
+def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
+    """A copy that must not stay: it goes with its grace period, in which its Ray node drains itself."""
+    if leaving(remote) or ended(remote):
+        return []
+    made_with = annotation(remote, names.HEAD_ANNOTATION)
+    if worker.head and made_with and made_with != worker.head:
+        return [DeletePod(cluster, remote, f"the head moved from {made_with} to {worker.head}")]
+    return [DeletePod(cluster, remote, f"worker cluster {cluster} is being drained")] if worker.moves else []
+
+
+def _failed(pod: Raw, reason: str, text: str, now: datetime) -> list[Action]:
+    patch = mirror.failed_patch(pod, reason=reason, message=text, now=timestamp(now))
+    return [PatchStatus(pod, patch)] if patch else []
+
+
+def _gone(pod: Raw, cluster: str) -> str:
+    """Why a copy went, as it last said itself: Kueue and the kubelet write a condition before they stop a pod."""
+    said = (condition(pod, kind).get("message") for kind in ("TerminationTarget", "DisruptionTarget"))
+    why = next((f": {text}" for text in said if text), ".")
+    return f"The pod in worker cluster {cluster} was deleted or evicted there{why}"
+
+
+def _dispatched(pod: Raw) -> bool:
+    """Whether the copy was seen once."""
+    return bool(condition(pod, names.DISPATCHED_CONDITION))
+
+
+def _open(worker: Worker, slot: str) -> bool:
+    """Whether a new pod may take a slot: one that cannot be seen may be taken, and what is drained takes nobody."""
+    cluster = share_key(slot)[0]
+    return cluster in worker.targets and cluster not in worker.draining
+
+
+def slots(placement: Placement, pod: Raw) -> list[str]:
+    """The slots of the wanted shares for the pod's worker group, in the order of the plan."""
     group = label(pod, names.RAY_GCS_GROUP_LABEL).lower()  # Kueue lower-cases it for the podset's name
-    held = [(share.cluster, part) for share in placement.shares for part in share.groups if part.name == group]
-    return [f"{cluster}/{part.role}/{index}" for cluster, part in held for index in range(part.count)]
+    held = [(share, part) for share in placement.live for part in share.groups if part.name == group]
+    return [
+        f"{share.cluster}/{placement.round_of(share)}/{part.role}/{index}"
+        for share, part in held
+        for index in range(part.count)
+    ]
 
 
-def _total(placement: Placement, cluster: str) -> int:
-    return sum(g.count for s in placement.shares if s.cluster == cluster for g in s.groups)
-
-
-def slots_taken(pods: Iterable[Raw], *, but: str) -> frozenset[str]:
-    """The slots that these pods hold, without those of the pod with that uid and of its copies; one that ended holds
+def slots_taken(pods: Iterable[Raw], *, but: str | None = None) -> frozenset[str]:
+    """The slots that these pods hold, without those of the pod with the uid `but` and of its copies; one that ended holds
     its slot until it is gone, for only then is its share of the reservation free again."""
     held = (
         annotation(pod, names.SLOT_ANNOTATION)
         for pod in pods
-        if uid_of(pod) != but and label(pod, names.POD_UID_LABEL) != but
+        if but is None or (uid_of(pod) != but and label(pod, names.POD_UID_LABEL) != but)
     )
     return frozenset(slot for slot in held if slot)
 
@@ -133,9 +215,11 @@ def _foreign(job: Job | None, pod: Raw) -> list[Action]:
     return [Say(job, "ForeignPod", text, warning=True)] if job else []
 
 
-def _leaving(raw: Raw) -> bool:
+def leaving(raw: Raw) -> bool:
+    """Whether a pod is being deleted."""
     return bool(meta(raw).get("deletionTimestamp"))
 
 
-def _ended(raw: Raw) -> bool:
+def ended(raw: Raw) -> bool:
+    """Whether a pod is over."""
     return (raw.get("status") or {}).get("phase") in ("Failed", "Succeeded")

@@ -3,51 +3,54 @@
 Every function returns the status to write, complete but for what a later state adds. Nothing here decides.
 """
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from adapter import names
-from adapter.facts import Placement, condition, timestamp
+from adapter.facts import Placement, Share, condition, timestamp
 
 Status = dict[str, object]
 
 
 def waiting(placement: Placement, now: datetime) -> Status:
     """Nothing is reserved; the plan's own explanation says what is short where."""
-    return _status(placement, names.WAITING, placement.explanation, now, admitted=())
+    return _status(placement, names.WAITING, placement.explanation, now, held=())
 
 
 def reserving(placement: Placement, blocked: Mapping[str, str], now: datetime) -> Status:
     """Shares are asked for, some are not admitted yet."""
-    held = [s.cluster for s in placement.shares if s.cluster not in blocked]
+    held = [s for s in placement.shares if s.cluster not in blocked or placement.round_of(s) < placement.round]
     parts = [f"{cluster}: {why}" for cluster, why in blocked.items() if why]
-    reason = "; ".join([f"Reserving {where(placement)}", *parts])
-    return _status(placement, names.RESERVING, _sentence(reason), now, admitted=held)
+    reason = "; ".join([f"{placement.lost and f'{placement.lost} '}Reserving {where(placement)}", *parts])
+    return _status(placement, names.RESERVING, _sentence(reason), now, held=held)
 
 
 def placed(placement: Placement, now: datetime) -> Status:
     """Every share is admitted."""
-    admitted = [s.cluster for s in placement.shares]
-    return _status(placement, names.PLACED, placement.explanation, now, admitted=admitted)
+    status = _status(placement, names.PLACED, placement.explanation, now, held=placement.shares)
+    return {**status, "placedRound": placement.round}
 
 
 def running(placement: Placement, blocked: Mapping[str, str], silent: Mapping[str, str], now: datetime) -> Status:
     """The job runs, but a share of it is not admitted any more, or cannot be seen."""
-    held = [s.cluster for s in placement.shares if s.cluster not in blocked]
+    held = [s for s in placement.shares if s.cluster not in blocked]
+    state = names.UNKNOWN if any(cluster in silent for cluster in blocked) else names.PLACED
     parts = [
         f"what runs in {cluster} is left running: {why.removesuffix('.')}"
         if cluster in silent
         else f"the share in {cluster} is not admitted now{why and f': {why}'}"
         for cluster, why in blocked.items()
     ]
-    return _status(placement, names.PLACED, _sentence("; ".join([where(placement), *parts])), now, admitted=held)
+    return _status(placement, state, _sentence("; ".join([where(placement), *parts])), now, held=held)
 
 
 def withdrawing(placement: Placement, blocked: Mapping[str, str], why: str, until: datetime, now: datetime) -> Status:
     """The round is given up: what it holds goes, and its blockers are not asked again before `until`."""
     parts = [f"{cluster}: {text or 'its Kueue did not answer'}" for cluster, text in blocked.items()]
     reason = "; ".join([f"{why.removesuffix('.')}, so every share is given back", *parts])
-    status = _status(placement, names.WITHDRAWING, _sentence(reason), now, admitted=())
+    held = [share for share in placement.shares if placement.round_of(share) < placement.round]
+    status = _status(placement, names.WITHDRAWING, _sentence(reason), now, held=held)
     status["withdrawnRound"] = placement.round
     status["blocked"] = [
         {"cluster": cluster, "until": timestamp(until), "reason": f"did not admit in time{text and f': {text}'}"}
@@ -58,21 +61,28 @@ def withdrawing(placement: Placement, blocked: Mapping[str, str], why: str, unti
 
 def ended(placement: Placement, now: datetime) -> Status:
     """The Workload is finished; this stays as the record of where its workers were."""
-    status = _status(placement, names.ENDED, placement.explanation, now, admitted=())
+    status = _status(placement, names.ENDED, placement.explanation, now, held=())
     status["workers"] = "0"
     return status
 
 
 def where(placement: Placement) -> str:
     """`2 east, 2 west`: how many workers each cluster has or is asked for."""
-    return ", ".join(f"{share.workers} {share.cluster}" for share in placement.shares)
+    return counted(placement.shares)
 
 
-def _status(placement: Placement, state: str, reason: str, now: datetime, *, admitted: Collection[str]) -> Status:
-    held = sum(s.workers for s in placement.shares if s.cluster in admitted)
+def counted(shares: Iterable[Share]) -> str:
+    """The same for some shares."""
+    workers = Counter[str]()
+    for share in shares:
+        workers[share.cluster] += share.workers
+    return ", ".join(f"{count} {cluster}" for cluster, count in workers.items())
+
+
+def _status(placement: Placement, state: str, reason: str, now: datetime, *, held: Iterable[Share]) -> Status:
     return {
         "state": state,
-        "workers": f"{held} of {placement.wanted}",
+        "workers": f"{sum(share.workers for share in held)} of {placement.wanted}",
         "where": where(placement),
         "reason": reason,
         "conditions": [_placed_condition(placement, state, reason, now)],
@@ -80,7 +90,7 @@ def _status(placement: Placement, state: str, reason: str, now: datetime, *, adm
 
 
 def _placed_condition(placement: Placement, state: str, reason: str, now: datetime) -> dict[str, object]:
-    value = "True" if state == names.PLACED else "False"
+    value = {names.PLACED: "True", names.UNKNOWN: "Unknown"}.get(state, "False")
     before = condition({"status": placement.status}, names.PLACED)
     since = before.get("lastTransitionTime") if before.get("status") == value else None
     return {

@@ -229,6 +229,7 @@ class Share:
     cluster: str
     groups: tuple[GroupShare, ...]
     preempts: bool = False  # Kueue must preempt others for it, so it is asked for last
+    round: int = 0  # which round of its Placement made it; 0: the one that the Placement is in
 
     @property
     def workers(self) -> int:
@@ -261,7 +262,9 @@ class Placement:
     wanted: int
     excluded: tuple[Exclusion, ...]
     explanation: str
+    lost: str  # why workers had to be planned anew, empty when all have a place
     withdrawn_round: int
+    placed_round: int  # the last round of which every share was admitted
     blocked: tuple[Exclusion, ...]
     status: Raw
 
@@ -269,6 +272,15 @@ class Placement:
     def withdrawing(self) -> bool:
         """The shares of this round are given up; they go first, then comes a new round."""
         return self.round > 0 and self.withdrawn_round >= self.round
+
+    @property
+    def live(self) -> tuple[Share, ...]:
+        """The shares that are wanted: while a round is withdrawn only those that earlier ones left in place."""
+        return tuple(share for share in self.shares if not self.withdrawing or self.round_of(share) < self.round)
+
+    def round_of(self, share: Share) -> int:
+        """The round that made a share: with its cluster it tells the share from all others of the Placement."""
+        return share.round or self.round
 
 
 def placement(raw: Raw) -> Placement:
@@ -290,8 +302,10 @@ def placement(raw: Raw) -> Placement:
         wanted=int(spec.get("wanted") or 0),
         excluded=tuple(_exclusions(spec.get("excluded") or ())),
         explanation=spec.get("explanation") or "",
+        lost=spec.get("lost") or "",
         blocked=tuple(_exclusions(status.get("blocked") or ())),
         withdrawn_round=int(status.get("withdrawnRound") or 0),
+        placed_round=int(status.get("placedRound") or 0),
         status=status,
     )
 
@@ -301,7 +315,14 @@ def _share(entry: Raw) -> Share:
         GroupShare(g.get("name") or "", g.get("role") or "", int(g.get("count") or 0))
         for g in entry.get("groups") or ()
     )
-    return Share(entry.get("cluster") or "", tuple(groups), preempts=bool(entry.get("preempts")))
+    preempts, round_ = bool(entry.get("preempts")), int(entry.get("round") or 0)
+    return Share(entry.get("cluster") or "", tuple(groups), preempts, round_)
+
+
+def share_key(slot: str) -> tuple[str, int]:
+    """Cluster and round of the share that a slot is on; a slot that says nothing is on none."""
+    cluster, number, *_ = *slot.split("/"), "", ""
+    return cluster, _number(number)
 
 
 def _exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:

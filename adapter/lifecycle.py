@@ -8,7 +8,7 @@ look finds the same state and takes the same step.
 
     no placement -> plan -> reserving -> placed -> ended
                       ^        |  not admitted in time
-                      |   withdrawing (leftovers go)
+                      |   withdrawing (leftovers go)     placed -> a share is lost -> plan for its workers
                       +--------+----> waiting (nothing reserved; plans again when room changes)
 
 The clauses stand in order, most terminal first; the first that applies decides. This file neither plans (planner.py)
@@ -16,13 +16,14 @@ nor words the sentences of a plan (explain.py).
 """
 
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import explain, names
+from adapter import explain, names, running
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, Rejoin, Release, Reserve, Say, SetCheck, Yield
-from adapter.facts import Exclusion, Placement, Reservation, Workload
+from adapter.facts import Exclusion, Placement, Reservation, Share, Workload
+from adapter.gang import Gang
 
 # A cluster that did not admit in time is asked again after this long, twice as long after each round that was given up, up
 # to EXCLUDED_FOR: long enough for another one to be tried first, short enough that a Kueue which was merely slow, or being
@@ -50,25 +51,6 @@ SPILL_AFTER = timedelta(seconds=4)
 # a write, if there was one, has come back by its watch.
 SOON = timedelta(seconds=1)
 RETRY = timedelta(seconds=2)  # after which a share that was refused is asked for again, within its deadline
-
-
-@dataclass(frozen=True, slots=True)
-class Gang:
-    """Everything that the fate of one Workload depends on."""
-
-    workload: Workload | None
-    check: str  # name of our AdmissionCheck on it; empty when it has none
-    placements: tuple[Placement, ...]
-    reservations: tuple[Reservation, ...]  # as far as clusters can be seen
-    silent: Mapping[str, str]  # clusters that cannot be seen now, and why
-    refused: Mapping[str, str]  # clusters that refused to have this round's share made, and why
-    timeout: timedelta
-    problem: str  # why no plan can be made at all: parameters, missing admission policy
-    refusal: str  # why this job can never run remotely
-    others_wait: bool  # somebody queues behind us for the manager's quota
-    room_changed: bool  # since the last plan of this gang
-    remote_podsets: tuple[str, ...]
-    settles: datetime | None = None  # when what the last plan deducted twice, or left to others, is free
 
 
 def decide(gang: Gang, now: datetime) -> list[Action]:
@@ -126,40 +108,80 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
     if ready and not gang.remote_podsets:
         return []
     # 9. No round yet, or the last one is withdrawn: plan.
-    if current is None or current.withdrawing:
+    if current is None or (current.withdrawing and not ready):
         return [Plan(work, current, excluded(current, now))]
     # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
-    if not current.shares:
-        return [LookAgain(RESYNC)] if ready and not gang.room_changed else _wait(gang, work, current, now)
+    if not current.shares and not ready:
+        return _wait(gang, work, current, now)
+    return _run(gang, work, current, now) if ready else _ask(gang, work, current, current.shares, ready, now)
+
+
+def _ask(
+    gang: Gang, work: Workload, current: Placement, shares: Sequence[Share], ready: bool, now: datetime
+) -> list[Action]:
     # 11. Shares that do not stand are asked for (again: a share that vanished is replaced on the same plan). Those that
     #     take quota back from others come last, when all others are admitted: a round that is given up before has then
     #     cost nobody a running pod.
-    standing = {r.cluster: r for r in gang.reservations}
-    blocked = _blocked(gang, current, standing)
-    may_preempt = all(share.preempts or share.cluster not in blocked for share in current.shares)
+    standing = {r.cluster: r for r in gang.reservations if r.round == current.round}
+    blocked = _blocked(gang, shares, standing)
+    may_preempt = all(share.preempts or share.cluster not in blocked for share in shares)
     missing: list[Action] = [
         Reserve(work, current, share)
-        for share in current.shares
+        for share in shares
         if share.cluster not in standing and share.cluster not in gang.silent and (may_preempt or not share.preempts)
     ]
     if not blocked:
         return _commit(gang, work, current, ready, now)
-    # 12. Once the job runs, a lost share is waited for; there is no deadline on it.
-    if ready:
-        status = explain.running(current, blocked, gang.silent, now)
-        return [*missing, *_record(current, status), LookAgain(RESYNC)]
+    return missing + _while_blocked(gang, work, current, blocked, standing, bool(missing), ready, now)
+
+
+def _run(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
+    # 12. The job runs: workers that lost their place are planned anew, and nothing else is touched.
+    seen = current if current.placed_round else replace(current, placed_round=current.round)
+    gone = running.lost(gang, seen)
+    why = running.why(gone)
+    told = _say(work, "ShareLost", why, warning=True) if why else []
+    if gone and gang.on_share_lost == "Restart":
+        text = f"{why} The whole job starts again, as its policy's onShareLost says."
+        return [*told, _check(gang, work, names.CHECK_RETRY, text)]
+    left = [share for share in seen.live if share not in gone]
+    spared = running.spare(gang, seen, left)
+    kept = tuple(share for share in left if share not in spared)
+    live = excluded(current, now)
+    if kept != seen.live or current.withdrawing:
+        return [*told, Plan(work, current, live, kept, why), LookAgain(SOON)]
+    if asked := running.asked(seen):
+        return _ask(gang, work, current, asked, True, now)
+    missing = running.missing(gang, seen)
+    if missing and _may_fit(gang, current, live, now):
+        return [Plan(work, current, live, kept), LookAgain(SOON)]
+    recorded = _record(current, running.status(gang, seen, now))
+    ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if missing else []
+    waits = missing or running.blocked(gang, seen)
+    return [*recorded, LookAgain(min([RESYNC, *(end - now for end in ends)]))] if waits else recorded
+
+
+def _while_blocked(
+    gang: Gang,
+    work: Workload,
+    current: Placement,
+    blocked: Mapping[str, str],
+    standing: Mapping[str, Reservation],
+    asking: bool,
+    ready: bool,
+    now: datetime,
+) -> list[Action]:
     # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
     patience = _patience(gang, current, standing)
     deadline = (current.planned_at or now) + patience
     if now >= deadline:
-        return _withdraw(gang, work, current, blocked, patience, now)
+        status = _withdrawn(current, blocked, patience, now)
+        pending = [] if ready else _pending(gang, work, str(status["reason"]))
+        return [Record(current, status), *pending, *_say(work, "Withdrawn", str(status["reason"]))]
     status = explain.reserving(current, blocked, now)
-    return [
-        *missing,
-        *_record(current, status),
-        *_pending(gang, work, str(status["reason"])),
-        LookAgain(min(deadline - now, RETRY) if missing else deadline - now),
-    ]
+    pending = [] if ready else _pending(gang, work, str(status["reason"]))
+    again = min(deadline - now, RETRY) if asking else deadline - now
+    return [*_record(current, status), *pending, LookAgain(again)]
 
 
 def _rejoin(work: Workload, now: datetime) -> list[Action]:
@@ -172,15 +194,13 @@ def _rejoin(work: Workload, now: datetime) -> list[Action]:
 def _wanted(reservation: Reservation, current: Placement | None) -> bool:
     return (
         current is not None
-        and not current.withdrawing
         and reservation.placement == current.name
-        and reservation.round == current.round
         and not reservation.over
         # Kueue clears the reservation of an evicted group when it sees its pods inactive, and does not look again when the
         # last one is gone (kueue:pkg/controller/jobframework/reconciler.go): who preempted it would wait for ever. A new
         # share waits behind.
         and not reservation.stranded
-        and any(share.cluster == reservation.cluster for share in current.shares)
+        and (reservation.cluster, reservation.round) in {(s.cluster, current.round_of(s)) for s in current.live}
     )
 
 
@@ -195,15 +215,15 @@ def _end(placements: tuple[Placement, ...], now: datetime) -> list[Action]:
     return actions
 
 
-def _blocked(gang: Gang, current: Placement, standing: Mapping[str, Reservation]) -> dict[str, str]:
+def _blocked(gang: Gang, shares: Sequence[Share], standing: Mapping[str, Reservation]) -> dict[str, str]:
     """Say, for each cluster whose share is not admitted, why; empty while its Kueue has not answered."""
     blocked: dict[str, str] = {}
-    for share in current.shares:
+    for share in shares:
         found = standing.get(share.cluster)
         if share.cluster in gang.silent:
             blocked[share.cluster] = gang.silent[share.cluster]
         elif found is None:
-            unasked = ASKED_LAST if share.preempts and len(current.shares) > 1 else ""
+            unasked = ASKED_LAST if share.preempts and len(shares) > 1 else ""
             blocked[share.cluster] = gang.refused.get(share.cluster, unasked)
         elif found.deleting or not found.admitted:
             blocked[share.cluster] = _why_not(found)
@@ -249,14 +269,13 @@ def _why_not(found: Reservation) -> str:
 
 
 def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: datetime) -> list[Action]:
-    """Every share is admitted: let Kueue admit the whole gang."""
+    """Every share of the round is admitted: let Kueue admit the whole gang, if it has not yet."""
     status = explain.placed(current, now)
     actions: list[Action] = list(_record(current, status))
     if not ready:
         updates = tuple(_update(name, current.name) for name in gang.remote_podsets)
         actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(status["reason"]), updates, gang.reservations))
-        actions += _say(work, "Placed", str(status["reason"]))
-    return actions
+    return actions + _say(work, "Placed" if not ready else "Replaced", str(status["reason"]))
 
 
 def _update(podset: str, placement: str) -> dict[str, object]:
@@ -267,23 +286,17 @@ def _update(podset: str, placement: str) -> dict[str, object]:
     }
 
 
-def _withdraw(
-    gang: Gang, work: Workload, current: Placement, blocked: Mapping[str, str], patience: timedelta, now: datetime
-) -> list[Action]:
+def _withdrawn(
+    current: Placement, blocked: Mapping[str, str], patience: timedelta, now: datetime
+) -> dict[str, object]:
     late = f"Not admitted within {patience.total_seconds():.0f}s"
     asked = {cluster: why for cluster, why in blocked.items() if why != ASKED_LAST}
-    status = explain.withdrawing(current, asked, late, now + excluded_for(current), now)
-    return [
-        Record(current, status),
-        *_pending(gang, work, str(status["reason"])),
-        *_say(work, "Withdrawn", str(status["reason"])),
-    ]
+    return explain.withdrawing(current, asked, late, now + excluded_for(current), now)
 
 
 def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
     live = excluded(current, now)
-    settled = gang.settles is not None and now >= gang.settles
-    if gang.room_changed or settled or len(live) < len(current.excluded):
+    if _may_fit(gang, current, live, now):
         return [Plan(work, current, live), LookAgain(SOON)]
     reason = current.explanation
     due = (work.reserved_at or now) + _doubled(YIELD_AFTER, work.yields)
@@ -300,6 +313,12 @@ def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list
         *_say(work, "Waiting", reason),
         LookAgain(min(turns) - now),
     ]
+
+
+def _may_fit(gang: Gang, current: Placement, live: Sequence[Exclusion], now: datetime) -> bool:
+    """Whether a plan that found no room may find some now."""
+    settled = gang.settles is not None and now >= gang.settles
+    return gang.room_changed or settled or len(live) < len(current.excluded)
 
 
 def excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:

@@ -1,14 +1,14 @@
 """What does a manager's gated pod say of itself while its copy runs elsewhere?
 
 What the copy says, field by field, except where the API server or the manager's own controllers would stumble over it
-(kuberay.md section 2.8). Both functions give the whole difference or nothing, so a burst of equal events costs no
+(kuberay.md section 2.8). Every function gives the whole difference or nothing, so a burst of equal events costs no
 write. They do not judge whether the copy is alive: they are told.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from adapter import names
+from adapter import names, trouble
 from adapter.facts import Raw, condition, is_true, meta, uid_of
 from adapter.restart import may_restart
 
@@ -54,6 +54,20 @@ def failed_patch(local: Raw, *, reason: str, message: str, now: str) -> dict[str
     return _patch(local, {"phase": "Failed", "reason": reason, "message": message, "conditions": kept + unready})
 
 
+def unknown_patch(local: Raw, cluster: str, why: str, since: str) -> dict[str, Any] | None:
+    """Give the JSON merge-patch that says that nothing is known of the copy; None when it is said, or over.
+
+    Nothing else changes: whatever runs there counts as running, so Ready and phase stay. `since` is an RFC 3339 time.
+    """
+    if _is_over(local):
+        return None
+    text = f"worker cluster {cluster} {why}; the worker is left running"
+    said = {"type": names.DISPATCHED_CONDITION, "status": "Unknown", "reason": "ClusterUnreachable", "message": text}
+    kept = [one for one in _all_conditions(local) if one.get("type") != names.DISPATCHED_CONDITION]
+    before = condition(local, names.DISPATCHED_CONDITION)
+    return _patch(local, {"conditions": [*kept, {**before, **said, "lastTransitionTime": since}]})
+
+
 def _is_over(local: Raw) -> bool:
     return bool(meta(local).get("deletionTimestamp")) or (local.get("status") or {}).get("phase") in OVER
 
@@ -79,7 +93,8 @@ def _dispatched(remote: Raw, cluster: str) -> Raw:
         "type": names.DISPATCHED_CONDITION,
         "status": "True",
         "reason": "Created",
-        "message": f"runs in worker cluster {cluster}",
+        # That it finds no node is told here: as PodScheduled it would be taken for a shortage of the manager's own.
+        "message": trouble.sentence(remote, cluster) or f"runs in worker cluster {cluster}",
         "lastTransitionTime": meta(remote).get("creationTimestamp"),
     }
 

@@ -48,8 +48,9 @@ POOL_REMOTE: Final = "remote"  # its value where workers go away
 # --- written by us on a manager's worker pods ------------------------------------------------------------------------
 CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"  # also on every remote object and, as a Ray label, on every remote node
 ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"  # of users, on a worker group's template: the only zone that it may run in
-SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"  # "<cluster>/<role>/<index>"; also on the remote pod
-DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"  # True once the remote pod was seen; its absence later means lost
+SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"  # "<cluster>/<round>/<role>/<index>"; also on the remote pod
+# True once the remote pod was seen, Unknown while its cluster cannot be seen; the pod's absence later means lost.
+DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"
 
 # --- written by us on remote objects (pods, group Workloads, anchors) --------------------------------------------------
 MANAGER_LABEL: Final = f"{DOMAIN}/manager"  # which manager cluster they belong to
@@ -59,11 +60,15 @@ RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"  # for people: `ray.io/cluste
 RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
+HEAD_ANNOTATION: Final = f"{DOMAIN}/head"  # the head's address that a remote pod was made with
 
 # --- read on a manager's ClusterQueue, whose admin writes it ------------------------------------------------------------
 QUOTA_ANNOTATION: Final = (
     f"{DOMAIN}/quota-from-workers"  # "true": its remote flavor's quota is that of the worker queues
 )
+
+# --- read on a WorkerCluster by the guard of manifests/workercluster-guard.yaml --------------------------------------------
+FORCE_DELETE_ANNOTATION: Final = f"{DOMAIN}/force-delete"  # "true": its workers are given up with it
 
 # --- Kueue -----------------------------------------------------------------------------------------------------------
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
@@ -111,4 +116,5 @@ WAITING: Final = "Waiting"
 RESERVING: Final = "Reserving"
 WITHDRAWING: Final = "Withdrawing"
 # PLACED doubles as the state in which every share is admitted
+UNKNOWN: Final = "Unknown"  # it was, and a cluster of it cannot be seen now
 ENDED: Final = "Ended"

@@ -94,8 +94,10 @@ def keep(request: Request, among: Sequence[Candidate]) -> tuple[Share, ...]:
 
 def charged(request: Request, among: Sequence[Candidate], shares: Sequence[Share]) -> list[Candidate]:
     """The candidates after these shares of the gang are reserved."""
-    offers, taken = Offers(request), {share.cluster: share for share in shares}
-    return [_charged(offers, one, taken[one.name]) if one.name in taken else one for one in among]
+    offers, first = Offers(request), {share.cluster: share for share in reversed(shares)}
+    fleet = [_charged(offers, one, first[one.name]) if one.name in first else one for one in among]
+    more = [share for share in shares if first[share.cluster] is not share]
+    return charged(request, fleet, more) if more else fleet
 
 
 def _charged(offers: Offers, one: Candidate, share: Share) -> Candidate:

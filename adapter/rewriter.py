@@ -22,7 +22,7 @@ def remote_pod(
     """Turn a manager's worker pod into the pod to create in the worker cluster, same name and namespace.
 
     `head` is the head pod's IP; `role` the podset's name (`reservation.role(group)`); `total` the number of pods that
-    the share reserves over all its podsets; `slot` is "<cluster>/<role>/<index>"; `anchor_uid` the uid of the share's
+    the share reserves over all its podsets; `slot` is "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's
     anchor ConfigMap. Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
     """
     relocate = headaddress.relocation(pod, head)
@@ -31,6 +31,7 @@ def remote_pod(
         **relocate(stripping.annotations(kept.get("annotations"))),
         **origin_annotations(target),
         names.SLOT_ANNOTATION: slot,
+        names.HEAD_ANNOTATION: head,
         **_group_annotations(target, role, total),
     }
     metadata = {

@@ -29,7 +29,8 @@ def connected(fleet: Clusters, chosen: Sequence[str]) -> Iterator[None]:
             manager.wait(partial(_connected, fleet, name), _PATIENCE, f"{name} is connected")
         yield
     finally:
-        for name in missing:
+        for name in missing:  # whoever still holds quota there, after a run that failed, is given up
+            manager.kubectl("annotate", "workercluster", name, f"{names.FORCE_DELETE_ANNOTATION}=true", "--overwrite")
             manager.delete("workercluster", name)
 
 

@@ -24,6 +24,6 @@ class Claims:
             if isinstance(action, AssignSlot):
                 self._held.pop(uid_of(action.pod), None)
 
-    def slots(self, place: str, *, but: str) -> frozenset[str]:
-        """The slots of a Placement (by its key) that other pods than `but` (a uid) are about to hold."""
+    def slots(self, place: str, *, but: str | None) -> frozenset[str]:
+        """The slots of a Placement (by its key) that other pods than `but` (a uid, or None) are about to hold."""
         return frozenset(slot for uid, (where, slot) in self._held.items() if where == place and uid != but)

@@ -38,7 +38,9 @@ class Conditions:
         problem = problem or (silent and f"worker cluster {name} {silent}.")
         reason = "BadConfiguration" if name in self._fleet.problems else "Unreachable"
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
-        patch = checks.cluster_condition(raw, problem, reason, datetime.now(UTC))
+        member = self._fleet.members().get(name)
+        steady, workers = bool(member and member.steady), self._observer.workers_in(name)
+        patch = checks.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC))
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
             self._home.worker_clusters.put(await self._home.client.merge(path, patch))

@@ -25,6 +25,7 @@ from adapter.shell.execute import Executor
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.logins import Logins
+from adapter.shell.losses import Losses
 from adapter.shell.member import Listeners
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
@@ -67,7 +68,8 @@ class Engine:
             await self.home.filled.wait()  # NB: nothing is decided from half a picture
             log.info("manager cluster is read; deciding")
             fleet = Fleet(tasks, manager, self._listeners())
-            self._observer = Observer(self.home, fleet, self._claims, manager)
+            losses = Losses(self.home, fleet)
+            self._observer = Observer(self.home, fleet, self._claims, losses, manager)
             announcer = Announcer(self.home.client)
             self._executor = Executor(self.home, fleet, self._observer, announcer)
             logins = Logins(tasks, self.home)
@@ -80,6 +82,7 @@ class Engine:
             )
             tasks.create_task(self._queue.run())
             tasks.create_task(self._resync(self._waker))
+            tasks.create_task(losses.run(self._waker.unseen))
             tasks.create_task(sweeper.run(self._observer.seen, self.home, manager))
 
     async def _first_contact(self, fleet: Fleet) -> None:
@@ -145,7 +148,7 @@ class Engine:
         if what == POD:
             return self._claims.take(dispatch.decide(self._observer.worker(key), now))
         assert what == GANG, what
-        return lifecycle.decide(self._observer.gang(key, self._executor.memory), now)
+        return lifecycle.decide(self._observer.gang(key, self._executor.memory, now), now)
 
     async def _execute(self, key: Key, actions: Sequence[Action]) -> float | None:
         """Do the actions in order, those of different clusters side by side; the first trouble is raised at the end."""

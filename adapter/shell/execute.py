@@ -28,7 +28,7 @@ from adapter.actions import (
     SetCheck,
     Yield,
 )
-from adapter.facts import Raw, Workload, key_of, timestamp, uid_of
+from adapter.facts import Placement, Raw, Workload, key_of, timestamp, uid_of
 from adapter.facts import reservation as read_reservation
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Client, Unreachable
@@ -89,13 +89,7 @@ class Executor:
         before = action.placement
         if before is None:
             raw = await self._local.create(resources.PLACEMENTS.path(action.workload.namespace), body)
-        elif (
-            before.round
-            and not before.shares
-            and not before.withdrawing
-            and not body["spec"]["shares"]
-            and (before.explanation == body["spec"]["explanation"] and len(before.excluded) == len(action.excluded))
-        ):
+        elif _as_before(before, body["spec"], action):
             self._note(before.uid, version, settles)
             return
         else:
@@ -120,7 +114,7 @@ class Executor:
 
     async def _make_share(self, action: Reserve) -> None:
         member, work, place = self._member(action.share.cluster), action.workload, action.placement
-        target = self._observer.target(member, work, place)
+        target = self._observer.target(member, work, place, place.round_of(action.share))
         anchor = await _create(member.client, resources.CONFIG_MAPS, reservation.anchor(target, work.namespace))
         templates = {podset.name: podset.template for podset in work.podsets}
         body = reservation.group_workload(
@@ -235,6 +229,14 @@ class Executor:
         except ApiError as error:
             if not (error.missing or error.conflict):  # deleted, or another pod by now: then there is nothing to tell
                 raise
+
+
+def _as_before(before: Placement, spec: Raw, action: Plan) -> bool:
+    """Whether a plan says nothing new: the same shares as those that stand, and the same sentence."""
+    if not before.round or before.withdrawing or len(before.excluded) != len(action.excluded):
+        return False
+    same = len(spec["shares"]) == len(before.shares) == len(action.kept)
+    return same and bool(before.explanation == spec["explanation"])
 
 
 async def _create(client: Client, resource: resources.Resource, body: Raw) -> Raw:

@@ -8,7 +8,7 @@ import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from adapter import names, nodes, quota
 from adapter.api import WorkerCluster
@@ -23,6 +23,8 @@ from adapter.shell.store import Changed, Store
 log = logging.getLogger(__name__)
 
 FIRST_LISTS = "it is being read for the first time"
+# A link that comes and goes is lost for as long as it does so: the first loss counts until the cluster was seen for this long.
+STEADY_AFTER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Member:
         self.seen = asyncio.Event()  # set once it was seen for the first time
         self._told = "not connected yet"  # what the listeners were told last
         self._silent_since: datetime | None = datetime.now(UTC)
+        self._seen_since: datetime | None = None
         self._troubles = {"probe": FIRST_LISTS}  # by who met it: one watch that is refused is enough
 
         self._tree: quota.Tree | None = None
@@ -98,6 +101,11 @@ class Member:
         trouble = next(iter(self._troubles.values()), FIRST_LISTS)
         since = f" since {self._silent_since:%H:%M:%S} UTC" if self._silent_since else ""
         return f"cannot be seen{since}: {trouble}"
+
+    @property
+    def steady(self) -> bool:
+        """Whether it has been seen for so long that an earlier loss is over."""
+        return self._seen_since is not None and datetime.now(UTC) - self._seen_since >= STEADY_AFTER
 
     @property
     def tree(self) -> quota.Tree:
@@ -164,9 +172,10 @@ class Member:
         else:
             self._troubles[source] = _sentence(error, self.spec)
         if not self._troubles:
+            self._seen_since = self._seen_since if self._silent_since is None else datetime.now(UTC)
             self._silent_since = None
         elif self._silent_since is None:  # the first loss counts, not the latest
-            self._silent_since = datetime.now(UTC)
+            self._silent_since, self._seen_since = datetime.now(UTC), None
         if self.why_silent != self._told:
             self._told = self.why_silent
             if not self.why_silent:

@@ -5,7 +5,7 @@ It decides nothing and writes nothing. Clusters that cannot be seen contribute n
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from adapter import api, checks, dispatch, layout, names
 from adapter.facts import (
@@ -15,47 +15,64 @@ from adapter.facts import (
     Raw,
     Reservation,
     Workload,
+    annotation,
     controller_uid,
     key_of,
     label,
     placement,
     reservation,
+    share_key,
     uid_of,
     workload,
 )
-from adapter.lifecycle import Gang
+from adapter.gang import Gang
 from adapter.refusal import refusal as template_refusal
 from adapter.refusal import waits_for_all
 from adapter.reservation import template as reservation_template
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
-from adapter.shell.member import Member, by_placement
+from adapter.shell.losses import Losses
+from adapter.shell.member import Member
 from adapter.shell.memory import Memory
+from adapter.shell.slots import Slots
 from adapter.shell.store import Store
 from adapter.target import Target
 
 AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
 DEFAULT_TIMEOUT = timedelta(seconds=30)  # of a gang whose policy cannot be read: nothing is planned for it anyway
+LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default: what runs must not be given up because a policy is gone
 
 
 class Observer:
     """Reads facts from the manager's and the members' stores."""
 
-    def __init__(self, home: Home, fleet: Fleet, claims: Claims, manager: str) -> None:
-        self._home, self._fleet, self._claims, self._manager = home, fleet, claims, manager
+    def __init__(self, home: Home, fleet: Fleet, claims: Claims, losses: Losses, manager: str) -> None:
+        self._home, self._fleet, self._manager = home, fleet, manager
+        self._losses, self._slots = losses, Slots(home, fleet, claims)
 
     def seen(self) -> dict[str, Member]:
         """The members from whose stores something may be concluded."""
         return {name: member for name, member in self._fleet.members().items() if not member.why_silent}
 
-    def gang(self, key: Key, memory: Memory) -> Gang:
+    def workers_in(self, cluster: str) -> int:
+        """For how many workers quota is held or asked for in a cluster, by the Placements of Workloads that are not over."""
+        places = (placement(raw) for raw in self._home.placements)
+        live = (place for place in places if self._workload_of(place))
+        return sum(share.workers for place in live for share in place.live if share.cluster == cluster)
+
+    def draining(self) -> frozenset[str]:
+        """The clusters that workers are to leave."""
+        return frozenset(name for name, member in self._fleet.members().items() if member.spec.draining)
+
+    def gang(self, key: Key, memory: Memory, now: datetime) -> Gang:
         """The facts about a Workload."""
         raw = self._home.workloads.get(key)
         work = workload(raw) if raw else None
         check = self.check_of(work) if work else ""
         found = tuple(placement(p) for p in self._home.placements.group("/".join(key)))
         chosen, problem = self.policy(check)
+        timeout = chosen.policy.worker_lost_timeout if chosen else LOST_TIMEOUT
         return Gang(
             workload=work,
             check=check,
@@ -70,6 +87,11 @@ class Observer:
             room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
             remote_podsets=tuple(p.name for p in self.remote_podsets(work, check)) if work else (),
             settles=min((memory.settles[p.uid] for p in found if p.uid in memory.settles), default=None),
+            on_share_lost=chosen.policy.when_share_lost if chosen else "Replace",
+            given_up=self._losses.given_up({s.cluster for p in found for s in p.shares}, timeout, now),
+            draining=self.draining(),
+            occupied=frozenset(share_key(slot) for p in found for slot in self._slots.held(p)),
+            alive=frozenset(share_key(slot) for p in found for slot in self._slots.alive(p)),
         )
 
     def worker(self, key: Key) -> dispatch.Worker:
@@ -78,7 +100,7 @@ class Observer:
         remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
         stands_for = self.placement_of(pod) if pod else None
         work = self._workload_of(stands_for) if stands_for else None
-        standing = {r.cluster: r for r in self._reservations(work.key)} if work else {}
+        standing = self._reservations(work.key) if work and stands_for else []
         return dispatch.Worker(
             pod=pod,
             remotes=remotes,
@@ -86,10 +108,27 @@ class Observer:
             job=work.job if work else None,
             belongs=self._belongs(pod, work) if pod and work else None,
             head=self._head(pod) if pod else "",
-            reservations={c: r for c, r in standing.items() if stands_for and r.round == stands_for.round},
-            targets={n: self.target(m, work, stands_for) for n, m in members.items()} if work and stands_for else {},
-            taken=self._slots(pod) if pod else (),
+            reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
+            targets={n: self.target(m, work, stands_for, 0) for n, m in members.items()} if work and stands_for else {},
+            taken=self._slots.taken(pod) if pod else (),
+            draining=self.draining(),
+            moves=bool(pod and stands_for and self._slots.moves(pod, stands_for, self._admitted(stands_for))),
+            silence=self._silence(pod, work) if pod and work else None,
         )
+
+    def _silence(self, pod: Raw, work: Workload) -> dispatch.Silence | None:
+        """What is to be thought of a pod whose cluster cannot be seen."""
+        cluster, _ = share_key(annotation(pod, names.SLOT_ANNOTATION))
+        if not cluster or cluster in self.seen():
+            return None
+        chosen, _ = self.policy(self.check_of(work))
+        timeout = chosen.policy.worker_lost_timeout if chosen else LOST_TIMEOUT
+        return self._losses.silence(cluster, pod, timeout)
+
+    def _admitted(self, place: Placement) -> frozenset[tuple[str, int]]:
+        """The Placement's shares that hold quota now, by cluster and round."""
+        found = self._reservations((place.namespace, place.workload))
+        return frozenset((r.cluster, r.round) for r in found if r.placement == place.name and r.admitted)
 
     def check_of(self, work: Workload) -> str:
         """The name of our AdmissionCheck on a Workload, empty when it has none."""
@@ -156,8 +195,8 @@ class Observer:
         workers = [p for p in work.podsets if p.name not in (names.HEAD, names.SUBMITTER) and p.count]
         return [p for p in workers if not flavors or p.flavors & flavors]
 
-    def target(self, member: Member, work: Workload, place: Placement) -> Target:
-        """What the rewriter must know about a share in that cluster."""
+    def target(self, member: Member, work: Workload, place: Placement, round_: int) -> Target:
+        """What the rewriter must know about the share that a round made in that cluster."""
         spec = member.spec
         return Target(
             cluster=member.name,
@@ -170,8 +209,8 @@ class Observer:
             workload=work.name,
             workload_uid=work.uid,
             placement=place.name,
-            share=f"{place.name}-{place.round}",
-            round=place.round,
+            share=f"{place.name}-{round_}",
+            round=round_,
             manager_flavor_keys=self._flavor_keys(work.podsets),
             manager_flavor_tolerations=self._flavor_tolerations(work.podsets),
         )
@@ -258,14 +297,6 @@ class Observer:
             if same and not head["metadata"].get("deletionTimestamp") and (head.get("status") or {}).get("podIP"):
                 return str(head["status"]["podIP"])
         return ""
-
-    def _slots(self, pod: Raw) -> frozenset[str]:
-        """The slots that others hold, here, there (a cluster that is silent now still holds what it held) and soon."""
-        group = by_placement(pod)
-        held = dispatch.slots_taken(self._home.pods.group(group), but=uid_of(pod))
-        members = self._fleet.members().values()
-        there = (dispatch.slots_taken(member.pods.group(group), but=uid_of(pod)) for member in members)
-        return held.union(*there, self._claims.slots(group, but=uid_of(pod)))
 
     def _flavor_keys(self, podsets: Iterable[PodSet]) -> frozenset[str]:
         """The node labels that these podsets' flavors put on pods in the manager: they mean nothing elsewhere."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from adapter import checks, names, planner, quota, turn
+from adapter import candidate, checks, explain, names, planner, quota, turn
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Request
 from adapter.facts import Exclusion, Job, Share, Workload, timestamp
@@ -58,8 +58,10 @@ class Planning:
         work, before = action.workload, action.placement
         check = self._observer.check_of(work)
         chosen, _ = self._observer.policy(check)
-        found = self.plan(work, check, chosen, action.excluded, now)
+        found = self.plan(work, check, chosen, action.excluded, now, action.kept)
         made = found.plan
+        kept = [_share(replace(share, round=before.round_of(share))) for share in action.kept] if before else []
+        lost = (action.lost or (before.lost if before else "")) if found.request.workers else ""
         spec = {
             "workload": {"name": work.name, "uid": work.uid},
             "job": {"kind": work.job.kind, "name": work.job.name} if work.job else {},
@@ -68,11 +70,12 @@ class Planning:
             "round": before.round + 1 if before else 1,
             "givenUp": before.given_up + before.withdrawing if before else 0,
             "plannedAt": timestamp(now),
-            "wanted": found.request.workers,
-            "shares": [_share(s) for s in made.shares],
+            "wanted": self._room.request(work, check).workers,
+            "shares": [*kept, *(_share(s) for s in made.shares)],
+            "lost": lost or None,
             "considered": [asdict(verdict) for verdict in made.verdicts],
             "excluded": [_exclusion(e) for e in action.excluded],
-            "explanation": made.sentence + found.more,
+            "explanation": " ".join(part for part in (lost, made.sentence + found.more) if part),
         }
         body = {
             "apiVersion": names.API_VERSION,
@@ -88,21 +91,32 @@ class Planning:
         return body, made, min(moments, default=None)
 
     def plan(
-        self, work: Workload, check: str, chosen: checks.Chosen | None, excluded: Iterable[Exclusion], now: datetime
+        self,
+        work: Workload,
+        check: str,
+        chosen: checks.Chosen | None,
+        excluded: Iterable[Exclusion],
+        now: datetime,
+        kept: Sequence[Share] = (),
     ) -> Made:
-        """Plan a gang on the clusters as they stand, after those whose turn comes before its own."""
+        """Plan a gang on the clusters as they stand, after those whose turn comes before its own; of one that runs and keeps
+        shares, only the workers that have no place, or must leave theirs."""
         request = self._room.request(work, check, chosen.policy if chosen else None)
+        if kept:
+            request = candidate.rest(request, [share for share in kept if not self._room.draining(share.cluster)])
+        if kept and not request.workers:
+            return Made(request, (), planner.Plan((), (), f"All workers have a place: {explain.counted(kept)}."), "")
         order = chosen.clusters if chosen else ()
         earlier = self._waiters.before(work, now)
         fleet, holds = self._left_for(work, order, earlier, excluded, now)
         made = planner.plan(request, fleet)
-        kept_for = [f"{hold.job.kind} {hold.job.name}" for hold in holds if hold.job]
+        waiting_jobs = [f"{hold.job.kind} {hold.job.name}" for hold in holds if hold.job]
         if not made.shares and (trees := self._room.relieved(order, work.priority or 0)):
             freed, more = self._left_for(work, order, earlier, excluded, now, trees)
             over, holds = planner.outranking(request, fleet, freed), [*holds, *more]
             made = over if over.shares else made
-        kept = f" Room is kept for {', '.join(kept_for)}, which waited longer." if kept_for and not made.shares else ""
-        return Made(request, fleet, made, kept, min((hold.until for hold in holds), default=None))
+        said = f" Room is kept for {', '.join(waiting_jobs)}, which waited longer." if waiting_jobs and not made.shares else ""
+        return Made(request, fleet, made, said, min((hold.until for hold in holds), default=None))
 
     def _left_for(
         self,
@@ -151,7 +165,8 @@ def placement_name(work: Workload) -> str:
 
 def _share(share: Share) -> dict[str, Any]:
     preempts = {"preempts": True} if share.preempts else {}
-    return {"cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts}
+    earlier = {"round": share.round} if share.round else {}
+    return {"cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts, **earlier}
 
 
 def _exclusion(entry: Exclusion) -> dict[str, str]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from adapter import api, names, outrank, planner, quota, reservation, shape
 from adapter.candidate import Candidate, Group, Request
-from adapter.facts import Placement, PodSet, Reservation, Workload, annotation, placement, workload
+from adapter.facts import Placement, PodSet, Reservation, Share, Workload, annotation, placement, workload
 from adapter.facts import reservation as read_reservation
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -39,6 +39,11 @@ class Room:
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
 
+    def draining(self, cluster: str) -> bool:
+        """Whether workers are to leave a cluster."""
+        member = self._fleet.members().get(cluster)
+        return member is not None and member.spec.draining
+
     def relieved(self, order: Iterable[str], priority: int) -> dict[str, quota.Tree]:
         """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them."""
         trees = {}
@@ -59,7 +64,7 @@ class Room:
         fleet = [replace(one, tree=trees.get(one.name, one.tree)) for one in map(self._candidate, order)]
         for work, place in self._in_flight():
             if work.key != me.key:
-                uncounted = [share for share in place.shares if not self._counted(place, share.cluster, now)]
+                uncounted = [share for share in place.shares if not self._counted(place, share, now)]
                 fleet = planner.charged(self.request(work, self._observer.check_of(work)), fleet, uncounted)
         return fleet
 
@@ -70,7 +75,7 @@ class Room:
             for work, place in self._in_flight()
             if work.key != me.key
             for share in place.shares
-            if (member := self._fleet.members().get(share.cluster)) and (found := _standing(member, place))
+            if (member := self._fleet.members().get(share.cluster)) and (found := _standing(member, place, share))
             if found.reserved_at and not _settled(found, now)
         )
         return max(held, default=None)
@@ -80,6 +85,8 @@ class Room:
         problem = self._fleet.silent().get(name, "")
         if member is None:
             problem = problem or f"there is no WorkerCluster {name}; create it"
+        elif member.spec.draining:
+            problem = "it is draining"
         elif member.spec.cordoned:
             problem = "it is cordoned"
         if member is None or problem:
@@ -106,14 +113,14 @@ class Room:
                 found.append((work, place))
         return found
 
-    def _counted(self, place: Placement, cluster: str, now: datetime) -> bool:
+    def _counted(self, place: Placement, share: Share, now: datetime) -> bool:
         """Whether the cluster's own figures hold this share already."""
-        member = self._fleet.members().get(cluster)
-        return member is not None and _counts(member, place, now)
+        member = self._fleet.members().get(share.cluster)
+        return member is not None and _counts(member, place, share, now)
 
 
-def _counts(member: Member, place: Placement, now: datetime) -> bool:
-    found = _standing(member, place)
+def _counts(member: Member, place: Placement, share: Share, now: datetime) -> bool:
+    found = _standing(member, place, share)
     return found is not None and found.reserved_at is not None and _settled(found, now)
 
 
@@ -123,10 +130,10 @@ def _settled(found: Reservation, now: datetime) -> bool:
     return found.reserved_at is not None and abs(now - found.reserved_at) >= STATUS_LAG
 
 
-def _standing(member: Member, place: Placement) -> Reservation | None:
-    """The share of this round that stands in a cluster."""
+def _standing(member: Member, place: Placement, share: Share) -> Reservation | None:
+    """What stands for a share in its cluster."""
     for raw in member.workloads.group(f"{place.namespace}/{place.workload}"):
         found = read_reservation(member.name, raw)
-        if found.placement == place.name and found.round == place.round:
+        if found.placement == place.name and found.round == place.round_of(share):
             return found
     return None

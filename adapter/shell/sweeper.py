@@ -58,7 +58,7 @@ def _stands(anchor: Raw, member: Member, home: Home) -> bool:
     if member.workloads.get((namespace, name)):
         return True
     wanted = home.placements.group(f"{namespace}/{annotation(anchor, names.WORKLOAD_ANNOTATION)}")
-    return any(f"{p.name}-{p.round}" == name for p in map(placement, wanted))
+    return any(f"{p.name}-{p.round_of(share)}" == name for p in map(placement, wanted) for share in p.shares)
 
 
 def _settled(anchor: Raw) -> bool:

@@ -7,7 +7,7 @@ more than finding those keys.
 from collections.abc import Callable, Iterable
 
 from adapter import names
-from adapter.facts import Raw, annotation, key_of, label, meta, reservation, uid_of, workload
+from adapter.facts import Raw, annotation, is_true, key_of, label, meta, placement, reservation, share_key, uid_of, workload
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.member import by_placement
@@ -78,6 +78,10 @@ class Waker:
         if _changed(before, after, lambda queue: queue.get("spec")):
             self._quotas()
 
+    def unseen(self, pod: Raw) -> None:
+        """Ray's head tells something new of a pod whose worker cluster cannot be seen."""
+        self._add(POD, pod)
+
     def contact(self, cluster: str) -> None:
         """A worker cluster came into sight or fell silent: all that touches it wants a look."""
         self._fleet.room_version += 1
@@ -130,6 +134,9 @@ class Waker:
     def _placement(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
         self._gang_of(raw)
+        if _changed(before, after, _held):
+            for cluster in {share.cluster for one in (before, after) if one for share in placement(one).shares}:
+                self._queue.add((CLUSTER, "", cluster), ROOM_SECONDS)
         if _changed(before, after, lambda place: place.get("spec")):
             self._all(POD, self._home.pods.group("/".join(key_of(raw))))
             if ((before or {}).get("spec") or {}).get("shares"):  # what it was promised is free for others
@@ -142,9 +149,18 @@ class Waker:
     def _pod(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
         self._add(POD, raw)
+        place = self._home.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
+        if place and _changed(before, after, _stand):  # a share may be lost with its last worker, or be left
+            self._gang_of(place, BURST_SECONDS)
+            self._all(POD, (one for one in self._home.pods.group(by_placement(raw)) if self._drains(one)))
         if after is None:  # its slot may be free: those without one look for it
             siblings = self._home.pods.group(by_placement(raw))
             self._all(POD, (pod for pod in siblings if not annotation(pod, names.SLOT_ANNOTATION)))
+
+    def _drains(self, pod: Raw) -> bool:
+        """Whether it may be a pod's turn to leave its cluster, now that another one came, went or turned ready."""
+        member = self._fleet.members().get(share_key(annotation(pod, names.SLOT_ANNOTATION))[0])
+        return member is not None and member.spec.draining
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
         if _changed(before, after, _head_facts):
@@ -208,10 +224,18 @@ class Waker:
         self._waiting()
 
     def _waiting(self) -> None:
-        """Gangs that hold no share: room may have come, and is offered by priority, then age."""
-        places = [place for place in self._home.placements if not (place.get("spec") or {}).get("shares")]
+        """Gangs that want a place: room may have come, and is offered by priority, then age."""
+        places = [place for place in self._home.placements if self._wants(place)]
         for place in sorted(places, key=self._turn):
             self._gang_of(place, ROOM_SECONDS)
+
+    def _wants(self, place: Raw) -> bool:
+        """Whether a gang holds no share, or too few, or must leave a cluster that is drained."""
+        spec, members = place.get("spec") or {}, self._fleet.members()
+        shares = [share for share in spec.get("shares") or () if share.get("cluster") in members]
+        stays = (share for share in shares if not members[share["cluster"]].spec.draining)
+        held = sum(int(group.get("count") or 0) for share in stays for group in share.get("groups") or ())
+        return held < int(spec.get("wanted") or 0)
 
     def _turn(self, place: Raw) -> tuple[int, str]:
         name = ((place.get("spec") or {}).get("workload") or {}).get("name") or ""
@@ -238,6 +262,18 @@ def _turn_facts(raw: Raw) -> object:
     """Whether a gang stands in the order of planning, and where."""
     work = workload(raw)
     return work.holds_quota and not (work.finished or work.deleted), work.priority
+
+
+def _held(place: Raw) -> object:
+    """Where a Placement holds quota, and whether it still does."""
+    found = placement(place)
+    return found.live, found.status.get("state") == names.ENDED
+
+
+def _stand(pod: Raw) -> object:
+    """What of a manager's pod decides on the fate of its share, and on whose turn it is to move."""
+    gone = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
+    return gone, annotation(pod, names.SLOT_ANNOTATION), is_true(pod, "Ready")
 
 
 def _head_facts(raw: Raw) -> object:

@@ -8,6 +8,7 @@ from adapter.shell.claims import Claims
 from adapter.shell.client import Client
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.losses import Losses
 from adapter.shell.member import Listeners, Member
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
@@ -49,9 +50,9 @@ class Sight:
         binding = {"metadata": {"name": names.GATE_POLICY}, "spec": {"policyName": names.GATE_POLICY}}
         home.gate_bindings.replace([binding])
         self.members = {name: make_member(name, amount) for name, amount in cores.items()}
-        fleet = cast(Fleet, Members(self.members.values()))
+        fleet = self.fleet = cast(Fleet, Members(self.members.values()))
         self.memory = Memory()
-        self.observer = Observer(home, fleet, Claims(), "mgr")
+        self.observer = Observer(home, fleet, Claims(), Losses(home, fleet), "mgr")
         self.preview = Preview(home, fleet, self.observer, Planning(home, fleet, self.observer, self.memory))
 
 

@@ -153,21 +153,36 @@ def test_parameters_come_before_the_gate() -> None:
 
 
 def test_a_worker_cluster_tells_whether_it_is_connected() -> None:
-    found = only(checks.cluster_condition(make_worker_cluster(), "", "", at(5)))
+    found = only(checks.cluster_condition(make_worker_cluster(), "", "", True, at(5)))
     assert (found["type"], found["status"], found["reason"]) == ("Connected", "True", "Connected")
-    found = only(checks.cluster_condition(make_worker_cluster(), "no route to it.", "Unreachable", at(5)))
-    assert (found["status"], found["reason"], found["message"]) == ("False", "Unreachable", "no route to it.")
+    found = only(checks.cluster_condition(make_worker_cluster(), "no route to it.", "Unreachable", False, at(5)))
+    assert (found["status"], found["reason"], found["message"]) == ("Unknown", "Unreachable", "no route to it.")
+    found = only(checks.cluster_condition(make_worker_cluster(), "no Secret.", "BadConfiguration", False, at(5)))
+    assert found["status"] == "False", "nobody tried to reach it"
+
+
+def test_the_first_loss_counts_until_the_cluster_was_seen_for_a_while() -> None:
+    def look(raw: Raw, problem: str, steady: bool, seconds: float) -> Raw:
+        patch = checks.cluster_condition(raw, problem, "Unreachable", steady, at(seconds))
+        return after(raw, patch) if patch else raw
+
+    lost = look(make_worker_cluster(), "no route to it.", False, 5)
+    assert lost["status"]["lostSince"] == stamp(5)
+    glimpsed = look(lost, "", False, 20)
+    again = look(glimpsed, "no route to it.", False, 25)
+    assert again["status"]["lostSince"] == glimpsed["status"]["lostSince"] == stamp(5)
+    assert look(look(again, "", False, 30), "", True, 60)["status"]["lostSince"] is None
 
 
 def test_a_patch_is_meant_for_this_object_and_no_namesake() -> None:
-    patch = checks.cluster_condition(make_worker_cluster(), "", "", at(5))
+    patch = checks.cluster_condition(make_worker_cluster(), "", "", True, at(5))
     assert patch
     assert patch["metadata"] == {"uid": "uid-of-east"}
     assert patch.keys() == {"metadata", "status"}
 
 
 def connected(raw: Raw, seconds: float, problem: str = "") -> Raw | None:
-    return checks.cluster_condition(raw, problem, "Unreachable", at(seconds))
+    return checks.cluster_condition(raw, problem, "Unreachable", not problem, at(seconds))
 
 
 def after(raw: Raw, patch: Raw | None) -> Raw:

@@ -5,6 +5,7 @@ The rewriter and the mirror have their own tests; here it counts whether a copy 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter import facts, mirror, names, rewriter
-from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, PatchStatus, Say
-from adapter.dispatch import Worker, decide, slots_taken
+from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
+from adapter.dispatch import Silence, Worker, decide, slots_taken
 from adapter.target import Target
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -44,8 +45,9 @@ def target(cluster: str) -> Target:
     )
 
 
-def shares(**raw: Raw) -> dict[str, facts.Reservation]:
-    return {cluster: facts.reservation(cluster, found) for cluster, found in raw.items()}
+def shares(**raw: Raw) -> dict[tuple[str, int], facts.Reservation]:
+    found = [facts.reservation(cluster, each) for cluster, each in raw.items()]
+    return {(each.cluster, each.round): each for each in found}
 
 
 ADMITTED = shares(east=SHARE, west=SHARE)
@@ -68,8 +70,8 @@ def worker(pod: Raw | None, remotes: Mapping[str, Raw] | None = None, **more: An
 
 # --- the objects that the table speaks of ----------------------------------------------------------------------------
 
-EAST0, EAST1 = "east/role-workers/0", "east/role-workers/1"
-WEST0, WEST1 = "west/role-workers/0", "west/role-workers/1"
+EAST0, EAST1 = "east/1/role-workers/0", "east/1/role-workers/1"
+WEST0, WEST1 = "west/1/role-workers/0", "west/1/role-workers/1"
 NEW = make_pod(placement=NAME)
 SLOTTED = make_pod(placement=NAME, slot=EAST0)
 OUT = make_pod(placement=NAME, slot=EAST0, dispatched=True)
@@ -83,7 +85,7 @@ STRANGER_LEAVING = make_copy(make_pod(uid="an-earlier-one", slot=EAST0), deletin
 GONE, OVER = "its pod in the manager cluster is gone", "its pod in the manager cluster ended"
 ELSEWHERE = "its pod holds a slot in another cluster"
 OTHER_GROUP = make_pod(placement=NAME, group="gpu")
-UNPLANNED = make_pod(placement=NAME, slot="north/role-workers/0")
+UNPLANNED = make_pod(placement=NAME, slot="north/1/role-workers/0")
 
 
 def body(slot: str, pod: Raw = SLOTTED, total: int = 2) -> Raw:
@@ -116,6 +118,31 @@ def lost(pod: Raw, cluster: str = "east") -> PatchStatus:
     return PatchStatus(pod, patch)
 
 
+QUIET = Silence("cannot be seen since 0", since=at(0), until=at(60), alive=None)
+LATE = replace(QUIET, until=at(5))
+WEST_ONLY = {"west": target("west")}
+STALE = make_copy(OUT)
+STALE["metadata"]["annotations"][names.HEAD_ANNOTATION] = "10.12.0.4"
+
+
+def unknown(pod: Raw) -> Raw:
+    patch = mirror.unknown_patch(pod, "east", QUIET.why, make.stamp(0))
+    assert patch
+    return patch
+
+
+def settled_unknown(pod: Raw) -> Raw:
+    """The pod after it was written that nothing is known of its copy."""
+    return {**pod, "status": pod["status"] | unknown(pod)["status"]}
+
+
+def given_up(pod: Raw, text: str) -> PatchStatus:
+    patch = mirror.failed_patch(pod, reason="WorkerLost", message=text, now=make.stamp(5))
+    assert patch
+    return PatchStatus(pod, patch)
+
+
+UNKNOWN_OUT = unknown(OUT)
 FOREIGN = Say(
     JOB,
     "ForeignPod",
@@ -176,7 +203,7 @@ CASES = [
          [DeletePod("west", COPY, ELSEWHERE)]),
     Case("1. a slot's cluster is its whole first word",
          "east-2 is not east",
-         worker(make_pod(placement=NAME, slot="east-2/role-workers/0"), {"east": COPY}, belongs=None),
+         worker(make_pod(placement=NAME, slot="east-2/1/role-workers/0"), {"east": COPY}, belongs=None),
          [DeletePod("east", COPY, ELSEWHERE)]),
     Case("1. the copy of a pod without a slot is left",
          "nothing says that it belongs elsewhere",
@@ -300,7 +327,7 @@ CASES = [
          []),
     Case("4. nor is one that its cluster's share does not have",
          "something may stand there all the same",
-         worker(make_pod(placement=NAME, slot="east/role-workers/9"), targets={"west": target("west")}),
+         worker(make_pod(placement=NAME, slot="east/1/role-workers/9"), targets={"west": target("west")}),
          []),
     Case("4. a slot in a cluster that is not in the plan is given up",
          "nobody reserves anything for it",
@@ -308,11 +335,23 @@ CASES = [
          [AssignSlot(UNPLANNED, "east", EAST0)]),
     Case("4. whether or not that cluster can be seen",
          "it need not be one of ours",
-         worker(UNPLANNED, targets={}),
+         worker(UNPLANNED, targets={"east": target("east")}),
          [AssignSlot(UNPLANNED, "east", EAST0)]),
+    Case("4. no slot is given out in a cluster that cannot be seen",
+         "the pod would wait there for as long as that takes",
+         worker(NEW, targets={"west": target("west")}),
+         [AssignSlot(NEW, "west", WEST0)]),
+    Case("4. nor in one that is drained",
+         "who runs there is to leave",
+         worker(NEW, draining={"east"}),
+         [AssignSlot(NEW, "west", WEST0)]),
+    Case("4. nor on a round that is withdrawn",
+         "its quota is given back",
+         worker(NEW, placement=facts.placement(make_placement(WORK, withdrawn=1))),
+         []),
     Case("4. what was made of a slot outside the plan is not made again",
          "KubeRay shall replace it once the cluster can be asked",
-         worker(make_pod(placement=NAME, slot="north/role-workers/0", dispatched=True)),
+         worker(make_pod(placement=NAME, slot="north/1/role-workers/0", dispatched=True)),
          []),
     Case("5. a silent cluster gets nothing",
          "it may hold the copy already",
@@ -321,6 +360,58 @@ CASES = [
     Case("5. nor is its copy given up",
          "API link lost is not data path lost",
          worker(OUT, targets={"west": target("west")}),
+         []),
+    Case("5. it is said that nothing is known of its copy",
+         "people see it with kubectl",
+         worker(OUT, targets=WEST_ONLY, silence=QUIET),
+         [PatchStatus(OUT, UNKNOWN_OUT), LookAgain(timedelta(seconds=55))]),
+    Case("5. not of a copy that was never seen",
+         "nothing was known before",
+         worker(SLOTTED, targets=WEST_ONLY, silence=QUIET),
+         [LookAgain(timedelta(seconds=55))]),
+    Case("5. once, and not again at each look",
+         "a write costs the manager",
+         worker(settled_unknown(OUT), targets=WEST_ONLY, silence=QUIET),
+         [LookAgain(timedelta(seconds=55))]),
+    Case("5. after its time the worker is given up",
+         "KubeRay replaces it where there is room",
+         worker(OUT, targets=WEST_ONLY, silence=LATE),
+         [given_up(OUT, "Given up: worker cluster east cannot be seen since 0.")]),
+    Case("5. also one whose copy was never seen",
+         "it would wait for ever",
+         worker(SLOTTED, targets=WEST_ONLY, silence=LATE),
+         [given_up(SLOTTED, "Given up: worker cluster east cannot be seen since 0.")]),
+    Case("5. not while Ray's head hears from its node",
+         "API link lost is not data path lost",
+         worker(settled_unknown(OUT), targets=WEST_ONLY, silence=replace(LATE, alive=True)),
+         []),
+    Case("5. at once when the head has lost it",
+         "Ray runs nothing there any more",
+         worker(OUT, targets=WEST_ONLY, silence=replace(QUIET, alive=False)),
+         [given_up(OUT, "Ray's head lost the node, and worker cluster east cannot be seen since 0.")]),
+    Case("5. what was silent is seen again",
+         "the copy says what it is",
+         worker(settled_unknown(OUT), {"east": COPY}),
+         [mirrored(settled_unknown(OUT), COPY)]),
+    Case("5. and what went meanwhile is told as gone",
+         "it was seen before the silence",
+         worker(settled_unknown(OUT)),
+         [lost(settled_unknown(OUT))]),
+    Case("6. a copy made with another head's address goes",
+         "it would dial an address where nobody answers",
+         worker(settled(OUT, STALE), {"east": STALE}),
+         [DeletePod("east", STALE, "the head moved from 10.12.0.4 to 10.12.0.5")]),
+    Case("6. not before the head has an address again",
+         "it may come back under the same one",
+         worker(settled(OUT, STALE), {"east": STALE}, head=""),
+         []),
+    Case("6. whose turn it is leaves the drained cluster",
+         "with its grace period",
+         worker(settled(OUT, COPY), {"east": COPY}, draining={"east"}, moves=True),
+         [DeletePod("east", COPY, "worker cluster east is being drained")]),
+    Case("6. once",
+         "it is leaving",
+         worker(settled(OUT, LEAVING), {"east": LEAVING}, draining={"east"}, moves=True),
          []),
     Case("6. what the copy says the pod says",
          "KubeRay and people look here",
@@ -406,14 +497,14 @@ def test_an_orphan_that_ended_goes_although_its_namesake_leaves() -> None:
     assert decide(worker(GOING, {"east": ended}), at(5)) == [DeletePod("east", ended, GONE)]
 
 
-@pytest.mark.parametrize("slot", ["east", "east/role-workers", "/", "nonsense"])
+@pytest.mark.parametrize("slot", ["east", "east/1", "east/1/role-workers", "/", "//", "nonsense", "east/x/role-workers/0"])
 def test_a_slot_that_is_none_does_not_stop_the_loop(slot: str) -> None:
     """Annotations come from the user's template too."""
     decide(worker(make_pod(placement=NAME, slot=slot)), at(5))
 
 
 def test_a_slot_that_the_plan_does_not_have_gets_no_copy() -> None:
-    forged = make_pod(placement=NAME, slot="east/role-workers/99")
+    forged = make_pod(placement=NAME, slot="east/1/role-workers/99")
     assert not [a for a in decide(worker(forged), at(5)) if isinstance(a, CreatePod)]
 
 
@@ -442,6 +533,7 @@ class World:
         self.pods: dict[str, Raw] = {}
         self.remote: dict[str, dict[str, Raw]] = {"east": {}, "west": {}}
         self.silent: set[str] = set()
+        self.late = False  # whoever is silent now has been so for longer than the policy's timeout
         self.admitted = {"east": True, "west": True}
         self.born = 0
 
@@ -458,7 +550,13 @@ class World:
             targets={cluster: SEEN[cluster] for cluster in seen},
             reservations=shares(**{c: make_reservation(PLACE_RAW, admitted=self.admitted[c]) for c in seen}),
             taken=slots_taken(everyone, but=uid),
+            silence=self.silence(pod) if pod else None,
         )
+
+    def silence(self, pod: Raw) -> Silence | None:
+        cluster, _ = facts.share_key(facts.annotation(pod, names.SLOT_ANNOTATION))
+        until = at(0) if self.late else at(99)
+        return Silence("cannot be seen", at(0), until, None) if cluster in self.silent else None
 
     def look(self, name: str, crash_after: int = 9) -> None:
         for action in decide(self.worker(name), at(5))[:crash_after]:
@@ -474,9 +572,8 @@ class World:
                 assert about == JOB, "nobody hears of a refusal"
                 uid = facts.uid_of(pod)
                 assert cluster not in self.silent, "a write to a cluster that cannot be seen"
-                assert not facts.is_true(self.pods[pod["metadata"]["name"]], names.DISPATCHED_CONDITION), (
-                    "a second copy"
-                )
+                dispatched = facts.condition(self.pods[pod["metadata"]["name"]], names.DISPATCHED_CONDITION)
+                assert not dispatched, "a second copy"
                 assert self.admitted[cluster], "a copy without quota"
                 assert pod["metadata"]["name"] not in self.remote[cluster], "over a pod that stands"
                 copy = make_copy(self.pods[pod["metadata"]["name"]], phase="Pending")
@@ -492,6 +589,8 @@ class World:
                 assert patch["status"].get("reason") != "RemotePodGone" or not stands, "given up while it runs"
                 before = self.pods[pod["metadata"]["name"]]
                 self.pods[pod["metadata"]["name"]] = {**before, "status": before["status"] | patch["status"]}
+            case LookAgain():
+                pass
             case _:
                 raise AssertionError(f"{action} is no business of this world")
 
@@ -507,6 +606,8 @@ class World:
                 del self.pods[name]
             case "silent":
                 self.silent ^= {cluster}
+            case "late":
+                self.late = not self.late
             case "quota":
                 self.admitted[cluster] = not self.admitted[cluster]
             case "run" | "fail" if copy:
@@ -542,7 +643,7 @@ def _with_slot(pod: facts.Raw, slot: str) -> Raw:
 
 
 NAMES = [f"w{number}" for number in range(6)]  # two more than there are slots
-KINDS = ["create"] * 3 + ["delete", "gone", "silent", "quota", "run", "fail", "vanish"]
+KINDS = ["create"] * 3 + ["delete", "gone", "silent", "late", "quota", "run", "fail", "vanish"]
 # Mostly one pod in one cluster, so that several things happen to the same.
 PODS, WHERE = st.sampled_from([NAMES[0]] * 6 + NAMES), st.sampled_from(["east", "east", "east", "west"])
 EVENTS = st.tuples(st.sampled_from(KINDS), PODS, WHERE)
@@ -581,7 +682,7 @@ def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tup
 def test_a_cluster_that_cannot_be_seen_gets_no_action(script: list[tuple[Any, ...]], name: str) -> None:
     world = played(script)
     world.silent = {"east", "west"}
-    assert all(isinstance(action, AssignSlot) for action in decide(world.worker(name), at(5)))
+    assert all(isinstance(action, PatchStatus | LookAgain) for action in decide(world.worker(name), at(5)))
 
 
 @settings(max_examples=100, deadline=None)

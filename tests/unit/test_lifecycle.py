@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from adapter import explain, facts, lifecycle, names
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, Rejoin, Release, Reserve, Say, SetCheck, Yield
-from adapter.lifecycle import EXCLUDED_FOR, RESYNC, RETRY, SOON, Gang, decide
+from adapter.gang import Gang
+from adapter.lifecycle import EXCLUDED_FOR, RESYNC, RETRY, SOON, decide
 from tests.unit import builders as make
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_workload
 
@@ -82,6 +83,11 @@ def told(raw: Raw, status: Mapping[str, Any]) -> Raw:
     return {**raw, "status": {**raw.get("status", {}), **status}}
 
 
+def with_shares(raw: Raw, *shares: Raw) -> Raw:
+    """The Placement with those shares."""
+    return {**raw, "spec": {**raw["spec"], "shares": list(shares)}}
+
+
 def pending(message: str, work: facts.Workload = W) -> SetCheck:
     return SetCheck(work, CHECK, names.CHECK_PENDING, message)
 
@@ -111,6 +117,22 @@ GIVEN_UP = explain.withdrawing(
     at(30),
 )
 LOST = explain.running(place(ROUND1), {"east": "pending the preemption of 1 workload"}, {}, at(5))
+VANISHED = "Workers were lost, 2 in east: its reservation is gone there."
+OUT_OF_SIGHT = "Workers were lost, 2 in east: the worker cluster is out of sight."
+STOPPED_THERE = "its workers were stopped there: Preempted"
+TAKEN = make_reservation(ROUND1, admitted=False, conditions=[names.EVICTED])
+TAKEN["status"]["conditions"][-1]["message"] = "Preempted"
+KEPT_WEST = {"cluster": "west", "groups": [{"name": "workers", "role": "role-workers", "count": 2}], "round": 1}
+LEFT = with_shares(make_placement(WORK, round=2), KEPT_WEST)
+AGAIN_WEST = told(with_shares(make_placement(WORK, round=2), KEPT_WEST, {**KEPT_WEST, "round": 2}), {"placedRound": 1})
+AGAIN_NO = explain.withdrawing(
+    place(AGAIN_WEST), {"west": "cpu is short"}, "Not admitted within 4s", at(4) + lifecycle.excluded_for(place(AGAIN_WEST)), at(4)
+)
+DRAINED = told(
+    with_shares(make_placement(WORK, round=2), {**KEPT_WEST, "cluster": "east"}, KEPT_WEST, {**KEPT_WEST, "round": 2}),
+    {"placedRound": 2},
+)
+ON_BOTH = frozenset({("east", 1), ("west", 1)})
 UPDATE = {
     "name": "workers",
     "labels": {"rayspan.dev/placement": place(ROUND1).name},
@@ -398,6 +420,7 @@ WAITED_FOR = [
 NOT_ASKED = {"east": "", "west": ""}
 ONE_ASKED = {"west": ""}
 SILENT = "cannot be seen since 03:04:05 UTC: no answer in time"
+SILENT_STATUS = PLACED | explain.running(place(ROUND1), {"east": SILENT}, {"east": SILENT}, at(5))
 NOT_OPEN = "its API server refuses the share: namespace demo is not open"
 REFUSED_UP = explain.withdrawing(
     place(ROUND1), {"east": NOT_OPEN}, LATE, at(30) + lifecycle.excluded_for(place(ROUND1)), at(30)
@@ -493,22 +516,108 @@ RESERVED = [
          "no write without news",
          gang(READY, [told(ROUND1, LOST)], HALF),
          [LookAgain(RESYNC)], seconds=99),
-    Case("12. a share that vanished is asked for again",
-         "on the same plan: its slots are taken",
+    Case("12. the workers of a share that vanished are planned anew",
+         "the others stay where they are",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}),
          [
-             ask("east", R, told(ROUND1, PLACED)),
-             Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": ""}, {}, at(5))),
-             LookAgain(RESYNC),
+             Say(JOB, "ShareLost", VANISHED, warning=True),
+             Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), VANISHED),
+             LookAgain(SOON),
          ]),
-    Case("12. one that is refused then says why",
-         "the job runs on, and its user sees what is missing",
-         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, refused={"east": NOT_OPEN}),
+    Case("12. also before the record says that they were placed",
+         "a crash may have come between",
+         gang(READY, [ROUND1], {"west": HELD}),
          [
-             ask("east", R, told(ROUND1, PLACED)),
-             Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": NOT_OPEN}, {}, at(5))),
-             LookAgain(RESYNC),
+             Say(JOB, "ShareLost", VANISHED, warning=True),
+             Plan(R, place(ROUND1), (), (place(ROUND1).shares[1],), VANISHED),
+             LookAgain(SOON),
          ]),
+    Case("12. the whole gang starts again, where its policy says so",
+         "some jobs are of no use in part",
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, on_share_lost="Restart"),
+         [
+             Say(JOB, "ShareLost", VANISHED, warning=True),
+             SetCheck(R, CHECK, names.CHECK_RETRY, f"{VANISHED} The whole job starts again, as its policy's onShareLost says."),
+         ]),
+    Case("12. a share whose quota went to others is lost",
+         "its Kueue stopped its workers, and they are all gone",
+         gang(READY, [told(ROUND1, PLACED)], {"east": TAKEN, "west": HELD}),
+         [
+             Say(JOB, "ShareLost", f"Workers were lost, 2 in east: {STOPPED_THERE}.", warning=True),
+             Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), f"Workers were lost, 2 in east: {STOPPED_THERE}."),
+             LookAgain(SOON),
+         ]),
+    Case("12. while it is given up, what stands of the others stays wanted",
+         "the plan is what says who is wanted",
+         gang(READY, [told(LEFT, {"placedRound": 2})], {"east": HELD, "west": HELD}),
+         [Release(there("east", HELD)), LookAgain(RESYNC)]),
+    Case("12. who has no place waits for room",
+         "the job runs with the others",
+         gang(READY, [told(LEFT, {"placedRound": 2})], {"west": HELD}),
+         [Record(place(told(LEFT, {"placedRound": 2})), explain.placed(place(told(LEFT, {"placedRound": 2})), at(5))), LookAgain(RESYNC)]),
+    Case("12. and is planned again when room changes",
+         "what is kept is not asked for",
+         gang(READY, [told(LEFT, {"placedRound": 2})], {"west": HELD}, room_changed=True),
+         [Plan(R, place(told(LEFT, {"placedRound": 2})), (), place(LEFT).shares), LookAgain(SOON)]),
+    Case("12. a further round is asked for beside what is kept",
+         "in the same cluster, too",
+         gang(READY, [AGAIN_WEST], {"west": HELD}),
+         [
+             Reserve(R, place(AGAIN_WEST), place(AGAIN_WEST).shares[1]),
+             Record(place(AGAIN_WEST), explain.reserving(place(AGAIN_WEST), {"west": ""}, at(5))),
+             LookAgain(RETRY),
+         ]),
+    Case("12. and given up alone",
+         "the job does not lose what it has",
+         gang(READY, [AGAIN_WEST], {"west": [HELD, make_reservation(AGAIN_WEST, admitted=False, message="cpu is short")]}),
+         [
+             Record(place(AGAIN_WEST), AGAIN_NO),
+             Say(JOB, "Withdrawn", str(AGAIN_NO["reason"])),
+         ], seconds=4),
+    Case("12. then it goes, and what is kept stays",
+         "by round, not by cluster",
+         gang(READY, [told(AGAIN_WEST, AGAIN_NO)], {"west": [HELD, make_reservation(AGAIN_WEST)]}),
+         [Release(there("west", make_reservation(AGAIN_WEST))), LookAgain(RESYNC)]),
+    Case("12. and the rest is planned again, without that cluster",
+         "for a while",
+         gang(READY, [told(AGAIN_WEST, AGAIN_NO)], {"west": HELD}),
+         [
+             Plan(R, place(told(AGAIN_WEST, AGAIN_NO)), place(told(AGAIN_WEST, AGAIN_NO)).blocked, place(LEFT).shares),
+             LookAgain(SOON),
+         ]),
+    Case("12. once it is admitted the gang is whole",
+         "and its user is told",
+         gang(READY, [AGAIN_WEST], {"west": [HELD, make_reservation(AGAIN_WEST)]}),
+         [
+             Record(place(AGAIN_WEST), explain.placed(place(AGAIN_WEST), at(5))),
+             Say(JOB, "Replaced", str(explain.placed(place(AGAIN_WEST), at(5))["reason"])),
+         ]),
+    Case("12. a cluster that was given up loses its share",
+         "its workers failed, and nobody is on it any more",
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": SILENT}, given_up={"east": "the worker cluster is out of sight"}),
+         [
+             Say(JOB, "ShareLost", OUT_OF_SIGHT, warning=True),
+             Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), OUT_OF_SIGHT),
+             LookAgain(SOON),
+         ]),
+    Case("12. not while a worker there counts as running",
+         "Ray hears from it",
+         gang(READY, [told(ROUND1, SILENT_STATUS)], {"west": HELD}, silent={"east": SILENT},
+              given_up={"east": "the worker cluster is out of sight"}, alive=frozenset({("east", 1)})),
+         [LookAgain(RESYNC)]),
+    Case("12. who must leave a drained cluster is planned elsewhere first",
+         "and keeps its place until then",
+         gang(READY, [told(ROUND1, PLACED)], BOTH, draining=frozenset({"east"}), occupied=ON_BOTH, room_changed=True),
+         [Plan(R, place(told(ROUND1, PLACED)), (), place(ROUND1).shares), LookAgain(SOON)]),
+    Case("12. a drained share that nobody is on any more goes",
+         "its quota is free for others",
+         gang(READY, [DRAINED], {"east": HELD, "west": [HELD, make_reservation(DRAINED)]}, draining=frozenset({"east"}),
+              occupied=frozenset({("west", 1), ("west", 2)})),
+         [Plan(R, place(DRAINED), (), place(DRAINED).shares[1:]), LookAgain(SOON)]),
+    Case("12. a drain that was taken back leaves no more than is wanted",
+         "what nobody is on yet goes",
+         gang(READY, [DRAINED], {"east": HELD, "west": [HELD, make_reservation(DRAINED)]}, occupied=ON_BOTH),
+         [Plan(R, place(DRAINED), (), place(DRAINED).shares[:2]), LookAgain(SOON)]),
     Case("12. one that cannot be seen is not",
          "API link lost is not data path lost",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": SILENT}),
@@ -651,6 +760,7 @@ def _after(event: str, share: Raw) -> Raw:
     conditions = share["status"]["conditions"]
     changes: dict[str, Raw] = {
         "preempt": {"status": {"conditions": []}},
+        "evict": {"status": {"conditions": [make.make_condition(names.EVICTED)]}},
         "stop": {"spec": {"active": False}},
         "end": {"status": {"conditions": [*conditions, make.make_condition(names.FINISHED)]}},
         "delete": {"metadata": share["metadata"] | GOING},
@@ -678,9 +788,8 @@ class World:
         seen = self.observed()
         actions = decide(seen, at(self.now))
         if any(isinstance(action, Reserve) for action in actions):
-            asked = {action.placement.round for action in actions if isinstance(action, Reserve)}
-            standing = {(r.placement, r.round) for r in seen.reservations}
-            assert standing <= {(p.name, p.round) for p in seen.placements if p.round in asked}, "two rounds at a time"
+            live = {(p.name, s.cluster, p.round_of(s)) for p in seen.placements for s in p.live}
+            assert {(r.placement, r.cluster, r.round) for r in seen.reservations} <= live, "beside what is given up"
         try:
             for number, action in enumerate(actions[:crash_after]):
                 if number == 1 and meanwhile:
@@ -745,7 +854,9 @@ class World:
 
     def plan(self, action: Plan) -> None:
         """Fill in order what is seen and not excluded; all or nothing; two gangs are none of this world's business."""
-        wanted = left = next(p.count for p in action.workload.podsets if p.name == "workers")
+        kept = [_kept(action.placement, share) for share in action.kept] if action.placement else []
+        wanted = next(p.count for p in action.workload.podsets if p.name == "workers")
+        left = wanted - sum(share.workers for share in action.kept)
         shares: dict[str, dict[str, int]] = {}
         for name, cluster in self.clusters.items():
             take = 0 if cluster.silent else min(left, cluster.room - cluster.held())
@@ -754,12 +865,13 @@ class World:
         assert self.work, "planned for nobody"
         raw = make_placement(
             self.work,
-            shares={} if left else shares,
+            shares={} if left and not kept else shares,
             round=action.placement.round + 1 if action.placement else 1,
             planned=self.now,
             excluded={e.cluster: (e.until - make.START).total_seconds() for e in action.excluded},
             explanation=f"{wanted} wanted, {wanted - left} fit.",
         )
+        raw["spec"]["shares"] = [*kept, *raw["spec"]["shares"]]
         before = self.places.get(raw["metadata"]["name"])
         self.places[raw["metadata"]["name"]] = told(raw, before.get("status", {})) if before else raw
         self.planned[raw["metadata"]["uid"]] = self.room
@@ -784,7 +896,7 @@ class World:
         )
         sizes = []
         for share in found.shares:
-            raw = self.clusters[share.cluster].shares.get(f"{found.name}-{found.round}", {})
+            raw = self.clusters[share.cluster].shares.get(f"{found.name}-{found.round_of(share)}", {})
             stands = facts.reservation("", raw)
             sizes.append(raw.get("size", 0) if stands.admitted and not stands.deleting else 0)
         return sum(sizes) == found.wanted > 0
@@ -822,7 +934,7 @@ class World:
             case "more" | "less":
                 cluster.room = max(0, cluster.room + (2 if event == "more" else -2))
                 self.room = next(self.rooms)
-            case "preempt" | "stop" | "end" | "delete":
+            case "preempt" | "evict" | "stop" | "end" | "delete":
                 cluster.shares = {name: _after(event, raw) for name, raw in cluster.shares.items()}
             case "refuse":
                 cluster.refuses = not cluster.refuses
@@ -849,7 +961,12 @@ class World:
         return False
 
 
-HAPPENINGS = ["silent", "refuse", "more", "less", "preempt", "stop", "end", "delete", "requeue", "second", "minute"]
+def _kept(placement: facts.Placement, share: facts.Share) -> Raw:
+    groups = [{"name": g.name, "role": g.role, "count": g.count} for g in share.groups]
+    return {"cluster": share.cluster, "groups": groups, "round": placement.round_of(share)}
+
+
+HAPPENINGS = ["silent", "refuse", "more", "less", "preempt", "evict", "stop", "end", "delete", "requeue", "second", "minute"]
 EVENTS = st.tuples(
     st.sampled_from(["kueue"] * 5 + HAPPENINGS),
     st.sampled_from(["a", "b", "c"]),
@@ -878,7 +995,8 @@ def test_a_gang_comes_to_rest_whole_or_not_at_all(rooms: list[int], wanted: int,
     ran = world.state() == names.CHECK_READY
     assert world.rest(), "it goes on and on"
     if world.state() == names.CHECK_READY:
-        assert world.whole() or ran  # a job that ran when its share was lost may wait for it for ever
+        room = sum(cluster.room - cluster.held() for cluster in world.clusters.values())
+        assert world.whole() or (ran and not room), "a job runs with too few, and there is room for more"
     else:
         assert world.standing() == [], "half a gang is held"
         assert sum(cluster.room for cluster in world.clusters.values()) < wanted, "it fits, yet it waits"

@@ -85,6 +85,7 @@ def test_every_manifest_is_installed_by_some_overlay() -> None:
 # --- the same words as the code --------------------------------------------------------------------------------------
 
 _GATE_POLICY = "manifests/gate-policy.yaml"
+_GUARD = "manifests/workercluster-guard.yaml"
 _MANAGER_RBAC = "manifests/rbac/manager.yaml"
 _QUEUES = "manifests/queues/manager/queues.yaml"
 _POOL_QUEUES = "manifests/queues/local-remote/queues.yaml"
@@ -152,6 +153,12 @@ def test_policy_adds_our_gate_and_no_other() -> None:
     assert expressions == [
         f'Object{{spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: "{names.GATE}"}}]}}}}'
     ]
+
+
+def test_the_guard_speaks_of_the_annotation_that_the_code_names() -> None:
+    (validation,) = _find(_GUARD, "ValidatingAdmissionPolicy")["spec"]["validations"]
+    assert f"[?'{names.FORCE_DELETE_ANNOTATION}']" in validation["expression"]
+    assert names.FORCE_DELETE_ANNOTATION in validation["messageExpression"]
 
 
 def test_the_layouts_have_the_same_check_and_local_queue() -> None:

@@ -10,7 +10,8 @@ from adapter import quota
 from adapter.actions import Record, Reserve
 from adapter.candidate import Candidate, Group, Request
 from adapter.facts import placement, reservation, workload
-from adapter.lifecycle import ASKED_LAST, Gang, decide
+from adapter.gang import Gang
+from adapter.lifecycle import ASKED_LAST, decide
 from adapter.nodes import Node
 from adapter.planner import plan
 from tests.unit.builders import (

@@ -6,7 +6,8 @@ import pytest
 
 from adapter import names
 from adapter.actions import LookAgain, Record, Release
-from adapter.lifecycle import RESYNC, Gang, decide
+from adapter.gang import Gang
+from adapter.lifecycle import RESYNC, decide
 from tests.unit.builders import NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.sight import Sight, fill
 
@@ -30,7 +31,7 @@ def seen(share: Raw, *pods: Raw) -> Gang:
     fill(sight.home.placements, PLACE)
     fill(sight.members["east"].workloads, share)
     fill(sight.members["east"].pods, *pods)
-    return sight.observer.gang((NAMESPACE, WORK["metadata"]["name"]), sight.memory)
+    return sight.observer.gang((NAMESPACE, WORK["metadata"]["name"]), sight.memory, at(5))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ WORK = make_workload()
 PLACE, NO_ROOM = make_placement(WORK), make_placement(WORK, shares={})
 WAITING = {**NO_ROOM, "metadata": NO_ROOM["metadata"] | {"resourceVersion": "2"}}
 NAME = PLACE["metadata"]["name"]
-SLOTTED = make_pod("slotted", placement=NAME, slot="east/role-workers/0")
+SLOTTED = make_pod("slotted", placement=NAME, slot="east/1/role-workers/0")
 FREE = make_pod("free", placement=NAME)
 SHARE, CLUSTER_QUEUE = make_reservation(PLACE), make.make_cluster_queue(8)
 HEAD = {

@@ -1,0 +1,35 @@
+"""What does the fate of a gang depend on: the facts about one manager's Workload, its Placements and its shares.
+
+Read from the stores by shell/observe.py; lifecycle.py and running.py decide from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Literal
+
+from adapter.facts import Placement, Reservation, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Everything that the fate of one Workload depends on."""
+
+    workload: Workload | None
+    check: str  # name of our AdmissionCheck on it; empty when it has none
+    placements: tuple[Placement, ...]
+    reservations: tuple[Reservation, ...]  # as far as clusters can be seen
+    silent: Mapping[str, str]  # clusters that cannot be seen now, and why
+    refused: Mapping[str, str]  # clusters that refused to have this round's share made, and why
+    timeout: timedelta
+    problem: str  # why no plan can be made at all: parameters, missing admission policy
+    refusal: str  # why this job can never run remotely
+    others_wait: bool  # somebody queues behind us for the manager's quota
+    room_changed: bool  # since the last plan of this gang
+    remote_podsets: tuple[str, ...]
+    settles: datetime | None = None  # when what the last plan deducted twice, or left to others, is free
+    on_share_lost: Literal["Replace", "Restart"] = "Replace"
+    given_up: Mapping[str, str] = field(default_factory=dict)  # clusters whose workers count as lost, and why
+    draining: frozenset[str] = frozenset()  # clusters that workers are to leave
+    occupied: frozenset[tuple[str, int]] = frozenset()  # shares that a pod is on, here or there, by cluster and round
+    alive: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on that has not failed
