@@ -56,8 +56,9 @@ RETRY = timedelta(seconds=2)  # after which a share that was refused is asked fo
 def decide(gang: Gang, now: datetime) -> list[Action]:
     """Say what to do next for a gang: actions on one cluster in their order, those on different ones side by side."""
     work = gang.workload
-    # 1. The Workload is gone: its Placement goes with it by garbage collection, the shares are ours to remove.
-    if work is None or work.deleted:
+    # 1. The Workload is gone, or its job is: its Placement goes with it by garbage collection, the shares are ours to remove.
+    #    The job's own deletion counts, for the garbage collector may take seconds to come to its Workload.
+    if work is None or work.deleted or gang.job_gone:
         return _release(gang.reservations)
     current = next((p for p in gang.placements if work.attempt and p.attempt == work.attempt), None)
     # 2. Finished: the reservations go, the Placement stays as the record of where the workers were.

@@ -1,6 +1,7 @@
 """Whose turn is it: which waiting gangs are planned before a given one, and who of them holds room back from it?
 
-Priority first, then age. A gang that does not fit holds nobody up, for idle room helps no one; but one that has waited
+Priority first, then age; of those that came in the same minute the larger first, since a small one fits into what is
+left and a large one does not. A gang that does not fit holds nobody up, for idle room helps no one; but one that has waited
 long keeps what it could use, or a stream of small gangs would starve a large one for ever. What it waits for may never
 leave, though: now and then it pauses, and those behind may use what is free. The holds between grow as long as it has
 waited, so longer than any job that ends, and in one of them room gathers until it fits. The pauses are everybody's: when
@@ -14,8 +15,11 @@ from datetime import UTC, datetime, timedelta
 from adapter.facts import Exclusion, Key, Workload
 
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
-# given up and tried elsewhere; short enough that a person who waits sees the queue move within a coffee break.
-STARVED_AFTER = timedelta(minutes=5)
+# given up and tried elsewhere: half as long cost a crowd of minute-long gangs four percent of its quota (make gangs). Short
+# enough that a person who waits sees the queue move within a coffee break.
+STARVED_AFTER = timedelta(minutes=10)
+# Nobody minds to wait a minute longer than another, and a crowd that is submitted at once takes some seconds to arrive.
+SAME_AGE = timedelta(minutes=1)
 # Outlasts the 2 min 40 s for which a gang without room may keep the manager's quota (lifecycle.DOUBLINGS), so that
 # those who still queue for that have some of a pause, too.
 PAUSE = timedelta(minutes=3)
@@ -82,5 +86,7 @@ def _begin(period: int) -> datetime:
     return _FIRST + period * PERIOD
 
 
-def _rank(work: Workload) -> tuple[int, str, Key]:
-    return -(work.priority or 0), work.created.isoformat() if work.created else "", work.key
+def _rank(work: Workload) -> tuple[int, int, int, datetime, Key]:
+    created = work.created or _FIRST
+    size = sum(podset.count for podset in work.podsets)
+    return -(work.priority or 0), (created - _FIRST) // SAME_AGE, -size, created, work.key

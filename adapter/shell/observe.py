@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from adapter import api, checks, dispatch, layout, names
 from adapter.facts import (
+    Job,
     Key,
     Placement,
     PodSet,
@@ -19,6 +20,7 @@ from adapter.facts import (
     controller_uid,
     key_of,
     label,
+    meta,
     placement,
     reservation,
     share_key,
@@ -85,6 +87,7 @@ class Observer:
             refusal=self.refusal(work, check, chosen) if work and check else "",
             others_wait=bool(work and self._others_wait(work)),
             room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
+            job_gone=bool(work and work.job and self._gone(work.job)),
             remote_podsets=tuple(p.name for p in self.remote_podsets(work, check)) if work else (),
             settles=min((memory.settles[p.uid] for p in found if p.uid in memory.settles), default=None),
             on_share_lost=chosen.policy.when_share_lost if chosen else "Replace",
@@ -93,6 +96,16 @@ class Observer:
             occupied=frozenset(share_key(slot) for p in found for slot in self._slots.held(p)),
             alive=frozenset(share_key(slot) for p in found for slot in self._slots.alive(p)),
         )
+
+    def _gone(self, job: Job) -> bool:
+        """Whether a job is not there any more, or will not be soon: one that this store has not heard of yet is looked at
+        again when it has."""
+        stores = {"RayJob": self._home.ray_jobs, "RayCluster": self._home.ray_clusters}
+        store = stores.get(job.kind)
+        if store is None:
+            return False
+        raw = store.get((job.namespace, job.name)) or {}
+        return uid_of(raw) != job.uid or bool(meta(raw).get("deletionTimestamp"))
 
     def worker(self, key: Key) -> dispatch.Worker:
         """The facts about a worker pod of the manager and its copies."""

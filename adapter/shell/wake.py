@@ -7,7 +7,20 @@ more than finding those keys.
 from collections.abc import Callable, Iterable
 
 from adapter import names
-from adapter.facts import Raw, annotation, is_true, key_of, label, meta, placement, reservation, share_key, uid_of, workload
+from adapter.facts import (
+    Raw,
+    annotation,
+    controller_uid,
+    is_true,
+    key_of,
+    label,
+    meta,
+    placement,
+    reservation,
+    share_key,
+    uid_of,
+    workload,
+)
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.member import by_placement
@@ -33,6 +46,7 @@ class Waker:
             "pods": self._pod,
             "heads": self._head,
             "ray_clusters": self._ray_cluster,
+            "ray_jobs": self._job,
             "worker_clusters": self._worker_cluster,
             "secrets": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
             "multikueue_clusters": lambda *_: self._all(CLUSTER, self._home.worker_clusters),
@@ -167,8 +181,15 @@ class Waker:
             self._of_ray_cluster(by_ray_cluster(after or before or {}))
 
     def _ray_cluster(self, before: Raw | None, after: Raw | None) -> None:
+        self._job(before, after)
         if _changed(before, after, uid_of):
             self._of_ray_cluster("/".join(key_of(after or before or {})))
+
+    def _job(self, before: Raw | None, after: Raw | None) -> None:
+        """A RayJob or RayCluster: it came, or goes, and its gang with it."""
+        if _changed(before, after, lambda job: (uid_of(job), meta(job).get("deletionTimestamp"))):
+            gone = uid_of(before or {}), uid_of(after or {})
+            self._all(GANG, (work for work in self._home.workloads if controller_uid(work) in gone))
 
     def _of_ray_cluster(self, key: str) -> None:
         self._all(POD, (pod for pod in self._home.pods if by_ray_cluster(pod) == key))

@@ -57,10 +57,10 @@ def test_every_sample_is_in_the_doc() -> None:
 
 
 def test_the_times_in_the_doc_are_those_of_the_code() -> None:
-    assert timedelta(minutes=5) == turn.STARVED_AFTER
+    assert timedelta(minutes=10) == turn.STARVED_AFTER
     assert timedelta(minutes=3) == turn.PAUSE
     assert timedelta(minutes=15) == turn.PERIOD
-    assert all(said in DOC.read_text() for said in ("five minutes", "three minutes", "quarter of an hour"))
+    assert all(said in DOC.read_text() for said in ("ten minutes", "three minutes", "quarter of an hour"))
 
 
 def test_links_lead_somewhere() -> None:

@@ -1,5 +1,6 @@
 """A share whose workers were preempted: its quota comes free even where Kueue did not see the last pod end."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,13 +9,14 @@ from adapter import names
 from adapter.actions import LookAgain, Record, Release
 from adapter.gang import Gang
 from adapter.lifecycle import RESYNC, decide
-from tests.unit.builders import NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.sight import Sight, fill
 
 Raw = dict[str, Any]
 WORK = make_workload(check=names.CHECK_READY)
 PLACE = make_placement(WORK, shares={"east": {"workers": 4}})
 EVICTED, HELD = make_reservation(PLACE, conditions=[names.EVICTED]), make_reservation(PLACE)
+RAY_JOB: Raw = {"metadata": {"name": JOB, "namespace": NAMESPACE, "uid": "uid-of-job"}}
 GONE = make_reservation(PLACE, admitted=False, message="Preempted", conditions=[names.EVICTED])
 
 
@@ -24,10 +26,11 @@ def copy() -> Raw:
     return found
 
 
-def seen(share: Raw, *pods: Raw) -> Gang:
-    """The gang as it is observed with its share in east and these pods of it there."""
+def seen(share: Raw, *pods: Raw, jobs: Sequence[Raw] = (RAY_JOB,)) -> Gang:
+    """The gang as it is observed with its share in east and these pods of it there, while these RayJobs are."""
     sight = Sight({"east": 8})
     fill(sight.home.workloads, WORK)
+    fill(sight.home.ray_jobs, *jobs)
     fill(sight.home.placements, PLACE)
     fill(sight.members["east"].workloads, share)
     fill(sight.members["east"].pods, *pods)
@@ -54,3 +57,21 @@ def test_who_was_stopped_is_told_why() -> None:
     gang = seen(EVICTED, copy())
     said = [str(action.status["reason"]) for action in decide(gang, at(5)) if isinstance(action, Record)]
     assert len(said) == 1 and "its workers were stopped there" in said[0]
+
+
+LEAVING: Raw = {"metadata": {**RAY_JOB["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+ANOTHER: Raw = {"metadata": {**RAY_JOB["metadata"], "uid": "uid-of-a-later-one"}}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "gone"),
+    [
+        pytest.param([RAY_JOB], False, id="its job is there"),
+        pytest.param([], True, id="its job is deleted, and the garbage collector has yet to come to its Workload"),
+        pytest.param([LEAVING], True, id="its job is being deleted, and waits for what it owns"),
+        pytest.param([ANOTHER], True, id="another job has its name now"),
+    ],
+)
+def test_a_job_that_goes_takes_its_shares_along(jobs: list[Raw], gone: bool) -> None:
+    gang = seen(HELD, copy(), jobs=jobs)
+    assert (decide(gang, at(5)) == [Release(gang.reservations[0])]) is gone

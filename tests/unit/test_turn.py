@@ -14,8 +14,9 @@ from adapter.facts import Workload, workload
 from tests.unit.builders import at, make_workload
 
 
-def gang(name: str, *, created: float = 0, priority: int | None = None) -> Workload:
-    return replace(workload(make_workload(name=name)), created=at(created), priority=priority)
+def gang(name: str, *, created: float = 0, priority: int | None = None, workers: int = 4) -> Workload:
+    made = make_workload(name=name, groups={"workers": workers})
+    return replace(workload(made), created=at(created), priority=priority)
 
 
 def waiting(work: Workload, *, looked: bool = True) -> turn.Waiting:
@@ -30,6 +31,9 @@ def waiting(work: Workload, *, looked: bool = True) -> turn.Waiting:
         pytest.param(gang("me", priority=5), [gang("a", priority=1), gang("b", priority=9)], ["b"], id="lower ones wait"),
         pytest.param(gang("me"), [gang("a"), gang("z")], ["a"], id="of the same second, by name"),
         pytest.param(gang("me"), [gang("me")], [], id="not oneself"),
+        pytest.param(gang("me", created=1), [gang("big", created=50, workers=5)], ["big"], id="of the same minute, the larger one"),
+        pytest.param(gang("me", created=50), [gang("big", created=56, workers=5)], [], id="not of the next one"),
+        pytest.param(gang("me", created=1, priority=1), [gang("big", workers=5)], [], id="priority beats size, too"),
         pytest.param(
             gang("me", created=9), [gang("b", created=5), gang("a", created=6), gang("c", priority=1, created=8)],
             ["c", "b", "a"], id="in their order",
@@ -51,9 +55,9 @@ def waits(since: datetime | None, *, looked: bool = True) -> turn.Waiting:
 @pytest.mark.parametrize(
     ("one", "minutes", "until"),
     [
-        pytest.param(waits(HOUR), 5, None, id="not long enough"),
-        pytest.param(waits(HOUR), 5.1, 15, id="waited long: until the next pause"),
-        pytest.param(waits(HOUR, looked=False), 5.1, 15, id="about to be planned: what it gathered stays its own"),
+        pytest.param(waits(HOUR), 10, None, id="not long enough"),
+        pytest.param(waits(HOUR), 10.1, 15, id="waited long: until the next pause"),
+        pytest.param(waits(HOUR, looked=False), 10.1, 15, id="about to be planned: what it gathered stays its own"),
         pytest.param(waits(HOUR), 15, None, id="the pause begins"),
         pytest.param(waits(HOUR), 17.9, None, id="and lasts"),
         pytest.param(waits(HOUR), 18, 30, id="and ends"),
@@ -64,7 +68,7 @@ def waits(since: datetime | None, *, looked: bool = True) -> turn.Waiting:
         pytest.param(waits(HOUR - 11 * MINUTE), 0, None, id="a pause may be on when it has waited long enough"),
         pytest.param(waits(None), 999, None, id="of no known age"),
         pytest.param(
-            replace(waits(HOUR), until=HOUR + 8 * MINUTE), 7, 8, id="one that stepped aside: while it may be back"
+            replace(waits(HOUR), until=HOUR + 12 * MINUTE), 11, 12, id="one that stepped aside: while it may be back"
         ),
         pytest.param(replace(waits(HOUR), until=HOUR + 16 * MINUTE), 14, 15, id="and it pauses as the others do"),
     ],
@@ -115,7 +119,7 @@ def test_holds_and_pauses_go_on_for_ever(created: datetime) -> None:
     assert set(pauses) == {turn.PAUSE}, "none is cut short"
 
 
-@given(SINCE, st.integers(0, 300))
+@given(SINCE, st.integers(0, 600))
 def test_nobody_holds_anything_at_first(created: datetime, seconds: int) -> None:
     assert turn.holds_until(waits(created), created + timedelta(seconds=seconds)) is None
 

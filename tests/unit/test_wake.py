@@ -1,7 +1,7 @@
 """A change wakes the keys whose decision reads it, and no others: what moves all the time wakes nobody."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -249,6 +249,23 @@ async def test_a_ray_cluster_wakes_its_workers_when_it_comes_and_goes(
 ) -> None:
     bench.waker.heard("ray_clusters", before, after)
     assert bench.woken() == (PODS if matters else set())
+
+
+@pytest.mark.parametrize("store", ["ray_jobs", "ray_clusters"])
+@pytest.mark.parametrize(
+    ("change", "matters"),
+    [
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, True, id="it is being deleted"),
+        pytest.param({"uid": "another"}, True, id="another one has its name"),
+        pytest.param({"generation": 2}, False, id="its spec"),
+    ],
+)
+async def test_a_job_wakes_its_gang_when_it_goes(
+    bench: Bench, store: str, change: Mapping[str, object], matters: bool
+) -> None:
+    job: Raw = {"metadata": {"name": make.JOB, "namespace": make.NAMESPACE, "uid": "uid-of-job"}}
+    bench.waker.heard(store, job, {"metadata": {**job["metadata"], **change}})
+    assert (GANG_KEY in bench.woken()) is matters
 
 
 async def test_a_ray_cluster_of_another_name_wakes_nobody_here(bench: Bench) -> None:
