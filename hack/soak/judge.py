@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hack.soak.reading import Reading
 
 # Kilobytes of growth for each job that are still taken for the allocator's noise. Everything that we hold of a job is made of
-# raw objects: one forgotten pod of KubeRay's, of some 8 kB as JSON, is 25 kB or more as dicts, and a small job has six of them, here
+# raw objects: one forgotten pod of KubeRay's, of 6 kB as JSON, is 28 kB as dicts, and a small job has six of them, here
 # and there, beside its Workload, its Placement and its shares. So less than this forgets no object of every job. And
 # at this pace the 300 MB that the Deployment's limit leaves would last for 15 000 jobs.
 MOST_KB_PER_JOB = 20.0
