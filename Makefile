@@ -66,6 +66,12 @@ gangs: $(VENV)/.ready ## Run N=40 gangs of SEED=7 at once over CLUSTERS=5: all f
 	@$(LAB) up --workers $(CLUSTERS) --fake-nodes 2
 	@$(RUN) -m hack.gangs --gangs $(N) --seed $(SEED)
 
+.PHONY: soak
+soak: N ?= 200
+soak: MINUTES ?= 30
+soak: $(VENV)/.ready ## Run N=200 small jobs over MINUTES=30 and see whether the controller keeps anything of them
+	@$(RUN) -m hack.soak --jobs $(N) --minutes $(MINUTES) --seed $(SEED)
+
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
 	@$(LAB) up

@@ -28,6 +28,10 @@ from adapter.facts import (
 )
 from adapter.target import Target
 
+# Why a copy goes, where nothing stands for it; the metrics know these apart.
+POD_GONE = "its pod in the manager cluster is gone"
+SLOT_ELSEWHERE = "its pod holds a slot in another cluster"
+
 
 @dataclass(frozen=True, slots=True)
 class Silence:
@@ -62,13 +66,13 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
     pod = worker.pod
     # 1. Copies of a pod that is gone, or of an earlier pod of this name, are orphans.
     orphans: list[Action] = [
-        DeletePod(cluster, remote, "its pod in the manager cluster is gone")
+        DeletePod(cluster, remote, POD_GONE)
         for cluster, remote in worker.remotes.items()
         if (pod is None or label(remote, names.POD_UID_LABEL) != uid_of(pod)) and not leaving(remote)
     ]
     slot = annotation(pod, names.SLOT_ANNOTATION) if pod else ""
     orphans += [
-        DeletePod(cluster, remote, "its pod holds a slot in another cluster")
+        DeletePod(cluster, remote, SLOT_ELSEWHERE)
         for cluster, remote in worker.remotes.items()
         if pod and slot and label(remote, names.POD_UID_LABEL) == uid_of(pod)
         if not slot.startswith(f"{cluster}/") and not leaving(remote) and not leaving(pod) and not ended(pod)

@@ -5,7 +5,10 @@ import logging
 import signal
 import sys
 
+from prometheus_client import REGISTRY
+
 from adapter.shell import health, planserver
+from adapter.shell.census import Census
 from adapter.shell.client import Client
 from adapter.shell.engine import Engine
 
@@ -23,6 +26,7 @@ async def _run(port: int, plan_port: int) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     client = await Client.local()
     engine = Engine(client)
+    REGISTRY.register(Census(engine.home))
     servers = [
         await health.serve(lambda: engine.home.synced, port),
         await planserver.serve(lambda: engine.preview, plan_port),

@@ -16,6 +16,8 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import __version__
+from adapter.shell import metrics, tally
+from adapter.shell.resources import kind_of
 
 Body = dict[str, Any]
 # A request that takes longer will not be answered in time to be of use: reads come from watches, writes are small.
@@ -57,12 +59,14 @@ class BadLogin(ValueError):
 class Client:
     """One API server and one connection pool, so that a server that hangs costs only its own callers."""
 
-    def __init__(self, api: kube.ApiClient) -> None:
-        self._api = api
+    def __init__(self, api: kube.ApiClient, cluster: str = "") -> None:
+        """`cluster` is what metrics call it: a worker cluster, empty for the manager."""
+        self._api, self._cluster = api, cluster
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=0),
             headers={"User-Agent": f"rayspan/{__version__}"},
             read_bufsize=2**21,  # one watch event is one line, and a Workload may be large
+            trace_configs=[tally.of(cluster, api.configuration.host)],
         )
         self._slots = asyncio.Semaphore(PARALLEL)
         # A redirect leads to somebody's login page, never to an API server.
@@ -98,12 +102,12 @@ class Client:
             raise BadLogin(f"the kubeconfig cannot be loaded ({type(error).__name__})") from None
 
     @classmethod
-    async def from_kubeconfig(cls, text: str) -> "Client":
-        """Log in by the text of a kubeconfig; raises BadLogin."""
+    async def from_kubeconfig(cls, text: str, cluster: str = "") -> "Client":
+        """Log in by the text of a kubeconfig to what metrics call `cluster`; raises BadLogin."""
         settings = kube.Configuration()
         try:
             await kube_config.load_kube_config_from_dict(_harmless(text), client_configuration=settings)
-            client = cls(kube.ApiClient(settings))
+            client = cls(kube.ApiClient(settings), cluster)
             if not all(value.isprintable() for value in (await client._login()).values()):
                 await client.close()
                 raise BadLogin("its token holds a line break or another control character")
@@ -191,7 +195,8 @@ class Client:
                 if answer.status != 200 or answer.content_type != "application/json":
                     await _read(answer)
                     raise Unreachable(NO_API_SERVER)
-                yield _lines(answer)
+                with metrics.WATCHES.labels(self._cluster, kind_of(path)[0]).track_inprogress():
+                    yield _lines(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(_why(error)) from None
 

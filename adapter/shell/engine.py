@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from adapter import dispatch, lifecycle
 from adapter.actions import Action, CreatePod, DeletePod, LookAgain, Plan, Release, Reserve, Say, SetCheck
 from adapter.facts import Key, Raw, key_of, uid_of
-from adapter.shell import metrics, sweeper
+from adapter.shell import meter, metrics, sweeper
 from adapter.shell.aggregator import Aggregator
 from adapter.shell.claims import Claims
 from adapter.shell.client import ApiError, Client, Unreachable
@@ -171,7 +171,7 @@ class Engine:
                     await self._executor.do(action)
             else:
                 await self._executor.do(action)
-            metrics.ACTIONS.labels(type(action).__name__, _cluster_of(action)).inc()
+            meter.done(action, _cluster_of(action), datetime.now(UTC))
 
 
 def _cluster_of(action: Action) -> str:

@@ -30,7 +30,7 @@ from adapter.actions import (
 )
 from adapter.facts import Placement, Raw, Workload, key_of, timestamp, uid_of
 from adapter.facts import reservation as read_reservation
-from adapter.shell import resources
+from adapter.shell import metrics, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
@@ -83,7 +83,8 @@ class Executor:
 
     async def _plan(self, action: Plan) -> None:
         version = self._fleet.room_version
-        body, _, settles = self._planning.body(action, datetime.now(UTC))
+        with metrics.DECISION.time():
+            body, _, settles = self._planning.body(action, datetime.now(UTC))
         # NB: no await between reading the stores and this write being on its way would still let another plan read the
         # old stores; the engine therefore runs one plan at a time.
         before = action.placement

@@ -73,7 +73,7 @@ class Fleet:
             return
         await self._disengage(name)
         try:
-            client = await Client.from_kubeconfig(login.kubeconfig)
+            client = await Client.from_kubeconfig(login.kubeconfig, name)
         except BadLogin as error:
             self.problems[name] = (
                 f"{login.secret} holds no usable kubeconfig: {error}; make it anew with hack/worker-kubeconfig.sh."

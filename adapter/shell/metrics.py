@@ -1,12 +1,59 @@
-"""What can be counted from outside: Prometheus metrics of the controller, each with what it is good for."""
+"""What can be counted from outside: Prometheus metrics of the controller, each with what it is good for.
+
+Labels take few values: a registered worker cluster (empty: the manager, or none yet), a kind, a stage; never a pod or a job.
+What is told of the present moment is in census.py; docs/metrics.md lists all of them, with alerts.
+"""
 
 import contextlib
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram
+
+# Stages of a dispatch.
+CREATED, RUNNING = "created", "running"
+# Why something remote was an orphan.
+POD_GONE, SLOT_ELSEWHERE, NO_SHARE = "pod-gone", "slot-elsewhere", "no-share"
+
+# The API tells when a pod was created in whole seconds, so finer buckets would tell nothing. Ten minutes is when a gated pod
+# is an alert.
+_DISPATCH_BUCKETS = (1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600)
+# From a small fleet to one of a hundred clusters with a thousand queues each (`hack.bench planner`): factors of three.
+_DECISION_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 
 LOOKS = Counter("rayspan_looks_total", "Reconciliations by kind of key: a hot loop shows here first.", ["kind"])
 ACTIONS = Counter("rayspan_actions_total", "Actions done, by kind and worker cluster.", ["kind", "cluster"])
 CONNECTED = Gauge("rayspan_cluster_connected", "1 while a worker cluster can be seen, else 0.", ["cluster"])
+REQUESTS = Counter(
+    "rayspan_api_requests_total",
+    "Requests to API servers by how they were answered; code is none where no answer came. Who loads whom, and who refuses.",
+    ["cluster", "verb", "kind", "code"],
+)
+WATCHES = Gauge(
+    "rayspan_watches", "Watches that are open: one for each kind that is followed, else one leaks.", ["cluster", "kind"]
+)
+DISPATCH = Histogram(
+    "rayspan_dispatch_duration_seconds",
+    "From the creation of the manager's pod to that of its copy (created), and to where the pod says Running (running). "
+    "Up to a second too long: the API tells whole seconds.",
+    ["cluster", "stage"],
+    buckets=_DISPATCH_BUCKETS,
+)
+DECISION = Histogram(
+    "rayspan_decision_seconds",
+    "How long one plan of a gang takes; meanwhile nothing else is decided.",
+    buckets=_DECISION_BUCKETS,
+)
+ROLLBACKS = Counter(
+    "rayspan_gang_rollbacks_total", "Rounds of which every share was given back, because one was not admitted in time."
+)
+SPILLS = Counter(
+    "rayspan_spills_total", "Shares that a worker cluster did not admit in time: others are asked instead.", ["cluster"]
+)
+ORPHANS = Counter(
+    "rayspan_orphans_deleted_total",
+    "Remote objects deleted because nothing stood for them any more. pod-gone is how every worker ends; slot-elsewhere and "
+    "no-share are what a crash or a second writer left.",
+    ["cluster", "reason"],
+)
 
 
 def forget(cluster: str) -> None:

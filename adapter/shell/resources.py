@@ -21,6 +21,21 @@ class Resource:
         return "/".join([*parts, self.plural, *([name] if name else []), *([sub] if sub else [])])
 
 
+def kind_of(path: str) -> tuple[str, bool]:
+    """What a path is about, and whether it names one object: the plural with its subresource, as audit logs have it.
+
+    `/api/v1/namespaces/demo/pods/a/status` is pods/status; a path outside of the API is called by its first word.
+    """
+    root, *parts = path.strip("/").split("/")
+    if root not in ("api", "apis"):
+        return root, False
+    parts = parts[1 if root == "api" else 2 :]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    plural, *named = parts or [root]
+    return "/".join([plural, *named[1:2]]), bool(named)
+
+
 PODS = Resource("v1", "pods")
 CONFIG_MAPS = Resource("v1", "configmaps")
 SECRETS = Resource("v1", "secrets")

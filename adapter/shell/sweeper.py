@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from adapter import names
 from adapter.facts import Raw, annotation, key_of, meta, moment, placement, uid_of
+from adapter.shell import metrics
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.home import Home
 from adapter.shell.member import Member
@@ -51,6 +52,7 @@ async def _namespace(member: Member, namespace: str, home: Home, manager: str) -
         if not _stands(anchor, member, home) and _settled(anchor):
             log.info("cluster=%s anchor %s/%s stands for nothing; deleting it", member.name, *key_of(anchor))
             await member.client.delete(CONFIG_MAPS.path(*key_of(anchor)), uid_of(anchor))
+            metrics.ORPHANS.labels(member.name, metrics.NO_SHARE).inc()
 
 
 def _stands(anchor: Raw, member: Member, home: Home) -> bool:

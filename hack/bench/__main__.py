@@ -7,10 +7,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hack.bench import planner, reserve, rewriter, walk
+from hack.bench import dispatch, planner, reserve, rewriter, walk
 from hack.lab.progress import LabError
 
-_BENCHES = {module.NAME: module for module in (planner, reserve, rewriter, walk)}
+_BENCHES = {module.NAME: module for module in (dispatch, planner, reserve, rewriter, walk)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

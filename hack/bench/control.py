@@ -44,10 +44,10 @@ class Spent:
         }
 
 
-def on_lab(*, renew: bool) -> Clusters:
+def on_lab(*, renew: bool, fake_nodes: int = FAKE_NODES) -> Clusters:
     """The lab with fake nodes and our controller; `renew` deploys the checkout as it is now, which may restart it."""
     old = definition.find()
-    usual = Lab(fake_nodes=FAKE_NODES)
+    usual = Lab(fake_nodes=fake_nodes)
     lab = replace(usual, workers=old.workers) if old and old.workers > usual.workers else usual
     if old and _cut(old):
         with step("waiting until others heal the lab"):
@@ -122,8 +122,8 @@ def _connected(manager: Cluster) -> bool:
     return bool(found) and all(clusters.condition(one, names.CONNECTED).get("status") == "True" for one in found)
 
 
-def _metrics(manager: Cluster) -> dict[str, float]:
-    """The pod's own /metrics, through the API server; samples of one name are added up."""
+def exposition(manager: Cluster) -> str:
+    """What the controller's own /metrics says, through the API server; raises LabError unless there is one controller."""
     found = _ready(manager)
     if len(found) != 1:
         raise LabError(
@@ -131,7 +131,12 @@ def _metrics(manager: Cluster) -> dict[str, float]:
         )
     pod = found[0]["metadata"]["name"]
     path = manager.reader.path("pods", f"{pod}:{_PORT}", names.SYSTEM_NAMESPACE) + "/proxy/metrics"
+    return manager.reader.text(path, accept="*/*")
+
+
+def _metrics(manager: Cluster) -> dict[str, float]:
+    """Samples of one name are added up."""
     sums: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(manager.reader.text(path, accept="*/*")):
+    for name, value in _SAMPLE.findall(exposition(manager)):
         sums[name] = sums.get(name, 0.0) + float(value)
     return sums

@@ -65,6 +65,20 @@ class Recorder:
             if not self._news.wait_for(lambda: done(self._now), timeout):
                 raise LabError(f"After {timeout:.0f} s still not: {what}.")
 
+    def poll(self, done: Callable[[Mapping[Place, Raw]], bool], timeout: float, what: str, every: float = 0.2) -> None:
+        """Like `wait`, but asks only every so many seconds: to go through thousands of objects at each of thousands of news
+        would itself be the load that is measured."""
+
+        def look() -> bool:
+            with self._news:
+                return done(self._now)
+
+        deadline = time.monotonic() + timeout
+        while not look():
+            if time.monotonic() > deadline:
+                raise LabError(f"After {timeout:.0f} s still not: {what}.")
+            time.sleep(every)
+
     def _heard(self, cluster: str, kind: str, before: Raw | None, after: Raw | None) -> None:
         at, (_, name) = time.monotonic(), key_of(after or before or {})
         with self._news:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.facts import Raw, is_true, label, meta
+from adapter.facts import Raw, annotation, is_true, label, meta
 from adapter.shell.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench.figures import percentile
 from hack.bench.recorder import Change
@@ -21,6 +21,7 @@ class Rise:
     ready: float
     admitted: float
     pods: Times  # the manager's worker pods
+    slots: Times  # they have a slot in a worker cluster
     remotes: Times  # their copies
     started: Times  # the copies run
     running: Times  # the manager's pods say so
@@ -67,6 +68,7 @@ def rise(changes: Sequence[Change], manager: str) -> Rise:
         ready=when(WORKLOADS.plural, _checked),
         admitted=when(WORKLOADS.plural, lambda w: is_true(w, names.ADMITTED)),
         pods=each(here, lambda _: True),
+        slots=each(here, lambda pod: bool(annotation(pod, names.SLOT_ANNOTATION))),
         remotes=each(there, lambda _: True),
         started=each(there, runs),
         running=each(here, runs),

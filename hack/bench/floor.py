@@ -1,0 +1,101 @@
+"""`python -m hack.bench.floor FOLDER`: the least that our protocol asks for, by a bare script that knows nothing and decides nothing.
+
+For each pod that it is told of: create its copy, see it Running in a watch, write one status back. No caches, no queue, no
+preconditions beyond the uid, and nobody would survive its crash. What it reaches is what API servers, Kueue, schedulers and
+fake nodes allow on this machine. In the end it prints what it spent itself, as JSON.
+"""
+
+import asyncio
+import json
+import resource
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import client as kube
+from kubernetes.aio import config as kube_config
+
+from adapter import mirror, names
+from adapter.facts import Raw
+from adapter.shell.client import PARALLEL
+from adapter.shell.resources import PODS
+from hack.bench.orders import HOME, WORK
+
+_LINE = 2**21  # bytes: one event of a watch is one line
+_MERGE = {"Content-Type": "application/merge-patch+json"}
+_JSON = {"Content-Type": "application/json"}
+
+
+async def run(folder: Path) -> dict[str, float]:
+    """Do all orders; returns CPU seconds and megabytes."""
+    work = json.loads((folder / WORK).read_text(encoding="utf-8"))
+    orders: dict[str, list[Raw]] = defaultdict(list)
+    for order in work["orders"]:
+        orders[order["cluster"]].append(order)
+    async with AsyncExitStack() as stack:
+        home = await stack.enter_async_context(_server(folder / HOME))
+        there = {name: await stack.enter_async_context(_server(folder / name)) for name in orders}
+        begun = time.process_time()
+        async with asyncio.TaskGroup() as tasks:
+            for cluster, server in there.items():
+                left = {order["pod"]["metadata"]["name"]: order["pod"] for order in orders[cluster]}
+                tasks.create_task(_mirror(home, server, work, cluster, left))
+                for order in orders[cluster]:
+                    tasks.create_task(_send(server, "POST", PODS.path(work["namespace"]), order["body"], _JSON))
+        return {
+            "cpu_s": time.process_time() - begun,
+            "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+
+
+async def _mirror(
+    home: aiohttp.ClientSession, server: aiohttp.ClientSession, work: Raw, cluster: str, left: dict[str, Raw]
+) -> None:
+    """Write back the status of each copy in one cluster as soon as it is Running, until none is left."""
+    params = {"watch": "true", "labelSelector": f"{names.PLACEMENT_LABEL}={work['placement']}"}
+    async with asyncio.TaskGroup() as tasks:
+        async with server.get(PODS.path(work["namespace"]), params=params) as answer:
+            answer.raise_for_status()
+            while left:
+                line = await answer.content.readline()
+                if not line:
+                    raise RuntimeError(f"the watch of {cluster} ended while {len(left)} pods were not Running")
+                copy = json.loads(line)["object"]
+                name = copy["metadata"]["name"]
+                if name in left and (copy.get("status") or {}).get("phase") == "Running":
+                    patch = mirror.status_patch(left.pop(name), copy, cluster)
+                    path = PODS.path(work["namespace"], name, "status")
+                    tasks.create_task(_send(home, "PATCH", path, patch, _MERGE))
+
+
+async def _send(
+    server: aiohttp.ClientSession, method: str, path: str, body: object, headers: Mapping[str, str]
+) -> None:
+    async with server.request(method, path, data=json.dumps(body), headers=headers) as answer:
+        said = await answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {said[:300].decode(errors='replace')}")
+
+
+@asynccontextmanager
+async def _server(kubeconfig: Path) -> AsyncIterator[aiohttp.ClientSession]:
+    """One API server, with as many requests in flight as the controller's client has."""
+    settings: Any = kube.Configuration()
+    await kube_config.load_kube_config(str(kubeconfig), client_configuration=settings)
+    headers = {"User-Agent": "floor"}
+    async with kube.ApiClient(settings) as api:
+        await api.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
+        connector = aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=PARALLEL + 1)  # and the watch
+        async with aiohttp.ClientSession(
+            settings.host, connector=connector, headers=headers, read_bufsize=_LINE, timeout=aiohttp.ClientTimeout(None)
+        ) as session:
+            yield session
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(run(Path(sys.argv[1])))))

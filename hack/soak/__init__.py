@@ -1,0 +1,1 @@
+"""Does the controller keep anything of the jobs that are over: memory, tasks, watches?"""
