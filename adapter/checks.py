@@ -92,9 +92,7 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
     return _patch(check, names.ACTIVE, "True", "Ready", text, now)
 
 
-def cluster_status(
-    cluster: Raw, problem: str, reason: str, steady: bool, workers: int, now: datetime
-) -> Patch | None:
+def cluster_status(cluster: Raw, problem: str, reason: str, steady: bool, workers: int, now: datetime) -> Patch | None:
     """The status patch of a WorkerCluster: `cluster_condition`, and for how many workers quota is held there."""
     patch = cluster_condition(cluster, problem, reason, steady, now)
     if (cluster.get("status") or {}).get("workers") == workers:

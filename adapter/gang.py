@@ -33,4 +33,7 @@ class Gang:
     given_up: Mapping[str, str] = field(default_factory=dict)  # clusters whose workers count as lost, and why
     draining: frozenset[str] = frozenset()  # clusters that workers are to leave
     occupied: frozenset[tuple[str, int]] = frozenset()  # shares that a pod is on, here or there, by cluster and round
+    unplaced: bool = False  # a pod of the manager waits for a slot
+    there: frozenset[tuple[str, int]] = frozenset()  # those that a copy is on
+    unusable: Mapping[tuple[str, int], str] = field(default_factory=dict)  # shares whose pods were refused, and why
     alive: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on that has not failed

@@ -133,7 +133,7 @@ def _ask(
     ]
     if not blocked:
         return _commit(gang, work, current, ready, now)
-    return missing + _while_blocked(gang, work, current, blocked, standing, bool(missing), ready, now)
+    return _while_blocked(gang, work, current, blocked, standing, missing, ready, now)
 
 
 def _run(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
@@ -148,7 +148,7 @@ def _run(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[
     left = [share for share in seen.live if share not in gone]
     spared = running.spare(gang, seen, left)
     kept = tuple(share for share in left if share not in spared)
-    live = excluded(current, now)
+    live = excluded(current, now) + running.refusing(gang, seen, gone, now + excluded_for(current))
     if kept != seen.live or current.withdrawing:
         return [*told, Plan(work, current, live, kept, why), LookAgain(SOON)]
     if asked := running.asked(seen):
@@ -168,7 +168,7 @@ def _while_blocked(
     current: Placement,
     blocked: Mapping[str, str],
     standing: Mapping[str, Reservation],
-    asking: bool,
+    missing: Sequence[Action],
     ready: bool,
     now: datetime,
 ) -> list[Action]:
@@ -181,8 +181,8 @@ def _while_blocked(
         return [Record(current, status), *pending, *_say(work, "Withdrawn", str(status["reason"]))]
     status = explain.reserving(current, blocked, now)
     pending = [] if ready else _pending(gang, work, str(status["reason"]))
-    again = min(deadline - now, RETRY) if asking else deadline - now
-    return [*_record(current, status), *pending, LookAgain(again)]
+    again = min(deadline - now, RETRY) if missing else deadline - now
+    return [*missing, *_record(current, status), *pending, LookAgain(again)]
 
 
 def _rejoin(work: Workload, now: datetime) -> list[Action]:
@@ -227,7 +227,7 @@ def _blocked(gang: Gang, shares: Sequence[Share], standing: Mapping[str, Reserva
             unasked = ASKED_LAST if share.preempts and len(shares) > 1 else ""
             blocked[share.cluster] = gang.refused.get(share.cluster, unasked)
         elif found.deleting or not found.admitted:
-            blocked[share.cluster] = _why_not(found)
+            blocked[share.cluster] = running.why_not(found)
     return blocked
 
 
@@ -261,14 +261,6 @@ def _doubled(first: timedelta, times: int) -> timedelta:
     return first * (1 << min(times, DOUBLINGS))
 
 
-def _why_not(found: Reservation) -> str:
-    if found.deleting:
-        return "it is being deleted there"
-    if found.evicted:
-        return f"its workers were stopped there: {found.evicted}"
-    return found.message if found.reserved_at is None else "an admission check there is pending"
-
-
 def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: datetime) -> list[Action]:
     """Every share of the round is admitted: let Kueue admit the whole gang, if it has not yet."""
     status = explain.placed(current, now)
@@ -287,9 +279,7 @@ def _update(podset: str, placement: str) -> dict[str, object]:
     }
 
 
-def _withdrawn(
-    current: Placement, blocked: Mapping[str, str], patience: timedelta, now: datetime
-) -> dict[str, object]:
+def _withdrawn(current: Placement, blocked: Mapping[str, str], patience: timedelta, now: datetime) -> dict[str, object]:
     late = f"Not admitted within {patience.total_seconds():.0f}s"
     asked = {cluster: why for cluster, why in blocked.items() if why != ASKED_LAST}
     return explain.withdrawing(current, asked, late, now + excluded_for(current), now)

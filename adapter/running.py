@@ -8,8 +8,8 @@ Whether a single worker lives is not asked here (dispatch.py), and how a round i
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from adapter import explain, names
-from adapter.facts import Placement, Reservation, Share
+from adapter import explain
+from adapter.facts import Exclusion, Placement, Reservation, Share
 from adapter.gang import Gang
 
 
@@ -54,6 +54,15 @@ def by_share(reservations: Iterable[Reservation], current: Placement) -> dict[tu
     return {(r.cluster, r.round): r for r in reservations if r.placement == current.name}
 
 
+def refusing(gang: Gang, current: Placement, gone: Mapping[Share, str], until: datetime) -> tuple[Exclusion, ...]:
+    """The clusters among the lost ones that refuse the gang's pods: they would do so again."""
+    return tuple(
+        Exclusion(share.cluster, until, why)
+        for share, why in gone.items()
+        if _key(current, share) in gang.unusable and share.cluster not in gang.silent
+    )
+
+
 def why(gone: Mapping[Share, str]) -> str:
     """Why workers are planned anew: a sentence, or empty when none was lost."""
     parts = [f"{share.workers} in {share.cluster}: {text.removesuffix('.')}" for share, text in gone.items()]
@@ -68,11 +77,9 @@ def missing(gang: Gang, current: Placement) -> int:
 def blocked(gang: Gang, current: Placement) -> dict[str, str]:
     """The clusters of a running gang that cannot be seen, or whose share is not admitted now, and why."""
     standing = by_share(gang.reservations, current)
-    return {
-        share.cluster: gang.silent.get(share.cluster) or _why_not(standing.get(_key(current, share)))
-        for share in current.live
-        if share.cluster in gang.silent or not _admitted(standing.get(_key(current, share)))
-    }
+    unseen = {share.cluster: gang.silent[share.cluster] for share in current.live if share.cluster in gang.silent}
+    found = [standing[_key(current, share)] for share in current.live if _key(current, share) in standing]
+    return unseen | {one.cluster: why_not(one) for one in found if one.deleting or not one.admitted}
 
 
 def status(gang: Gang, current: Placement, now: datetime) -> dict[str, object]:
@@ -83,21 +90,30 @@ def status(gang: Gang, current: Placement, now: datetime) -> dict[str, object]:
 
 def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation | None) -> str:
     if share.cluster in gang.silent:
-        why_given_up = gang.given_up.get(share.cluster, "")
-        return why_given_up if _key(current, share) not in gang.alive else ""
+        if _key(current, share) in gang.alive:
+            return ""
+        # Where nobody counts as running any more, for Ray lost them all, their replacements need not wait for the timeout.
+        waited_for = f"the worker cluster {gang.silent[share.cluster]}" if gang.unplaced else ""
+        return gang.given_up.get(share.cluster) or waited_for
     if found is None:
         return "its reservation is gone there"
-    if found.evicted and found.reserved_at is None and not found.admitted:
+    # A cluster that runs some of them may have its reasons to refuse others for a while: what runs is not given up.
+    if _key(current, share) not in gang.there and (refused := gang.unusable.get(_key(current, share))):
+        return refused
+    if found.admitted or found.deleting or found.reserved_at is not None:
+        return ""
+    # In its queue it would wait behind others, and while it does, other clusters may have room.
+    stopped, waits = f"its workers were stopped there: {found.evicted}", f"it lost its quota there: {found.message}"
+    return stopped if found.evicted else waits
+
+
+def why_not(found: Reservation) -> str:
+    """Why a share that stands is not admitted."""
+    if found.deleting:
+        return "it is being deleted there"
+    if found.evicted:
         return f"its workers were stopped there: {found.evicted}"
-    return ""
-
-
-def _admitted(found: Reservation | None) -> bool:
-    return found is not None and found.admitted and not found.deleting
-
-
-def _why_not(found: Reservation | None) -> str:
-    return "" if found is None else found.evicted or found.message
+    return found.message if found.reserved_at is None else "an admission check there is pending"
 
 
 def _key(current: Placement, share: Share) -> tuple[str, int]:

@@ -133,6 +133,8 @@ class Engine:
             else:
                 return await self._look(what, (namespace, name))
         except (ApiError, Unreachable) as trouble:
+            if what == POD and self._waker:
+                self._waker.refused((namespace, name))
             raise Postpone(str(trouble)) from None
         return None
 

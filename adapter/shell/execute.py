@@ -28,7 +28,7 @@ from adapter.actions import (
     SetCheck,
     Yield,
 )
-from adapter.facts import Placement, Raw, Workload, key_of, timestamp, uid_of
+from adapter.facts import Placement, Raw, Workload, annotation, key_of, share_key, timestamp, uid_of
 from adapter.facts import reservation as read_reservation
 from adapter.shell import metrics, resources
 from adapter.shell.client import ApiError, Client, Unreachable
@@ -208,14 +208,18 @@ class Executor:
         self._home.pods.put(await self._local.merge(resources.PODS.path(namespace, name), body))
 
     async def _create_pod(self, action: CreatePod) -> None:
-        member = self._member(action.cluster)
+        member, place = self._member(action.cluster), self._observer.placement_of(action.pod)
+        share = share_key(annotation(action.pod, names.SLOT_ANNOTATION))
         try:
             member.pods.put(await _create(member.client, resources.PODS, action.body))
         except ApiError as refusal:
-            if action.about and 400 <= refusal.status < 500 and refusal.status != 429:
+            if action.about and place and 400 <= refusal.status < 500 and refusal.status != 429:
+                self.memory.refuse_pod(place, share, f"the cluster refuses its pods: {refusal.message}")
                 text = f"worker cluster {action.cluster} refuses pod {key_of(action.pod)[1]}: {refusal.message}"
                 await self._say(Say(action.about, "PodRefused", text, warning=True))
             raise
+        if place:
+            self.memory.accept_pod(place, share)
 
     async def _delete_pod(self, action: DeletePod) -> None:
         namespace, name = key_of(action.pod)

@@ -24,6 +24,7 @@ class Memory:
         self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
         self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
+        self._unusable: dict[str, dict[tuple[str, int], str]] = {}  # by uid: share -> what was said of its pods
 
     def looked(self, uid: str, version: int, now: datetime) -> bool:
         """Whether the last plan saw this room version, and would still see the same: else its gang is about to be planned.
@@ -51,9 +52,22 @@ class Memory:
         found = self._refused.get(place.uid, {})
         return {cluster: why for (round_, cluster), why in found.items() if round_ == place.round}
 
+    def refuse_pod(self, place: Placement, share: tuple[str, int], why: str) -> None:
+        """Note that a cluster refused to have a pod made on a share (cluster and round)."""
+        self._unusable.setdefault(place.uid, {})[share] = why
+
+    def accept_pod(self, place: Placement, share: tuple[str, int]) -> None:
+        """Note that it made one, after all."""
+        self._unusable.get(place.uid, {}).pop(share, None)
+
+    def unusable(self, place: Placement) -> dict[tuple[str, int], str]:
+        """The shares whose pods were refused, and why."""
+        return dict(self._unusable.get(place.uid, {}))
+
     def keep(self, uids: Iterable[str]) -> None:
         """Forget all Placements but these."""
         alive = set(uids)
         self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
         self.settles = {uid: when for uid, when in self.settles.items() if uid in alive}
         self._refused = {uid: notes for uid, notes in self._refused.items() if uid in alive}
+        self._unusable = {uid: notes for uid, notes in self._unusable.items() if uid in alive}

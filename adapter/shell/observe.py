@@ -94,6 +94,9 @@ class Observer:
             given_up=self._losses.given_up({s.cluster for p in found for s in p.shares}, timeout, now),
             draining=self.draining(),
             occupied=frozenset(share_key(slot) for p in found for slot in self._slots.held(p)),
+            unplaced=any(self._slots.unplaced(p) for p in found),
+            there=frozenset(share_key(slot) for p in found for slot in self._slots.there(p)),
+            unusable={share: why for p in found for share, why in memory.unusable(p).items()},
             alive=frozenset(share_key(slot) for p in found for slot in self._slots.alive(p)),
         )
 

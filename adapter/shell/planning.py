@@ -115,7 +115,11 @@ class Planning:
             freed, more = self._left_for(work, order, earlier, excluded, now, trees)
             over, holds = planner.outranking(request, fleet, freed), [*holds, *more]
             made = over if over.shares else made
-        said = f" Room is kept for {', '.join(waiting_jobs)}, which waited longer." if waiting_jobs and not made.shares else ""
+        said = (
+            f" Room is kept for {', '.join(waiting_jobs)}, which waited longer."
+            if waiting_jobs and not made.shares
+            else ""
+        )
         return Made(request, fleet, made, said, min((hold.until for hold in holds), default=None))
 
     def _left_for(

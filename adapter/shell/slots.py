@@ -28,11 +28,23 @@ class Slots:
         """The slots of a Placement that are held."""
         return self._of(_group(place), but=None)
 
+    def there(self, place: Placement) -> frozenset[str]:
+        """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
+        members = self._fleet.members().values()
+        return frozenset[str]().union(*(dispatch.slots_taken(one.pods.group(_group(place))) for one in members))
+
     def alive(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement whose pods in the manager cluster neither ended nor are being deleted."""
         return dispatch.slots_taken(
             one for one in self._home.pods.group(_group(place)) if not (dispatch.leaving(one) or dispatch.ended(one))
         )
+
+    def unplaced(self, place: Placement) -> bool:
+        """Whether a pod in the manager cluster, which neither ended nor is being deleted, has no slot."""
+        pods = (
+            one for one in self._home.pods.group(_group(place)) if not (dispatch.leaving(one) or dispatch.ended(one))
+        )
+        return any(not annotation(one, names.SLOT_ANNOTATION) for one in pods)
 
     def moves(self, pod: Raw, place: Placement, admitted: Shares) -> bool:
         """Whether a pod's copy is to leave its cluster now, which is drained: in the order of names, no more at once than
@@ -44,7 +56,9 @@ class Slots:
         siblings = list(self._home.pods.group(_group(place)))
         away = sum(not is_true(one, "Ready") or self._copy_leaves(one) for one in siblings)
         turns = min(member.spec.max_unavailable - away, len(self._free(pod, place, admitted)))
-        there = sorted(key_of(one) for one in siblings if share_key(annotation(one, names.SLOT_ANNOTATION))[0] == cluster)
+        there = sorted(
+            key_of(one) for one in siblings if share_key(annotation(one, names.SLOT_ANNOTATION))[0] == cluster
+        )
         return key_of(pod) in there[: max(turns, 0)]
 
     def _free(self, pod: Raw, place: Placement, admitted: Shares) -> list[str]:

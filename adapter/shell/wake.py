@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from adapter import names
 from adapter.facts import (
+    Key,
     Raw,
     annotation,
     controller_uid,
@@ -96,6 +97,13 @@ class Waker:
         """Ray's head tells something new of a pod whose worker cluster cannot be seen."""
         self._add(POD, pod)
 
+    def refused(self, key: Key) -> None:
+        """Something could not be done for a pod: its gang may have to go elsewhere."""
+        pod = self._home.pods.get(key) or {}
+        place = self._home.placements.get((key[0], label(pod, names.PLACEMENT_LABEL)))
+        if place:
+            self._gang_of(place, BURST_SECONDS)
+
     def contact(self, cluster: str) -> None:
         """A worker cluster came into sight or fell silent: all that touches it wants a look."""
         self._fleet.room_version += 1
@@ -173,8 +181,7 @@ class Waker:
 
     def _drains(self, pod: Raw) -> bool:
         """Whether it may be a pod's turn to leave its cluster, now that another one came, went or turned ready."""
-        member = self._fleet.members().get(share_key(annotation(pod, names.SLOT_ANNOTATION))[0])
-        return member is not None and member.spec.draining
+        return self._leaves(share_key(annotation(pod, names.SLOT_ANNOTATION))[0])
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
         if _changed(before, after, _head_facts):
@@ -252,11 +259,15 @@ class Waker:
 
     def _wants(self, place: Raw) -> bool:
         """Whether a gang holds no share, or too few, or must leave a cluster that is drained."""
-        spec, members = place.get("spec") or {}, self._fleet.members()
-        shares = [share for share in spec.get("shares") or () if share.get("cluster") in members]
-        stays = (share for share in shares if not members[share["cluster"]].spec.draining)
+        spec = place.get("spec") or {}
+        stays = (share for share in spec.get("shares") or () if not self._leaves(share.get("cluster") or ""))
         held = sum(int(group.get("count") or 0) for share in stays for group in share.get("groups") or ())
         return held < int(spec.get("wanted") or 0)
+
+    def _leaves(self, cluster: str) -> bool:
+        """Whether workers are to leave a cluster."""
+        member = self._fleet.members().get(cluster)
+        return member is not None and member.spec.draining
 
     def _turn(self, place: Raw) -> tuple[int, str]:
         name = ((place.get("spec") or {}).get("workload") or {}).get("name") or ""

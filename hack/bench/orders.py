@@ -44,7 +44,7 @@ def _orders(stage: Stage, job: str, place: Placement) -> Iterator[dict[str, Any]
             for index, pod in zip(range(group.count), pods, strict=False):
                 body = rewriter.remote_pod(
                     pod, head=head["status"]["podIP"], target=target, role=group.role, total=share.workers,
-                    slot=f"{share.cluster}/{group.role}/{index}", anchor_uid=anchor,
+                    slot=f"{share.cluster}/{place.round_of(share)}/{group.role}/{index}", anchor_uid=anchor,
                 )  # fmt: skip
                 yield {"cluster": share.cluster, "pod": pod, "body": body}
 

@@ -87,7 +87,7 @@ def test_a_cluster_out_of_sight_is_given_up_in_time(stage: Stage, running: Contr
     stage.ray_cluster("pi", workers=3)
     wait(lambda: stage.running(3), 90, "three workers run", running.tail)
     stayed = _uids(stage, "west")
-    faults.cut(lab, lab.cluster("east"), scope="api", way="drop")
+    faults.cut(lab, lab.cluster("east"), way="link")  # also from this machine, on which the controller runs here
     wait(lambda: len(_unknown(stage)) == 2, 60, "nothing is known of two", lambda: _dump(stage, running))
     assert "cannot be seen since" in _unknown(stage)[0]["message"]
     assert _status(stage)["state"] == names.UNKNOWN
@@ -129,7 +129,12 @@ def test_who_has_no_other_place_stays_in_a_drained_cluster(stage: Stage, running
          60, "one has moved", lambda: _dump(stage, running))  # fmt: skip
     wait(lambda: stage.running(2), 30, "both run", lambda: _dump(stage, running))
     stage.set_quota(stage.fleet.workers["west"], 2)
-    wait(lambda: pods_by_cluster(stage.workers()) == {"west": 2}, 60, "the other one follows", lambda: _dump(stage, running))
+    wait(
+        lambda: pods_by_cluster(stage.workers()) == {"west": 2},
+        60,
+        "the other one follows",
+        lambda: _dump(stage, running),
+    )
 
 
 def test_a_worker_cluster_with_workers_is_not_deleted_by_mistake(stage: Stage, running: Controller) -> None:
@@ -137,7 +142,9 @@ def test_a_worker_cluster_with_workers_is_not_deleted_by_mistake(stage: Stage, r
     stage.ray_cluster("pi", workers=1)
     wait(lambda: stage.running(1), 90, "a worker runs in east", running.tail)
     wait(lambda: _workers_in(stage.fleet) >= 1, 30, "east says so", running.tail)
-    with pytest.raises(LabError, match="WorkerCluster east: status.workers is 1. Drain it first with kubectl rayspan drain east"):
+    with pytest.raises(
+        LabError, match=r"WorkerCluster east: status\.workers is 1\. Drain it first with kubectl rayspan drain east"
+    ):
         stage.manager.kubectl("delete", "workercluster", "east", "--dry-run=server")
     forced = {"metadata": {"annotations": {names.FORCE_DELETE_ANNOTATION: "true"}}}
     stage.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", json.dumps(forced))
@@ -154,10 +161,61 @@ def test_workers_follow_a_head_that_moved(stage: Stage, running: Controller) -> 
     before = {pod["metadata"]["uid"] for pod in stage.workers()}
     head = _head(stage)
     stage.manager.kubectl("-n", stage.name, "delete", "pod", head["metadata"]["name"], "--wait=false")
-    wait(lambda: _head(stage)["status"].get("podIP", "") not in ("", head["status"]["podIP"]), 60, "another head", running.tail)
+    wait(
+        lambda: _head(stage)["status"].get("podIP", "") not in ("", head["status"]["podIP"]),
+        60,
+        "another head",
+        running.tail,
+    )
     wait(lambda: stage.running(2) and _heads_known(stage) == {_head(stage)["status"]["podIP"]}, 90,
          "both know the new head", lambda: _dump(stage, running))  # fmt: skip
     assert not before & {pod["metadata"]["uid"] for pod in stage.workers()}
+
+
+def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: Controller) -> None:
+    """Its quota is given, and then a policy of its own admin refuses every pod: the job says so, and runs elsewhere."""
+    stage.build({"east": 2, "west": 2})
+    _refuse_pods(stage, "east")
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", lambda: _dump(stage, running))
+    assert stage.where("pi") == "2 west"
+    assert "no Ray here" in stage.events("pi")["PodRefused"]
+    assert "2 in east: the cluster refuses its pods" in stage.events("pi")["ShareLost"]
+    wait(lambda: not stage.remote("workloads")["east"], 30, "nothing is held in east", running.tail)
+
+
+def _refuse_pods(stage: Stage, name: str) -> None:
+    cluster, group = stage.fleet.workers[name], "admissionregistration.k8s.io"
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+        "scope": "Namespaced",
+    }
+    where = {"matchLabels": {"kubernetes.io/metadata.name": stage.name}}
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": where},
+        "validations": [{"expression": "false", "message": "no Ray here"}],
+    }
+    bound = {"policyName": stage.name, "validationActions": ["Deny"]}
+    made = (("ValidatingAdmissionPolicy", spec), ("ValidatingAdmissionPolicyBinding", bound))
+    objects = [
+        {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": stage.name}, "spec": of} for kind, of in made
+    ]
+    cluster.apply(yaml.safe_dump_all(objects))
+    stage.made += [(cluster, f"{kind}.{group}", stage.name) for kind, _ in made]
+    wait(lambda: _refuses(stage, name), 30, f"{name} refuses pods")
+
+
+def _refuses(stage: Stage, name: str) -> bool:
+    pod = yaml.safe_dump(plain_pod("probe", stage.name, ""))
+    try:
+        stage.fleet.workers[name].kubectl("create", "--dry-run=server", "-f", "-", input=pod)
+    except LabError as refusal:
+        return "no Ray here" in str(refusal)
+    return False
 
 
 def _head(stage: Stage) -> Raw:
@@ -183,7 +241,9 @@ def _preempt(stage: Stage) -> None:
 
 
 def _uids(stage: Stage, cluster: str) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in stage.fleet.workers[cluster].items("pods", stage.name, names.MANAGER_LABEL)}
+    return {
+        pod["metadata"]["uid"] for pod in stage.fleet.workers[cluster].items("pods", stage.name, names.MANAGER_LABEL)
+    }
 
 
 def _status(stage: Stage) -> dict[str, str]:
@@ -208,5 +268,8 @@ def _set(fleet: Clusters, **spec: object) -> None:
 
 
 def _dump(stage: Stage, running: Controller) -> str:
-    pods = [f"{p['metadata']['name']} {p['status']['phase']} {p['metadata']['annotations'].get(names.SLOT_ANNOTATION)}" for p in stage.workers()]
+    pods = [
+        f"{p['metadata']['name']} {p['status']['phase']} {p['metadata']['annotations'].get(names.SLOT_ANNOTATION)}"
+        for p in stage.workers()
+    ]
     return "\n".join([json.dumps(stage.placement("pi").get("status")), *pods, running.tail()])

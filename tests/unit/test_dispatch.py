@@ -497,7 +497,9 @@ def test_an_orphan_that_ended_goes_although_its_namesake_leaves() -> None:
     assert decide(worker(GOING, {"east": ended}), at(5)) == [DeletePod("east", ended, GONE)]
 
 
-@pytest.mark.parametrize("slot", ["east", "east/1", "east/1/role-workers", "/", "//", "nonsense", "east/x/role-workers/0"])
+@pytest.mark.parametrize(
+    "slot", ["east", "east/1", "east/1/role-workers", "/", "//", "nonsense", "east/x/role-workers/0"]
+)
 def test_a_slot_that_is_none_does_not_stop_the_loop(slot: str) -> None:
     """Annotations come from the user's template too."""
     decide(worker(make_pod(placement=NAME, slot=slot)), at(5))

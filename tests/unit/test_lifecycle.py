@@ -118,6 +118,9 @@ GIVEN_UP = explain.withdrawing(
 )
 LOST = explain.running(place(ROUND1), {"east": "pending the preemption of 1 workload"}, {}, at(5))
 VANISHED = "Workers were lost, 2 in east: its reservation is gone there."
+NO_QUOTA = "Workers were lost, 2 in east: it lost its quota there: pending the preemption of 1 workload."
+UNCHECKED = make_reservation(ROUND1, admitted=False, conditions=[names.QUOTA_RESERVED])
+UNCHECKED["status"]["conditions"] = UNCHECKED["status"]["conditions"][1:]
 OUT_OF_SIGHT = "Workers were lost, 2 in east: the worker cluster is out of sight."
 STOPPED_THERE = "its workers were stopped there: Preempted"
 TAKEN = make_reservation(ROUND1, admitted=False, conditions=[names.EVICTED])
@@ -126,12 +129,17 @@ KEPT_WEST = {"cluster": "west", "groups": [{"name": "workers", "role": "role-wor
 LEFT = with_shares(make_placement(WORK, round=2), KEPT_WEST)
 AGAIN_WEST = told(with_shares(make_placement(WORK, round=2), KEPT_WEST, {**KEPT_WEST, "round": 2}), {"placedRound": 1})
 AGAIN_NO = explain.withdrawing(
-    place(AGAIN_WEST), {"west": "cpu is short"}, "Not admitted within 4s", at(4) + lifecycle.excluded_for(place(AGAIN_WEST)), at(4)
+    place(AGAIN_WEST),
+    {"west": "cpu is short"},
+    "Not admitted within 4s",
+    at(4) + lifecycle.excluded_for(place(AGAIN_WEST)),
+    at(4),
 )
 DRAINED = told(
     with_shares(make_placement(WORK, round=2), {**KEPT_WEST, "cluster": "east"}, KEPT_WEST, {**KEPT_WEST, "round": 2}),
     {"placedRound": 2},
 )
+LEFT_OUT = facts.Exclusion("east", at(5) + lifecycle.excluded_for(place(ROUND1)), "it refuses its pods")
 ON_BOTH = frozenset({("east", 1), ("west", 1)})
 UPDATE = {
     "name": "workers",
@@ -502,20 +510,24 @@ RESERVED = [
          "the deadline is for what is missing",
          gang(WORK, [ROUND1], BOTH),
          [Record(place(ROUND1), explain.placed(place(ROUND1), at(99))), *COMMIT], seconds=99),
-    Case("12. a running job waits for a share that is lost",
-         "no deadline: its other workers go on",
+    Case("12. a share that holds no quota any more is lost",
+         "its queue may be long",
          gang(READY, [told(ROUND1, PLACED)], HALF),
+         [
+             Say(JOB, "ShareLost", NO_QUOTA, warning=True),
+             Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), NO_QUOTA),
+             LookAgain(SOON),
+         ], seconds=99),
+    Case("12. not while it holds quota and is not admitted",
+         "a check of that cluster's own may have said no for a while",
+         gang(READY, [told(ROUND1, PLACED)], {"east": UNCHECKED, "west": HELD}),
          [
              Record(
                  place(told(ROUND1, PLACED)),
-                 explain.running(place(told(ROUND1, PLACED)), {"east": "pending the preemption of 1 workload"}, {}, at(99)),
+                 explain.running(place(told(ROUND1, PLACED)), {"east": ""}, {}, at(99)),
              ),
              LookAgain(RESYNC),
          ], seconds=99),
-    Case("12. and says so once",
-         "no write without news",
-         gang(READY, [told(ROUND1, LOST)], HALF),
-         [LookAgain(RESYNC)], seconds=99),
     Case("12. the workers of a share that vanished are planned anew",
          "the others stay where they are",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}),
@@ -600,6 +612,26 @@ RESERVED = [
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), OUT_OF_SIGHT),
              LookAgain(SOON),
          ]),
+    Case("12. at once when nobody is on it any more and its replacements wait",
+         "Ray lost them all",
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": "is out of sight"}, unplaced=True),
+         [
+             Say(JOB, "ShareLost", OUT_OF_SIGHT, warning=True),
+             Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), OUT_OF_SIGHT),
+             LookAgain(SOON),
+         ]),
+    Case("12. a cluster that refuses the pods is done without for a while",
+         "it has the quota, and does not let them in",
+         gang(READY, [told(ROUND1, PLACED)], BOTH, unusable={("east", 1): "it refuses its pods"}, there=frozenset({("west", 1)})),
+         [
+             Say(JOB, "ShareLost", "Workers were lost, 2 in east: it refuses its pods.", warning=True),
+             Plan(R, place(told(ROUND1, PLACED)), (LEFT_OUT,), (place(ROUND1).shares[1],), "Workers were lost, 2 in east: it refuses its pods."),
+             LookAgain(SOON),
+         ]),
+    Case("12. not where others of them run",
+         "it may have its reasons for a while",
+         gang(READY, [told(ROUND1, PLACED)], BOTH, unusable={("east", 1): "it refuses its pods"}, there=ON_BOTH),
+         []),
     Case("12. not while a worker there counts as running",
          "Ray hears from it",
          gang(READY, [told(ROUND1, SILENT_STATUS)], {"west": HELD}, silent={"east": SILENT},
@@ -966,7 +998,20 @@ def _kept(placement: facts.Placement, share: facts.Share) -> Raw:
     return {"cluster": share.cluster, "groups": groups, "round": placement.round_of(share)}
 
 
-HAPPENINGS = ["silent", "refuse", "more", "less", "preempt", "evict", "stop", "end", "delete", "requeue", "second", "minute"]
+HAPPENINGS = [
+    "silent",
+    "refuse",
+    "more",
+    "less",
+    "preempt",
+    "evict",
+    "stop",
+    "end",
+    "delete",
+    "requeue",
+    "second",
+    "minute",
+]
 EVENTS = st.tuples(
     st.sampled_from(["kueue"] * 5 + HAPPENINGS),
     st.sampled_from(["a", "b", "c"]),

@@ -240,7 +240,7 @@ def test_every_field_is_explained(kind: str) -> None:
 
 
 def test_placement_knows_every_state() -> None:
-    states = {names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.ENDED}
+    states = {names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.UNKNOWN, names.ENDED}
     assert set(_schema(names.PLACEMENT_KIND, "status", "state")["enum"]) == states
 
 

@@ -419,6 +419,7 @@ def test_metadata_of_the_copy_is_its_own() -> None:
             "rayspan.dev/workload": TARGET.workload,
             "rayspan.dev/round": "2",
             "rayspan.dev/slot": "east/1f2e3d4c/0",
+            "rayspan.dev/head": HEAD,
             "kueue.x-k8s.io/pod-suspending-parent": "rayspan.dev",
             "kueue.x-k8s.io/pod-group-name": TARGET.share,
             "kueue.x-k8s.io/prebuilt-workload-name": TARGET.share,

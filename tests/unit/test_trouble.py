@@ -9,7 +9,9 @@ from adapter import trouble
 Raw = dict[str, Any]
 
 
-def pod(state: Raw | None = None, last: Raw | None = None, *, field: str = "containerStatuses", **scheduled: str) -> Raw:
+def pod(
+    state: Raw | None = None, last: Raw | None = None, *, field: str = "containerStatuses", **scheduled: str
+) -> Raw:
     status: Raw = {field: [{"name": "ray-worker", "state": state or {}, "lastState": last or {}}]}
     status["conditions"] = [{"type": "PodScheduled", **scheduled}] if scheduled else []
     return {"metadata": {"name": "w-1"}, "status": status}
