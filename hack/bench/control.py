@@ -78,9 +78,9 @@ def the_same(manager: Cluster) -> Iterator[Spent]:
 
 
 def wait_for_it(manager: Cluster) -> None:
-    """Wait until one controller is ready and sees its worker clusters, however long others keep it parked."""
+    """Wait until the controller is whole, leads and sees its worker clusters, however long others keep it parked."""
     _await_unparked(manager)
-    manager.wait(lambda: len(_ready(manager)) == 1, _PATIENCE, "one controller is ready")
+    manager.wait(lambda: _leads(manager), _PATIENCE, "every replica of the controller is ready, and one of them leads")
     manager.wait(lambda: _connected(manager), _PATIENCE, "all worker clusters are connected")
 
 
@@ -99,9 +99,13 @@ def _await_unparked(manager: Cluster) -> None:
 
     if not wanted():
         with step("waiting until others give the controller back"):
-            manager.wait(
-                wanted, _PARKED, "the controller is scaled to one (tests park it; `kubectl scale` brings it back)"
-            )
+            manager.wait(wanted, _PARKED, "the controller is scaled up (tests park it; `kubectl scale` brings it back)")
+
+
+def _leads(manager: Cluster) -> bool:
+    wanted = manager.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE)["spec"]["replicas"]
+    ready = [pod["metadata"]["name"] for pod in _ready(manager)]
+    return len(ready) == wanted and install.leader(manager) in ready
 
 
 def _ready(manager: Cluster) -> list[Raw]:
@@ -123,15 +127,11 @@ def _connected(manager: Cluster) -> bool:
 
 
 def _metrics(manager: Cluster) -> dict[str, float]:
-    """The pod's own /metrics, through the API server; samples of one name are added up."""
-    found = _ready(manager)
-    if len(found) != 1:
-        raise LabError(
-            f"There are {len(found)} controllers ready instead of one: somebody else uses the lab; run it again."
-        )
-    pod = found[0]["metadata"]["name"]
-    path = manager.reader.path("pods", f"{pod}:{_PORT}", names.SYSTEM_NAMESPACE) + "/proxy/metrics"
+    """The pods' own /metrics, through the API server; samples of one name are added up, for who stands by costs as well."""
     sums: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(manager.reader.text(path, accept="*/*")):
-        sums[name] = sums.get(name, 0.0) + float(value)
+    for pod in _ready(manager):
+        door = f"{pod['metadata']['name']}:{_PORT}"
+        path = manager.reader.path("pods", door, names.SYSTEM_NAMESPACE) + "/proxy/metrics"
+        for name, value in _SAMPLE.findall(manager.reader.text(path, accept="*/*")):
+            sums[name] = sums.get(name, 0.0) + float(value)
     return sums
