@@ -21,11 +21,17 @@ def main() -> int:
     run.add_argument("--port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)")
     run.add_argument("--plan-port", type=int, default=8082, help="port on which plans are asked for (default 8082)")
     run.add_argument("--verbose", action="store_true", help="log every reconciliation")
+    run.add_argument(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write only while holding the Lease, so that several may run (default); without it, run one alone",
+    )
     plan.add(verbs)
     given = parser.parse_args()
     if given.verb == "plan":
         return plan.main(given)
-    return controller.main(given.port, given.plan_port, given.verbose)
+    return controller.main(given.port, given.plan_port, verbose=given.verbose, leader_elect=given.leader_elect)
 
 
 if __name__ == "__main__":

@@ -112,5 +112,6 @@ class Job:
     def dump(self) -> str:
         """What to know when it does not go on."""
         pods = self.manager.kubectl("get", "pods,placements", "-o", "wide")
-        log = self.manager.kubectl("-n", names.SYSTEM_NAMESPACE, "logs", "deploy/rayspan-controller", "--tail=20")
+        which = ("logs", "deploy/rayspan-controller", "--all-pods", "--tail=20")  # of the one that stands by, too
+        log = self.manager.kubectl("-n", names.SYSTEM_NAMESPACE, *which)
         return f"{self.status()}\n{self.events()}\n{pods}\n{log}"

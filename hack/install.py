@@ -81,6 +81,12 @@ def on_lab() -> Clusters:
     return fleet
 
 
+def leader(manager: Cluster) -> str:
+    """The pod of the controller that leads, or led last; empty if none does."""
+    lease = manager.get("lease", names.LEASE, names.SYSTEM_NAMESPACE)
+    return str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
+
+
 def uninstall(
     manager: Path,
     workers: Mapping[str, Path],
@@ -163,7 +169,9 @@ def _works(found: Raw, kind: str) -> bool:
 
 def _why(cluster: Cluster, found: Raw, kind: str) -> str:
     said = clusters.condition(found, _TELLS[kind]).get("message") or "nothing"
-    logs = f"kubectl --kubeconfig={cluster.kubeconfig} -n {names.SYSTEM_NAMESPACE} logs deployment/{CONTROLLER}"
+    logs = (
+        f"kubectl --kubeconfig={cluster.kubeconfig} -n {names.SYSTEM_NAMESPACE} logs deployment/{CONTROLLER} --all-pods"
+    )
     return f"Its condition says: {said.rstrip('.')}. See `{logs}`, or describe the pods there."
 
 

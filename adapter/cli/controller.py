@@ -1,9 +1,11 @@
-"""`rayspan controller`: the process that the Deployment runs, until SIGTERM."""
+"""`rayspan controller`: the process that the Deployment runs, until SIGTERM or until another replica may lead."""
 
 import asyncio
 import logging
 import signal
+import socket
 import sys
+import uuid
 
 from prometheus_client import REGISTRY
 
@@ -11,32 +13,50 @@ from adapter.shell import health, planserver
 from adapter.shell.census import Census
 from adapter.shell.client import Client
 from adapter.shell.engine import Engine
+from adapter.shell.lease import Lease, Lost
+
+log = logging.getLogger(__name__)
 
 
-def main(port: int, plan_port: int, verbose: bool) -> int:
+def main(port: int, plan_port: int, *, verbose: bool, leader_elect: bool) -> int:
     """Run the controller; returns the exit code."""
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    return asyncio.run(_run(port, plan_port))
+    return asyncio.run(_run(port, plan_port, leader_elect))
 
 
-async def _run(port: int, plan_port: int) -> int:
+async def _run(port: int, plan_port: int, leader_elect: bool) -> int:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    client = await Client.local()
-    engine = Engine(client)
+    election = await Client.local()
+    lease = Lease(election, _name()) if leader_elect else None
+    client = await Client.local(lease.may_write) if lease else await Client.local()
+    engine = Engine(client, lease)
     REGISTRY.register(Census(engine.home))
     servers = [
+        # A replica that stands by is ready, for it is able to take over; and it plans as well as the one that leads.
         await health.serve(lambda: engine.home.synced, port),
         await planserver.serve(lambda: engine.preview, plan_port),
     ]
+    code = 0
     try:
         await engine.run()
-    except asyncio.CancelledError:
-        logging.getLogger(__name__).info("asked to stop; everything that was decided is in the API servers")
+    except* asyncio.CancelledError:
+        log.info("asked to stop; everything that was decided is in the API servers")
+        if lease:
+            await lease.give_back()
+    except* Lost as lost:
+        log.error("stopped writing, and ending for a fresh start: %s", lost.exceptions[0])
+        code = 1
     finally:
         for server in servers:
             await server.cleanup()
         await client.close()
-    return 0
+        await election.close()
+    return code
+
+
+def _name() -> str:
+    """Whose Lease it is: the pod's name for people, and what tells this process from the one before it in the same pod."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"

@@ -2,16 +2,18 @@
 
 Typed models drop fields that they do not know and cost several times the CPU, and a rewriter must keep what newer
 servers send; so bodies are plain dicts. Nothing here retries, caches or interprets: a caller learns of every failure.
+A client may be fenced: then a write is sent only while whoever made the client says so, asked when the connection stands.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import yaml
+from aiohttp.connector import Connection
 from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
@@ -20,6 +22,7 @@ from adapter.shell import metrics, tally
 from adapter.shell.resources import kind_of
 
 Body = dict[str, Any]
+MayWrite = Callable[[], bool]
 # A request that takes longer will not be answered in time to be of use: reads come from watches, writes are small.
 TIMEOUT_SECONDS = 10.0
 # What a kubeconfig from elsewhere may not ask of us: to run a program or to read a file of ours. MultiKueue refuses the
@@ -27,6 +30,7 @@ TIMEOUT_SECONDS = 10.0
 FORBIDDEN_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
 FORBIDDEN_CLUSTER = ("certificate-authority",)
 NO_API_SERVER = "what answers there is no Kubernetes API server"
+FENCED = "it is not sent, because this process does not lead"
 # Requests in flight to one cluster. An API server answers in milliseconds; more only queue up in it.
 PARALLEL = 32
 
@@ -49,7 +53,7 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):
-    """No answer: refused, timed out, TLS failed or the link is cut."""
+    """No answer: refused, timed out, TLS failed, the link is cut, or it was not sent because the client is fenced."""
 
 
 class BadLogin(ValueError):
@@ -59,12 +63,14 @@ class BadLogin(ValueError):
 class Client:
     """One API server and one connection pool, so that a server that hangs costs only its own callers."""
 
-    def __init__(self, api: kube.ApiClient, cluster: str = "") -> None:
+    def __init__(self, api: kube.ApiClient, cluster: str = "", may_write: MayWrite = lambda: True) -> None:
         """`cluster` is what metrics call it: a worker cluster, empty for the manager."""
         self._api, self._cluster = api, cluster
+        self.may_write = may_write
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=0),
             headers={"User-Agent": f"rayspan/{__version__}"},
+            request_class=_fenced(may_write),
             read_bufsize=2**21,  # one watch event is one line, and a Workload may be large
             trace_configs=[tally.of(cluster, api.configuration.host)],
         )
@@ -77,14 +83,14 @@ class Client:
         }
 
     @classmethod
-    async def local(cls) -> "Client":
+    async def local(cls, may_write: MayWrite = lambda: True) -> "Client":
         """Log in as the pod's service account, or by $KUBECONFIG outside a cluster."""
         settings = kube.Configuration()
         try:
             kube_config.load_incluster_config(client_configuration=settings)
         except kube_config.ConfigException:
             await kube_config.load_kube_config(client_configuration=settings)
-        return cls(kube.ApiClient(settings))
+        return cls(kube.ApiClient(settings), may_write=may_write)
 
     @classmethod
     async def of_user(cls, file: str, context: str) -> "Client":
@@ -102,12 +108,12 @@ class Client:
             raise BadLogin(f"the kubeconfig cannot be loaded ({type(error).__name__})") from None
 
     @classmethod
-    async def from_kubeconfig(cls, text: str, cluster: str = "") -> "Client":
+    async def from_kubeconfig(cls, text: str, cluster: str = "", may_write: MayWrite = lambda: True) -> "Client":
         """Log in by the text of a kubeconfig to what metrics call `cluster`; raises BadLogin."""
         settings = kube.Configuration()
         try:
             await kube_config.load_kube_config_from_dict(_harmless(text), client_configuration=settings)
-            client = cls(kube.ApiClient(settings), cluster)
+            client = cls(kube.ApiClient(settings), cluster, may_write)
             if not all(value.isprintable() for value in (await client._login()).values()):
                 await client.close()
                 raise BadLogin("its token holds a line break or another control character")
@@ -207,6 +213,18 @@ class Client:
         headers: dict[str, str] = {}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
         return headers
+
+
+def _fenced(may_write: MayWrite) -> type[aiohttp.ClientRequest]:
+    """A request that asks as late as it can: with its connection, for which it may have waited long, and at each retry."""
+
+    class Fenced(aiohttp.ClientRequest):
+        async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+            if self.method != "GET" and not may_write():
+                raise Unreachable(FENCED)
+            return await super().send(conn)
+
+    return Fenced
 
 
 def default_namespace(file: str, context: str) -> str:

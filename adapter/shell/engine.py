@@ -4,6 +4,9 @@ Keys: a gang (Workload), a worker pod (with its copies), a WorkerCluster, an Adm
 ClusterQueue. What to do is recomputed
 from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
 nobody else.
+
+Of several replicas one leads. The others follow the same clusters, so that they can take over at once and say meanwhile
+what would be planned; they decide nothing and write nothing.
 """
 
 import asyncio
@@ -24,6 +27,7 @@ from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.lease import Lease
 from adapter.shell.logins import Logins
 from adapter.shell.losses import Losses
 from adapter.shell.member import Listeners
@@ -45,7 +49,9 @@ FIRST_CONTACT_SECONDS = 3.0
 class Engine:
     """Runs everything; `run` ends only by cancellation or by a fault that the process shall not survive."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, lease: Lease | None) -> None:
+        """`client` is fenced by the lease; without one, nobody else must run."""
+        self._lease, self._leads = lease, False
         self.home = Home(client, self._heard)
         self._queue: WorkQueue[QueueKey] = WorkQueue(self._handle)
         self._planning = asyncio.Lock()
@@ -61,13 +67,13 @@ class Engine:
         return self._preview or "The controller has just started and still reads its clusters; ask again in a moment."
 
     async def run(self) -> None:
-        """Follow, then decide, until cancelled."""
+        """Follow, lead when it is this process's turn, and decide then, until cancelled; raises Lost in a group."""
         manager = await self.home.identity()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.home.run())
             await self.home.filled.wait()  # NB: nothing is decided from half a picture
-            log.info("manager cluster is read; deciding")
-            fleet = Fleet(tasks, manager, self._listeners())
+            log.info("manager cluster is read")
+            fleet = Fleet(tasks, manager, self._listeners(), self.home.client.may_write)
             losses = Losses(self.home, fleet)
             self._observer = Observer(self.home, fleet, self._claims, losses, manager)
             announcer = Announcer(self.home.client)
@@ -81,9 +87,19 @@ class Engine:
                 self.home, fleet, self._observer, Planning(self.home, fleet, self._observer, self._executor.memory)
             )
             tasks.create_task(self._queue.run())
+            await self._lead(tasks)
             tasks.create_task(self._resync(self._waker))
             tasks.create_task(losses.run(self._waker.unseen))
             tasks.create_task(sweeper.run(self._observer.seen, self.home, manager))
+
+    async def _lead(self, tasks: asyncio.TaskGroup) -> None:
+        """Wait until this process leads; it does not campaign before it could do the work."""
+        if self._lease:
+            tasks.create_task(self._lease.run())
+            await self._lease.held.wait()
+        self._leads = True
+        metrics.LEADER.set(1)
+        log.info("leading; deciding")
 
     async def _first_contact(self, fleet: Fleet) -> None:
         """Give the worker clusters a moment to be read, so that a restart does not report each of them as silent."""
@@ -122,6 +138,10 @@ class Engine:
         what, namespace, name = key
         if self.home.lost:
             raise Postpone(self.home.lost)
+        if not self._leads:  # whoever takes over looks at everything
+            if what == CLUSTER:
+                await self._conditions.engage(name)
+            return None
         metrics.LOOKS.labels(what).inc()
         try:
             if what == CLUSTER:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from adapter import api
 from adapter.facts import Raw
-from adapter.shell.client import BadLogin, Client
+from adapter.shell.client import BadLogin, Client, MayWrite
 from adapter.shell.logins import Login, Logins
 from adapter.shell.member import Listeners, Member
 
@@ -32,10 +32,10 @@ class _Engagement:
 class Fleet:
     """Members by name; `problems` says why a WorkerCluster has none."""
 
-    def __init__(self, tasks: asyncio.TaskGroup, manager: str, tell: Listeners) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, manager: str, tell: Listeners, may_write: MayWrite) -> None:
         self.problems: dict[str, str] = {}
         self.room_version = 0  # grows with every change of what might fit somewhere
-        self._tasks, self._manager, self._tell = tasks, manager, tell
+        self._tasks, self._manager, self._tell, self._may_write = tasks, manager, tell, may_write
         self._engaged: dict[str, _Engagement] = {}
 
     def members(self) -> dict[str, Member]:
@@ -73,7 +73,7 @@ class Fleet:
             return
         await self._disengage(name)
         try:
-            client = await Client.from_kubeconfig(login.kubeconfig, name)
+            client = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
         except BadLogin as error:
             self.problems[name] = (
                 f"{login.secret} holds no usable kubeconfig: {error}; make it anew with hack/worker-kubeconfig.sh."

@@ -19,6 +19,7 @@ _DISPATCH_BUCKETS = (1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600)
 # From a small fleet to one of a hundred clusters with a thousand queues each (`hack.bench planner`): factors of three.
 _DECISION_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 
+LEADER = Gauge("rayspan_leader", "1 in the process that decides and writes, 0 in one that stands by.")
 LOOKS = Counter("rayspan_looks_total", "Reconciliations by kind of key: a hot loop shows here first.", ["kind"])
 ACTIONS = Counter("rayspan_actions_total", "Actions done, by kind and worker cluster.", ["kind", "cluster"])
 CONNECTED = Gauge("rayspan_cluster_connected", "1 while a worker cluster can be seen, else 0.", ["cluster"])

@@ -78,9 +78,9 @@ def the_same(manager: Cluster) -> Iterator[Spent]:
 
 
 def wait_for_it(manager: Cluster) -> None:
-    """Wait until one controller is ready and sees its worker clusters, however long others keep it parked."""
+    """Wait until the controller is whole, leads and sees its worker clusters, however long others keep it parked."""
     _await_unparked(manager)
-    manager.wait(lambda: len(_ready(manager)) == 1, _PATIENCE, "one controller is ready")
+    manager.wait(lambda: _leads(manager), _PATIENCE, "every replica of the controller is ready, and one of them leads")
     manager.wait(lambda: _connected(manager), _PATIENCE, "all worker clusters are connected")
 
 
@@ -99,9 +99,13 @@ def _await_unparked(manager: Cluster) -> None:
 
     if not wanted():
         with step("waiting until others give the controller back"):
-            manager.wait(
-                wanted, _PARKED, "the controller is scaled to one (tests park it; `kubectl scale` brings it back)"
-            )
+            manager.wait(wanted, _PARKED, "the controller is scaled up (tests park it; `kubectl scale` brings it back)")
+
+
+def _leads(manager: Cluster) -> bool:
+    wanted = manager.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE)["spec"]["replicas"]
+    ready = [pod["metadata"]["name"] for pod in _ready(manager)]
+    return len(ready) == wanted and install.leader(manager) in ready
 
 
 def _ready(manager: Cluster) -> list[Raw]:
@@ -123,20 +127,19 @@ def _connected(manager: Cluster) -> bool:
 
 
 def exposition(manager: Cluster) -> str:
-    """What the controller's own /metrics says, through the API server; raises LabError unless there is one controller."""
-    found = _ready(manager)
-    if len(found) != 1:
-        raise LabError(
-            f"There are {len(found)} controllers ready instead of one: somebody else uses the lab; run it again."
-        )
-    pod = found[0]["metadata"]["name"]
+    """What the /metrics of the controller that leads say, through the API server."""
+    return _exposed(manager, install.leader(manager))
+
+
+def _exposed(manager: Cluster, pod: str) -> str:
     path = manager.reader.path("pods", f"{pod}:{_PORT}", names.SYSTEM_NAMESPACE) + "/proxy/metrics"
     return manager.reader.text(path, accept="*/*")
 
 
 def _metrics(manager: Cluster) -> dict[str, float]:
-    """Samples of one name are added up."""
+    """Samples of one name are added up, of all pods: who stands by costs as well."""
     sums: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(exposition(manager)):
-        sums[name] = sums.get(name, 0.0) + float(value)
+    for pod in _ready(manager):
+        for name, value in _SAMPLE.findall(_exposed(manager, pod["metadata"]["name"])):
+            sums[name] = sums.get(name, 0.0) + float(value)
     return sums

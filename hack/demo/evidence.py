@@ -36,7 +36,7 @@ def indented(said: str) -> str:
 _MORE = f"""More is in:
   {LAB} kubectl mgr describe rayjob {job.NAME}
   {LAB} kubectl mgr get placements -o yaml
-  {LAB} kubectl mgr -n {names.SYSTEM_NAMESPACE} logs deployment/{install.CONTROLLER}
+  {LAB} kubectl mgr -n {names.SYSTEM_NAMESPACE} logs deployment/{install.CONTROLLER} --all-pods
   {LAB} logs            # the clusters' own components
 The job stays for you to look at; the next demo removes it."""
 

@@ -1,7 +1,8 @@
 """How is the controller run under test: as a process with the rights of its own ServiceAccount, which can be made to die.
 
-`python -m tests.integration.controller PORT KIND N NAMESPACE` is the controller as it is shipped, except that it is killed right
-after the Nth action of that kind for that namespace: the hook is in what writes, the logic does not know of it.
+`python -m tests.integration.controller PORT ELECT KIND N NAMESPACE` is the controller as it is shipped, except that it is killed
+right after the Nth action of that kind for that namespace: the hook is in what writes, the logic does not know of it. It runs
+alone and takes part in no election, unless ELECT is `elect`: one that was killed would else keep the next one waiting.
 """
 
 import asyncio
@@ -22,24 +23,28 @@ from hack.clusters import Cluster, wait
 from hack.lab.progress import LabError
 
 KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
+ELECT = "elect"
 
 
 class Controller:
-    """A controller process against one manager cluster; plans are asked for on `plan_port`."""
+    """A controller process against one manager cluster; plans are asked for on `plan_port`.
 
-    def __init__(self, manager: Cluster, folder: Path) -> None:
-        self.manager, self._folder = manager, folder
+    `elect`: it is one of several, and writes while it holds the Lease. `number`: tells those of one test apart, 0 or 1.
+    """
+
+    def __init__(self, manager: Cluster, folder: Path, *, elect: bool = False, number: int = 0) -> None:
+        self.manager, self._folder, self._elect = manager, folder, elect
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "controller.log"
-        self.port = 20_000 + 2 * (os.getpid() % 5_000)
+        self.port = 20_000 + 4 * (os.getpid() % 2_500) + 2 * number
         self.plan_port = self.port + 1
 
     def start(self, *, die_after: tuple[str, int, str] | None = None) -> None:
         """Start it; `die_after` is a kind of action, which of them is the last thing it does, and the namespace it is for."""
-        crash = [str(part) for part in die_after or ()]
+        words = [str(self.port), ELECT if self._elect else "", *map(str, die_after or ())]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.controller", str(self.port), *crash],
+                [sys.executable, "-m", "tests.integration.controller", *words],
                 env={**os.environ, "KUBECONFIG": str(self._kubeconfig())},
                 stdout=log,
                 stderr=log,
@@ -70,6 +75,15 @@ class Controller:
             self._process.send_signal(sign)
             self._process.wait(20)
 
+    def send(self, sign: int) -> None:
+        """Send it a signal that may not be its end."""
+        assert self._process is not None
+        self._process.send_signal(sign)
+
+    def status(self) -> int | None:
+        """What it ended with; None while it has not."""
+        return self._process.poll() if self._process else None
+
     def tail(self, lines: int = 25) -> str:
         """The end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
@@ -91,22 +105,23 @@ class Deployment:
     """The controller that is installed in the manager cluster."""
 
     def __init__(self, manager: Cluster) -> None:
-        self._manager, self._parked = manager, False
+        self._manager, self._parked = manager, 0
 
     def park(self) -> None:
-        """Scale it to nothing, so that there is one controller: the one under test."""
+        """Scale it to nothing, so that there are no controllers but those under test."""
+        found = self._manager.get("deployments", "rayspan-controller", "rayspan-system")
+        self._parked = self._parked or found["spec"]["replicas"]
         self._scale(0)
         pods = "app.kubernetes.io/name=rayspan,pod-template-hash"  # those of the Deployment, and no stand-in
         wait(lambda: not self._manager.items("pods", "rayspan-system", pods), 60, "the deployed controller is gone")
-        self._parked = True
 
     def unpark(self) -> None:
         """Undo `park`."""
         if self._parked:
-            self._scale(1)
+            self._scale(self._parked)
             rollout = ("rollout", "status", "deployment", "rayspan-controller", "--timeout=60s")
             self._manager.kubectl("-n", "rayspan-system", *rollout)
-            self._parked = False
+            self._parked = 0
 
     def _scale(self, replicas: int) -> None:
         scale = ("scale", "deployment", "rayspan-controller", f"--replicas={replicas}")
@@ -147,12 +162,12 @@ def _mortal(death: _Death) -> dict[str, type]:
     return {"Executor": MortalExecutor, "Aggregator": MortalAggregator}
 
 
-def main(port: str, kind: str = "", count: str = "0", namespace: str = "") -> int:
+def main(port: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller, mortal if asked."""
     from adapter.shell import engine
 
     vars(engine).update(_mortal(_Death(kind, int(count), namespace)))
-    return controller.main(int(port), int(port) + 1, verbose=False)
+    return controller.main(int(port), int(port) + 1, verbose=False, leader_elect=elect == ELECT)
 
 
 if __name__ == "__main__":

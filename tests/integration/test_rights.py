@@ -47,6 +47,13 @@ MANAGER_ROWS = [
     ("create", "clusterrolebindings", "", False),
     ("watch", "mutatingadmissionpolicies/rayspan-gate", "", True),
     ("watch", "mutatingadmissionpolicies", "", False),
+    ("create", "leases", "-n rayspan-system", True),
+    ("get", "leases/rayspan-controller", "-n rayspan-system", True),
+    ("patch", "leases/rayspan-controller", "-n rayspan-system", True),
+    ("delete", "leases/rayspan-controller", "-n rayspan-system", False),
+    ("list", "leases", "-n rayspan-system", False),
+    ("patch", "leases/other", "-n rayspan-system", False),
+    ("create", "leases", "-n kube-system", False),
     ("patch", "mutatingadmissionpolicies/rayspan-gate", "", False),
 ]
 # With the components that an admin adds.
@@ -175,7 +182,7 @@ def test_what_it_may_do_in_a_worker_cluster(
 def test_no_token_leaves_its_secret(deployed: None, fleet: Clusters) -> None:
     """Neither the controller's log nor any object that people read holds a token or a kubeconfig."""
     manager = fleet.manager
-    log = manager.kubectl("-n", names.SYSTEM_NAMESPACE, "logs", "deploy/rayspan-controller")
+    log = manager.kubectl("-n", names.SYSTEM_NAMESPACE, "logs", "deploy/rayspan-controller", "--all-pods")
     shown = [
         log,
         *(_text(manager, kind) for kind in ("events", "placements", "workerclusters", "pods", "admissionchecks")),

@@ -308,6 +308,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueclusters", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueconfigs", {"list", "watch"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
+        (_MANAGER_RBAC, "Role", "rayspan-controller", "leases", {"create", "get", "patch"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_AGGREGATOR_RBAC, "ClusterRole", "rayspan-quota-aggregator", "clusterqueues", {"patch"}),
         (_MANAGER_RBAC, "Role", names.PLAN_ROLE, "services/proxy", {"create"}),
@@ -344,6 +345,17 @@ def test_a_right_to_one_object_names_it(resource: str, named: list[str]) -> None
     assert [rule.get("resourceNames") for rule in rules if resource in rule["resources"]] == [named]
 
 
+def test_the_right_to_a_lease_is_to_the_one_that_the_code_holds() -> None:
+    """Only to create one is more, because RBAC cannot name what does not exist."""
+    rules = [
+        rule for rule in _find(_MANAGER_RBAC, "Role", "rayspan-controller")["rules"] if "leases" in rule["resources"]
+    ]
+    assert {tuple(rule["verbs"]): rule.get("resourceNames") for rule in rules} == {
+        ("create",): None,
+        ("get", "patch"): [names.LEASE],
+    }
+
+
 def test_the_right_to_ask_for_plans_is_one_path_and_nobody_has_it() -> None:
     (rule,) = _find(_MANAGER_RBAC, "Role", names.PLAN_ROLE)["rules"]
     assert rule["resourceNames"] == [f"{names.SERVICE}:{names.PLAN_PORT_NAME}"]
@@ -360,11 +372,23 @@ def test_the_service_leads_to_the_controller() -> None:
     assert [port["targetPort"] in ports for port in service["spec"]["ports"]] == [True]
 
 
+def test_one_replica_is_always_there_to_take_over() -> None:
+    """In a rollout, and while nodes are drained: of two, and chosen by the labels that the pods have."""
+    spec = _find(_DEPLOYMENT, "Deployment")["spec"]
+    budget = _find(_DEPLOYMENT, "PodDisruptionBudget")["spec"]
+    assert (spec["replicas"], budget["minAvailable"]) == (2, 1)
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    affinity = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
+    (apart,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert apart["podAffinityTerm"]["labelSelector"] == budget["selector"] == {"matchLabels": labels}
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "name", "read"),
     [
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", {"namespaces"}),
-        (_MANAGER_RBAC, "Role", "rayspan-controller", set()),
+        (_MANAGER_RBAC, "Role", "rayspan-controller", {"leases"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", {"workloads", "pods", "configmaps"}),

@@ -76,7 +76,7 @@ def _nothing(*_: object) -> None:
 async def bench() -> AsyncIterator[Bench]:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
         listeners = Listeners(_nothing, _nothing, _nothing, _nothing)
-        yield Bench(Home(nobody, _nothing), Fleet(asyncio.TaskGroup(), "mgr", listeners))
+        yield Bench(Home(nobody, _nothing), Fleet(asyncio.TaskGroup(), "mgr", listeners, lambda: True))
 
 
 def changed(raw: Raw, *path: str, to: object) -> Raw:

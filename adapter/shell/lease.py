@@ -1,0 +1,116 @@
+"""Who of the replicas leads? Campaigns for the Lease, renews it, and answers before each write whether it may be sent.
+
+What a leader's process does once it may write no more is to end: a fresh start is the simplest state that is surely right.
+The clock is the loop's, which is monotonic and goes on while the process is stopped, so that whatever a process does first
+when it runs again, it is no write.
+"""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+from adapter import election, names
+from adapter.election import Candidate, Put, StepDown, Wait
+from adapter.facts import Raw
+from adapter.shell.client import ApiError, Client, Unreachable
+from adapter.shell.resources import LEASES
+
+log = logging.getLogger(__name__)
+
+_COLLECTION = LEASES.path(names.SYSTEM_NAMESPACE)
+_PATH = LEASES.path(names.SYSTEM_NAMESPACE, names.LEASE)
+_WHICH = f"Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}"
+
+
+class Lost(Exception):
+    """Another process may lead, so this one must end; the text says why."""
+
+
+class Lease:
+    """This process's claim to lead."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        """`client`: for the Lease alone, so that no renewal waits behind writes that hang, and not fenced by this."""
+        self.held = asyncio.Event()
+        self._client = client
+        self._me = Candidate(name)
+        self._told = ""  # what was logged last: an attempt every two seconds is no news
+
+    def may_write(self) -> bool:
+        """Whether a write may be sent now, by this process's own clock."""
+        return election.may_write(self._me, _now())
+
+    async def run(self) -> None:
+        """Campaign, then lead, until cancelled; raises Lost."""
+        while True:
+            pause = await self._attempt()
+            await asyncio.sleep(pause)
+
+    async def give_back(self) -> None:
+        """Let the next one lead at once, if this process holds the Lease; everything that writes must have ended."""
+        self._me = election.resigned(self._me)
+        try:
+            async with asyncio.timeout(election.REQUEST_SECONDS):
+                patch = election.giving_back(self._me, await self._read(), datetime.now(UTC))
+                if patch:
+                    await self._client.merge(_PATH, patch)
+                    log.info("%s is given back", _WHICH)
+        except (ApiError, Unreachable, TimeoutError) as trouble:
+            log.warning("%s is not given back (%s): the next leader waits until it has run out", _WHICH, _why(trouble))
+
+    async def _attempt(self) -> float:
+        """Look at the Lease once and do what follows; returns the seconds until the next look."""
+        move: Wait | StepDown
+        try:
+            async with asyncio.timeout(election.patience(self._me, _now())):
+                move = await self._look()
+        except (ApiError, Unreachable, TimeoutError) as trouble:
+            self._tell(logging.WARNING, f"cannot be read or written ({_why(trouble)})")
+            move = election.missed(self._me, _now(), _why(trouble))
+        if isinstance(move, StepDown):
+            raise Lost(f"{_WHICH}: {move.why}")
+        return move.seconds
+
+    async def _look(self) -> Wait | StepDown:
+        if late := election.overdue(self._me, _now()):
+            return late
+        lease = await self._read()
+        self._me = election.saw(self._me, lease, _now())
+        move = election.decide(self._me, lease, _now(), datetime.now(UTC))
+        if isinstance(move, Put):
+            await self._put(move)
+            return Wait(election.RETRY_SECONDS)
+        if isinstance(move, Wait):
+            self._tell(logging.INFO, f"is held by {move.holder or 'nobody'}; standing by")
+        return move
+
+    async def _read(self) -> Raw | None:
+        try:
+            return await self._client.get(_PATH)
+        except ApiError as error:
+            if error.missing:
+                return None
+            raise
+
+    async def _put(self, move: Put) -> None:
+        sent = _now()
+        if move.create:
+            await self._client.create(_COLLECTION, move.body)
+        else:
+            await self._client.merge(_PATH, move.body)
+        self._me = election.granted(self._me, sent)
+        self._tell(logging.INFO, f"is held by this process, {self._me.name}", f" (before: {move.follows or 'nobody'})")
+        self.held.set()
+
+    def _tell(self, level: int, what: str, more: str = "") -> None:
+        if what != self._told:
+            log.log(level, "%s %s%s", _WHICH, what, more)
+            self._told = what
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _why(trouble: BaseException) -> str:
+    return str(trouble) or "no answer in time"

@@ -1,0 +1,154 @@
+"""Of two controllers, does one write and only one, and does the other take over when it is stopped, dies or hangs?
+
+Both are local processes of one election, against the real clusters; the deployed ones are parked.
+"""
+
+import json
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapter import names
+from hack.apireader import Raw
+from hack.bench import audit
+from hack.clusters import Cluster, Clusters, condition, wait
+from tests.integration.controller import Controller
+from tests.integration.stage import Stage, ray_cluster
+
+Pair = tuple[Controller, Controller]
+OURS = ("rayspan-controller", "rayspan-worker")  # the controller's accounts, in the manager and in worker clusters
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+# The Lease's duration and one look, and the start of a Python process on a busy machine.
+TAKEN_OVER = 20
+STARTED = 60
+
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@pytest.fixture
+def pair(standing: Controller, tmp_path: Path) -> Iterator[Pair]:
+    """The first leads; the second stands by and is ready to."""
+    standing.stop()
+    folders = (tmp_path / "first", tmp_path / "second")
+    for folder in folders:
+        folder.mkdir()
+    first, second = (Controller(standing.manager, f, elect=True, number=n) for n, f in enumerate(folders))
+    try:
+        first.start()
+        wait(lambda: _leads(first), STARTED, "the first one leads", first.tail)
+        second.start()
+        wait(lambda: "standing by" in second.tail(), STARTED, "the second one stands by", second.tail)
+        yield first, second
+    finally:
+        for one in (second, first):
+            if one.status() is None:
+                one.send(signal.SIGCONT)
+            one.stop(signal.SIGTERM)  # the Lease is given back: whoever comes next need not wait
+
+
+def test_another_takes_over_from_one_that_dies(stage: Stage, pair: Pair) -> None:
+    """Jobs run on, new ones are placed, and both could say beforehand what would be planned."""
+    first, second = pair
+    stage.build({"east": 2, "west": 2})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", first.tail)
+    wait(lambda: _plan(stage, second) == _plan(stage, first), 10, "both plan the same", second.tail)
+    assert not _leads(second) and _get(second, "/readyz") == "ok"
+    before = _lease(stage.manager)
+    uids = {pod["metadata"]["uid"] for pod in stage.workers()}
+
+    first.stop()
+    wait(lambda: _leads(second), TAKEN_OVER, "the second one leads", second.tail)
+    after = _lease(stage.manager)
+    assert after["holderIdentity"] != before["holderIdentity"]
+    assert after["leaseTransitions"] == before["leaseTransitions"] + 1
+    stage.ray_cluster("next", workers=2)
+    wait(lambda: stage.running(4), 90, "all workers run", second.tail)
+    assert uids < {pod["metadata"]["uid"] for pod in stage.workers()}, "none was replaced"
+
+
+def test_one_that_is_asked_to_stop_gives_the_lease_back(stage: Stage, pair: Pair) -> None:
+    """The other one takes over sooner than a Lease runs out."""
+    first, second = pair
+    stage.build({"east": 1, "west": 1})
+    first.stop(signal.SIGTERM)
+    wait(lambda: _leads(second), 10, "the second one leads", second.tail)
+    assert first.status() == 0 and "is given back" in first.tail()
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", second.tail)
+
+
+def test_a_leader_that_was_stopped_for_long_writes_nothing_more(stage: Stage, pair: Pair) -> None:
+    """It wakes up to a job that waits for a plan, with nobody else at work: it ends, and no API server saw a write of it."""
+    first, second = pair
+    stage.build({"east": 2, "west": 2})
+    logs = _logs(stage.fleet)
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", first.tail)
+    assert _writes(logs), "what it writes shows in the logs"
+
+    first.send(signal.SIGSTOP)
+    wait(lambda: _leads(second), TAKEN_OVER, "the second one leads", second.tail)
+    stage.ray_cluster("next", workers=1)
+    wait(lambda: stage.running(3), 90, "a third worker runs", second.tail)
+    second.stop(signal.SIGTERM)
+    stage.ray_cluster("last", workers=1)
+    wait(lambda: _waits(stage, "last"), 30, "a job waits for a plan")
+    _writes(logs)
+
+    first.send(signal.SIGCONT)
+    wait(lambda: first.status() is not None, 30, "the first one ends", first.tail)
+    assert first.status() == 1
+    assert "stopped writing" in first.tail() and "Traceback" not in first.log.read_text()
+    assert _writes(logs) == []
+    assert not stage.placement("last")
+
+    second.start()
+    wait(lambda: stage.running(4), 90, "all workers run", second.tail)
+
+
+def _get(one: Controller, path: str) -> str:
+    """What it says of itself; empty while it says nothing."""
+    try:
+        with _direct.open(f"http://127.0.0.1:{one.port}{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+    except (urllib.error.URLError, OSError):
+        return ""
+
+
+def _leads(one: Controller) -> bool:
+    return "rayspan_leader 1.0" in _get(one, "/metrics").splitlines()
+
+
+def _plan(stage: Stage, one: Controller) -> str:
+    """What it would make of a job."""
+    question = {"namespace": stage.name, "object": ray_cluster("asked", stage.name, {"workers": 1})}
+    url = f"http://127.0.0.1:{one.plan_port}{names.PLAN_PATH}"
+    with _direct.open(url, data=json.dumps(question).encode(), timeout=10) as answer:
+        return str(json.loads(answer.read())["sentence"])
+
+
+def _lease(manager: Cluster) -> Raw:
+    spec: Raw = manager.get("leases", names.LEASE, names.SYSTEM_NAMESPACE)["spec"]
+    return spec
+
+
+def _waits(stage: Stage, job: str) -> bool:
+    return condition(stage.workload(job), names.QUOTA_RESERVED).get("status") == "True"
+
+
+def _logs(fleet: Clusters) -> list[audit.Log]:
+    files = [cluster.kubeconfig.with_name("audit.log") for cluster in fleet.all]
+    if not all(file.exists() for file in files):
+        pytest.skip("it reads the lab's audit logs")
+    return [audit.Log(file) for file in files]
+
+
+def _writes(logs: list[audit.Log]) -> list[audit.Request]:
+    """What our accounts wrote since the last call, in any cluster; the Lease and refusals count as well."""
+    found = [request for log in logs for request in log.take()]
+    return [request for request in found if request.kind.client in OURS and request.kind.verb in WRITES]
