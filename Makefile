@@ -66,6 +66,12 @@ gangs: $(VENV)/.ready ## Run N=40 gangs of SEED=7 at once over CLUSTERS=5: all f
 	@$(LAB) up --workers $(CLUSTERS) --fake-nodes 2
 	@$(RUN) -m hack.gangs --gangs $(N) --seed $(SEED)
 
+.PHONY: chaos
+chaos: N ?= 50
+chaos: $(VENV)/.ready ## Let N=50 faults of SEED=7 strike running gangs: nothing is lost, doubled or left behind
+	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m hack.chaos --n $(N) --seed $(SEED)
+
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
 	@$(LAB) up
