@@ -72,6 +72,12 @@ soak: MINUTES ?= 30
 soak: $(VENV)/.ready ## Run N=200 small jobs over MINUTES=30 and see whether the controller keeps anything of them
 	@$(RUN) -m hack.soak --jobs $(N) --minutes $(MINUTES) --seed $(SEED)
 
+.PHONY: chaos
+chaos: N ?= 50
+chaos: $(VENV)/.ready ## Let N=50 faults of SEED=7 strike running gangs: nothing is lost, doubled or left behind
+	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m hack.chaos --n $(N) --seed $(SEED)
+
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
 	@$(LAB) up

@@ -1,0 +1,61 @@
+"""When is all well again after a fault, how long did that take, and what if it never is?"""
+
+import time
+from collections.abc import Sequence
+
+from hack.apireader import Unreachable
+from hack.chaos import accounts, invariants, sight
+from hack.chaos.finding import CRASH, LAB, Finding
+from hack.chaos.ground import Ground
+from hack.chaos.sight import Sight
+
+PATIENCE = 60.0  # seconds that our controller has from when the clusters are whole: what the project promises
+# For the clusters themselves: an API server takes ten seconds, and then operators that lost their leases take half a minute.
+_REPAIR = 240.0
+_PAUSE = 0.2
+_LOOKS = 2  # in a row that must find nothing: the lists of one look are not of one instant
+
+
+class Unsettled(Exception):
+    """It is not well, in a few words: what was found at last, and what was seen then (None: nobody answered)."""
+
+    def __init__(self, why: str, findings: Sequence[Finding], seen: Sight | None = None) -> None:
+        super().__init__(why)
+        self.why, self.findings, self.seen = why, findings, seen
+
+
+def settle(ground: Ground) -> float:
+    """Wait until the clusters are whole and every invariant holds; returns after how many seconds it was so.
+
+    Raises Unsettled when it takes too long, and at once where something was that must never be.
+    """
+    begun = whole = time.monotonic()
+    well: list[float] = []
+    while len(well) < _LOOKS:
+        trouble, findings, seen = _judge(ground)
+        now = time.monotonic()
+        if trouble:
+            whole = now
+        if (trouble or findings) and (now - whole > PATIENCE or now - begun > _REPAIR):
+            why = f"after {now - begun:.0f} s it is still not so that all is well"
+            raise Unsettled(why, findings or [Finding(LAB, trouble)], seen)
+        well = [] if trouble or findings else [*well, now]
+        time.sleep(_PAUSE)
+    return well[0] - begun
+
+
+def _judge(ground: Ground) -> tuple[str, list[Finding], Sight | None]:
+    """What of the clusters is missing, what else is wrong, and what was seen."""
+    trouble = ground.trouble()
+    if trouble:
+        return trouble, [], None
+    try:
+        seen = sight.look(ground.stage, ground.load.wanted)
+        contact = [Finding(LAB, one) for one in ground.estranged()]
+        crashed = ground.controller.ended_by_itself()
+    except Unreachable as silence:
+        return f"an API server does not answer ({silence})", [], None
+    broken = accounts.never(seen) + ([Finding(CRASH, crashed)] if crashed else [])
+    if broken:
+        raise Unsettled("there is what must never be", broken, seen)
+    return "", [*contact, *invariants.findings(seen)], seen

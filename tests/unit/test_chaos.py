@@ -1,0 +1,330 @@
+"""The faults of `make chaos`: what is drawn, and how each thing that must not be is found."""
+
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from adapter import facts, names
+from hack.chaos import accounts, deeds, describe, draw, finding, invariants, moments, outages, report
+from hack.chaos.campaign import Failure, Outcome
+from hack.chaos.draw import Fault
+from hack.chaos.finding import Finding
+from hack.chaos.lives import Lives
+from hack.chaos.sight import Member, Sight
+from hack.lab.lab import MANAGER
+from tests.unit.builders import make_condition
+
+Raw = dict[str, Any]
+GANG, WORK, PLACE, SHARE = "gang-1", "work", "gang-1-abcd1234", "gang-1-abcd1234-1"
+CPUS = 4  # quota of each worker cluster
+
+# --- draw ----------------------------------------------------------------------------------------------------------------
+
+
+def fault(number: int = 1, kind: str = "cut", *, where: str = "east", lasts: float = 1.0, joins: bool = False) -> Fault:
+    return Fault(number, kind, where, "", lasts, draw.AT_REST, joins, 0)
+
+
+def test_a_fault_depends_on_its_seed_and_number_alone() -> None:
+    first, more = draw.bunches(7, 20, 4.0), draw.bunches(7, 50, 4.0)
+    assert [one for bunch in more for one in bunch][:20] == [one for bunch in first for one in bunch]
+    assert draw.fault(7, 12, 4.0) == draw.fault(7, 12, 4.0) != draw.fault(8, 12, 4.0)
+    assert [one.number for bunch in more for one in bunch] == list(range(1, 51))
+
+
+def test_the_faults_of_ci_are_of_all_kinds_and_short() -> None:
+    drawn = [one for bunch in draw.bunches(7, 50, 4.0) for one in bunch]
+    assert {one.kind for one in drawn} == {kind.name for kind in draw.KINDS}
+    assert {one.moment for one in drawn} >= set(draw.MOMENTS)
+    assert {one.way for one in drawn if one.kind == "cut"} >= {"silent", "unplugged", "refusing"}
+    assert max(one.lasts for one in drawn) <= 4.0
+    assert any(len(bunch) == 2 for bunch in draw.bunches(7, 50, 4.0)), "some are done while an outage lasts"
+
+
+def test_every_kind_can_be_done() -> None:
+    """Those that last are outages, all others are deeds."""
+    assert {kind.name for kind in draw.KINDS if kind.lasts} == set(outages.OUTAGES)
+    assert {kind.name for kind in draw.KINDS if not kind.lasts} == set(deeds.DEEDS)
+
+
+@pytest.mark.parametrize(
+    ("before", "joins", "want"),
+    [
+        pytest.param(fault(1), True, True, id="during a cut"),
+        pytest.param(fault(1), False, False, id="drawn to be alone"),
+        pytest.param(fault(1, "copy-deleted", lasts=0), True, False, id="nothing lasts"),
+        pytest.param(fault(1, "etcd-killed", where=MANAGER), True, False, id="the manager takes no orders"),
+        pytest.param(fault(1, "kubelet-killed", where=MANAGER), True, True, id="the manager takes orders"),
+    ],
+)
+def test_what_is_done_while_an_outage_lasts(
+    monkeypatch: pytest.MonkeyPatch, before: Fault, joins: bool, want: bool
+) -> None:
+    drawn = {1: before, 2: fault(2, "job-deleted", where="", lasts=0, joins=joins)}
+    monkeypatch.setattr(draw, "fault", lambda seed, number, longest: drawn[number])
+    assert [len(bunch) for bunch in draw.bunches(7, 2, 4.0)] == ([2] if want else [1, 1])
+
+
+def test_a_fault_is_played_again_with_the_outage_that_it_was_part_of() -> None:
+    bunches = [(fault(1),), (fault(2), fault(3)), (fault(4),)]
+    assert draw.containing(bunches, 3) == [bunches[1]]
+    assert draw.since(bunches, 3) == bunches[1:]
+
+
+# --- invariants ------------------------------------------------------------------------------------------------------------
+
+
+def ready(kind: str, name: str, **metadata: Any) -> Raw:
+    labels = {names.RAY_NODE_TYPE_LABEL: kind, names.RAY_GCS_CLUSTER_LABEL: GANG}
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels, **metadata},
+        "spec": {"containers": [container]},
+        "status": {"phase": "Running", "conditions": [make_condition("Ready")]},
+    }
+
+
+def worker(name: str, cluster: str) -> Raw:
+    return ready("worker", name, annotations={names.SLOT_ANNOTATION: f"{cluster}/role/0"})
+
+
+def copied(name: str) -> Raw:
+    """The copy of a worker of that name."""
+    made = ready("", name, uid=f"copy-{name}", creationTimestamp="2026-01-02T03:04:05Z")
+    made["metadata"]["labels"] = {names.POD_UID_LABEL: f"uid-{name}", names.PLACEMENT_LABEL: PLACE}
+    return made
+
+
+def share(cpu: str = "1") -> Raw:
+    origin = {names.WORKLOAD_UID_LABEL: f"uid-{WORK}", names.PLACEMENT_LABEL: PLACE, names.MANAGER_LABEL: "m"}
+    assigned = {"flavors": {"cpu": "any"}, "resourceUsage": {"cpu": cpu}}
+    return {
+        "metadata": {"name": SHARE, "uid": "uid-share", "labels": origin},
+        "status": {
+            "conditions": [make_condition(names.QUOTA_RESERVED)],
+            "admission": {"clusterQueue": "q", "podSetAssignments": [assigned]},
+        },
+    }
+
+
+def member(name: str, shown: str = "1") -> Member:
+    """A worker cluster that runs worker `name`."""
+    row = {"name": "cpu", "nominalQuota": str(CPUS)}
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "any", "resources": [row]}]}]
+    reserved = [{"name": "any", "resources": [{"name": "cpu", "total": shown}]}]
+    queue = {
+        "metadata": {"name": "q"},
+        "spec": {"resourceGroups": groups},
+        "status": {"flavorsReservation": reserved},
+    }
+    stands = share()
+    return Member(
+        pods=[copied(name)], shares=[stands], anchors=[copy.deepcopy(stands)], workloads=[stands], queue=queue
+    )
+
+
+def manager_workload() -> Raw:
+    job = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": GANG, "uid": "uid-gang", "controller": True}
+    conditions = [make_condition(names.QUOTA_RESERVED), make_condition(names.ADMITTED)]
+    metadata = {"name": WORK, "uid": f"uid-{WORK}", "ownerReferences": [job]}
+    return {"metadata": metadata, "spec": {}, "status": {"conditions": conditions, "admission": {}}}
+
+
+def placement(work: Raw) -> Raw:
+    shares = [{"cluster": one, "groups": [{"name": "w", "role": "r", "count": 1}]} for one in ("east", "west")]
+    reference = {"name": WORK, "uid": f"uid-{WORK}"}
+    attempt = facts.workload(work).attempt
+    return {
+        "metadata": {"name": PLACE},
+        "spec": {"workload": reference, "attempt": attempt, "round": 1, "shares": shares},
+        "status": {"state": names.PLACED},
+    }
+
+
+def well() -> Sight:
+    """A gang of two, one worker in each of two clusters."""
+    work = manager_workload()
+    return Sight(
+        wanted={GANG: 2},
+        jobs=[{"metadata": {"name": GANG}}],
+        pods=[ready(names.HEAD, "head"), worker("a", "east"), worker("b", "west")],
+        workloads=[work],
+        placements=[placement(work)],
+        members={"east": member("a"), "west": member("b")},
+    )
+
+
+def test_all_is_well() -> None:
+    assert invariants.findings(well()) == []
+    assert accounts.never(well()) == []
+
+
+def leave(raw: Raw) -> None:
+    raw["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+
+
+BROKEN: list[Any] = [
+    pytest.param(lambda s: s.pods.pop(), finding.LOST, "gang gang-1 has 1 workers, 1 of them ready, and shall have 2", id="a worker too few"),
+    pytest.param(lambda s: s.pods.pop(0), finding.LOST, "gang gang-1 has 0 heads, and needs one that is ready", id="no head"),
+    pytest.param(lambda s: s.jobs.clear(), finding.LOST, "gang gang-1 is wanted and has no RayCluster", id="no job"),
+    pytest.param(lambda s: leave(s.jobs[0]), finding.LOST, "gang gang-1 is wanted and has no RayCluster", id="a job that goes"),
+    pytest.param(lambda s: s.pods[1]["status"].update(phase="Failed"), finding.LOST, "gang gang-1 has 2 workers, 1 of them ready, and shall have 2", id="a worker failed"),
+    pytest.param(lambda s: s.members["east"].pods.clear(), finding.LOST, "worker a holds slot east/role/0 and has no copy", id="no copy"),
+    pytest.param(lambda s: s.pods[1]["metadata"]["annotations"].clear(), finding.LOST, "worker a has no slot", id="no slot"),
+    pytest.param(lambda s: s.members["east"].pods[0]["status"].update(conditions=[]), finding.LOST, "the copy of worker a in east is not ready", id="a copy that does not run"),
+    pytest.param(lambda s: s.members["west"].pods.append(s.members["east"].pods.pop()), finding.LOST, "worker a holds slot east/role/0 and has its copy in west", id="a copy elsewhere"),
+    pytest.param(lambda s: s.members["west"].pods.append(copied("a")), finding.DOUBLED, "worker a has copies in east and west", id="two copies"),
+    pytest.param(lambda s: s.members["west"].pods.append(copied("c")), finding.ORPHAN, "pod c in west has no worker in the manager", id="an orphaned copy"),
+    pytest.param(lambda s: s.members["west"].shares[0]["metadata"]["labels"].update({names.WORKLOAD_UID_LABEL: "uid-other"}), finding.ORPHAN, f"share {SHARE} in west has no Workload in the manager", id="an orphaned share"),
+    pytest.param(lambda s: s.members["west"].anchors[0]["metadata"].update(name="gang-1-abcd1234-0"), finding.ORPHAN, "anchor gang-1-abcd1234-0 in west is in no Placement", id="an anchor of another round"),
+    pytest.param(lambda s: leave(s.members["west"].anchors[0]), finding.ORPHAN, f"{SHARE} in west is still leaving", id="an anchor that goes"),
+    pytest.param(lambda s: s.members["west"].queue["status"]["flavorsReservation"].clear(), finding.LEDGER, "1 cpu are promised in west, and its ClusterQueue shows 0", id="not shown"),
+    pytest.param(lambda s: s.members["west"].workloads.append(share("2")), finding.LEDGER, "1 cpu are promised in west, and its Workloads hold 3", id="somebody else's"),
+    pytest.param(lambda s: s.members["west"].workloads.clear(), finding.LEDGER, "1 cpu are promised in west, and its Workloads hold 0", id="promised, not held"),
+    pytest.param(lambda s: s.placements.clear(), finding.RECORD, "Workload work has 0 Placements instead of one", id="no Placement"),
+    pytest.param(lambda s: s.placements.append(copy.deepcopy(s.placements[0])), finding.RECORD, "Workload work has 2 Placements instead of one", id="two Placements"),
+    pytest.param(lambda s: s.placements[0]["status"].update(state="Waiting", reason="no room"), finding.RECORD, f"Placement {PLACE} says Waiting: no room", id="a Placement that waits"),
+    pytest.param(lambda s: s.placements[0]["spec"].update(attempt="00000000"), finding.RECORD, f"Placement {PLACE} is of another attempt than its Workload's", id="another attempt"),
+    pytest.param(lambda s: s.placements[0]["spec"]["shares"].pop(), finding.RECORD, f"Placement {PLACE} is for 1 workers, and the gang has 2", id="a Placement too small"),
+    pytest.param(lambda s: s.workloads.clear(), finding.RECORD, "gang gang-1 has 0 Workloads instead of one", id="no Workload"),
+    pytest.param(lambda s: s.workloads[0]["status"]["conditions"].pop(), finding.RECORD, "Workload work is not admitted", id="not admitted"),
+    pytest.param(lambda s: s.workloads[0]["metadata"].update(uid="uid-other"), finding.ORPHAN, f"Placement {PLACE} has no Workload", id="a Placement left"),
+    pytest.param(lambda s: s.jobs.append({"metadata": {"name": "gang-0"}}), finding.ORPHAN, "RayCluster gang-0 is still there", id="a job left"),
+    pytest.param(lambda s: s.wanted.clear(), finding.ORPHAN, "Workload work in the manager is of no gang", id="a Workload left"),
+    pytest.param(lambda s: s.wanted.clear(), finding.ORPHAN, "pod a in the manager is of no gang", id="a pod left"),
+    pytest.param(lambda s: leave(s.pods[0]), finding.ORPHAN, "head in the manager is still leaving", id="a head that goes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "kind", "want"), BROKEN)
+def test_what_must_not_be_is_found(spoil: Callable[[Sight], object], kind: str, want: str) -> None:
+    sight = well()
+    spoil(sight)
+    assert Finding(kind, want) in invariants.findings(sight)
+
+
+def test_a_gang_that_ended_leaves_its_placement_as_a_record() -> None:
+    """Its Workload has finished, and nothing is promised any more."""
+    sight = well()
+    sight.workloads[0]["status"]["conditions"].append(make_condition(names.FINISHED))
+    sight.placements[0]["status"]["state"] = names.ENDED
+    said = {one.text for one in invariants.findings(sight)}
+    assert "0 cpu are promised in west, and its ClusterQueue shows 1" in said
+    assert not any("Placements instead of one" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "want"),
+    [
+        pytest.param(
+            lambda s: s.members["east"].workloads.append(share("4")),
+            "in east ClusterQueue q uses 5 cpu, and may use 4",
+            id="reserved",
+        ),
+        pytest.param(
+            lambda s: s.members["east"].pods.extend(copied(name) for name in "cdef"),
+            "in east pods uses 5 cpu, and may use 4",
+            id="run",
+        ),
+    ],
+)
+def test_beyond_quota_is_never_allowed(spoil: Callable[[Sight], object], want: str) -> None:
+    sight = well()
+    spoil(sight)
+    assert accounts.never(sight) == [Finding(finding.LEDGER, want)]
+
+
+# --- lives -----------------------------------------------------------------------------------------------------------------
+
+BORN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
+
+
+def seen(lives: Lives, cluster: str, at: float, *, born: float = 0, phase: str = "Running") -> None:
+    """A copy of worker `a` that is there `at` seconds after BORN."""
+    pod = copied("a")
+    stamp = datetime.fromtimestamp(BORN + born, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    pod["metadata"].update(uid=f"copy-{cluster}-{born}", creationTimestamp=stamp)
+    pod["status"]["phase"] = phase
+    lives.saw(cluster, [pod], BORN + at)
+
+
+@pytest.mark.parametrize(
+    ("east", "west", "want"),
+    [
+        pytest.param((10.0, 0.0), (12.0, 5.0), True, id="side by side"),
+        pytest.param((4.0, 0.0), (12.0, 5.0), False, id="one after the other"),
+        pytest.param((5.9, 0.0), (12.0, 5.0), False, id="the second may have been born after the first was seen"),
+        pytest.param((30.0, 0.0), (7.0, 5.0), True, id="seen when the link is whole again, and was there meanwhile"),
+    ],
+)
+def test_two_lives_at_the_same_time(east: tuple[float, float], west: tuple[float, float], want: bool) -> None:
+    lives = Lives()
+    seen(lives, "east", east[0], born=east[1])
+    seen(lives, "west", west[0], born=west[1])
+    assert bool(lives.doubled()) is want
+
+
+def test_a_copy_that_failed_runs_no_more() -> None:
+    lives = Lives()
+    seen(lives, "east", 10, phase="Failed")
+    seen(lives, "west", 12, born=2)
+    assert lives.doubled() == []
+
+
+def test_a_copy_is_seen_many_times() -> None:
+    lives = Lives()
+    for at in (1.0, 4.0, 9.0):
+        seen(lives, "east", at)
+    assert lives.doubled() == []
+    seen(lives, "west", 8.0, born=5)
+    assert lives.doubled() == [
+        "worker uid-a lived twice: a in east (at least 8.0 s) and a in west (at least 2.0 s)",
+    ]
+
+
+# --- moments, words --------------------------------------------------------------------------------------------------------
+
+
+def test_how_far_a_gang_is() -> None:
+    sight = well()
+    assert moments.reached("dispatched", GANG, sight)
+    for one in sight.members.values():
+        one.pods.clear()
+    assert moments.reached("placed", GANG, sight) and not moments.reached("dispatched", GANG, sight)
+    sight.placements[0]["status"]["state"] = names.RESERVING
+    assert moments.reached("reserved", GANG, sight) and not moments.reached("placed", GANG, sight)
+    for one in sight.members.values():
+        one.shares.clear()
+    assert moments.reached("planned", GANG, sight) and not moments.reached("reserved", GANG, sight)
+    sight.placements.clear()
+    assert moments.reached("submitted", GANG, sight) and not moments.reached("planned", GANG, sight)
+    assert not moments.reached("submitted", "gang-2", sight)
+
+
+def test_a_failure_says_how_it_is_played_again() -> None:
+    struck = draw.fault(7, 12, 4.0)
+    found = Failure([struck], "it is not well", [Finding(finding.LOST, "worker a has no slot")], "EVIDENCE")
+    told = report.failure(found, 7, 4.0)
+    assert f"After fault 12 of seed 7, {struck}" in told
+    assert "lost: worker a has no slot" in told and "EVIDENCE" in told
+    assert "python -m hack.chaos --seed 7 --longest 4 --only 12" in told
+
+
+def test_the_last_line() -> None:
+    outcome = Outcome()
+    outcome.kinds.update(["cut", "cut", "scaled"])
+    outcome.recoveries += [1.0, 2.0, 9.0]
+    want = "faults 3 (kinds 2), lost 0, doubled 0, orphans 0, recovery P50 2.0 s, max 9.0 s, seed 7"
+    assert report.last_line(outcome, 7) == want
+    wrong = [Finding(finding.LOST, "x"), Finding(finding.ORPHAN, "y"), Finding(finding.ORPHAN, "z")]
+    outcome.failure = Failure([], "it is not well", wrong, "")
+    assert "lost 1, doubled 0, orphans 2" in report.last_line(outcome, 7)
+
+
+def test_what_is_seen_is_told_object_by_object() -> None:
+    told = describe.text(well())
+    assert f"Placement {PLACE} round 1 (1 east, 1 west) Placed" in told
+    assert "pod a of uid-a Running ready" in told
