@@ -59,6 +59,7 @@ RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"  # for people: `ray.io/cluste
 RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
+DRAIN_REASON: Final = "rayspan: the pod is being stopped"  # what Ray says of a node that was drained: why it died
 
 # --- read on a manager's ClusterQueue, whose admin writes it ------------------------------------------------------------
 QUOTA_ANNOTATION: Final = (
