@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from adapter import __version__
-from adapter.cli import controller, plan
+from adapter.cli import controller, cordon, drain, plan
 
 
 def main() -> int:
@@ -22,9 +22,12 @@ def main() -> int:
     run.add_argument("--plan-port", type=int, default=8082, help="port on which plans are asked for (default 8082)")
     run.add_argument("--verbose", action="store_true", help="log every reconciliation")
     plan.add(verbs)
+    cordon.add(verbs)
+    drain.add(verbs)
     given = parser.parse_args()
-    if given.verb == "plan":
-        return plan.main(given)
+    asked = {"plan": plan.main, "cordon": cordon.main, "uncordon": cordon.main, "drain": drain.main}
+    if given.verb in asked:
+        return asked[given.verb](given)
     return controller.main(given.port, given.plan_port, given.verbose)
 
 

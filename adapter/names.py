@@ -25,6 +25,7 @@ PLAN_PATH: Final = "/plan"
 UNUSABLE_REASON: Final = "UnusableJob"  # of an answer: what was sent is no job for which a plan can be made
 NOT_READY_REASON: Final = "NotReady"  # of an answer: the controller does not see enough yet
 PLAN_ROLE: Final = "rayspan-plan"  # shipped, and bound to nobody
+DRAIN_ROLE: Final = "rayspan-drain"  # the same
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------

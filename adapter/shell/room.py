@@ -80,6 +80,8 @@ class Room:
         problem = self._fleet.silent().get(name, "")
         if member is None:
             problem = problem or f"there is no WorkerCluster {name}; create it"
+        elif member.spec.draining:
+            problem = "it is draining"
         elif member.spec.cordoned:
             problem = "it is cordoned"
         if member is None or problem:
