@@ -258,7 +258,7 @@ async def test_who_deletes_the_cluster_ends_the_watching(
 ) -> None:
     gone = refuses(404, "NotFound", 'workerclusters.rayspan.dev "east" not found')
     server.lists = [says(cluster(draining=True)), *look(2), gone]
-    assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 1
+    assert await run(monkeypatch, "drain", "east", "--timeout=10s", "--kubeconfig", config) == 1
     assert capsys.readouterr().err.startswith("There is no WorkerCluster east; ")
 
 
