@@ -19,7 +19,7 @@ class Plan:
     workload: Workload
     placement: Placement | None
     excluded: tuple[Exclusion, ...]  # clusters not asked now
-    kept: tuple[Share, ...] = ()  # of a gang that runs: what stays as it is; only the rest is planned
+    kept: tuple[Share, ...] | None = None  # of a gang that runs: what stays as it is, and only the rest is planned
     lost: str = ""  # why the rest has to be, for people; empty: as it was said before
 
 

@@ -75,8 +75,10 @@ class WorkerCluster(_Spec):
     resources: dict[str, int] = Field(default_factory=dict)
     head: Head = Head()
     cordoned: bool = False
-    draining: bool = False  # cordoned, and what runs there moves away
-    max_unavailable: int = Field(default=1, ge=1, alias="maxUnavailable")  # how many workers may move at once
+    draining: bool = False  # cordoned, and those that run there are moved away
+    # One by one, because each worker that moves is one that a job lacks for a minute, and a job that lacks several at once may
+    # have nothing left to do its work with.
+    max_unavailable: int = Field(default=1, ge=1, alias="maxUnavailable")
     can_grow: bool = Field(default=False, alias="canGrow")
     price_per_hour: dict[str, Decimal] = Field(default_factory=dict, alias="pricePerHour")  # resource -> one unit's
 

@@ -145,11 +145,11 @@ def _run(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[
     if gone and gang.on_share_lost == "Restart":
         text = f"{why} The whole job starts again, as its policy's onShareLost says."
         return [*told, _check(gang, work, names.CHECK_RETRY, text)]
-    left = [share for share in seen.live if share not in gone]
+    left = [share for share in running.held(seen) if share not in gone]
     spared = running.spare(gang, seen, left)
     kept = tuple(share for share in left if share not in spared)
     live = excluded(current, now) + running.refusing(gang, seen, gone, now + excluded_for(current))
-    if kept != seen.live or current.withdrawing:
+    if gone or spared or current.withdrawing:
         return [*told, Plan(work, current, live, kept, why), LookAgain(SOON)]
     if asked := running.asked(seen):
         return _ask(gang, work, current, asked, True, now)

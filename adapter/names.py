@@ -27,6 +27,7 @@ PLAN_PATH: Final = "/plan"
 UNUSABLE_REASON: Final = "UnusableJob"  # of an answer: what was sent is no job for which a plan can be made
 NOT_READY_REASON: Final = "NotReady"  # of an answer: the controller does not see enough yet
 PLAN_ROLE: Final = "rayspan-plan"  # shipped, and bound to nobody
+DRAIN_ROLE: Final = "rayspan-drain"  # the same
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
@@ -63,6 +64,7 @@ RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
 HEAD_ANNOTATION: Final = f"{DOMAIN}/head"  # the head's address that a remote pod was made with
+DRAIN_REASON: Final = "rayspan: the pod is being stopped"  # what Ray says of a node that was drained: why it died
 
 # --- read on a manager's ClusterQueue, whose admin writes it ------------------------------------------------------------
 QUOTA_ANNOTATION: Final = (

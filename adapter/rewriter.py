@@ -2,12 +2,12 @@
 
 A pure function of the pod, the head's IP and the share: the same input gives the same bytes, so a controller that
 crashed after a create repeats it. It does not ask whether the pod may travel (`refusal`) and does not look for room.
-Order inside a container: literals first, then addresses (a literal may hold one), then the zone.
+Order inside a container: literals first, then addresses (a literal may hold one), then the zone, then the hook that drains.
 """
 
 from typing import Any
 
-from adapter import headaddress, names, stripping, zone
+from adapter import draining, headaddress, names, stripping, zone
 from adapter.downward import literal
 from adapter.facts import Raw, label, meta, uid_of
 from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
@@ -77,7 +77,8 @@ def _spec(pod: Raw, head: str, target: Target, relocate: headaddress.Relocation)
         if kind in spec:
             spec[kind] = [_container(container, pod, head, relocate) for container in spec[kind] or ()]
     if ray := spec.get("containers"):
-        spec["containers"] = [{**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}, *ray[1:]]
+        placed = {**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}
+        spec["containers"] = [draining.with_hook(placed, spec), *ray[1:]]
     return spec
 
 

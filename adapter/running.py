@@ -21,13 +21,13 @@ def lost(gang: Gang, current: Placement) -> dict[Share, str]:
 
 
 def spare(gang: Gang, current: Placement, kept: Iterable[Share]) -> tuple[Share, ...]:
-    """The shares that no worker is on, and that are to be left or that nobody needs: others hold the whole gang."""
+    """Those of the held shares that no worker is on, and that are to be left or that nobody needs: others hold the whole gang."""
     kept = tuple(kept)
     empty = [share for share in kept if _key(current, share) not in gang.occupied]
     drained = [share for share in empty if share.cluster in gang.draining]
     room = sum(share.workers for share in staying(gang, kept)) - current.wanted
     more = []
-    for share in reversed([share for share in empty if share not in drained and share in held(current)]):
+    for share in reversed([share for share in empty if share not in drained]):
         if share.workers <= room:
             more.append(share)
             room -= share.workers

@@ -28,8 +28,8 @@ class Job:
         self.fleet, self.name, self.workers = fleet, name, workers
         self.manager = fleet.manager
 
-    def submit(self) -> None:
-        """`kubectl apply` the sample, with this job's name and number of workers."""
+    def submit(self, program: str = "") -> None:
+        """`kubectl apply` the sample, with this job's name and number of workers; `program` runs instead of the sample's."""
         objects = list(yaml.safe_load_all(SAMPLE.read_text()))
         rayjob = next(o for o in objects if o["kind"] == "RayJob")
         rayjob["metadata"]["name"] = self.name
@@ -37,11 +37,17 @@ class Job:
         spec["entrypoint"] = spec["entrypoint"].replace("--workers 4", f"--workers {self.workers}")
         group = spec["rayClusterSpec"]["workerGroupSpecs"][0]
         group["replicas"] = group["minReplicas"] = group["maxReplicas"] = self.workers
+        if program:
+            code = next(o for o in objects if o["kind"] == "ConfigMap")
+            volume = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["volumes"][0]
+            code["metadata"]["name"] = volume["configMap"]["name"] = self.name
+            code["data"] = dict.fromkeys(code["data"], program)
         self.manager.apply(yaml.safe_dump_all(objects))
 
     def delete(self) -> None:
-        """`kubectl delete rayjob`."""
+        """`kubectl delete` the RayJob, and the program that it was given."""
         self.manager.delete("rayjob", self.name, wait=False)
+        self.manager.delete("configmap", self.name, wait=False)
 
     def status(self) -> Raw:
         found: Raw = self.manager.get("rayjobs", self.name).get("status") or {}
@@ -70,13 +76,17 @@ class Job:
     def result(self) -> dict[str, Any]:
         """The machine-readable last line of the sample's output."""
         # The head knows that the job succeeded before the submitter has fetched the last lines of its log.
-        line = wait(self._result_line, LOG_SECONDS, f"the submitter of {self.name} printed its result", self.output)
-        found: dict[str, Any] = json.loads(line)
+        found: dict[str, Any] = self.said("RAYSPAN-RESULT", LOG_SECONDS)
         return found
 
-    def _result_line(self) -> str:
-        lines = (line.partition("RAYSPAN-RESULT ")[2] for line in self.output().splitlines())
-        return next(filter(None, lines), "")
+    def said(self, word: str, seconds: float = JOB_SECONDS) -> Any:
+        """Wait for a line of the output that begins with a word and JSON; returns that."""
+
+        def line() -> str:
+            lines = (line.partition(f"{word} ")[2] for line in self.output().splitlines())
+            return next(filter(None, lines), "")
+
+        return json.loads(wait(line, seconds, f"the submitter of {self.name} printed {word}", self.dump))
 
     def placement(self) -> Raw:
         """Its newest Placement, {} while there is none."""

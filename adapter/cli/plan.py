@@ -9,25 +9,23 @@ import argparse
 import asyncio
 import json
 import logging
-import re
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
 from adapter import names, table
 from adapter.answer import Answer
+from adapter.cli import asking
+from adapter.cli.asking import TROUBLE, USAGE, complain
 from adapter.podsets import Unusable
 from adapter.shell.client import ApiError, BadLogin, Client, Unreachable, default_namespace
 from adapter.shell.planserver import MOST_BYTES
 from adapter.shell.resources import SERVICES
 
-T = TypeVar("T")
-
-FITS, TROUBLE, USAGE, DOES_NOT_FIT = 0, 1, 2, 3
-PATIENCE_SECONDS = 2.0  # before a person wonders whether anything happens
+FITS, DOES_NOT_FIT = 0, 3
 
 DESCRIPTION = """\
 Says which worker clusters a RayJob or RayCluster would go to if it were submitted now, and why, without submitting it.
@@ -81,10 +79,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     verb.add_argument(
         "-o", "--output", choices=("table", "wide", "json", "yaml"), default="table", help="default: table"
     )
-    verb.add_argument("--context", default="", help="context of the kubeconfig: the manager cluster")
-    verb.add_argument(
-        "--kubeconfig", default="", help="path of the kubeconfig (default: $KUBECONFIG, else ~/.kube/config)"
-    )
+    asking.add_login(verb)
 
 
 def main(given: argparse.Namespace) -> int:
@@ -94,15 +89,15 @@ def main(given: argparse.Namespace) -> int:
         job = _job(_text(given.filename))
         answer = asyncio.run(_ask(given, job))
     except Unusable as error:
-        return _complain(str(error), USAGE)
+        return complain(str(error), USAGE)
     except (BadLogin, Unreachable) as error:
-        return _complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
+        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
     except ApiError as error:
-        return _complain(_explained(error), USAGE if error.reason == names.UNUSABLE_REASON else TROUBLE)
+        return complain(_explained(error), USAGE if error.reason == names.UNUSABLE_REASON else TROUBLE)
     try:
         print(_printed(answer, given.output), end="")
     except (KeyError, TypeError):  # an answer of another version's
-        return _complain("The controller's answer cannot be shown: it is of another version; try -o json.", TROUBLE)
+        return complain("The controller's answer cannot be shown: it is of another version; try -o json.", TROUBLE)
     return FITS if answer.get("fits") else DOES_NOT_FIT
 
 
@@ -150,7 +145,7 @@ async def _ask(given: argparse.Namespace, job: dict[str, Any]) -> Answer:
         path = SERVICES.path(
             names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{names.PLAN_PATH}"
         )
-        return await _told(client.create(path, body), "Waiting for the controller's answer ...")
+        return await asking.told(client.create(path, body), "Waiting for the controller's answer ...")
     finally:
         await client.close()
 
@@ -166,25 +161,13 @@ def _namespace(given: argparse.Namespace, job: dict[str, Any]) -> str:
     return written or given.namespace or default_namespace(given.kubeconfig, given.context)
 
 
-async def _told(question: Coroutine[Any, Any, T], text: str) -> T:
-    """Wait for an answer, and say so once it takes long."""
-    task = asyncio.create_task(question)
-    done, _ = await asyncio.wait({task}, timeout=PATIENCE_SECONDS)
-    if not done:
-        print(text, file=sys.stderr)
-    return await task
-
-
 def _explained(error: ApiError) -> str:
     service = f"Service {names.SERVICE} in namespace {names.SYSTEM_NAMESPACE}"
     if error.status == 401:
-        return "The manager cluster does not know you: log in again, or check your kubeconfig's credentials."
+        return asking.UNKNOWN_USER
     if error.status == 403:
-        user = re.search(r'User "([^"]+)"', error.message)
-        who = f"--user='{user[1]}'" if user else "--group=GROUP"
-        command = (
-            f"kubectl -n {names.SYSTEM_NAMESPACE} create rolebinding {names.PLAN_ROLE} --role={names.PLAN_ROLE} {who}"
-        )
+        binding = f"create rolebinding {names.PLAN_ROLE} --role={names.PLAN_ROLE} {asking.whom(error)}"
+        command = f"kubectl -n {names.SYSTEM_NAMESPACE} {binding}"
         return f"You may not ask for plans here; an administrator of the manager cluster allows it by `{command}`."
     if error.status == 404:
         return f"There is no {service}: Rayspan is not installed in this cluster, or too old to make plans."
@@ -199,8 +182,3 @@ def _printed(answer: Answer, output: str) -> str:
     if output == "yaml":
         return yaml.safe_dump(answer, sort_keys=False, width=160)
     return table.render(answer, wide=output == "wide")
-
-
-def _complain(sentence: str, code: int) -> int:
-    print(sentence, file=sys.stderr)
-    return code

@@ -240,7 +240,7 @@ def _as_before(before: Placement, spec: Raw, action: Plan) -> bool:
     """Whether a plan says nothing new: the same shares as those that stand, and the same sentence."""
     if not before.round or before.withdrawing or len(before.excluded) != len(action.excluded):
         return False
-    same = len(spec["shares"]) == len(before.shares) == len(action.kept)
+    same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
     return same and bool(before.explanation == spec["explanation"])
 
 

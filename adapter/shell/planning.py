@@ -60,7 +60,7 @@ class Planning:
         chosen, _ = self._observer.policy(check)
         found = self.plan(work, check, chosen, action.excluded, now, action.kept)
         made = found.plan
-        kept = [_share(replace(share, round=before.round_of(share))) for share in action.kept] if before else []
+        kept = [_share(replace(share, round=before.round_of(share))) for share in action.kept or ()] if before else []
         lost = (action.lost or (before.lost if before else "")) if found.request.workers else ""
         spec = {
             "workload": {"name": work.name, "uid": work.uid},
@@ -97,14 +97,14 @@ class Planning:
         chosen: checks.Chosen | None,
         excluded: Iterable[Exclusion],
         now: datetime,
-        kept: Sequence[Share] = (),
+        kept: Sequence[Share] | None = None,
     ) -> Made:
-        """Plan a gang on the clusters as they stand, after those whose turn comes before its own; of one that runs and keeps
+        """Plan a gang on the clusters as they stand, after those whose turn comes before its own; of one that runs, and keeps
         shares, only the workers that have no place, or must leave theirs."""
         request = self._room.request(work, check, chosen.policy if chosen else None)
-        if kept:
+        if kept is not None:
             request = candidate.rest(request, [share for share in kept if not self._room.draining(share.cluster)])
-        if kept and not request.workers:
+        if kept is not None and not request.workers:
             return Made(request, (), planner.Plan((), (), f"All workers have a place: {explain.counted(kept)}."), "")
         order = chosen.clusters if chosen else ()
         earlier = self._waiters.before(work, now)

@@ -28,6 +28,7 @@ REFUSED = [
     ),
     ("half a resource", "WorkerCluster", {"source": SOURCE, "resources": {"disk": 0.5}}, "spec.resources.disk"),
     ("an unknown strategy for the head", "WorkerCluster", {"source": SOURCE, "head": {"address": "Magic"}}, "PodIP"),
+    ("a drain that moves nothing", "WorkerCluster", {"source": SOURCE, "maxUnavailable": 0}, "greater than or equal to 1"),
     ("a policy without clusters", "DispatchPolicy", {}, "spec.clusters: Required value"),
     ("a cluster named twice", "DispatchPolicy", {"clusters": {"names": ["east", "east"]}}, '"east" stands more than once'),
     ("two ways to choose clusters", "DispatchPolicy", {"clusters": {"names": ["x"], "multiKueueConfigRef": {"name": "all"}}}, "Set exactly one"),
@@ -62,8 +63,8 @@ def test_the_smallest_object_is_enough(fleet: Clusters, kind: str, spec: Raw) ->
 @pytest.mark.parametrize(
     ("kind", "columns"),
     [
-        ("workerclusters", "NAME ZONE CONNECTED CORDONED AGE REASON MESSAGE"),
-        ("wc", "NAME ZONE CONNECTED CORDONED AGE REASON MESSAGE"),
+        ("workerclusters", "NAME ZONE CONNECTED CORDONED DRAINING AGE REASON MESSAGE"),
+        ("wc", "NAME ZONE CONNECTED CORDONED DRAINING AGE REASON MESSAGE"),
         ("dispatchpolicies", "NAME CLUSTERS STRATEGY GANG AGE"),
     ],
 )

@@ -115,6 +115,24 @@ PLAN_ROWS = [
 ]
 
 
+# Of whoever is given the ClusterRole rayspan-drain.
+DRAIN_ROWS = [
+    ("get", "workerclusters.rayspan.dev/east", "", True),
+    ("patch", "workerclusters.rayspan.dev/east", "", True),
+    ("patch", "workerclusters.rayspan.dev/status", "", False),
+    ("create", "workerclusters.rayspan.dev", "", False),
+    ("delete", "workerclusters.rayspan.dev/east", "", False),
+    ("list", "pods", "-A", True),
+    ("delete", "pods", "-n default", False),
+    ("create", "pods/exec", "-n default", False),
+    ("list", "placements.rayspan.dev", "-A", True),
+    ("patch", "placements.rayspan.dev", "-n default", False),
+    ("list", "secrets", "-n rayspan-system", False),
+    ("patch", "dispatchpolicies.rayspan.dev", "", False),
+    ("create", "services/rayspan-controller:plan", "-n rayspan-system --subresource=proxy", False),
+]
+
+
 @pytest.fixture(scope="module")
 def planner(fleet: Clusters) -> Iterator[str]:
     """A user whom an administrator allowed to ask for plans, and nothing else."""
@@ -133,6 +151,32 @@ def test_what_somebody_may_who_may_ask_for_plans(
     fleet: Clusters, planner: str, verb: str, resource: str, where: str, allowed: bool
 ) -> None:
     assert _can(fleet.manager, planner, verb, resource, where) is allowed
+
+
+@pytest.fixture(scope="module")
+def drainer(fleet: Clusters) -> Iterator[str]:
+    """A user whom an administrator allowed to drain worker clusters, and nothing else."""
+    user, binding = "rayspan-drain-test", "rayspan-drain-test"
+    fleet.manager.delete("clusterrolebinding", binding)
+    fleet.manager.kubectl(
+        "create", "clusterrolebinding", binding, f"--clusterrole={names.DRAIN_ROLE}", f"--user={user}"
+    )
+    first = DRAIN_ROWS[0]
+    fleet.manager.wait(lambda: _can(fleet.manager, user, *first[:3]), 20, "the right is known")
+    yield user
+    fleet.manager.delete("clusterrolebinding", binding)
+
+
+@pytest.mark.parametrize(("verb", "resource", "where", "allowed"), DRAIN_ROWS)
+def test_what_somebody_may_who_may_drain(
+    fleet: Clusters, drainer: str, verb: str, resource: str, where: str, allowed: bool
+) -> None:
+    assert _can(fleet.manager, drainer, verb, resource, where) is allowed
+
+
+def test_nobody_may_drain_until_he_is_allowed(fleet: Clusters) -> None:
+    verb, resource, where, _ = DRAIN_ROWS[1]
+    assert not _can(fleet.manager, "somebody", verb, resource, where)
 
 
 def test_nobody_may_ask_for_plans_until_he_is_allowed(fleet: Clusters) -> None:

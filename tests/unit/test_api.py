@@ -37,16 +37,28 @@ def test_the_smallest_worker_cluster_has_defaults() -> None:
     assert spec.source.kube_config
     assert spec.source.kube_config.secret_ref.name == "east"
     assert (spec.zone, spec.region, spec.labels, spec.resources) == ("", "", {}, {})
-    assert (spec.head.address, spec.cordoned) == ("PodIP", False)
+    assert spec.head.address == "PodIP"
+    assert (spec.cordoned, spec.draining, spec.max_unavailable) == (False, False, 1)
 
 
 def test_a_whole_worker_cluster_is_read() -> None:
     raw = make.make_worker_cluster(
-        zone="us-east-1a", region="us-east-1", labels={"a": "b"}, resources={"link": 1}, cordoned=True
+        zone="us-east-1a",
+        region="us-east-1",
+        labels={"a": "b"},
+        resources={"link": 1},
+        cordoned=True,
+        draining=True,
+        maxUnavailable=3,
     )
     spec = api.worker_cluster(raw)
     assert (spec.zone, spec.region, spec.labels, spec.resources) == ("us-east-1a", "us-east-1", {"a": "b"}, {"link": 1})
-    assert spec.cordoned
+    assert (spec.cordoned, spec.draining, spec.max_unavailable) == (True, True, 3)
+
+
+def test_a_drain_that_moves_nothing_is_told() -> None:
+    with pytest.raises(api.Invalid, match=r"WorkerCluster east: spec\.maxUnavailable: .* greater than or equal to 1"):
+        api.worker_cluster(make.make_worker_cluster(maxUnavailable=0))
 
 
 def test_the_smallest_policy_has_defaults() -> None:

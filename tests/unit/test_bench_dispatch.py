@@ -177,7 +177,8 @@ def test_the_floor_creates_the_same_bytes_as_the_controller() -> None:
         assert (target.workload, target.workload_uid, target.manager) == ("rayjob-train", "uid-of-rayjob-train", "mgr")
         pod = json.loads(json.dumps(order["pod"]))
         pod["metadata"]["annotations"][names.SLOT_ANNOTATION] = slot
-        standing = {order["cluster"]: facts.reservation(order["cluster"], SHARE)}
+        found_there = facts.reservation(order["cluster"], SHARE)
+        standing = {(found_there.cluster, found_there.round): found_there}
         worker = dispatch.Worker(
             pod, {}, place, None, True, "10.12.0.5", standing, {order["cluster"]: target}, frozenset()
         )

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from adapter import __main__ as command
-from adapter.cli import plan
+from adapter.cli import asking
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, kubeconfig, refuses, says
 from tests.unit.builders import NAMESPACE, START
@@ -231,7 +231,7 @@ async def test_who_waits_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(plan, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(asking, "PATIENCE_SECONDS", 0.05)
 
     async def late(request: Any) -> Any:
         await asyncio.sleep(0.2)

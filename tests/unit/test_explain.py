@@ -136,7 +136,9 @@ def test_status(case: Case) -> None:
         "message": case.reason,
         "lastTransitionTime": stamp(5),
     }
-    assert {key: value for key, value in case.given.items() if key not in ("withdrawnRound", "placedRound", "blocked")} == {
+    assert {
+        key: value for key, value in case.given.items() if key not in ("withdrawnRound", "placedRound", "blocked")
+    } == {
         "state": case.state,
         "workers": case.workers,
         "where": case.where,

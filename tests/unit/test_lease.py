@@ -154,7 +154,7 @@ async def shelved() -> AsyncIterator[Shelf]:
 async def running(shelf: Shelf, name: str) -> AsyncIterator[Process]:
     async with apiserver.connected(shelf.server.url) as own:
         lease = Counted(own, name, shelf.server)
-        client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(shelf.server.url)), lease.may_write)
+        client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(shelf.server.url)), may_write=lease.may_write)
         task = asyncio.create_task(lease.run())
         try:
             yield Process(lease, client, task)
@@ -361,7 +361,7 @@ async def test_a_write_is_asked_about_when_its_connection_stands() -> None:
             return False
 
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(url)), may_write)
+        client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(url)), may_write=may_write)
         try:
             with pytest.raises(Unreachable, match=FENCED):
                 await client.create(PODS, {})

@@ -524,7 +524,7 @@ RESERVED = [
          [
              Record(
                  place(told(ROUND1, PLACED)),
-                 explain.running(place(told(ROUND1, PLACED)), {"east": ""}, {}, at(99)),
+                 explain.running(place(told(ROUND1, PLACED)), {"east": "an admission check there is pending"}, {}, at(99)),
              ),
              LookAgain(RESYNC),
          ], seconds=99),
@@ -774,17 +774,18 @@ class Cluster:
     def held(self) -> int:
         return sum(raw["size"] for raw in self.shares.values() if facts.reservation("", raw).admitted)
 
-    def step(self) -> None:
-        """What this cluster's own controllers do next: finish a deletion, or else admit the first that fits."""
+    def step(self) -> bool:
+        """What this cluster's own controllers do next: finish a deletion, which makes room, or else admit the first that fits."""
         for name, raw in list(self.shares.items()):
             if raw["metadata"].get("deletionTimestamp"):
                 del self.shares[name]
-                return
+                return True
         for name, raw in self.shares.items():
             found = facts.reservation("", raw)
             if self.honest and not found.admitted and not found.over and self.held() + raw["size"] <= self.room:
                 self.shares[name] = {**raw, "status": {"conditions": [make.make_condition(names.ADMITTED)]}}
-                return
+                break
+        return False
 
 
 def _after(event: str, share: Raw) -> Raw:
@@ -886,9 +887,9 @@ class World:
 
     def plan(self, action: Plan) -> None:
         """Fill in order what is seen and not excluded; all or nothing; two gangs are none of this world's business."""
-        kept = [_kept(action.placement, share) for share in action.kept] if action.placement else []
+        kept = [_kept(action.placement, share) for share in action.kept or ()] if action.placement else []
         wanted = next(p.count for p in action.workload.podsets if p.name == "workers")
-        left = wanted - sum(share.workers for share in action.kept)
+        left = wanted - sum(share.workers for share in action.kept or ())
         shares: dict[str, dict[str, int]] = {}
         for name, cluster in self.clusters.items():
             take = 0 if cluster.silent else min(left, cluster.room - cluster.held())
@@ -897,7 +898,7 @@ class World:
         assert self.work, "planned for nobody"
         raw = make_placement(
             self.work,
-            shares={} if left and not kept else shares,
+            shares={} if left and action.kept is None else shares,
             round=action.placement.round + 1 if action.placement else 1,
             planned=self.now,
             excluded={e.cluster: (e.until - make.START).total_seconds() for e in action.excluded},
@@ -960,7 +961,7 @@ class World:
         cluster = self.clusters[name]
         match event:
             case "kueue":
-                cluster.step()
+                self.step(cluster)
             case "silent":
                 cluster.silent = not cluster.silent
             case "more" | "less":
@@ -975,6 +976,10 @@ class World:
             case "second" | "minute":
                 self.now += 1 if event == "second" else 60
 
+    def step(self, cluster: Cluster) -> None:
+        if cluster.step():
+            self.room = next(self.rooms)
+
     def rest(self) -> bool:
         """Let no more faults happen; say whether the world came to rest (in ten minutes of its own time)."""
         for cluster in self.clusters.values():
@@ -985,7 +990,7 @@ class World:
             before = repr((self.work, self.places, self.clusters))
             self.look()
             for cluster in self.clusters.values():
-                cluster.step()
+                self.step(cluster)
             self.now += 1
             quiet = quiet + 1 if repr((self.work, self.places, self.clusters)) == before else 0
             if quiet > 80:  # longer than any exclusion and any timeout

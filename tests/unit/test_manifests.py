@@ -312,6 +312,10 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_AGGREGATOR_RBAC, "ClusterRole", "rayspan-quota-aggregator", "clusterqueues", {"patch"}),
         (_MANAGER_RBAC, "Role", names.PLAN_ROLE, "services/proxy", {"create"}),
+        (_MANAGER_RBAC, "ClusterRole", names.DRAIN_ROLE, "workerclusters", {"get", "patch"}),
+        (_MANAGER_RBAC, "ClusterRole", names.DRAIN_ROLE, "workerclusters/status", set()),
+        (_MANAGER_RBAC, "ClusterRole", names.DRAIN_ROLE, "placements", {"list"}),
+        (_MANAGER_RBAC, "ClusterRole", names.DRAIN_ROLE, "pods", {"list"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "pods", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "workloads", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "clusterqueues", {"list", "watch"}),
@@ -356,12 +360,14 @@ def test_the_right_to_a_lease_is_to_the_one_that_the_code_holds() -> None:
     }
 
 
-def test_the_right_to_ask_for_plans_is_one_path_and_nobody_has_it() -> None:
+def test_the_right_to_ask_for_plans_is_one_path() -> None:
     (rule,) = _find(_MANAGER_RBAC, "Role", names.PLAN_ROLE)["rules"]
     assert rule["resourceNames"] == [f"{names.SERVICE}:{names.PLAN_PORT_NAME}"]
-    assert names.PLAN_ROLE not in [
-        document["roleRef"]["name"] for document in _objects(REPO / _MANAGER_RBAC) if "roleRef" in document
-    ]
+
+
+def test_what_people_may_be_given_nobody_has() -> None:
+    bound = {document["roleRef"]["name"] for document in _objects(REPO / _MANAGER_RBAC) if "roleRef" in document}
+    assert bound and not bound & {names.PLAN_ROLE, names.DRAIN_ROLE}
 
 
 def test_the_service_leads_to_the_controller() -> None:

@@ -133,11 +133,19 @@ def test_without_workers_there_is_nothing_to_place() -> None:
     assert answer["fits"] and answer["sentence"] == "No worker of this job is to run elsewhere."
 
 
-def test_a_cordoned_cluster_is_passed_over() -> None:
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"cordoned": True}, "it is cordoned"),
+        ({"draining": True}, "it is draining"),
+        ({"cordoned": True, "draining": True}, "it is draining"),
+    ],
+)
+def test_a_cordoned_or_draining_cluster_is_passed_over(spec: dict[str, bool], why: str) -> None:
     sight = Sight({"east": 9, "west": 9})
-    sight.members["east"].spec = make_member("east", 9, cordoned=True).spec
+    sight.members["east"].spec = make_member("east", 9, **spec).spec
     answer = asked(sight, make_ray_job())
-    assert answer["sentence"] == "4 of 4 workers to west; east passed over: it is cordoned."
+    assert answer["sentence"] == f"4 of 4 workers to west; east passed over: {why}."
     assert [one["asked"] for one in answer["clusters"]] == [1, None]
     assert [one["cluster"] for one in answer["clusters"]] == ["west", "east"]
 

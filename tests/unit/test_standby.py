@@ -87,7 +87,7 @@ async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest
         manager = Manager(server)
         manager.shelf.put("another")
         lease = Counted(own, "b", server)
-        client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(server.url)), lease.may_write)
+        client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(server.url)), may_write=lease.may_write)
         engine = Engine(client, lease)
         task = asyncio.create_task(engine.run())
         try:

@@ -1,0 +1,107 @@
+"""`rayspan cordon` and `rayspan uncordon`: may new workers go to a worker cluster?
+
+They set fields of the WorkerCluster, and the controller does the rest. Doing it again changes nothing and says so. Exit code 0:
+it is as asked; 2: the command line is wrong; 1: anything else.
+"""
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from adapter import names
+from adapter.cli import asking
+from adapter.cli.asking import DONE, TROUBLE, complain
+from adapter.shell.client import ApiError, BadLogin, Client, Unreachable
+from adapter.shell.resources import WORKER_CLUSTERS
+
+WANTED: Mapping[str, Mapping[str, bool]] = {
+    "cordon": {"cordoned": True},
+    "uncordon": {"cordoned": False, "draining": False},
+}
+CORDON = """\
+Keeps new workers away from a worker cluster. Those that run there stay; `kubectl rayspan drain` moves them.
+"""
+UNCORDON = """\
+Lets new workers go to a worker cluster again, and stops a drain of it. What a drain has moved stays where it is now.
+"""
+EPILOG = """\
+example:
+  kubectl rayspan {verb} east
+  workercluster/east {verb}ed
+
+exit code: 0 it is {verb}ed, 2 the command line is wrong, 1 anything else
+"""
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add both verbs and their options to the command line."""
+    for name, summary, text in (
+        ("cordon", "keep new workers away from a worker cluster", CORDON),
+        ("uncordon", "let new workers go to a worker cluster again", UNCORDON),
+    ):
+        verb = verbs.add_parser(
+            name,
+            help=summary,
+            description=text,
+            epilog=EPILOG.format(verb=name),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_cluster(verb)
+
+
+def add_cluster(verb: argparse.ArgumentParser) -> None:
+    """Add what every verb about a worker cluster is told."""
+    verb.add_argument("cluster", metavar="WORKERCLUSTER", help="name of the WorkerCluster")
+    asking.add_login(verb)
+
+
+def main(given: argparse.Namespace) -> int:
+    """Do it and return the exit code; trouble is one sentence on the standard error."""
+    return attempt(given.cluster, _change(given))
+
+
+def attempt(name: str, doing: Coroutine[Any, Any, int]) -> int:
+    """Run what asks about the WorkerCluster `name`; returns its exit code, or that of the trouble that it met."""
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
+    try:
+        return asyncio.run(doing)
+    except (BadLogin, Unreachable) as error:
+        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
+    except ApiError as error:
+        return complain(_explained(error, name), TROUBLE)
+
+
+async def changed(client: Client, name: str, wanted: Mapping[str, bool]) -> bool:
+    """Set fields of a WorkerCluster's spec; returns False when they were so already."""
+    path = WORKER_CLUSTERS.path(name=name)
+    spec = (await client.get(path)).get("spec") or {}
+    if all(bool(spec.get(field)) is value for field, value in wanted.items()):
+        return False
+    await client.merge(path, {"spec": dict(wanted)})
+    return True
+
+
+async def _change(given: argparse.Namespace) -> int:
+    client = await Client.of_user(given.kubeconfig, given.context)
+    try:
+        doing = changed(client, given.cluster, WANTED[given.verb])
+        new = await asking.told(doing, "Waiting for the manager cluster ...")
+    finally:
+        await client.close()
+    print(f"workercluster/{given.cluster} {'' if new else 'already '}{given.verb}ed")
+    return DONE
+
+
+def _explained(error: ApiError, name: str) -> str:
+    if error.status == 401:
+        return asking.UNKNOWN_USER
+    if error.status == 403:
+        command = f"kubectl create clusterrolebinding {names.DRAIN_ROLE} --clusterrole={names.DRAIN_ROLE} {asking.whom(error)}"
+        return f"You may not do this here; an administrator of the manager cluster allows it by `{command}`."
+    if error.missing and f'"{name}"' in error.message:
+        return f"There is no WorkerCluster {name}; `kubectl get workerclusters` lists those there are."
+    if error.missing:
+        return "There are no WorkerClusters: Rayspan is not installed in this cluster."
+    return error.message or str(error)

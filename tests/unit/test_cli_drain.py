@@ -1,0 +1,300 @@
+"""`rayspan cordon`, `uncordon` and `drain` as their user meets them: what is written, what is printed, and the exit codes."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from adapter import __main__ as command
+from adapter.cli import drain
+from tests.unit import apiserver
+from tests.unit.apiserver import Answer, Server, kubeconfig, refuses, says
+
+Raw = dict[str, Any]
+PATH = "/apis/rayspan.dev/v1alpha1/workerclusters/east"
+GOES_ON = (
+    "east goes on draining; `kubectl rayspan drain east` watches again, and `kubectl rayspan uncordon east` stops it.\n"
+)
+UNSEEN = "the controller has not seen the drain yet: see `kubectl -n rayspan-system get pods`"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with apiserver.serving() as found:
+        yield found
+
+
+@pytest.fixture
+def config(server: Server, tmp_path: Path) -> Path:
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(kubeconfig(server.url)))
+    return file
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain, "PAUSE_SECONDS", 0.01)
+
+
+def cluster(*, seen: bool = True, **spec: Any) -> Raw:
+    connected = {"type": "Connected", "status": "True", "observedGeneration": 4 if seen else 3}
+    meta = {"name": "east", "generation": 4}
+    return {"metadata": meta, "spec": spec, "status": {"conditions": [connected]}}
+
+
+def pods(count: int) -> Raw:
+    labels = {"rayspan.dev/placement": "train", "rayspan.dev/cluster": "east"}
+    pod = {"metadata": {"namespace": "demo", "labels": labels}, "status": {"phase": "Running"}}
+    return {"kind": "PodList", "items": [pod] * count}
+
+
+def placements(reason: str = "") -> Raw:
+    spec = {"job": {"kind": "RayJob", "name": "pi"}, "shares": []}
+    meta = {"namespace": "demo", "name": "train"}
+    found = {"metadata": meta, "spec": spec, "status": {"state": "Placed", "reason": reason}}
+    return {"kind": "PlacementList", "items": [found]}
+
+
+def look(count: int, reason: str = "", **spec: Any) -> list[Answer]:
+    """What one look at a cluster that is drained finds."""
+    return [says(cluster(**({"draining": True} | spec))), says(pods(count)), says(placements(reason))]
+
+
+async def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    """The command in a thread of its own, because it brings its own loop."""
+    monkeypatch.setattr(sys, "argv", ["kubectl-rayspan", *map(str, words)])
+    try:
+        return await asyncio.to_thread(command.main)
+    except SystemExit as leaving:
+        assert isinstance(leaving.code, int)
+        return leaving.code
+
+
+# --- cordon and uncordon -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verb", "before", "written", "said"),
+    [
+        ("cordon", {}, {"cordoned": True}, "cordoned"),
+        ("cordon", {"cordoned": False, "draining": True}, {"cordoned": True}, "cordoned"),
+        ("cordon", {"cordoned": True}, None, "already cordoned"),
+        ("uncordon", {"cordoned": True}, {"cordoned": False, "draining": False}, "uncordoned"),
+        ("uncordon", {"draining": True}, {"cordoned": False, "draining": False}, "uncordoned"),
+        ("uncordon", {}, None, "already uncordoned"),
+    ],
+)
+async def test_it_writes_what_is_not_so_yet_and_says_what_it_did(
+    verb: str,
+    before: Raw,
+    written: Raw | None,
+    said: str,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.lists = [says(cluster(**before)), says(cluster())]
+    assert await run(monkeypatch, verb, "east", "--kubeconfig", config) == 0
+    assert capsys.readouterr() == (f"workercluster/east {said}\n", "")
+    asked, *wrote = server.asked
+    assert (asked.method, asked.path) == ("GET", PATH)
+    assert asked.headers["Authorization"] == f"Bearer {apiserver.TOKEN}"
+    wanted = [] if written is None else [("PATCH", PATH, {"spec": written})]
+    assert [(one.method, one.path, one.body) for one in wrote] == wanted
+
+
+FORBIDDEN = 'workerclusters.rayspan.dev "east" is forbidden: User "jane" cannot patch resource "workerclusters"'
+
+
+@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (
+            refuses(404, "NotFound", 'workerclusters.rayspan.dev "east" not found'),
+            "There is no WorkerCluster east; `kubectl get workerclusters` lists those there are.",
+        ),
+        (
+            refuses(404, "NotFound", "the server could not find the requested resource"),
+            "There are no WorkerClusters: Rayspan is not installed in this cluster.",
+        ),
+        (
+            refuses(403, "Forbidden", FORBIDDEN),
+            "You may not do this here; an administrator of the manager cluster allows it by `kubectl create clusterrolebinding "
+            "rayspan-drain --clusterrole=rayspan-drain --user='jane'`.",
+        ),
+        (
+            refuses(401, "Unauthorized"),
+            "The manager cluster does not know you: log in again, or check your kubeconfig's credentials.",
+        ),
+        (refuses(500, "InternalError", "etcd is away."), "etcd is away."),
+        (
+            apiserver.text(apiserver.PAGE),
+            "The manager cluster cannot be asked: what answers there is no Kubernetes API server",
+        ),
+    ],
+)
+async def test_trouble_is_one_sentence(
+    verb: str,
+    answer: Answer,
+    sentence: str,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.lists = [answer]
+    assert await run(monkeypatch, verb, "east", "--kubeconfig", config) == 1
+    assert capsys.readouterr() == ("", f"{sentence}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["cordon"], ["cordon", "east", "west"], ["drain", "east", "--timeout", "soon"], ["drain", "east", "--wait=maybe"]],
+    ids=" ".join,
+)
+async def test_a_command_line_that_is_wrong_asks_nothing(
+    words: list[str], server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await run(monkeypatch, *words, "--kubeconfig", config) == 2
+    said = capsys.readouterr().err
+    assert "soon" not in words or "'soon' is not a duration such as 30s, 5m or 1h30m" in said
+    assert not server.asked
+
+
+# --- drain -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_drain_tells_each_change_until_the_cluster_is_empty(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = [says(cluster()), says(cluster())]
+    looks = [*look(2), *look(2), *look(2, "no room."), *look(1), *look(0)]
+    server.lists = [*begin, *looks]
+    assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        "workercluster/east draining",
+        "RayJob demo/pi: 2 workers left",
+        "RayJob demo/pi: 2 workers left; no room.",
+        "RayJob demo/pi: 1 worker left",
+        "RayJob demo/pi: no worker left",
+        "workercluster/east drained",
+    ]
+    assert said.err == ""
+    _, wrote, _, listed, _ = server.asked[:5]
+    assert (wrote.method, wrote.path, wrote.body) == ("PATCH", PATH, {"spec": {"draining": True}})
+    assert (listed.path, listed.query) == ("/api/v1/pods", {"labelSelector": "rayspan.dev/cluster=east"})
+
+
+async def test_a_drain_that_goes_on_is_only_watched(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = [says(cluster(draining=True)), *look(0)]
+    assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 0
+    assert capsys.readouterr().out == "workercluster/east already draining\nworkercluster/east drained\n"
+    assert {asked.method for asked in server.asked} == {"GET"}
+
+
+async def test_a_drain_need_not_be_watched(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = [says(cluster()), says(cluster())]
+    assert await run(monkeypatch, "drain", "east", "--wait=false", "--kubeconfig", config) == 0
+    assert capsys.readouterr() == ("workercluster/east draining\n", "")
+    assert len(server.asked) == 2
+
+
+async def test_nothing_is_drained_that_the_controller_does_not_know_of(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may just have planned workers for the cluster."""
+    unseen = [says(cluster(seen=False, draining=True)), says(pods(0)), says(placements())]
+    server.lists = [says(cluster()), says(cluster()), *(unseen * 5), *look(1), *look(0)]
+    assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 0
+    said = capsys.readouterr()
+    assert said.err == f"Nothing is left, but {UNSEEN} ...\n"
+    assert said.out.splitlines()[1:] == [
+        "RayJob demo/pi: 1 worker left",
+        "RayJob demo/pi: no worker left",
+        "workercluster/east drained",
+    ]
+
+
+async def test_a_manager_that_is_away_for_a_while_is_told_once(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        await apiserver.cut(request)
+        return web.Response()
+
+    away = [cut, refuses(503, "ServiceUnavailable", "no"), refuses(429, "TooManyRequests", "no")]
+    server.lists = [says(cluster(draining=True)), *look(1), *away, *look(0)]
+    assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 0
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1 and said.err.startswith("The manager cluster cannot be asked: ")
+    assert said.err.endswith("; asking again ...\n")
+    assert said.out.endswith("workercluster/east drained\n")
+
+
+async def test_who_stops_the_drain_ends_the_watching(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = [says(cluster(draining=True)), *look(2, draining=False)]
+    assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 1
+    assert capsys.readouterr().err == "Somebody stopped the drain of east, and it still has 2 workers.\n"
+
+
+async def test_who_deletes_the_cluster_ends_the_watching(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = refuses(404, "NotFound", 'workerclusters.rayspan.dev "east" not found')
+    server.lists = [says(cluster(draining=True)), *look(2), gone]
+    assert await run(monkeypatch, "drain", "east", "--timeout=10s", "--kubeconfig", config) == 1
+    assert capsys.readouterr().err.startswith("There is no WorkerCluster east; ")
+
+
+@pytest.mark.parametrize(("seen", "left"), [(True, "it still has 2 workers"), (False, UNSEEN)])
+async def test_the_time_is_up(
+    seen: bool,
+    left: str,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The script's end is an answer that never comes."""
+    server.lists = [says(cluster(draining=True)), *look(2 if seen else 0, seen=seen)]
+    assert await run(monkeypatch, "drain", "east", "--timeout=1s", "--kubeconfig", config) == 1
+    assert capsys.readouterr().err == f"The time is up, and {left}. {GOES_ON}"
+
+
+async def test_ctrl_c_stops_the_watching_and_says_what_goes_on(server: Server, config: Path) -> None:
+    """The process itself, because only a main thread is interrupted."""
+    server.lists = [says(cluster()), says(cluster()), *look(2)]
+    words = ("-m", "adapter", "drain", "east", "--kubeconfig", str(config))
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe)
+    assert process.stdout
+    assert await process.stdout.readline() == b"workercluster/east draining\n"
+    assert await process.stdout.readline() == b"RayJob demo/pi: 2 workers left\n"
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert (process.returncode, err.decode()) == (1, f"No longer watching. {GOES_ON}")
+    assert server.asked[1].body == {"spec": {"draining": True}}, "and nothing took it back"
+    assert {asked.method for asked in server.asked[2:]} == {"GET"}
+
+
+@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
+def test_help_has_an_example_and_the_exit_codes(verb: str) -> None:
+    words = [sys.executable, "-m", "adapter", verb, "--help"]
+    text = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert f"kubectl rayspan {verb} east\n" in text and "workercluster/east" in text and "exit code: 0" in text
