@@ -199,8 +199,8 @@ def _wanted(reservation: Reservation, current: Placement | None) -> bool:
         and not reservation.over
         # Kueue clears the reservation of an evicted group when it sees its pods inactive, and does not look again when the
         # last one is gone (kueue:pkg/controller/jobframework/reconciler.go): who preempted it would wait for ever. A new
-        # share waits behind.
-        and not reservation.stranded
+        # share waits behind. One that ran is given up with its reason, by the next plan.
+        and not (reservation.stranded and reservation.round > current.placed_round)
         and (reservation.cluster, reservation.round) in {(s.cluster, current.round_of(s)) for s in current.live}
     )
 

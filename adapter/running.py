@@ -100,7 +100,7 @@ def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation |
     # A cluster that runs some of them may have its reasons to refuse others for a while: what runs is not given up.
     if _key(current, share) not in gang.there and (refused := gang.unusable.get(_key(current, share))):
         return refused
-    if found.admitted or found.deleting or found.reserved_at is not None:
+    if found.admitted or found.deleting or (found.reserved_at is not None and not found.stranded):
         return ""
     # In its queue it would wait behind others, and while it does, other clusters may have room.
     stopped, waits = f"its workers were stopped there: {found.evicted}", f"it lost its quota there: {found.message}"

@@ -1,7 +1,7 @@
 """Whose turn is it: which waiting gangs are planned before a given one, and who of them holds room back from it?
 
-Priority first, then age; of those that came in the same minute the larger first, since a small one fits into what is
-left and a large one does not. A gang that does not fit holds nobody up, for idle room helps no one; but one that has waited
+Priority first, then age; of those that came in the same minute whoever asks for more CPU first, since a small one
+fits into what is left and a large one does not. A gang that does not fit holds nobody up, for idle room helps no one; but one that has waited
 long keeps what it could use, or a stream of small gangs would starve a large one for ever. What it waits for may never
 leave, though: now and then it pauses, and those behind may use what is free. The holds between grow as long as it has
 waited, so longer than any job that ends, and in one of them room gathers until it fits. The pauses are everybody's: when
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from adapter import shape
 from adapter.facts import Exclusion, Key, Workload
 
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
@@ -45,9 +46,8 @@ class Waiting:
 
 def before(me: Workload, waiting: Iterable[Waiting]) -> list[Waiting]:
     """The other gangs whose turn comes before this one's, in their order."""
-    return sorted(
-        (one for one in waiting if one.key != me.key and _rank(one.work) < _rank(me)), key=lambda one: _rank(one.work)
-    )
+    mine, others = _rank(me), ((_rank(one.work), one) for one in waiting if one.key != me.key)
+    return [one for _, one in sorted((pair for pair in others if pair[0] < mine), key=lambda pair: pair[0])]
 
 
 def holds_until(one: Waiting, now: datetime) -> datetime | None:
@@ -88,5 +88,7 @@ def _begin(period: int) -> datetime:
 
 def _rank(work: Workload) -> tuple[int, int, int, datetime, Key]:
     created = work.created or _FIRST
-    size = sum(podset.count for podset in work.podsets)
+    size = sum(
+        podset.count * shape.pod_requests(podset.template.get("spec") or {}).get("cpu", 0) for podset in work.podsets
+    )
     return -(work.priority or 0), (created - _FIRST) // SAME_AGE, -size, created, work.key

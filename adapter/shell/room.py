@@ -3,7 +3,7 @@
 It reads stores only, and decides nothing: what a plan is made of.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -63,8 +63,9 @@ class Room:
         """
         fleet = [replace(one, tree=trees.get(one.name, one.tree)) for one in map(self._candidate, order)]
         for work, place in self._in_flight():
-            if work.key != me.key:
-                uncounted = [share for share in place.shares if not self._counted(place, share, now)]
+            shares = place.shares if work.key != me.key else _held(place)
+            uncounted = [share for share in shares if not self._counted(place, share, now)]
+            if uncounted:
                 fleet = planner.charged(self.request(work, self._observer.check_of(work)), fleet, uncounted)
         return fleet
 
@@ -73,8 +74,7 @@ class Room:
         held = (
             found.reserved_at + STATUS_LAG
             for work, place in self._in_flight()
-            if work.key != me.key
-            for share in place.shares
+            for share in (place.shares if work.key != me.key else _held(place))
             if (member := self._fleet.members().get(share.cluster)) and (found := _standing(member, place, share))
             if found.reserved_at and not _settled(found, now)
         )
@@ -117,6 +117,11 @@ class Room:
         """Whether the cluster's own figures hold this share already."""
         member = self._fleet.members().get(share.cluster)
         return member is not None and _counts(member, place, share, now)
+
+
+def _held(place: Placement) -> Sequence[Share]:
+    """What a gang that runs has already, of what it is planned for now."""
+    return [share for share in place.shares if place.round_of(share) <= place.placed_round]
 
 
 def _counts(member: Member, place: Placement, share: Share, now: datetime) -> bool:

@@ -5,7 +5,7 @@ cluster that is silent now), and by whoever is just being given it.
 """
 
 from adapter import dispatch, names
-from adapter.facts import Placement, Raw, annotation, is_true, key_of, meta, share_key, uid_of
+from adapter.facts import Placement, Raw, annotation, is_true, key_of, label, meta, share_key, uid_of
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -54,12 +54,19 @@ class Slots:
         if member is None or not member.spec.draining:
             return False
         siblings = list(self._home.pods.group(_group(place)))
-        away = sum(not is_true(one, "Ready") or self._copy_leaves(one) for one in siblings)
+        stay = sum(is_true(one, "Ready") and not self._copy_leaves(one) for one in siblings)
+        away = min(place.wanted, self._desired(pod)) - stay  # one that KubeRay has yet to make is away, too
         turns = min(member.spec.max_unavailable - away, len(self._free(pod, place, admitted)))
         there = sorted(
             key_of(one) for one in siblings if share_key(annotation(one, names.SLOT_ANNOTATION))[0] == cluster
         )
         return key_of(pod) in there[: max(turns, 0)]
+
+    def _desired(self, pod: Raw) -> int:
+        """How many workers the pod's RayCluster is to have."""
+        raw = self._home.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL))) or {}
+        groups = (raw.get("spec") or {}).get("workerGroupSpecs") or ()
+        return sum(int(group.get("replicas") or 0) * int(group.get("numOfHosts") or 1) for group in groups)
 
     def _free(self, pod: Raw, place: Placement, admitted: Shares) -> list[str]:
         held = self.held(place)

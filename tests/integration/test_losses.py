@@ -143,7 +143,7 @@ def test_a_worker_cluster_with_workers_is_not_deleted_by_mistake(stage: Stage, r
     wait(lambda: stage.running(1), 90, "a worker runs in east", running.tail)
     wait(lambda: _workers_in(stage.fleet) >= 1, 30, "east says so", running.tail)
     with pytest.raises(
-        LabError, match=r"WorkerCluster east: status\.workers is 1\. Drain it first with kubectl rayspan drain east"
+        LabError, match=r"WorkerCluster east: status\.workers is \d+\. Drain it first with kubectl rayspan drain east"
     ):
         stage.manager.kubectl("delete", "workercluster", "east", "--dry-run=server")
     forced = {"metadata": {"annotations": {names.FORCE_DELETE_ANNOTATION: "true"}}}
@@ -154,21 +154,17 @@ def test_a_worker_cluster_with_workers_is_not_deleted_by_mistake(stage: Stage, r
 
 
 def test_workers_follow_a_head_that_moved(stage: Stage, running: Controller) -> None:
-    """A new head pod has a new address; whoever was made with the old one is replaced, and runs with the new one."""
+    """Whoever was made with the old address is replaced, and runs with the new one. The head is on a fake node, which gives
+    a new pod the address of the last one: so its status is told another one."""
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)
     before = {pod["metadata"]["uid"] for pod in stage.workers()}
-    head = _head(stage)
-    stage.manager.kubectl("-n", stage.name, "delete", "pod", head["metadata"]["name"], "--wait=false")
-    wait(
-        lambda: _head(stage)["status"].get("podIP", "") not in ("", head["status"]["podIP"]),
-        60,
-        "another head",
-        running.tail,
-    )
-    wait(lambda: stage.running(2) and _heads_known(stage) == {_head(stage)["status"]["podIP"]}, 90,
-         "both know the new head", lambda: _dump(stage, running))  # fmt: skip
+    moved = json.dumps({"status": {"podIP": "10.99.99.99", "podIPs": [{"ip": "10.99.99.99"}]}})
+    name = stage.manager.items("pods", stage.name, f"{names.RAY_NODE_TYPE_LABEL}=head")[0]["metadata"]["name"]
+    stage.manager.kubectl("-n", stage.name, "patch", "pod", name, "--subresource=status", "--type=merge", "-p", moved)
+    wait(lambda: stage.running(2) and _heads_known(stage) == {"10.99.99.99"}, 90,
+         "both know the new address", lambda: _dump(stage, running))  # fmt: skip
     assert not before & {pod["metadata"]["uid"] for pod in stage.workers()}
 
 
@@ -216,12 +212,6 @@ def _refuses(stage: Stage, name: str) -> bool:
     except LabError as refusal:
         return "no Ray here" in str(refusal)
     return False
-
-
-def _head(stage: Stage) -> Raw:
-    heads = stage.manager.items("pods", stage.name, f"{names.RAY_NODE_TYPE_LABEL}=head")
-    alive = [head for head in heads if not head["metadata"].get("deletionTimestamp")]
-    return alive[0] if alive else {"metadata": {}, "status": {}}
 
 
 def _heads_known(stage: Stage) -> set[str]:

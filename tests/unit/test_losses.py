@@ -19,6 +19,7 @@ from tests.unit.builders import (
     make_placement,
     make_pod,
     make_policy,
+    make_ray_cluster,
     make_worker_cluster,
     make_workload,
     stamp,
@@ -73,6 +74,8 @@ def drained(*pods: Raw, copies: tuple[Raw, ...] = (), at_once: int = 1) -> Slots
     sight = Sight({"east": 8, "west": 8})
     east = sight.members["east"]
     east.spec = api.worker_cluster(make_worker_cluster("east", draining=True, maxUnavailable=at_once))
+    replicas = {"spec": {"workerGroupSpecs": [{"replicas": len(pods)}]}}
+    fill(sight.home.ray_clusters, {**make_ray_cluster(), **replicas})
     fill(sight.home.pods, *pods)
     fill(east.pods, *copies)
     return Slots(sight.home, sight.fleet, Claims())
@@ -108,6 +111,13 @@ def test_nobody_leaves_while_another_one_is_on_its_way() -> None:
     copy = make_copy(E0, deleting=True)
     copy["metadata"]["labels"][names.PLACEMENT_LABEL] = NAME
     slots, place = drained(E0, E1, W0, copies=(copy,)), facts.placement(PLACE)
+    assert not any(slots.moves(one, place, ALL) for one in (E0, E1))
+
+
+def test_nobody_leaves_before_the_last_one_was_made_anew() -> None:
+    """KubeRay has deleted the pod, and has yet to make the next one."""
+    slots, place = drained(E0, E1, W0), facts.placement(PLACE)
+    fill(slots._home.pods, E0, E1)
     assert not any(slots.moves(one, place, ALL) for one in (E0, E1))
 
 

@@ -1,12 +1,13 @@
 """A share whose workers were preempted: its quota comes free even where Kueue did not see the last pod end."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from adapter import names
-from adapter.actions import LookAgain, Record, Release
+from adapter import facts, names
+from adapter.actions import LookAgain, Plan, Record, Release
 from adapter.gang import Gang
 from adapter.lifecycle import RESYNC, decide
 from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -14,7 +15,7 @@ from tests.unit.sight import Sight, fill
 
 Raw = dict[str, Any]
 WORK = make_workload(check=names.CHECK_READY)
-PLACE = make_placement(WORK, shares={"east": {"workers": 4}})
+PLACE = make_placement(WORK, shares={"east": {"workers": 4}}, placedRound=1)
 EVICTED, HELD = make_reservation(PLACE, conditions=[names.EVICTED]), make_reservation(PLACE)
 RAY_JOB: Raw = {"metadata": {"name": JOB, "namespace": NAMESPACE, "uid": "uid-of-job"}}
 GONE = make_reservation(PLACE, admitted=False, message="Preempted", conditions=[names.EVICTED])
@@ -38,18 +39,24 @@ def seen(share: Raw, *pods: Raw, jobs: Sequence[Raw] = (RAY_JOB,)) -> Gang:
 
 
 @pytest.mark.parametrize(
-    ("share", "pods", "stranded"),
+    ("share", "pods", "stranded", "lost"),
     [
-        pytest.param(EVICTED, [], True, id="evicted, and no pod is left to tell Kueue"),
-        pytest.param(EVICTED, [copy()], False, id="a pod is there: Kueue sees it end"),
-        pytest.param(HELD, [], False, id="not evicted: its pods are still to come"),
-        pytest.param(GONE, [], False, id="evicted, and its quota is free: it queues again"),
+        pytest.param(EVICTED, [], True, True, id="evicted, and no pod is left to tell Kueue"),
+        pytest.param(EVICTED, [copy()], False, False, id="a pod is there: Kueue sees it end"),
+        pytest.param(HELD, [], False, False, id="not evicted: its pods are still to come"),
+        pytest.param(GONE, [], False, True, id="evicted, and its quota is free: it queues again"),
     ],
 )
-def test_stranded(share: Raw, pods: list[Raw], stranded: bool) -> None:
+def test_stranded(share: Raw, pods: list[Raw], stranded: bool, lost: bool) -> None:
+    """A job that runs is planned anew for these workers; then the share is in nobody's way any more, and goes."""
     gang = seen(share, *pods)
     assert [found.stranded for found in gang.reservations] == [stranded]
-    assert (decide(gang, at(5)) == [Release(gang.reservations[0]), LookAgain(RESYNC)]) is stranded
+    assert any(isinstance(action, Plan) and action.kept == () for action in decide(gang, at(5))) is lost
+
+
+def test_a_stranded_share_of_a_job_that_does_not_run_goes_at_once() -> None:
+    gang = replace(seen(EVICTED), placements=(facts.placement(make_placement(WORK, shares={"east": {"workers": 4}})),))
+    assert decide(gang, at(5)) == [Release(gang.reservations[0]), LookAgain(RESYNC)]
 
 
 def test_who_was_stopped_is_told_why() -> None:

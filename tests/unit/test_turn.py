@@ -16,6 +16,8 @@ from tests.unit.builders import at, make_workload
 
 def gang(name: str, *, created: float = 0, priority: int | None = None, workers: int = 4) -> Workload:
     made = make_workload(name=name, groups={"workers": workers})
+    for podset in made["spec"]["podSets"]:
+        podset["template"] = {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}
     return replace(workload(made), created=at(created), priority=priority)
 
 
