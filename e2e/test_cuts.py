@@ -1,16 +1,14 @@
 """Does a running job outlive a cut link, and does nothing of it run twice? Asked of Ray itself: actors, processes, results."""
 
-import base64
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import yaml
 
 from adapter import names
 from adapter.facts import moment
-from e2e.job import NAMESPACE, SAMPLE, Job
+from e2e.job import NAMESPACE, Job
 from hack.clusters import Clusters, condition, wait
 from hack.lab import faults
 from hack.lab import lab as definition
@@ -115,12 +113,7 @@ def test_what_ray_lost_is_replaced_and_never_doubled(job: Job, lab: Lab) -> None
 
 def _submit(job: Job) -> None:
     """A RayJob whose driver asks an actor on each worker until it is told that it is enough."""
-    objects = list(yaml.safe_load_all(SAMPLE.read_text()))
-    rayjob = next(o for o in objects if o["kind"] == "RayJob")
-    rayjob["metadata"]["name"] = job.name
-    script = base64.b64encode(DRIVER.encode()).decode()
-    rayjob["spec"]["entrypoint"] = f"python -c \"exec(__import__('base64').b64decode('{script}').decode())\""
-    job.manager.apply(yaml.safe_dump_all(objects))
+    job.submit(DRIVER)
     job.wait_for_workers()
     wait(lambda: "RAYSPAN-READY" in job.output(), 120, "the actors answer", job.dump)
 

@@ -1,0 +1,72 @@
+"""Does a RayCluster that spans clusters come back whole when its head is restarted under another address?"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from adapter import names
+from e2e.job import NAMESPACE, SAMPLE
+from hack.apireader import Raw
+from hack.clusters import Clusters, condition, wait
+
+NAME = "head-restarted"
+PATIENCE = 180  # seconds: what the owner of a RayCluster is promised
+ALIVE = "import json, ray; ray.init(logging_level='ERROR'); print(json.dumps([n['NodeManagerAddress'] for n in ray.nodes() if n['Alive']]))"
+
+
+@pytest.fixture
+def cluster(fleet: Clusters) -> Iterator[Clusters]:
+    """A RayCluster without a job, of the sample's shape: four workers, two in each worker cluster."""
+    rayjob = next(o for o in yaml.safe_load_all(SAMPLE.read_text()) if o["kind"] == "RayJob")
+    spec = rayjob["spec"]["rayClusterSpec"]
+    template = spec["headGroupSpec"]["template"]["spec"]
+    template.pop("volumes")
+    template["containers"][0].pop("volumeMounts")
+    metadata = {"name": NAME, "namespace": NAMESPACE, "labels": rayjob["metadata"]["labels"]}
+    made = {"apiVersion": rayjob["apiVersion"], "kind": "RayCluster", "metadata": metadata, "spec": spec}
+    fleet.manager.apply(yaml.safe_dump(made))
+    yield fleet
+    fleet.manager.delete("raycluster", NAME, wait=False)
+    wait(lambda: not _pods(fleet, "worker"), 60, "its workers are gone")
+
+
+def test_workers_come_back_to_a_head_with_another_address(cluster: Clusters) -> None:
+    wait(lambda: len(_ready(cluster, "worker")) == 4 and len(_ready(cluster, "head")) == 1, PATIENCE, "all run")
+    before, old = _ready(cluster, "head")[0], {pod["metadata"]["uid"] for pod in _pods(cluster, "worker")}
+    cluster.manager.kubectl("delete", "pod", before["metadata"]["name"], "--wait=false")
+    wait(
+        lambda: _moved(cluster, before),
+        PATIENCE,
+        "another head runs, and four workers made for it",
+        lambda: _dump(cluster),
+    )
+    assert not old & {pod["metadata"]["uid"] for pod in _pods(cluster, "worker")}
+    head, workers = _ready(cluster, "head")[0], _ready(cluster, "worker")
+    said = cluster.manager.kubectl("exec", head["metadata"]["name"], "-c", "ray-head", "--", "python", "-c", ALIVE)
+    alive = json.loads(said.strip().splitlines()[-1])
+    assert sorted(alive) == sorted(pod["status"]["podIP"] for pod in [head, *workers])
+
+
+def _moved(fleet: Clusters, before: Raw) -> bool:
+    heads = [head for head in _ready(fleet, "head") if head["metadata"]["uid"] != before["metadata"]["uid"]]
+    if not heads or len(_ready(fleet, "worker")) != 4:
+        return False
+    copies = [pod for worker in fleet.workers.values() for pod in worker.items("pods", NAMESPACE, names.MANAGER_LABEL)]
+    return [pod["metadata"]["annotations"][names.HEAD_ANNOTATION] for pod in copies] == [
+        heads[0]["status"]["podIP"]
+    ] * 4
+
+
+def _pods(fleet: Clusters, kind: str) -> list[Raw]:
+    labels = f"{names.RAY_NODE_TYPE_LABEL}={kind},{names.RAY_GCS_CLUSTER_LABEL}={NAME}"
+    return fleet.manager.items("pods", NAMESPACE, labels)
+
+
+def _ready(fleet: Clusters, kind: str) -> list[Raw]:
+    return [pod for pod in _pods(fleet, kind) if condition(pod, "Ready").get("status") == "True"]
+
+
+def _dump(fleet: Clusters) -> str:
+    return fleet.manager.kubectl("get", "pods,placements", "-o", "wide")
