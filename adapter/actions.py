@@ -21,6 +21,7 @@ class Plan:
     excluded: tuple[Exclusion, ...]  # clusters not asked now
     kept: tuple[Share, ...] | None = None  # of a gang that runs: what stays as it is, and only the rest is planned
     lost: str = ""  # why the rest has to be, for people; empty: as it was said before
+    refused: int = 0  # how many shares are given up because their clusters refuse the pods
 
 
 @dataclass(frozen=True, slots=True)

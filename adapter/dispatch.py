@@ -8,11 +8,12 @@ Clusters that cannot be seen are left alone: what runs there counts as running, 
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from adapter import mirror, names, rewriter, trouble
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
 from adapter.facts import (
+    GroupShare,
     Job,
     Placement,
     Raw,
@@ -22,6 +23,7 @@ from adapter.facts import (
     condition,
     label,
     meta,
+    moment,
     share_key,
     timestamp,
     uid_of,
@@ -31,6 +33,10 @@ from adapter.target import Target
 # Why a copy goes, where nothing stands for it; the metrics know these apart.
 POD_GONE = "its pod in the manager cluster is gone"
 SLOT_ELSEWHERE = "its pod holds a slot in another cluster"
+
+
+# Longer than a kubelet takes after the grace period, and than clocks of two clusters differ.
+STUCK_AFTER = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,6 @@ class Worker:
     targets: Mapping[str, Target]  # for clusters that can be seen
     taken: Collection[str]  # slots held by other pods of the Placement, here or there
     draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
-    moves: bool = False  # it is this pod's turn to leave the cluster that is drained
     silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
 
 
@@ -112,7 +117,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if remote is not None and label(remote, names.POD_UID_LABEL) == uid_of(pod):
         patch = mirror.status_patch(pod, remote, cluster)
         mirrored: list[Action] = [PatchStatus(pod, patch), *_told(worker.job, remote, cluster)] if patch else []
-        return mirrored + _replaced(worker, cluster, remote)
+        return _stuck(pod, remote, cluster, now) or mirrored + _replaced(worker, cluster, remote)
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
     if _dispatched(pod):
         return _failed(pod, "RemotePodGone", _gone(pod, cluster), now)
@@ -151,8 +156,9 @@ def _unseen(pod: Raw, cluster: str, silence: Silence, now: datetime) -> list[Act
         return _failed(pod, "WorkerLost", f"Ray's head lost the node, and worker cluster {cluster} {silence.why}.", now)
     if late and not silence.alive:
         return _failed(pod, "WorkerLost", f"Given up: worker cluster {cluster} {silence.why}.", now)
-    patch = mirror.unknown_patch(pod, cluster, silence.why, timestamp(silence.since or now))
-    unknown: list[Action] = [PatchStatus(pod, patch)] if patch and _dispatched(pod) else []
+    known = silence.since is not None and _dispatched(pod)
+    patch = mirror.unknown_patch(pod, cluster, silence.why, timestamp(silence.since or now)) if known else None
+    unknown: list[Action] = [PatchStatus(pod, patch)] if patch else []
     return [*unknown, LookAgain(silence.until - now)] if silence.until and not late else unknown
 
 
@@ -163,7 +169,17 @@ def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
     made_with = annotation(remote, names.HEAD_ANNOTATION)
     if worker.head and made_with and made_with != worker.head:
         return [DeletePod(cluster, remote, f"the head moved from {made_with} to {worker.head}")]
-    return [DeletePod(cluster, remote, f"worker cluster {cluster} is being drained")] if worker.moves else []
+    return []
+
+
+def _stuck(pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
+    """A copy that should be gone, and nobody ends: its node is lost, most likely. Its worker shall be replaced all the same;
+    its slot is free when that cluster has removed it."""
+    ends = moment(meta(remote).get("deletionTimestamp"))  # the end of its grace period
+    if ends is None or now < ends + STUCK_AFTER:
+        return []
+    text = f"The pod in worker cluster {cluster} is being deleted, and did not end in time; its node may be lost."
+    return _failed(pod, "RemotePodStuck", text, now)
 
 
 def _failed(pod: Raw, reason: str, text: str, now: datetime) -> list[Action]:
@@ -191,13 +207,18 @@ def _open(worker: Worker, slot: str) -> bool:
 
 def slots(placement: Placement, pod: Raw) -> list[str]:
     """The slots of the wanted shares for the pod's worker group, in the order of the plan."""
-    group = label(pod, names.RAY_GCS_GROUP_LABEL).lower()  # Kueue lower-cases it for the podset's name
-    held = [(share, part) for share in placement.live for part in share.groups if part.name == group]
-    return [
-        f"{share.cluster}/{placement.round_of(share)}/{part.role}/{index}"
-        for share, part in held
-        for index in range(part.count)
-    ]
+    held = [(share, part) for share in placement.live for part in share.groups if part.name == group_of(pod)]
+    return [slot for share, part in held for slot in slots_on(placement, share, part)]
+
+
+def slots_on(placement: Placement, share: Share, group: GroupShare) -> list[str]:
+    """The slots of one worker group on one share."""
+    return [f"{share.cluster}/{placement.round_of(share)}/{group.role}/{index}" for index in range(group.count)]
+
+
+def group_of(pod: Raw) -> str:
+    """A pod's worker group as a Placement names it: Kueue lower-cases it for the podset's name."""
+    return label(pod, names.RAY_GCS_GROUP_LABEL).lower()
 
 
 def slots_taken(pods: Iterable[Raw], *, but: str | None = None) -> frozenset[str]:

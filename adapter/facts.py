@@ -165,6 +165,10 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
+def _version(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0  # etcd counts in 63 bits
+
+
 def _reserved_at(raw: Raw) -> datetime | None:
     if not is_true(raw, names.QUOTA_RESERVED):
         return None
@@ -349,6 +353,8 @@ class Reservation:
     reserved_at: datetime | None  # None: holds no quota now
     message: str  # what that cluster's Kueue says while it waits
     refused: bool  # it looked, and found no quota that it could give now or take from others
+    cluster_queue: str = ""  # where it holds quota
+    version: int = 0  # of the object, as a number
     evicted: str = ""  # why its pods were stopped, as that cluster's Kueue says it; empty when they were not
     stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
 
@@ -379,6 +385,8 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         reserved_at=_reserved_at(raw),
         message=condition(raw, names.QUOTA_RESERVED).get("message") or "",
         refused=_refused(condition(raw, names.QUOTA_RESERVED)),
+        cluster_queue=((raw.get("status") or {}).get("admission") or {}).get("clusterQueue") or "",
+        version=_version(meta(raw).get("resourceVersion") or ""),
         evicted=str(condition(raw, names.EVICTED).get("message") or "evicted") if is_true(raw, names.EVICTED) else "",
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from adapter.facts import Placement, Reservation, Workload
+from adapter.facts import Placement, Raw, Reservation, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Gang:
     on_share_lost: Literal["Replace", "Restart"] = "Replace"
     given_up: Mapping[str, str] = field(default_factory=dict)  # clusters whose workers count as lost, and why
     draining: frozenset[str] = frozenset()  # clusters that workers are to leave
+    movers: tuple[tuple[str, Raw], ...] = ()  # cluster and copy: workers whose turn it is to leave one that is drained
     occupied: frozenset[tuple[str, int]] = frozenset()  # shares that a pod is on, here or there, by cluster and round
     unplaced: bool = False  # a pod of the manager waits for a slot
     there: frozenset[tuple[str, int]] = frozenset()  # those that a copy is on

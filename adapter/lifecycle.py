@@ -21,7 +21,20 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from adapter import explain, names, running
-from adapter.actions import Action, Forget, LookAgain, Plan, Record, Rejoin, Release, Reserve, Say, SetCheck, Yield
+from adapter.actions import (
+    Action,
+    DeletePod,
+    Forget,
+    LookAgain,
+    Plan,
+    Record,
+    Rejoin,
+    Release,
+    Reserve,
+    Say,
+    SetCheck,
+    Yield,
+)
 from adapter.facts import Exclusion, Placement, Reservation, Share, Workload
 from adapter.gang import Gang
 
@@ -71,9 +84,12 @@ def decide(gang: Gang, now: datetime) -> list[Action]:
     # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can.
     leftovers = [r for r in gang.reservations if not _wanted(r, current)]
     stale: list[Action] = [Forget(p) for p in gang.placements if p is not current]
-    if leftovers:
+    runs = work.checks[gang.check].state == names.CHECK_READY
+    if leftovers and not runs:
         return stale + _release(leftovers) + [LookAgain(RESYNC)]
-    return stale + _advance(gang, work, current, now)
+    # What a running gang lost elsewhere need not wait until the last leftover is gone.
+    wanted = replace(gang, reservations=tuple(r for r in gang.reservations if r not in leftovers))
+    return stale + _release(leftovers) + _advance(wanted, work, current, now)
 
 
 def _advance(gang: Gang, work: Workload, current: Placement | None, now: datetime) -> list[Action]:
@@ -142,7 +158,8 @@ def _run(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[
     gone = running.lost(gang, seen)
     why = running.why(gone)
     told = _say(work, "ShareLost", why, warning=True) if why else []
-    if gone and gang.on_share_lost == "Restart":
+    # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
+    if set(gone) - set(running.refused(gang, seen, gone)) and gang.on_share_lost == "Restart":
         text = f"{why} The whole job starts again, as its policy's onShareLost says."
         return [*told, _check(gang, work, names.CHECK_RETRY, text)]
     left = [share for share in running.held(seen) if share not in gone]
@@ -150,16 +167,19 @@ def _run(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[
     kept = tuple(share for share in left if share not in spared)
     live = excluded(current, now) + running.refusing(gang, seen, gone, now + excluded_for(current))
     if gone or spared or current.withdrawing:
-        return [*told, Plan(work, current, live, kept, why), LookAgain(SOON)]
+        refused = len(running.refused(gang, seen, gone))
+        return [*told, Plan(work, current, live, kept, why, refused), LookAgain(SOON)]
     if asked := running.asked(seen):
         return _ask(gang, work, current, asked, True, now)
+    moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
     missing = running.missing(gang, seen)
     if missing and _may_fit(gang, current, live, now):
         return [Plan(work, current, live, kept), LookAgain(SOON)]
     recorded = _record(current, running.status(gang, seen, now))
     ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if missing else []
     waits = missing or running.blocked(gang, seen)
-    return [*recorded, LookAgain(min([RESYNC, *(end - now for end in ends)]))] if waits else recorded
+    again = [LookAgain(min([RESYNC, *(end - now for end in ends)]))] if waits else []
+    return [*moved, *recorded, *again]
 
 
 def _while_blocked(

@@ -56,11 +56,12 @@ def by_share(reservations: Iterable[Reservation], current: Placement) -> dict[tu
 
 def refusing(gang: Gang, current: Placement, gone: Mapping[Share, str], until: datetime) -> tuple[Exclusion, ...]:
     """The clusters among the lost ones that refuse the gang's pods: they would do so again."""
-    return tuple(
-        Exclusion(share.cluster, until, why)
-        for share, why in gone.items()
-        if _key(current, share) in gang.unusable and share.cluster not in gang.silent
-    )
+    return tuple(Exclusion(share.cluster, until, gone[share]) for share in refused(gang, current, gone))
+
+
+def refused(gang: Gang, current: Placement, gone: Iterable[Share]) -> tuple[Share, ...]:
+    """Those of the lost shares whose clusters refuse the gang's pods."""
+    return tuple(share for share in gone if _key(current, share) in gang.unusable and share.cluster not in gang.silent)
 
 
 def why(gone: Mapping[Share, str]) -> str:
@@ -92,14 +93,16 @@ def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation |
     if share.cluster in gang.silent:
         if _key(current, share) in gang.alive:
             return ""
-        # Where nobody counts as running any more, for Ray lost them all, their replacements need not wait for the timeout.
-        waited_for = f"the worker cluster {gang.silent[share.cluster]}" if gang.unplaced else ""
-        return gang.given_up.get(share.cluster) or waited_for
+        # Where copies were, and nobody counts as running any more, Ray lost them all: their replacements need not wait.
+        waited_for = gang.unplaced and _key(current, share) in gang.there
+        return gang.given_up.get(share.cluster) or (
+            f"the worker cluster {gang.silent[share.cluster]}" if waited_for else ""
+        )
     if found is None:
         return "its reservation is gone there"
     # A cluster that runs some of them may have its reasons to refuse others for a while: what runs is not given up.
-    if _key(current, share) not in gang.there and (refused := gang.unusable.get(_key(current, share))):
-        return refused
+    if _key(current, share) not in gang.there and (why := gang.unusable.get(_key(current, share))):
+        return why
     if found.admitted or found.deleting or (found.reserved_at is not None and not found.stranded):
         return ""
     # In its queue it would wait behind others, and while it does, other clusters may have room.

@@ -26,7 +26,9 @@ def _found(remote: Raw, cluster: str) -> Iterator[str]:
         if "OOMKilled" in (ended.get("reason"), before.get("reason")):
             yield f"Container {name} of a worker in {cluster} was killed for want of memory (OOMKilled); raise its memory limit."
         if str(waiting.get("reason") or "").endswith(_WRONG):
-            said = f": {waiting['message']}" if waiting.get("message") else ""
+            # Of a back-off the kubelet says only for how long, and which pod: not what its siblings would say.
+            tells = waiting.get("message") and not str(waiting["reason"]).endswith("BackOff")
+            said = f": {waiting['message']}" if tells else ""
             yield f"Container {name} of a worker in {cluster} does not start, {waiting['reason']}{said}"
     scheduled = condition(remote, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":

@@ -9,7 +9,7 @@ from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.logins import Logins
-from adapter.shell.member import FIRST_LISTS
+from adapter.shell.member import FIRST_LISTS, STEADY_AFTER
 from adapter.shell.observe import Observer
 
 
@@ -24,22 +24,27 @@ class Conditions:
         """Engage or disengage a worker cluster as its object says."""
         await self._fleet.reconcile(name, self._home.worker_clusters.named(name), self._logins)
 
-    async def cluster(self, name: str) -> None:
-        """Engage or disengage a worker cluster as its object says, and tell how that went."""
+    async def cluster(self, name: str) -> float | None:
+        """Engage or disengage a worker cluster as its object says, and tell how that went.
+
+        Returns the seconds after which an earlier loss may be over.
+        """
         await self.engage(name)
         raw = self._home.worker_clusters.named(name)
         if raw is None:
             metrics.forget(name)
-            return
+            return None
         problem = self._fleet.problems.get(name, "")
         silent = self._fleet.silent().get(name, "")
         if silent.endswith(FIRST_LISTS):
-            return  # a start is no failure
+            return None  # a start is no failure
         problem = problem or (silent and f"worker cluster {name} {silent}.")
         reason = "BadConfiguration" if name in self._fleet.problems else "Unreachable"
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
         member = self._fleet.members().get(name)
         steady, workers = bool(member and member.steady), self._observer.workers_in(name)
+        if problem:  # what it holds for gangs that gave it up, or ended meanwhile, is yet to be removed there
+            workers = max(workers, int((raw.get("status") or {}).get("workers") or 0))
         patch = checks.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC))
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
@@ -47,6 +52,8 @@ class Conditions:
         if problem:
             about = _about(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
             await self._announcer.say(about, reason, problem, warning=True)
+        lost = (raw.get("status") or {}).get("lostSince")
+        return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None
 
     async def check(self, name: str) -> None:
         """Tell whether one of our AdmissionChecks can be served."""

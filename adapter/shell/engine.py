@@ -145,7 +145,7 @@ class Engine:
         metrics.LOOKS.labels(what).inc()
         try:
             if what == CLUSTER:
-                await self._conditions.cluster(name)
+                return await self._conditions.cluster(name)
             elif what == CHECK:
                 await self._conditions.check(name)
             elif what == QUEUE:

@@ -42,6 +42,10 @@ from adapter.shell.planning import Planning
 
 log = logging.getLogger(__name__)
 
+# What a cluster answers whose webhooks, policies or quotas do not want a pod. Not 401 and 429, which pass, and not 409: there
+# is a pod of that name.
+_REFUSALS = (400, 403, 404, 422)
+
 
 class Executor:
     """Does actions; raises ApiError or Unreachable when one could not be done."""
@@ -213,7 +217,7 @@ class Executor:
         try:
             member.pods.put(await _create(member.client, resources.PODS, action.body))
         except ApiError as refusal:
-            if action.about and place and 400 <= refusal.status < 500 and refusal.status != 429:
+            if action.about and place and refusal.status in _REFUSALS:
                 self.memory.refuse_pod(place, share, f"the cluster refuses its pods: {refusal.message}")
                 text = f"worker cluster {action.cluster} refuses pod {key_of(action.pod)[1]}: {refusal.message}"
                 await self._say(Say(action.about, "PodRefused", text, warning=True))

@@ -18,6 +18,7 @@ from adapter.dispatch import Silence
 from adapter.facts import Key, Raw, annotation, key_of, label, meta, moment, share_key
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
+from adapter.shell.member import FIRST_LISTS
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 ASK_SECONDS = 10.0
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 _LARGEST = 16 << 20  # bytes of an answer: a thousand nodes take about one; whoever sends more is no dashboard
+# An answer counts for this long when later ones fail: a dashboard that is busy for a moment has not lost its nodes.
+REMEMBERED_SECONDS = 60.0
+_AT_ONCE = 20  # heads that are asked at the same time
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -33,7 +37,8 @@ class Losses:
 
     def __init__(self, home: Home, fleet: Fleet) -> None:
         self._home, self._fleet = home, fleet
-        self._alive: dict[Key, dict[str, bool]] = {}  # by RayCluster: node address -> whether its head hears from it
+        # By RayCluster, once its head was asked: node address -> whether the head hears from it, and when it said so.
+        self._alive: dict[Key, tuple[dict[str, bool], float]] = {}
 
     def given_up(self, clusters: Iterable[str], timeout: timedelta, now: datetime) -> dict[str, str]:
         """Those of the clusters whose workers count as lost, unless Ray still hears from them, each with the reason."""
@@ -49,18 +54,21 @@ class Losses:
         found = self._silence(cluster, timeout)
         if found is None:
             return None
+        if found.since and _ray_cluster(pod) not in self._alive:
+            return Silence(found.why, found.since, None, None)  # nobody is given up before Ray was asked
         address = str((pod.get("status") or {}).get("podIP") or "")
-        alive = self._alive.get(_ray_cluster(pod), {}).get(address)
-        return Silence(found.why, found.since, found.until, alive)
+        known, _ = self._alive.get(_ray_cluster(pod), ({}, 0.0))
+        return Silence(found.why, found.since, found.until, known.get(address))
 
     def _silence(self, cluster: str, timeout: timedelta) -> Silence | None:
         raw = self._home.worker_clusters.named(cluster)
         if raw is None:
             return Silence("is not registered any more", None, _LONG_AGO, None)
-        if cluster not in self._fleet.silent():
+        why = self._fleet.silent().get(cluster)
+        if why is None:
             return None
         since = moment((raw.get("status") or {}).get("lostSince"))
-        if since is None:
+        if since is None or why.endswith(FIRST_LISTS):  # it may be well again since this process began to read it
             return Silence("cannot be seen", None, None, None)
         return Silence(f"cannot be seen since {since:%H:%M:%S} UTC", since, since + timeout, None)
 
@@ -68,14 +76,16 @@ class Losses:
         """Ask heads for as long as clusters are silent, until cancelled; `heard` is told of each pod with news."""
         async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
             while True:
-                await asyncio.sleep(ASK_SECONDS)
                 pods = [] if self._home.lost else self._unseen()
-                heads = {_ray_cluster(pod): head for pod in pods if (head := self._head(pod))}
-                answers = await asyncio.gather(*(self._ask(session, head) for head in heads.values()))
-                before, self._alive = self._alive, dict(zip(heads, answers, strict=True))
+                before, heads = self._alive, {_ray_cluster(pod): self._head(pod) for pod in pods}
+                turns = asyncio.Semaphore(_AT_ONCE)
+                answers = await asyncio.gather(*(self._ask(session, head, turns) for head in heads.values()))
+                now = asyncio.get_running_loop().time()
+                self._alive = {key: _newest(new, before.get(key), now) for key, new in zip(heads, answers, strict=True)}
                 for pod in pods:
-                    if before.get(_ray_cluster(pod)) != self._alive.get(_ray_cluster(pod)):
+                    if before.get(_ray_cluster(pod), (None,))[0] != self._alive[_ray_cluster(pod)][0]:
                         heard(pod)
+                await asyncio.sleep(ASK_SECONDS)
 
     def _unseen(self) -> list[Raw]:
         silent = self._fleet.silent()
@@ -87,19 +97,30 @@ class Losses:
         heads = self._home.heads.group(by_ray_cluster(pod))
         return next((head for head in heads if not meta(head).get("deletionTimestamp")), None)
 
-    async def _ask(self, session: aiohttp.ClientSession, head: Raw) -> dict[str, bool]:
-        """Which nodes a head hears from; nothing when it cannot be asked: a token may be wanted, or a policy in the way."""
-        address = (head.get("status") or {}).get("podIP")
-        if not address:
-            return {}
+    async def _ask(
+        self, session: aiohttp.ClientSession, head: Raw | None, turns: asyncio.Semaphore
+    ) -> dict[str, bool] | None:
+        """Which nodes a head hears from; None when it cannot be asked: a token may be wanted, or a policy in the way."""
+        address = ((head or {}).get("status") or {}).get("podIP")
+        if head is None or not address:
+            return None
         host = f"[{address}]" if ":" in address else address
         try:
             url = f"http://{host}:{raynodes.dashboard_port(head)}{raynodes.PATH}"
-            async with session.get(url, params={"limit": "10000"}, allow_redirects=False) as answer:
-                return raynodes.alive(json.loads(await answer.content.read(_LARGEST))) if answer.status == 200 else {}
+            async with turns, session.get(url, params={"limit": "10000"}, allow_redirects=False) as answer:
+                return raynodes.alive(json.loads(await answer.content.read(_LARGEST))) if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             log.info("head %s/%s does not tell which nodes it hears from: %s", *key_of(head), type(error).__name__)
-            return {}
+            return None
+
+
+def _newest(
+    answer: dict[str, bool] | None, before: tuple[dict[str, bool], float] | None, now: float
+) -> tuple[dict[str, bool], float]:
+    """An answer, or the last one for as long as it counts."""
+    if answer is not None:
+        return answer, now
+    return before if before and now - before[1] < REMEMBERED_SECONDS else ({}, 0.0)
 
 
 def _ray_cluster(pod: Raw) -> Key:

@@ -58,10 +58,16 @@ class Observer:
         return {name: member for name, member in self._fleet.members().items() if not member.why_silent}
 
     def workers_in(self, cluster: str) -> int:
-        """For how many workers quota is held or asked for in a cluster, by the Placements of Workloads that are not over."""
+        """For how many workers quota is held or asked for in a cluster: by the Placements of Workloads that are not over, or by
+        what stands there, whichever is more."""
         places = (placement(raw) for raw in self._home.placements)
         live = (place for place in places if self._workload_of(place))
-        return sum(share.workers for place in live for share in place.live if share.cluster == cluster)
+        wanted = sum(share.workers for place in live for share in place.live if share.cluster == cluster)
+        member = self._fleet.members().get(cluster)
+        standing = (
+            podset for raw in (member.workloads if member else ()) for podset in raw["spec"].get("podSets") or ()
+        )
+        return max(wanted, sum(int(podset.get("count") or 0) for podset in standing))
 
     def draining(self) -> frozenset[str]:
         """The clusters that workers are to leave."""
@@ -94,6 +100,7 @@ class Observer:
             given_up=self._losses.given_up({s.cluster for p in found for s in p.shares}, timeout, now),
             draining=self.draining(),
             occupied=frozenset(share_key(slot) for p in found for slot in self._slots.held(p)),
+            movers=tuple(one for p in found for one in self._slots.movers(p, self._admitted(p))),
             unplaced=any(self._slots.unplaced(p) for p in found),
             there=frozenset(share_key(slot) for p in found for slot in self._slots.there(p)),
             unusable={share: why for p in found for share, why in memory.unusable(p).items()},
@@ -128,7 +135,6 @@ class Observer:
             targets={n: self.target(m, work, stands_for, 0) for n, m in members.items()} if work and stands_for else {},
             taken=self._slots.taken(pod) if pod else (),
             draining=self.draining(),
-            moves=bool(pod and stands_for and self._slots.moves(pod, stands_for, self._admitted(stands_for))),
             silence=self._silence(pod, work) if pod and work else None,
         )
 
@@ -335,4 +341,6 @@ def _with_pods(member: Member, found: Reservation) -> Reservation:
     """Whether an evicted share has lost its last pod before Kueue took note of it."""
     if not found.evicted or found.reserved_at is None:
         return found
-    return replace(found, stranded=not member.pods.group(f"{found.namespace}/{found.placement}"))
+    pods = member.pods.group(f"{found.namespace}/{found.placement}")
+    on_it = (share_key(annotation(pod, names.SLOT_ANNOTATION)) == (member.name, found.round) for pod in pods)
+    return replace(found, stranded=not any(on_it))

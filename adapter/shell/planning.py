@@ -20,6 +20,9 @@ from adapter.shell.observe import Observer
 from adapter.shell.room import Room
 from adapter.shell.waiting import Waiters
 
+# What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
+MOST_SHARES = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -68,10 +71,10 @@ class Planning:
             "check": check,
             "attempt": work.attempt,
             "round": before.round + 1 if before else 1,
-            "givenUp": before.given_up + before.withdrawing if before else 0,
+            "givenUp": before.given_up + before.withdrawing + action.refused if before else 0,
             "plannedAt": timestamp(now),
             "wanted": self._room.request(work, check).workers,
-            "shares": [*kept, *(_share(s) for s in made.shares)],
+            "shares": [*kept, *(_share(s) for s in made.shares)][:MOST_SHARES],
             "lost": lost or None,
             "considered": [asdict(verdict) for verdict in made.verdicts],
             "excluded": [_exclusion(e) for e in action.excluded],
@@ -108,11 +111,11 @@ class Planning:
             return Made(request, (), planner.Plan((), (), f"All workers have a place: {explain.counted(kept)}."), "")
         order = chosen.clusters if chosen else ()
         earlier = self._waiters.before(work, now)
-        fleet, holds = self._left_for(work, order, earlier, excluded, now)
+        fleet, holds = self._left_for(work, order, earlier, excluded, now, kept=kept or ())
         made = planner.plan(request, fleet)
         waiting_jobs = [f"{hold.job.kind} {hold.job.name}" for hold in holds if hold.job]
         if not made.shares and (trees := self._room.relieved(order, work.priority or 0)):
-            freed, more = self._left_for(work, order, earlier, excluded, now, trees)
+            freed, more = self._left_for(work, order, earlier, excluded, now, trees, kept or ())
             over, holds = planner.outranking(request, fleet, freed), [*holds, *more]
             made = over if over.shares else made
         said = (
@@ -130,6 +133,7 @@ class Planning:
         excluded: Iterable[Exclusion],
         now: datetime,
         trees: Mapping[str, quota.Tree] | None = None,
+        kept: Sequence[Share] = (),
     ) -> tuple[list[Candidate], list[Hold]]:
         """What a gang may take in its policy's clusters, after those whose turn is earlier, and who of them keeps room.
 
@@ -137,7 +141,7 @@ class Planning:
         """
         # Those before it go where their own policies send them, which may be to clusters that this gang does not ask.
         involved = dict.fromkeys([*order, *(name for _, theirs in earlier for name in theirs.clusters)])
-        fleet, holds = self._after_others(earlier, self._room.left(involved, work, now, trees or {}), now)
+        fleet, holds = self._after_others(earlier, self._room.left(involved, work, now, trees or {}, kept), now)
         return _without((one for one in fleet if one.name in order), excluded), holds
 
     def _after_others(

@@ -15,6 +15,7 @@ from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
 from adapter.shell.observe import Observer
+from adapter.shell.store import version
 
 # Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
 # counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
@@ -55,15 +56,20 @@ class Room:
         return trees
 
     def left(
-        self, order: Iterable[str], me: Workload, now: datetime, trees: Mapping[str, quota.Tree]
+        self,
+        order: Iterable[str],
+        me: Workload,
+        now: datetime,
+        trees: Mapping[str, quota.Tree],
+        kept: Sequence[Share] = (),
     ) -> list[Candidate]:
-        """The clusters as they stand, less what other gangs were promised there and they do not count yet.
+        """The clusters as they stand, less what they do not count yet: what other gangs were promised, and what this one keeps.
 
         `trees`: quotas to be reckoned with instead of those of these clusters.
         """
         fleet = [replace(one, tree=trees.get(one.name, one.tree)) for one in map(self._candidate, order)]
         for work, place in self._in_flight():
-            shares = place.shares if work.key != me.key else _held(place)
+            shares = place.shares if work.key != me.key else kept
             uncounted = [share for share in shares if not self._counted(place, share, now)]
             if uncounted:
                 fleet = planner.charged(self.request(work, self._observer.check_of(work)), fleet, uncounted)
@@ -74,9 +80,9 @@ class Room:
         held = (
             found.reserved_at + STATUS_LAG
             for work, place in self._in_flight()
-            for share in (place.shares if work.key != me.key else _held(place))
+            for share in place.shares
             if (member := self._fleet.members().get(share.cluster)) and (found := _standing(member, place, share))
-            if found.reserved_at and not _settled(found, now)
+            if found.reserved_at and not _counts(member, found, now)
         )
         return max(held, default=None)
 
@@ -116,23 +122,21 @@ class Room:
     def _counted(self, place: Placement, share: Share, now: datetime) -> bool:
         """Whether the cluster's own figures hold this share already."""
         member = self._fleet.members().get(share.cluster)
-        return member is not None and _counts(member, place, share, now)
+        found = member and _standing(member, place, share)
+        return bool(member and found and _counts(member, found, now))
 
 
-def _held(place: Placement) -> Sequence[Share]:
-    """What a gang that runs has already, of what it is planned for now."""
-    return [share for share in place.shares if place.round_of(share) <= place.placed_round]
+def _counts(member: Member, found: Reservation, now: datetime) -> bool:
+    """Whether a cluster's figures hold a share: its queue was written after it, or it has had the time.
 
-
-def _counts(member: Member, place: Placement, share: Share, now: datetime) -> bool:
-    found = _standing(member, place, share)
-    return found is not None and found.reserved_at is not None and _settled(found, now)
-
-
-def _settled(found: Reservation, now: datetime) -> bool:
-    """Whether the cluster has had the time to count a share. One from the future tells that its clock is wrong, and no
-    share there shall count twice for as long as it goes ahead."""
-    return found.reserved_at is not None and abs(now - found.reserved_at) >= STATUS_LAG
+    Kueue writes a queue's status from what it has assumed already when it writes the Workload, and the versions of one
+    cluster's objects come from one counter; where they do not, the time decides. A share from the future tells that the
+    cluster's clock is wrong, and none there shall count twice for as long as that goes ahead.
+    """
+    if found.reserved_at is None:
+        return False
+    queue = member.cluster_queues.named(found.cluster_queue)
+    return version(queue or {}) > found.version or abs(now - found.reserved_at) >= STATUS_LAG
 
 
 def _standing(member: Member, place: Placement, share: Share) -> Reservation | None:

@@ -4,8 +4,11 @@ A slot is a worker's place on a share. It is held by the manager's pod that carr
 cluster that is silent now), and by whoever is just being given it.
 """
 
+from collections import Counter
+from collections.abc import Collection, Sequence
+
 from adapter import dispatch, names
-from adapter.facts import Placement, Raw, annotation, is_true, key_of, label, meta, share_key, uid_of
+from adapter.facts import Placement, Raw, annotation, is_true, key_of, label, share_key, uid_of
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -46,43 +49,55 @@ class Slots:
         )
         return any(not annotation(one, names.SLOT_ANNOTATION) for one in pods)
 
-    def moves(self, pod: Raw, place: Placement, admitted: Shares) -> bool:
-        """Whether a pod's copy is to leave its cluster now, which is drained: in the order of names, no more at once than
-        may be away, and only where a worker of its group has a place to go to."""
-        cluster, _ = share_key(annotation(pod, names.SLOT_ANNOTATION))
-        member = self._fleet.members().get(cluster)
-        if member is None or not member.spec.draining:
-            return False
-        siblings = list(self._home.pods.group(_group(place)))
-        stay = sum(is_true(one, "Ready") and not self._copy_leaves(one) for one in siblings)
-        away = min(place.wanted, self._desired(pod)) - stay  # one that KubeRay has yet to make is away, too
-        turns = min(member.spec.max_unavailable - away, len(self._free(pod, place, admitted)))
-        there = sorted(
-            key_of(one) for one in siblings if share_key(annotation(one, names.SLOT_ANNOTATION))[0] == cluster
-        )
-        return key_of(pod) in there[: max(turns, 0)]
+    def movers(self, place: Placement, admitted: Shares) -> tuple[tuple[str, Raw], ...]:
+        """The copies that are to leave clusters which are drained, now, by cluster and copy.
 
-    def _desired(self, pod: Raw) -> int:
-        """How many workers the pod's RayCluster is to have."""
-        raw = self._home.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL))) or {}
+        Only where a worker of the group has a place to go to; and no more at once than may be away, counting those that
+        KubeRay has yet to make. One that is not ready is away already: it goes first, and costs nobody a turn.
+        """
+        members = self._fleet.members()
+        draining = {name: member for name, member in members.items() if member.spec.draining}
+        if not draining:
+            return ()
+        pods = sorted(self._home.pods.group(_group(place)), key=key_of)
+        free, found = self._free(place, admitted, draining), []
+        away = min(place.wanted, self._desired(pods, place)) - sum(self._serves(pod) for pod in pods)
+        for pod in sorted(pods, key=self._serves):
+            cluster, group = share_key(annotation(pod, names.SLOT_ANNOTATION))[0], dispatch.group_of(pod)
+            copy = draining[cluster].pods.get(key_of(pod)) if cluster in draining else None
+            if copy is None or dispatch.leaving(copy) or not free[group]:
+                continue
+            if self._serves(pod):
+                if away >= draining[cluster].spec.max_unavailable:
+                    continue
+                away = max(away, 0) + 1
+            free[group] -= 1
+            found.append((cluster, copy))
+        return tuple(found)
+
+    def _serves(self, pod: Raw) -> bool:
+        """Whether a worker is ready, and not about to go."""
+        member = self._fleet.members().get(label(pod, names.CLUSTER_LABEL))
+        copy = member and member.pods.get(key_of(pod))
+        return is_true(pod, "Ready") and not (dispatch.leaving(pod) or (copy and dispatch.leaving(copy)))
+
+    def _free(self, place: Placement, admitted: Shares, draining: Collection[str]) -> Counter[str]:
+        """How many workers of each group have a place to go to."""
+        held, free = self.held(place), Counter[str]()
+        for share in place.live:
+            key = share.cluster, place.round_of(share)
+            if key in admitted and share.cluster not in draining:
+                for group in share.groups:
+                    free[group.name] += sum(slot not in held for slot in dispatch.slots_on(place, share, group))
+        return free
+
+    def _desired(self, pods: Sequence[Raw], place: Placement) -> int:
+        """How many workers of the Placement's groups their RayCluster is to have, as KubeRay reckons."""
+        name = label(pods[0], names.RAY_GCS_CLUSTER_LABEL) if pods else ""
+        raw = self._home.ray_clusters.get((place.namespace, name)) or {}
+        ours = {group.name for share in place.shares for group in share.groups}
         groups = (raw.get("spec") or {}).get("workerGroupSpecs") or ()
-        return sum(int(group.get("replicas") or 0) * int(group.get("numOfHosts") or 1) for group in groups)
-
-    def _free(self, pod: Raw, place: Placement, admitted: Shares) -> list[str]:
-        held = self.held(place)
-        return [
-            slot
-            for slot in dispatch.slots(place, pod)
-            if slot not in held and share_key(slot) in admitted and not self._drains(share_key(slot)[0])
-        ]
-
-    def _drains(self, cluster: str) -> bool:
-        member = self._fleet.members().get(cluster)
-        return member is not None and member.spec.draining
-
-    def _copy_leaves(self, pod: Raw) -> bool:
-        copies = (member.pods.get(key_of(pod)) for member in self._fleet.members().values())
-        return any(meta(copy).get("deletionTimestamp") for copy in copies if copy)
+        return sum(_replicas(group) for group in groups if str(group.get("groupName")).lower() in ours)
 
     def _of(self, group: str, *, but: str | None) -> frozenset[str]:
         here = dispatch.slots_taken(self._home.pods.group(group), but=but)
@@ -93,3 +108,11 @@ class Slots:
 
 def _group(place: Placement) -> str:
     return f"{place.namespace}/{place.name}"
+
+
+def _replicas(group: Raw) -> int:
+    """Follows kuberay:controllers/ray/utils/util.go, GetWorkerGroupDesiredReplicas."""
+    if group.get("suspend"):
+        return 0
+    replicas = max(int(group.get("replicas") or 0), int(group.get("minReplicas") or 0))
+    return replicas * int(group.get("numOfHosts") or 1)

@@ -45,23 +45,23 @@ class Store:
         """The objects for which the index gives this value."""
         return [self._objects[key] for key in self._groups.get(value, ())]
 
-    def replace(self, objects: Iterable[Raw], version: str = "") -> None:
+    def replace(self, objects: Iterable[Raw], listed_at: str = "") -> None:
         """Take a full list as of a version: what it does not hold is gone, unless it is newer than the list.
 
         A list that is older than the one before comes from a restored etcd: it is the truth, whatever we knew.
         """
         fresh = {key_of(raw): raw for raw in objects}
-        listed = _number(version)
+        listed = _number(listed_at)
         restored = listed < self._floor
         for key in set(self._objects) - set(fresh):
-            if restored or not listed or _version(self._objects[key]) <= listed:
+            if restored or not listed or version(self._objects[key]) <= listed:
                 self._drop(key)
         self._gone.clear()  # the floor stands for them: what comes late is older than this list
         self._floor = listed
         self.synced = True
         for key, raw in fresh.items():
             known = self._objects.get(key)
-            if restored or known is None or _version(known) < _version(raw):
+            if restored or known is None or version(known) < version(raw):
                 self._set(key, raw)
 
     def put(self, raw: Raw) -> None:
@@ -71,8 +71,8 @@ class Store:
         """
         key = key_of(raw)
         before = self._objects.get(key)
-        known = _version(before) if before is not None else max(self._floor, self._gone.get(key, -1))
-        if _version(raw) > known:  # else an answer to our own write, say, after the watch has told of the deletion
+        known = version(before) if before is not None else max(self._floor, self._gone.get(key, -1))
+        if version(raw) > known:  # else an answer to our own write, say, after the watch has told of the deletion
             self._set(key, raw)
 
     def _set(self, key: Key, raw: Raw) -> None:
@@ -87,11 +87,11 @@ class Store:
         """Take a deletion; that of an earlier object of the same name is ignored."""
         key = key_of(raw)
         before = self._objects.get(key)
-        self._gone[key] = max(self._gone.pop(key, 0), _version(raw))
+        self._gone[key] = max(self._gone.pop(key, 0), version(raw))
         if len(self._gone) > REMEMBERED:
             del self._gone[next(iter(self._gone))]
         same = before is not None and meta(before).get("uid") == meta(raw).get("uid")
-        if same and before is not None and _version(raw) >= _version(before):  # an older one is told again after a cut
+        if same and before is not None and version(raw) >= version(before):  # an older one is told again after a cut
             self._drop(key)
 
     def _drop(self, key: Key) -> None:
@@ -107,7 +107,8 @@ class Store:
                 del self._groups[value]
 
 
-def _version(raw: Raw) -> int:
+def version(raw: Raw) -> int:
+    """An object's version as a number; 0 when it has none."""
     return _number(str(meta(raw).get("resourceVersion") or ""))
 
 

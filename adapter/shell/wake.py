@@ -18,7 +18,6 @@ from adapter.facts import (
     meta,
     placement,
     reservation,
-    share_key,
     uid_of,
     workload,
 )
@@ -174,14 +173,9 @@ class Waker:
         place = self._home.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
         if place and _changed(before, after, _stand):  # a share may be lost with its last worker, or be left
             self._gang_of(place, BURST_SECONDS)
-            self._all(POD, (one for one in self._home.pods.group(by_placement(raw)) if self._drains(one)))
         if after is None:  # its slot may be free: those without one look for it
             siblings = self._home.pods.group(by_placement(raw))
             self._all(POD, (pod for pod in siblings if not annotation(pod, names.SLOT_ANNOTATION)))
-
-    def _drains(self, pod: Raw) -> bool:
-        """Whether it may be a pod's turn to leave its cluster, now that another one came, went or turned ready."""
-        return self._leaves(share_key(annotation(pod, names.SLOT_ANNOTATION))[0])
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
         if _changed(before, after, _head_facts):
@@ -203,6 +197,9 @@ class Waker:
 
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._add(CLUSTER, after or before or {})
+        if _changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
+            self._all(POD, self._home.pods)  # when their workers count as lost is reckoned from it
+            self._all(GANG, self._home.workloads)
         if _changed(before, after, lambda cluster: cluster.get("spec")):
             self._policies()  # a selector may choose it now, or not any more
 

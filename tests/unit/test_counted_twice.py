@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any, cast
 
+import pytest
+
 from adapter import names
 from adapter.actions import Plan
 from adapter.facts import workload
@@ -28,13 +30,13 @@ PLACE = make_placement(FIRST, shares={"east": {"workers": 2}})
 MOMENT = timedelta(seconds=1)
 
 
-def planning(used: int) -> Planning:
+def planning(used: int, share: Raw | None = None, queue: Raw | None = None) -> Planning:
     """Two of east's four cores are reserved for the first gang since START, and its status shows `used`."""
     sight = Sight({"east": 4})
     fill(sight.home.workloads, FIRST, SECOND)
     fill(sight.home.placements, PLACE)
-    fill(sight.members["east"].workloads, make_reservation(PLACE))
-    fill(sight.members["east"].cluster_queues, make_cluster_queue(4, used=used))
+    fill(sight.members["east"].workloads, share or make_reservation(PLACE))
+    fill(sight.members["east"].cluster_queues, queue or make_cluster_queue(4, used=used))
     return Planning(sight.home, cast(Fleet, Members(sight.members.values())), sight.observer, sight.memory)
 
 
@@ -44,6 +46,16 @@ def test_the_gang_is_planned_again_when_nothing_is_counted_twice() -> None:
     assert (made.shares, settles) == ((), START + STATUS_LAG)
     _, made, settles = plans.body(plan, START + STATUS_LAG)
     assert (sum(share.workers for share in made.shares), settles) == (2, None)
+
+
+@pytest.mark.parametrize(("queue", "fits"), [(9, 2), (6, 0)])
+def test_a_queue_that_was_written_after_the_share_counts_it(queue: int, fits: int) -> None:
+    """Whoever waits for what is left need not wait until the time is over."""
+    share, written = make_reservation(PLACE), make_cluster_queue(4, used=2)
+    share["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"] = "7", str(queue)
+    share["status"]["admission"] = {"clusterQueue": written["metadata"]["name"]}
+    _, made, _ = planning(2, share, written).body(Plan(workload(SECOND), None, ()), START + MOMENT)
+    assert sum(each.workers for each in made.shares) == fits
 
 
 def test_what_is_not_counted_yet_is_deducted() -> None:

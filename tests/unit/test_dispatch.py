@@ -142,6 +142,13 @@ def given_up(pod: Raw, text: str) -> PatchStatus:
     return PatchStatus(pod, patch)
 
 
+def stuck(pod: Raw) -> PatchStatus:
+    text = "The pod in worker cluster east is being deleted, and did not end in time; its node may be lost."
+    patch = mirror.failed_patch(pod, reason="RemotePodStuck", message=text, now=make.stamp(60))
+    assert patch
+    return PatchStatus(pod, patch)
+
+
 UNKNOWN_OUT = unknown(OUT)
 FOREIGN = Say(
     JOB,
@@ -158,6 +165,7 @@ class Case:
     why: str
     given: Worker
     want: Sequence[Action]
+    seconds: float = 5
 
 
 CASES = [
@@ -405,14 +413,14 @@ CASES = [
          "it may come back under the same one",
          worker(settled(OUT, STALE), {"east": STALE}, head=""),
          []),
-    Case("6. whose turn it is leaves the drained cluster",
-         "with its grace period",
-         worker(settled(OUT, COPY), {"east": COPY}, draining={"east"}, moves=True),
-         [DeletePod("east", COPY, "worker cluster east is being drained")]),
-    Case("6. once",
-         "it is leaving",
-         worker(settled(OUT, LEAVING), {"east": LEAVING}, draining={"east"}, moves=True),
-         []),
+    Case("6. a copy that should be gone, and is not, fails the pod",
+         "its node is lost: KubeRay shall replace the worker",
+         worker(settled(OUT, LEAVING), {"east": LEAVING}),
+         [stuck(settled(OUT, LEAVING))], seconds=60),
+    Case("6. not before it had its time",
+         "clocks differ, and kubelets are busy",
+         worker(settled(OUT, LEAVING), {"east": LEAVING}),
+         [], seconds=59),
     Case("6. what the copy says the pod says",
          "KubeRay and people look here",
          worker(OUT, {"east": COPY}),
@@ -478,7 +486,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_decide(case: Case) -> None:
-    assert decide(case.given, at(5)) == list(case.want), case.why
+    assert decide(case.given, at(case.seconds)) == list(case.want), case.why
 
 
 def test_every_clause_has_its_cases() -> None:

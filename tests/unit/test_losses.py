@@ -10,9 +10,11 @@ from adapter.api import dispatch_policy
 from adapter.candidate import Group, Request, rest
 from adapter.shell.claims import Claims
 from adapter.shell.client import Unreachable
-from adapter.shell.losses import Losses
+from adapter.shell.losses import Losses, _newest
+from adapter.shell.member import FIRST_LISTS
 from adapter.shell.slots import Slots
 from tests.unit.builders import (
+    NAMESPACE,
     at,
     make_condition,
     make_copy,
@@ -43,8 +45,11 @@ def lost_east(since: float | None) -> Sight:
     return sight
 
 
-def losses(sight: Sight) -> Losses:
-    return Losses(sight.home, sight.fleet)
+def losses(sight: Sight, **nodes: bool) -> Losses:
+    """The head of the pods' RayCluster was asked, and hears from these nodes."""
+    found = Losses(sight.home, sight.fleet)
+    found._alive[NAMESPACE, "train-abc"] = nodes, 0.0
+    return found
 
 
 def test_a_cluster_counts_as_lost_from_the_first_loss_on() -> None:
@@ -55,6 +60,28 @@ def test_a_cluster_counts_as_lost_from_the_first_loss_on() -> None:
     silence = found.silence("east", make_pod(), MINUTE)
     assert silence and (silence.since, silence.until, silence.alive) == (at(0), at(60), None)
     assert found.silence("west", make_pod(), MINUTE) is None
+
+
+def test_nobody_is_given_up_before_ray_was_asked() -> None:
+    """A controller that has just started knows nothing of what an earlier one heard."""
+    found = Losses(*(lambda sight: (sight.home, sight.fleet))(lost_east(0)))
+    silence = found.silence("east", make_pod(), MINUTE)
+    assert silence and (silence.since, silence.until) == (at(0), None)
+
+
+def test_nobody_is_given_up_while_a_cluster_is_read_for_the_first_time() -> None:
+    """It may have come back while nobody looked."""
+    sight = lost_east(0)
+    sight.members["east"]._heard("probe", Unreachable(FIRST_LISTS))
+    assert losses(sight).given_up(["east"], MINUTE, at(9999)) == {}
+
+
+def test_an_answer_outlives_a_question_that_fails() -> None:
+    known = {"10.0.0.1": True}
+    assert _newest(None, (known, 5.0), 60.0) == (known, 5.0)
+    assert _newest(None, (known, 5.0), 66.0) == ({}, 0.0)
+    assert _newest({}, (known, 5.0), 6.0) == ({}, 6.0)
+    assert _newest(None, None, 6.0) == ({}, 0.0)
 
 
 def test_nobody_is_given_up_before_the_loss_is_noted() -> None:
@@ -74,15 +101,28 @@ def drained(*pods: Raw, copies: tuple[Raw, ...] = (), at_once: int = 1) -> Slots
     sight = Sight({"east": 8, "west": 8})
     east = sight.members["east"]
     east.spec = api.worker_cluster(make_worker_cluster("east", draining=True, maxUnavailable=at_once))
-    replicas = {"spec": {"workerGroupSpecs": [{"replicas": len(pods)}]}}
+    replicas = {"spec": {"workerGroupSpecs": [{"groupName": "workers", "replicas": len(pods)}]}}
     fill(sight.home.ray_clusters, {**make_ray_cluster(), **replicas})
     fill(sight.home.pods, *pods)
-    fill(east.pods, *copies)
+    names_of = {facts.key_of(copy) for copy in copies}
+    there = [one for one in pods if facts.share_key(facts.annotation(one, names.SLOT_ANNOTATION))[0] == "east"]
+    fill(east.pods, *copies, *(copied(one) for one in there if facts.key_of(one) not in names_of))
     return Slots(sight.home, sight.fleet, Claims())
 
 
-def pod(name: str, slot: str, *, ready: bool = True) -> Raw:
-    made = make_pod(name, placement=NAME, slot=slot, dispatched=True)
+def copied(one: Raw) -> Raw:
+    copy = make_copy(one)
+    copy["metadata"]["labels"][names.PLACEMENT_LABEL] = NAME
+    return copy
+
+
+def leave(slots: Slots, admitted: frozenset[tuple[str, int]] = ALL) -> list[str]:
+    return sorted(facts.key_of(copy)[1] for _, copy in slots.movers(facts.placement(PLACE), admitted))
+
+
+def pod(name: str, slot: str, *, ready: bool = True, group: str = "workers") -> Raw:
+    made = make_pod(name, placement=NAME, slot=slot, dispatched=True, group=group)
+    made["metadata"]["labels"][names.CLUSTER_LABEL] = slot.split("/")[0]
     made["status"]["conditions"].append(make_condition("Ready", ready))
     return made
 
@@ -103,26 +143,47 @@ W0, W1 = pod("c", "west/1/role-workers/0"), pod("d", "west/1/role-workers/1")
     ],
 )
 def test_whose_turn_it_is_to_leave(slots: Slots, who: list[str]) -> None:
-    place = facts.placement(PLACE)
-    assert [facts.key_of(one)[1] for one in (E0, E1, W0, W1) if slots.moves(one, place, ALL)] == who
+    assert leave(slots) == who
 
 
 def test_nobody_leaves_while_another_one_is_on_its_way() -> None:
     copy = make_copy(E0, deleting=True)
     copy["metadata"]["labels"][names.PLACEMENT_LABEL] = NAME
-    slots, place = drained(E0, E1, W0, copies=(copy,)), facts.placement(PLACE)
-    assert not any(slots.moves(one, place, ALL) for one in (E0, E1))
+    assert leave(drained(E0, E1, W0, copies=(copy,))) == []
 
 
 def test_nobody_leaves_before_the_last_one_was_made_anew() -> None:
     """KubeRay has deleted the pod, and has yet to make the next one."""
-    slots, place = drained(E0, E1, W0), facts.placement(PLACE)
+    slots = drained(E0, E1, W0)
     fill(slots._home.pods, E0, E1)
-    assert not any(slots.moves(one, place, ALL) for one in (E0, E1))
+    assert leave(slots) == []
 
 
 def test_nobody_moves_to_a_share_without_quota() -> None:
-    assert not drained(E0, E1).moves(E0, facts.placement(PLACE), frozenset({("east", 1)}))
+    assert leave(drained(E0, E1), frozenset({("east", 1)})) == []
+
+
+def test_a_group_without_a_place_holds_up_no_other() -> None:
+    """West has one for group b only: a worker of b leaves, though those of a come first by name."""
+    place = make_placement(make_workload(groups={"a": 1, "b": 1}), shares={"east": {"a": 1, "b": 1}, "west": {"b": 1}})
+    place["metadata"]["name"] = NAME
+    pods = [pod("one", "east/1/role-a/0", group="a"), pod("two", "east/1/role-b/0", group="b")]
+    slots = drained(*pods)
+    assert [facts.key_of(copy)[1] for _, copy in slots.movers(facts.placement(place), ALL)] == ["two"]
+
+
+def test_who_is_not_ready_leaves_first_and_costs_nobody_a_turn() -> None:
+    """It may never be ready where it is; and it is away already."""
+    assert leave(drained(E0, pod("b", "east/1/role-workers/1", ready=False))) == ["b"]
+    assert leave(drained(E0, pod("b", "east/1/role-workers/1", ready=False), at_once=2)) == ["a", "b"]
+
+
+def test_a_suspended_or_raised_group_is_reckoned_as_kuberay_does() -> None:
+    slots = drained(E0, E1)
+    for group, who in (({"minReplicas": 4}, []), ({"replicas": 2, "suspend": True}, ["a"]), ({"replicas": 2}, ["a"])):
+        raw = {**make_ray_cluster(), "spec": {"workerGroupSpecs": [{"groupName": "Workers", **group}]}}
+        fill(slots._home.ray_clusters, raw)
+        assert leave(slots) == who, group
 
 
 def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
