@@ -197,6 +197,8 @@ class Stage:
 
     def _clear(self, cluster: Cluster) -> None:
         mine = [f"{kind}/{name}" for where, kind, name in reversed(self.made) if where is cluster]
+        for one in (one for one in mine if one.startswith(names.WORKER_CLUSTER_KIND)):
+            cluster.kubectl("annotate", one, f"{names.FORCE_DELETE_ANNOTATION}=true", "--overwrite")
         cluster.kubectl("delete", f"namespace/{self.name}", *mine, "--ignore-not-found", "--wait=false")
 
     def _apply(self, cluster: Cluster, objects: list[Raw]) -> None:

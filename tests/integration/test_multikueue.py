@@ -267,7 +267,7 @@ def _all_connected(stage: Stage) -> bool:
 def _expect(stage: Stage, text: str, running: Controller) -> None:
     def conditioned() -> bool:
         found = _connected(stage)
-        return found.get("status") == "False" and text in str(found.get("message"))
+        return found.get("status") in ("False", "Unknown") and text in str(found.get("message"))
 
     wait(conditioned, 45, f"the WorkerCluster says: {text}", lambda: f"{_connected(stage)}\n{running.tail()}")
     events = partial(told, stage.manager, "workerclusters", OURS["east"])
