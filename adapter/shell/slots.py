@@ -76,10 +76,10 @@ class Slots:
         return tuple(found)
 
     def _serves(self, pod: Raw) -> bool:
-        """Whether a worker is ready, and not about to go."""
+        """Whether a worker is ready, and not about to go; what it says of itself is older than what becomes of its copy."""
         member = self._fleet.members().get(label(pod, names.CLUSTER_LABEL))
         copy = member and member.pods.get(key_of(pod))
-        return is_true(pod, "Ready") and not (dispatch.leaving(pod) or (copy and dispatch.leaving(copy)))
+        return bool(copy) and is_true(pod, "Ready") and not (dispatch.leaving(pod) or dispatch.leaving(copy or {}))
 
     def _free(self, place: Placement, admitted: Shares, draining: Collection[str]) -> Counter[str]:
         """How many workers of each group have a place to go to."""

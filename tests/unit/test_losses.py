@@ -107,6 +107,7 @@ def drained(*pods: Raw, copies: tuple[Raw, ...] = (), at_once: int = 1) -> Slots
     names_of = {facts.key_of(copy) for copy in copies}
     there = [one for one in pods if facts.share_key(facts.annotation(one, names.SLOT_ANNOTATION))[0] == "east"]
     fill(east.pods, *copies, *(copied(one) for one in there if facts.key_of(one) not in names_of))
+    fill(sight.members["west"].pods, *(copied(one) for one in pods if one not in there))
     return Slots(sight.home, sight.fleet, Claims())
 
 
@@ -150,6 +151,12 @@ def test_nobody_leaves_while_another_one_is_on_its_way() -> None:
     copy = make_copy(E0, deleting=True)
     copy["metadata"]["labels"][names.PLACEMENT_LABEL] = NAME
     assert leave(drained(E0, E1, W0, copies=(copy,))) == []
+
+
+def test_nobody_leaves_while_a_copy_is_gone_and_its_pod_does_not_say_so_yet() -> None:
+    slots = drained(E0, E1, W0)
+    fill(slots._fleet.members()["east"].pods, copied(E1))
+    assert leave(slots) == []
 
 
 def test_nobody_leaves_before_the_last_one_was_made_anew() -> None:
