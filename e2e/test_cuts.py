@@ -85,7 +85,7 @@ def test_what_ray_hears_from_is_not_given_up(job: Job, lab: Lab) -> None:
 def test_what_ray_lost_is_replaced_and_never_doubled(job: Job, lab: Lab) -> None:
     """East is cut off altogether. Ray gives its nodes up, their workers come up in west, and the old ones do not come back."""
     west = job.fleet.workers["west"]
-    _set_cpu(job, "800m")
+    _set_quota(job, "800m", "2Gi")
     try:
         _submit(job)
         old = {pod["metadata"]["uid"] for pod in job.pods() if _cluster(pod) == "east"}
@@ -108,7 +108,7 @@ def test_what_ray_lost_is_replaced_and_never_doubled(job: Job, lab: Lab) -> None
         assert len(found["alive"]) == 4, "more nodes than workers"
         assert len(west.items("pods", NAMESPACE, names.MANAGER_LABEL)) == 4
     finally:
-        _set_cpu(job, "400m")
+        _set_quota(job, "400m", "1Gi")
 
 
 def _submit(job: Job) -> None:
@@ -150,7 +150,8 @@ def _policy(fleet: Clusters, timeout: str | None) -> None:
     fleet.manager.kubectl("patch", "dispatchpolicy", POLICY, "--type=merge", "-p", patch)
 
 
-def _set_cpu(job: Job, amount: str) -> None:
-    path = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
-    patch = json.dumps([{"op": "replace", "path": path, "value": amount}])
+def _set_quota(job: Job, cpu: str, memory: str) -> None:
+    path = "/spec/resourceGroups/0/flavors/0/resources"
+    quotas = [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": memory}]
+    patch = json.dumps([{"op": "replace", "path": path, "value": quotas}])
     job.fleet.workers["west"].kubectl("patch", "clusterqueue", "ray", "--type=json", "-p", patch)
