@@ -44,7 +44,13 @@ test-integration: $(VENV)/.ready ## Test against real API servers, Kueue and Kub
 .PHONY: test-e2e
 test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
 	@$(LAB) up
-	@$(RUN) -m pytest e2e
+	@$(RUN) -m pytest e2e --ignore=e2e/faults
+
+.PHONY: test-faults
+test-faults: $(VENV)/.ready ## Test what takes long: cut links, a restarted head and drains with real Ray, then fifty faults of chaos
+	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m pytest e2e/faults
+	@$(RUN) -m hack.chaos --n 50 --longest 4
 
 .PHONY: bench
 bench: $(VENV)/.ready ## Measure; the figures of one run are to be compared with each other only
