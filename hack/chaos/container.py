@@ -7,6 +7,7 @@ killed, later each time; a pod that waits for that is deleted, so that its succe
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from hack.lab.progress import LabError
 
 _PATIENCE = 10.0  # seconds until a killed process is gone: milliseconds are usual
 _PAUSE = 0.02
+STEPPED_DOWN = f"Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}: "  # how a controller says why it ends
 
 
 @dataclass
@@ -33,6 +35,7 @@ class Container:
     home: definition.Cluster
     namespace: str
     selector: str
+    elected: Callable[[Cluster], str] | None = None  # the pod that works, where others stand by
     killed: set[str] = field(default_factory=set)  # ids of containers that were killed here
 
     def kill(self) -> None:
@@ -58,7 +61,7 @@ class Container:
 
     def trouble(self) -> str:
         """Why it does not serve now, empty when it does. One that was killed counts as gone before its kubelet knows it."""
-        ready = [one for one in self._pods() if is_true(one, "Ready")]
+        ready = [one for one in self._at_work() if is_true(one, "Ready")]
         if len(ready) != 1 or _container(ready[0]) in self.killed:
             return f"{self.called} in {self.home.name} is not ready"
         return ""
@@ -78,7 +81,7 @@ class Container:
         """A sentence if the container before this one ended without being killed here, else empty."""
         for pod in self._pods():
             last = _last(pod)
-            if last and _bare(last.get("containerID")) not in self.killed:
+            if last and _bare(last.get("containerID")) not in self.killed and not self._stepped_down(pod):
                 why = f"{last.get('reason')}, exit code {last.get('exitCode')}"
                 return f"{self.called} in {self.home.name} ended by itself ({why})"
         return ""
@@ -96,12 +99,25 @@ class Container:
                 parts.append(f"--- {pod} {title}\n{said.rstrip()}")
         return parts
 
+    def _stepped_down(self, pod: Raw) -> bool:
+        """Whether it ended because it could not renew its Lease in time, as it must."""
+        said = self._logs(meta(pod)["name"], 5) if self.elected else []
+        return any(STEPPED_DOWN in part for part in said)
+
+    def _at_work(self) -> list[Raw]:
+        """Its pods, without those that stand by."""
+        pods = self._pods()
+        if self.elected is None:
+            return pods
+        leads = self.elected(self.cluster)
+        return [pod for pod in pods if meta(pod)["name"] == leads]
+
     def _pods(self) -> list[Raw]:
         pods = self.cluster.items("pods", self.namespace, self.selector)
         return [pod for pod in pods if not meta(pod).get("deletionTimestamp")]
 
     def _id(self) -> str:
-        running = [pod for pod in self._pods() if (_status(pod).get("state") or {}).get("running")]
+        running = [pod for pod in self._at_work() if (_status(pod).get("state") or {}).get("running")]
         found = [container for container in map(_container, running) if container]
         if len(found) != 1:
             raise LabError(f"{self.called} in {self.home.name} has {len(found)} containers that run instead of one.")
@@ -115,7 +131,7 @@ class Container:
 
 def controller(cluster: Cluster, home: definition.Cluster) -> Container:
     """Our own, as it is deployed in the manager."""
-    return Container("the controller", cluster, home, names.SYSTEM_NAMESPACE, install.PODS)
+    return Container("the controller", cluster, home, names.SYSTEM_NAMESPACE, install.PODS, install.leader)
 
 
 def kueue(cluster: Cluster, home: definition.Cluster) -> Container:
