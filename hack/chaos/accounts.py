@@ -20,6 +20,8 @@ def never(sight: Sight) -> list[Finding]:
     """All that must not be so for an instant: no queue beyond its quota, by what Workloads hold or by pods that run."""
     found = []
     for name, member in sight.members.items():
+        if not member.queue:  # of an earlier run, and just gone
+            continue
         queue = books.queue(member.queue)
         said = books.beyond([queue], books.reserved(member.workloads))
         said += books.pods_beyond([queue], books.in_use(member.pods))
