@@ -282,7 +282,9 @@ async def test_ctrl_c_stops_the_watching_and_says_what_goes_on(server: Server, c
     server.lists = [says(cluster()), says(cluster()), *look(2)]
     words = ("-m", "adapter", "drain", "east", "--kubeconfig", str(config))
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stdout=pipe, stderr=pipe, preexec_fn=_heed_ctrl_c
+    )
     assert process.stdout
     assert await process.stdout.readline() == b"workercluster/east draining\n"
     assert await process.stdout.readline() == b"RayJob demo/pi: 2 workers left\n"
@@ -291,6 +293,11 @@ async def test_ctrl_c_stops_the_watching_and_says_what_goes_on(server: Server, c
     assert (process.returncode, err.decode()) == (1, f"No longer watching. {GOES_ON}")
     assert server.asked[1].body == {"spec": {"draining": True}}, "and nothing took it back"
     assert {asked.method for asked in server.asked[2:]} == {"GET"}
+
+
+def _heed_ctrl_c() -> None:
+    """As in a terminal: whoever runs the tests in the background ignores it, and so would what the tests start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
