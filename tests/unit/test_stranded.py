@@ -22,7 +22,7 @@ GONE = make_reservation(PLACE, admitted=False, message="Preempted", conditions=[
 
 
 def copy() -> Raw:
-    found = make_copy(make_pod())
+    found = make_copy(make_pod(slot="east/1/role-workers/0"))
     found["metadata"]["labels"][names.PLACEMENT_LABEL] = PLACE["metadata"]["name"]
     return found
 
@@ -55,7 +55,8 @@ def test_stranded(share: Raw, pods: list[Raw], stranded: bool, lost: bool) -> No
 
 
 def test_a_stranded_share_of_a_job_that_does_not_run_goes_at_once() -> None:
-    gang = replace(seen(EVICTED), placements=(facts.placement(make_placement(WORK, shares={"east": {"workers": 4}})),))
+    place = facts.placement(make_placement(WORK, shares={"east": {"workers": 4}}))
+    gang = replace(seen(EVICTED), workload=facts.workload(make_workload()), placements=(place,))
     assert decide(gang, at(5)) == [Release(gang.reservations[0]), LookAgain(RESYNC)]
 
 
