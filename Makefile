@@ -39,7 +39,7 @@ test-unit: $(VENV)/.ready ## Test the pure core: tables, properties, golden pods
 .PHONY: test-integration
 test-integration: $(VENV)/.ready ## Test against real API servers, Kueue and KubeRay, with fake nodes
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest tests/integration
+	@$(RUN) -m pytest tests/integration --ignore=tests/integration/faults
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
@@ -47,8 +47,9 @@ test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
 	@$(RUN) -m pytest e2e --ignore=e2e/faults
 
 .PHONY: test-faults
-test-faults: $(VENV)/.ready ## Test what takes long: cut links, a restarted head and drains with real Ray, then fifty faults of chaos
+test-faults: $(VENV)/.ready ## Test what takes long: leader election, lost clusters, drains, cut links with real Ray, then fifty faults of chaos
 	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m pytest tests/integration/faults
 	@$(RUN) -m pytest e2e/faults
 	@$(RUN) -m hack.chaos --n 50 --longest 4
 

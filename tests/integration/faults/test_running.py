@@ -1,0 +1,131 @@
+"""What becomes of a running gang that waits for room again, starts again, has a cluster out of sight, or one that is drained?
+
+Real Kueue and KubeRay; workers on fake nodes, so no Ray head tells who is alive.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from adapter import names
+from hack.apireader import Raw
+from hack.clusters import Clusters, condition, wait
+from hack.lab import faults
+from hack.lab import lab as definition
+from hack.lab.lab import Lab
+from tests.integration.controller import Controller
+from tests.integration.losses import dump, preempt, status, uids, workers_in
+from tests.integration.stage import Stage, pods_by_cluster
+
+
+@pytest.fixture
+def lab(fleet: Clusters) -> Iterator[Lab]:
+    """The lab, whole again afterwards."""
+    found = definition.load()
+    yield found
+    faults.heal(found)
+
+
+@pytest.fixture
+def east(fleet: Clusters) -> Iterator[str]:
+    """East's WorkerCluster, as it was afterwards."""
+    yield "east"
+    _set(fleet, cordoned=None, draining=None, maxUnavailable=None)
+
+
+def test_without_room_the_job_runs_on_and_gets_its_workers_later(stage: Stage, running: Controller) -> None:
+    stage.build({"east": 1, "west": 1})
+    stage.ray_cluster("pi", workers=2, priority=stage.priority("low", 10))
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+    preempt(stage)
+    wait(lambda: status(stage)["workers"] == "1 of 2", 60, "one has no place", lambda: dump(stage, running))
+    wait(lambda: "1 worker needed" in status(stage)["reason"], 30, "it is said what it waits for", running.tail)
+    assert stage.check("pi")["state"] == names.CHECK_READY
+    stage.set_quota(stage.fleet.workers["west"], 2)
+    wait(lambda: stage.running(2), 60, "it has a place again", lambda: dump(stage, running))
+    assert stage.where("pi") == "2 west"
+
+
+def test_a_policy_may_restart_the_whole_gang(stage: Stage, running: Controller) -> None:
+    stage.build({"east": 1, "west": 1}, policy={"onShareLost": "Restart"})
+    stage.ray_cluster("pi", workers=2, priority=stage.priority("low", 10))
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+    before = {pod["metadata"]["uid"] for pod in stage.workers()}
+    first = stage.placement("pi")["metadata"]["name"]
+    stage.set_quota(stage.fleet.workers["west"], 2)
+    preempt(stage)
+    wait(lambda: "starts again" in stage.check("pi").get("message", "") or _other(stage, first), 60,
+         "the whole gang starts again", lambda: dump(stage, running))  # fmt: skip
+    wait(lambda: stage.where("pi") == "2 west", 90, "it is placed anew", lambda: dump(stage, running))
+    wait(lambda: stage.running(2), 60, "and runs", lambda: dump(stage, running))
+    assert not before & {pod["metadata"]["uid"] for pod in stage.workers()}
+
+
+def test_a_cluster_out_of_sight_is_given_up_in_time(stage: Stage, running: Controller, lab: Lab) -> None:
+    """Unknown first, replaced after the policy's timeout, and nothing doubled when the cluster is back."""
+    stage.build({"east": 2, "west": 3}, policy={"workerLostTimeout": "12s"})
+    stage.ray_cluster("pi", workers=3)
+    wait(lambda: stage.running(3), 90, "three workers run", running.tail)
+    stayed = uids(stage, "west")
+    faults.cut(lab, lab.cluster("east"), way="link")  # also from this machine, on which the controller runs here
+    wait(lambda: len(_unknown(stage)) == 2, 60, "nothing is known of two", lambda: dump(stage, running))
+    assert "cannot be seen since" in _unknown(stage)[0]["message"]
+    assert status(stage)["state"] == names.UNKNOWN
+    assert stage.running(3), "they are left running meanwhile"
+    wait(lambda: stage.where("pi") == "3 west", 60, "they are given up and replaced", lambda: dump(stage, running))
+    wait(lambda: stage.running(3), 60, "all three run in west", lambda: dump(stage, running))
+    assert stayed <= uids(stage, "west")
+    faults.heal(lab)
+    wait(lambda: not stage.remote()["east"], 60, "what was left in east is gone", lambda: dump(stage, running))
+    wait(lambda: not stage.remote("workloads")["east"], 30, "and its quota free", lambda: dump(stage, running))
+    assert stage.running(3)
+
+
+def test_a_drained_cluster_is_left_one_by_one(stage: Stage, running: Controller, east: str) -> None:
+    stage.build({"east": 3, "west": 3})
+    stage.ray_cluster("pi", workers=3)
+    wait(lambda: stage.running(3), 90, "three workers run in east", running.tail)
+    assert pods_by_cluster(stage.workers()) == {"east": 3}
+    _set(stage.fleet, draining=True)
+    away: list[int] = []
+
+    def left() -> bool:
+        away.append(3 - sum(condition(pod, "Ready").get("status") == "True" for pod in stage.workers()))
+        return pods_by_cluster(stage.workers()) == {"west": 3} and stage.running(3)
+
+    wait(left, 120, "all run in west", lambda: dump(stage, running))
+    assert max(away) <= 1, "more than one was away at once"
+    wait(lambda: stage.where("pi") == "3 west", 30, "the share in east is given back", lambda: dump(stage, running))
+    wait(lambda: not stage.remote("workloads")["east"], 30, "and gone", lambda: dump(stage, running))
+    wait(lambda: workers_in(stage.fleet) == 0, 30, "east says that nobody is left", running.tail)
+
+
+def test_who_has_no_other_place_stays_in_a_drained_cluster(stage: Stage, running: Controller, east: str) -> None:
+    stage.build({"east": 2, "west": 1})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run in east", running.tail)
+    _set(stage.fleet, draining=True)
+    wait(lambda: stage.where("pi") == "1 east, 1 west" or pods_by_cluster(stage.workers()) == {"east": 1, "west": 1},
+         60, "one has moved", lambda: dump(stage, running))  # fmt: skip
+    wait(lambda: stage.running(2), 30, "both run", lambda: dump(stage, running))
+    stage.set_quota(stage.fleet.workers["west"], 2)
+    wait(
+        lambda: pods_by_cluster(stage.workers()) == {"west": 2},
+        60,
+        "the other one follows",
+        lambda: dump(stage, running),
+    )
+
+
+def _other(stage: Stage, first: str) -> bool:
+    return bool((stage.placement("pi").get("metadata") or {}).get("name", first) != first)
+
+
+def _unknown(stage: Stage) -> list[Raw]:
+    found = (condition(pod, names.DISPATCHED_CONDITION) for pod in stage.workers())
+    return [one for one in found if one.get("status") == "Unknown"]
+
+
+def _set(fleet: Clusters, **spec: object) -> None:
+    fleet.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", json.dumps({"spec": spec}))
