@@ -197,8 +197,9 @@ class Stage:
 
     def _clear(self, cluster: Cluster) -> None:
         mine = [f"{kind}/{name}" for where, kind, name in reversed(self.made) if where is cluster]
-        for one in (one for one in mine if one.startswith(names.WORKER_CLUSTER_KIND)):
-            cluster.kubectl("annotate", one, f"{names.FORCE_DELETE_ANNOTATION}=true", "--overwrite")
+        for where, kind, name in self.made:  # what still runs in one is given up with it
+            if where is cluster and kind.lower().startswith("workercluster") and cluster.get("workerclusters", name):
+                cluster.kubectl("annotate", f"{kind}/{name}", f"{names.FORCE_DELETE_ANNOTATION}=true", "--overwrite")
         cluster.kubectl("delete", f"namespace/{self.name}", *mine, "--ignore-not-found", "--wait=false")
 
     def _apply(self, cluster: Cluster, objects: list[Raw]) -> None:

@@ -23,13 +23,14 @@ QUICKLY = 5  # seconds in which a spilled gang must be decided on, and a freed c
 
 
 def test_fill_and_spill(stage: Stage, running: Controller) -> None:
-    """C1: two jobs fill static; the third goes to dynamic, whose quota counts although its node is yet to come."""
+    """C1: two of three jobs fill static; the third goes to dynamic, whose quota counts although its node is yet to come."""
     with _growing(stage, "west"):
         stage.build({"east": 4, "west": 2}, policy=TOGETHER, node_labels={"west": {"pool": stage.name}})
         for job in ("one", "two", "three"):
             stage.ray_cluster(job, workers=2)
         wait(lambda: all(stage.where(job) for job in ("one", "two", "three")), 60, "three jobs placed", running.tail)
-        assert [stage.where(job) for job in ("one", "two", "three")] == ["2 east", "2 east", "2 west"]
+        placed = [stage.where(job) for job in ("one", "two", "three")]
+        assert sorted(placed) == ["2 east", "2 east", "2 west"], "made in one second, they have no order"
         west = stage.fleet.workers["west"]
         wait(lambda: len(_unschedulable(west, stage.name)) == 2, 60, "two pods wait for a node", running.tail)
         with _node(west, stage.name):
