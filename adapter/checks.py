@@ -94,11 +94,7 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
 
 def cluster_status(cluster: Raw, problem: str, reason: str, steady: bool, workers: int, now: datetime) -> Patch | None:
     """The status patch of a WorkerCluster: `cluster_condition`, and for how many workers quota is held there."""
-    patch = cluster_condition(cluster, problem, reason, steady, now)
-    if (cluster.get("status") or {}).get("workers") == workers:
-        return patch
-    patch = patch or {"metadata": {"uid": meta(cluster).get("uid")}, "status": {}}
-    return {**patch, "status": {**patch["status"], "workers": workers}}
+    return _with(cluster, cluster_condition(cluster, problem, reason, steady, now), "workers", workers)
 
 
 def cluster_condition(cluster: Raw, problem: str, reason: str, steady: bool, now: datetime) -> Patch | None:
@@ -109,18 +105,18 @@ def cluster_condition(cluster: Raw, problem: str, reason: str, steady: bool, now
     if not problem:
         text = "Its API server answers and its queues are read."
         patch = _patch(cluster, names.CONNECTED, "True", "Connected", text, now)
-        return _with_loss(cluster, patch, None) if steady else patch
+        return _with(cluster, patch, "lostSince", None) if steady else patch
     silent = reason == "Unreachable"
     patch = _patch(cluster, names.CONNECTED, "Unknown" if silent else "False", reason, problem, now)
-    return _with_loss(cluster, patch, timestamp(now))
+    return _with(cluster, patch, "lostSince", (cluster.get("status") or {}).get("lostSince") or timestamp(now))
 
 
-def _with_loss(cluster: Raw, patch: Patch | None, since: str | None) -> Patch | None:
-    before = (cluster.get("status") or {}).get("lostSince")
-    if bool(before) == bool(since):
+def _with(raw: Raw, patch: Patch | None, field: str, value: object) -> Patch | None:
+    """The patch with one more field of the status, if that is to change."""
+    if (raw.get("status") or {}).get(field) == value:
         return patch
-    patch = patch or {"metadata": {"uid": meta(cluster).get("uid")}, "status": {}}
-    return {**patch, "status": {**patch["status"], "lostSince": since}}
+    patch = patch or {"metadata": {"uid": meta(raw).get("uid")}, "status": {}}
+    return {**patch, "status": {**patch["status"], field: value}}
 
 
 def _patch(raw: Raw, kind: str, status: str, reason: str, message: str, now: datetime) -> Patch | None:

@@ -156,19 +156,19 @@ def _run(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[
     # 12. The job runs: workers that lost their place are planned anew, and nothing else is touched.
     seen = current if current.placed_round else replace(current, placed_round=current.round)
     gone = running.lost(gang, seen)
-    why = running.why(gone)
+    refused, why = running.refused(gang, seen, gone), running.why(gone)
     told = _say(work, "ShareLost", why, warning=True) if why else []
     # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
-    if set(gone) - set(running.refused(gang, seen, gone)) and gang.on_share_lost == "Restart":
+    if set(gone) - set(refused) and gang.on_share_lost == "Restart":
         text = f"{why} The whole job starts again, as its policy's onShareLost says."
         return [*told, _check(gang, work, names.CHECK_RETRY, text)]
     left = [share for share in running.held(seen) if share not in gone]
     spared = running.spare(gang, seen, left)
     kept = tuple(share for share in left if share not in spared)
-    live = excluded(current, now) + running.refusing(gang, seen, gone, now + excluded_for(current))
+    again = now + excluded_for(current)
+    live = (*excluded(current, now), *(Exclusion(share.cluster, again, gone[share]) for share in refused))
     if gone or spared or current.withdrawing:
-        refused = len(running.refused(gang, seen, gone))
-        return [*told, Plan(work, current, live, kept, why, refused), LookAgain(SOON)]
+        return [*told, Plan(work, current, live, kept, why, len(refused)), LookAgain(SOON)]
     if asked := running.asked(seen):
         return _ask(gang, work, current, asked, True, now)
     moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
@@ -178,8 +178,7 @@ def _run(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[
     recorded = _record(current, running.status(gang, seen, now))
     ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if missing else []
     waits = missing or running.blocked(gang, seen)
-    again = [LookAgain(min([RESYNC, *(end - now for end in ends)]))] if waits else []
-    return [*moved, *recorded, *again]
+    return [*moved, *recorded, *([LookAgain(min([RESYNC, *(end - now for end in ends)]))] if waits else [])]
 
 
 def _while_blocked(

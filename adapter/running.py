@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from adapter import explain
-from adapter.facts import Exclusion, Placement, Reservation, Share
+from adapter.facts import Placement, Reservation, Share
 from adapter.gang import Gang
 
 
@@ -54,13 +54,8 @@ def by_share(reservations: Iterable[Reservation], current: Placement) -> dict[tu
     return {(r.cluster, r.round): r for r in reservations if r.placement == current.name}
 
 
-def refusing(gang: Gang, current: Placement, gone: Mapping[Share, str], until: datetime) -> tuple[Exclusion, ...]:
-    """The clusters among the lost ones that refuse the gang's pods: they would do so again."""
-    return tuple(Exclusion(share.cluster, until, gone[share]) for share in refused(gang, current, gone))
-
-
 def refused(gang: Gang, current: Placement, gone: Iterable[Share]) -> tuple[Share, ...]:
-    """Those of the lost shares whose clusters refuse the gang's pods."""
+    """Those of the lost shares whose clusters refuse the gang's pods: they would do so again."""
     return tuple(share for share in gone if _key(current, share) in gang.unusable and share.cluster not in gang.silent)
 
 

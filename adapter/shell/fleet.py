@@ -47,6 +47,10 @@ class Fleet:
         quiet = {name: member.why_silent for name, member in self.members().items() if member.why_silent}
         return {**self.problems, **quiet}
 
+    def draining(self) -> frozenset[str]:
+        """The clusters that workers are to leave."""
+        return frozenset(name for name, member in self.members().items() if member.spec.draining)
+
     async def reconcile(self, name: str, cluster: Raw | None, logins: Logins) -> None:
         """Make the member match its WorkerCluster object and Secret."""
         if cluster is None:

@@ -69,10 +69,6 @@ class Observer:
         )
         return max(wanted, sum(int(podset.get("count") or 0) for podset in standing))
 
-    def draining(self) -> frozenset[str]:
-        """The clusters that workers are to leave."""
-        return frozenset(name for name, member in self._fleet.members().items() if member.spec.draining)
-
     def gang(self, key: Key, memory: Memory, now: datetime) -> Gang:
         """The facts about a Workload."""
         raw = self._home.workloads.get(key)
@@ -80,7 +76,6 @@ class Observer:
         check = self.check_of(work) if work else ""
         found = tuple(placement(p) for p in self._home.placements.group("/".join(key)))
         chosen, problem = self.policy(check)
-        timeout = chosen.policy.worker_lost_timeout if chosen else LOST_TIMEOUT
         return Gang(
             workload=work,
             check=check,
@@ -97,8 +92,8 @@ class Observer:
             remote_podsets=tuple(p.name for p in self.remote_podsets(work, check)) if work else (),
             settles=min((memory.settles[p.uid] for p in found if p.uid in memory.settles), default=None),
             on_share_lost=chosen.policy.when_share_lost if chosen else "Replace",
-            given_up=self._losses.given_up({s.cluster for p in found for s in p.shares}, timeout, now),
-            draining=self.draining(),
+            given_up=self._losses.given_up({s.cluster for p in found for s in p.shares}, _lost_after(chosen), now),
+            draining=self._fleet.draining(),
             occupied=frozenset(share_key(slot) for p in found for slot in self._slots.held(p)),
             movers=tuple(one for p in found for one in self._slots.movers(p, self._admitted(p))),
             unplaced=any(self._slots.unplaced(p) for p in found),
@@ -134,7 +129,7 @@ class Observer:
             reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
             targets={n: self.target(m, work, stands_for, 0) for n, m in members.items()} if work and stands_for else {},
             taken=self._slots.taken(pod) if pod else (),
-            draining=self.draining(),
+            draining=self._fleet.draining(),
             silence=self._silence(pod, work) if pod and work else None,
         )
 
@@ -144,8 +139,7 @@ class Observer:
         if not cluster or cluster in self.seen():
             return None
         chosen, _ = self.policy(self.check_of(work))
-        timeout = chosen.policy.worker_lost_timeout if chosen else LOST_TIMEOUT
-        return self._losses.silence(cluster, pod, timeout)
+        return self._losses.silence(cluster, pod, _lost_after(chosen))
 
     def _admitted(self, place: Placement) -> frozenset[tuple[str, int]]:
         """The Placement's shares that hold quota now, by cluster and round."""
@@ -331,6 +325,10 @@ class Observer:
         """The flavors that Kueue assigned: another queue's flavor may have a key that a user of this one asks for."""
         assigned = sorted(frozenset[str]().union(*(podset.flavors for podset in podsets)))
         return [(self._home.flavors.named(name) or {}).get("spec") or {} for name in assigned]
+
+
+def _lost_after(chosen: checks.Chosen | None) -> timedelta:
+    return chosen.policy.worker_lost_timeout if chosen else LOST_TIMEOUT
 
 
 def _by_name(store: Store) -> dict[str, Raw]:

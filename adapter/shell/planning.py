@@ -47,7 +47,7 @@ class Planning:
     """Makes plans from what the stores show; it writes nothing, neither to them nor elsewhere."""
 
     def __init__(self, home: Home, fleet: Fleet, observer: Observer, memory: Memory) -> None:
-        self._observer = observer
+        self._fleet, self._observer = fleet, observer
         self._room, self._waiters = Room(home, fleet, observer), Waiters(home, fleet, observer, memory)
 
     def body(self, action: Plan, now: datetime) -> tuple[dict[str, Any], planner.Plan, datetime | None]:
@@ -106,7 +106,8 @@ class Planning:
         shares, only the workers that have no place, or must leave theirs."""
         request = self._room.request(work, check, chosen.policy if chosen else None)
         if kept is not None:
-            request = candidate.rest(request, [share for share in kept if not self._room.draining(share.cluster)])
+            draining = self._fleet.draining()
+            request = candidate.rest(request, [share for share in kept if share.cluster not in draining])
         if kept is not None and not request.workers:
             return Made(request, (), planner.Plan((), (), f"All workers have a place: {explain.counted(kept)}."), "")
         order = chosen.clusters if chosen else ()

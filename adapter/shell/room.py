@@ -40,11 +40,6 @@ class Room:
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
 
-    def draining(self, cluster: str) -> bool:
-        """Whether workers are to leave a cluster."""
-        member = self._fleet.members().get(cluster)
-        return member is not None and member.spec.draining
-
     def relieved(self, order: Iterable[str], priority: int) -> dict[str, quota.Tree]:
         """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them."""
         trees = {}

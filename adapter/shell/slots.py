@@ -38,16 +38,15 @@ class Slots:
 
     def alive(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement whose pods in the manager cluster neither ended nor are being deleted."""
-        return dispatch.slots_taken(
-            one for one in self._home.pods.group(_group(place)) if not (dispatch.leaving(one) or dispatch.ended(one))
-        )
+        return dispatch.slots_taken(self._living(place))
 
     def unplaced(self, place: Placement) -> bool:
         """Whether a pod in the manager cluster, which neither ended nor is being deleted, has no slot."""
-        pods = (
-            one for one in self._home.pods.group(_group(place)) if not (dispatch.leaving(one) or dispatch.ended(one))
-        )
-        return any(not annotation(one, names.SLOT_ANNOTATION) for one in pods)
+        return any(not annotation(one, names.SLOT_ANNOTATION) for one in self._living(place))
+
+    def _living(self, place: Placement) -> list[Raw]:
+        pods = self._home.pods.group(_group(place))
+        return [one for one in pods if not (dispatch.leaving(one) or dispatch.ended(one))]
 
     def movers(self, place: Placement, admitted: Shares) -> tuple[tuple[str, Raw], ...]:
         """The copies that are to leave clusters which are drained, now, by cluster and copy.
@@ -56,7 +55,7 @@ class Slots:
         KubeRay has yet to make. One that is not ready is away already: it goes first, and costs nobody a turn.
         """
         members = self._fleet.members()
-        draining = {name: member for name, member in members.items() if member.spec.draining}
+        draining = {name: members[name] for name in self._fleet.draining()}
         if not draining:
             return ()
         pods = sorted(self._home.pods.group(_group(place)), key=key_of)

@@ -256,15 +256,10 @@ class Waker:
 
     def _wants(self, place: Raw) -> bool:
         """Whether a gang holds no share, or too few, or must leave a cluster that is drained."""
-        spec = place.get("spec") or {}
-        stays = (share for share in spec.get("shares") or () if not self._leaves(share.get("cluster") or ""))
+        spec, draining = place.get("spec") or {}, self._fleet.draining()
+        stays = (share for share in spec.get("shares") or () if share.get("cluster") not in draining)
         held = sum(int(group.get("count") or 0) for share in stays for group in share.get("groups") or ())
         return held < int(spec.get("wanted") or 0)
-
-    def _leaves(self, cluster: str) -> bool:
-        """Whether workers are to leave a cluster."""
-        member = self._fleet.members().get(cluster)
-        return member is not None and member.spec.draining
 
     def _turn(self, place: Raw) -> tuple[int, str]:
         name = ((place.get("spec") or {}).get("workload") or {}).get("name") or ""

@@ -32,6 +32,9 @@ class Members:
     def members(self) -> dict[str, Member]:
         return self._members
 
+    def draining(self) -> frozenset[str]:
+        return Fleet.draining(cast(Fleet, self))
+
     def silent(self) -> dict[str, str]:
         return {name: member.why_silent for name, member in self._members.items() if member.why_silent}
 
