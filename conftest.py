@@ -7,6 +7,9 @@ import pytest
 
 from hack import clusters, install
 from hack.clusters import Clusters
+from hack.lab import faults
+from hack.lab import lab as definition
+from hack.lab.lab import Lab
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,3 +31,13 @@ def fleet(request: pytest.FixtureRequest) -> Iterator[Clusters]:
     workers = {name: Path(path) for name, path in named.items()}
     install.install(manager, workers)
     yield clusters.of(manager, workers)
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, fleet: Clusters) -> Iterator[Lab]:
+    """The lab, whole again afterwards. Faults need its network; other clusters have none that we may cut."""
+    if request.config.getoption("--manager"):
+        pytest.fail("this test cuts networks, so it runs on the lab only: leave out --manager, or deselect it")
+    found = definition.load()
+    yield found
+    faults.heal(found)

@@ -11,7 +11,6 @@ from adapter.facts import moment
 from e2e.job import NAMESPACE, Job
 from hack.clusters import Clusters, condition, wait
 from hack.lab import faults
-from hack.lab import lab as definition
 from hack.lab.lab import Lab
 
 TIMEOUT = timedelta(seconds=10)  # the policy's workerLostTimeout here: the shortest there is
@@ -42,14 +41,6 @@ while not os.path.exists("/tmp/enough"):
 alive = [n["NodeID"] for n in ray.nodes() if n["Alive"] and "node:__internal_head__" not in n["Resources"]]
 print("RAYSPAN-RESULT", json.dumps({"first": first, "last": last, "asked": asked, "alive": alive}), flush=True)
 """
-
-
-@pytest.fixture
-def lab(fleet: Clusters) -> Iterator[Lab]:
-    """The lab, whole again afterwards."""
-    found = definition.load()
-    yield found
-    faults.heal(found)
 
 
 @pytest.fixture

@@ -167,9 +167,6 @@ def _cleared(stage: Stage, seen: Recorder) -> None:
 @contextmanager
 def _stage(fleet: Clusters, workers: int) -> Iterator[Stage]:
     """Queues with ample quota in two clusters, each of which takes half of a gang."""
-    stage = Stage(fleet, f"bench-{NAME}-{workers}", tuple(fleet.workers)[:2])
-    try:
+    with Stage(fleet, f"bench-{NAME}-{workers}", tuple(fleet.workers)[:2]) as stage:
         stage.build(dict.fromkeys(stage.clusters, _QUOTA), manager_cpu=1000, policy={"strategy": "Spread"})
         yield stage
-    finally:
-        stage.clear()

@@ -6,15 +6,13 @@ all was well. A failure is told with all that was seen and the command that play
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from hack.bench import control
 from hack.chaos import draw, play, report
 from hack.chaos.draw import Fault
-from hack.clusters import Clusters
 from hack.lab import lab as definition
-from hack.lab.progress import LabError
+from hack.lab.progress import told
 from tests.integration.stage import Stage
 
 _LONGEST = 20.0  # seconds; beyond the 15 after which a silent cluster is certainly taken for lost
@@ -22,16 +20,12 @@ _LONGEST = 20.0  # seconds; beyond the 15 after which a silent cluster is certai
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
-    try:
-        return _run(asked)
-    except LabError as failure:
-        print(failure, file=sys.stderr)
-        return 1
+    return told(lambda: _run(asked))
 
 
 def _run(asked: argparse.Namespace) -> int:
     fleet = control.on_lab(renew=asked.renew)
-    with _stage(fleet) as stage:
+    with Stage(fleet, "chaos", draw.WORKERS) as stage:
         outcome = play.play(definition.load(), stage, asked.seed, _chosen(asked))
     if outcome.failure:
         print(report.failure(outcome.failure, asked.seed, asked.longest))
@@ -43,15 +37,6 @@ def _chosen(asked: argparse.Namespace) -> list[tuple[Fault, ...]]:
     if asked.only:
         return draw.containing(draw.bunches(asked.seed, asked.only, asked.longest), asked.only)
     return draw.since(draw.bunches(asked.seed, asked.n, asked.longest), asked.first)
-
-
-@contextmanager
-def _stage(fleet: Clusters) -> Iterator[Stage]:
-    stage = Stage(fleet, "chaos", draw.WORKERS)
-    try:
-        yield stage
-    finally:
-        stage.clear()
 
 
 def _parser() -> argparse.ArgumentParser:

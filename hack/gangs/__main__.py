@@ -6,16 +6,14 @@ unless all finished, no sample was beyond, and the use was at least 90 %.
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from hack.bench import control
-from hack.clusters import Clusters
 from hack.connected import connected
 from hack.gangs import draw, report
 from hack.gangs.course import Course
 from hack.gangs.sampler import Sampler
-from hack.lab.progress import LabError, step
+from hack.lab.progress import step, told
 from tests.integration.stage import Stage
 
 LEAST_USE = 90.0  # percent
@@ -24,11 +22,7 @@ _PATIENCE = 60.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
-    try:
-        return _run(asked)
-    except LabError as failure:
-        print(failure, file=sys.stderr)
-        return 1
+    return told(lambda: _run(asked))
 
 
 def _run(asked: argparse.Namespace) -> int:
@@ -39,7 +33,7 @@ def _run(asked: argparse.Namespace) -> int:
     least = draw.area(gangs) / capacity
     print(f"{len(gangs)} gangs of seed {asked.seed} ask for {sum(gang.needs for gang in gangs)} CPUs; {len(chosen)} clusters "
           f"have {capacity}. They run {least:.0f} s or more.", flush=True)  # fmt: skip
-    with connected(fleet, chosen), _stage(fleet, chosen) as stage:
+    with connected(fleet, chosen), Stage(fleet, "gangs", chosen) as stage:
         stage.build(dict.fromkeys(chosen, asked.cpu), manager_cpu=asked.manager * capacity)
         course = Course(stage, gangs)
         workers = [fleet.workers[name] for name in chosen]
@@ -59,15 +53,6 @@ def _tell(course: Course, sampler: Sampler, capacity: int) -> int:
     print(report.last_line(course, sampler.samples, used))
     well = len(course.ended) == len(course.gangs) and not sampler.beyond and used.percent >= LEAST_USE
     return 0 if well else 1
-
-
-@contextmanager
-def _stage(fleet: Clusters, chosen: tuple[str, ...]) -> Iterator[Stage]:
-    stage = Stage(fleet, "gangs", chosen)
-    try:
-        yield stage
-    finally:
-        stage.clear()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,7 +6,7 @@ It writes to standard error only, so that a command's answer on standard output 
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _QUIET_SECONDS = 2.0  # a step shorter than this needs no announcement
@@ -19,6 +19,15 @@ _running: list["_Step"] = []  # steps may nest, and clusters start side by side;
 
 class LabError(Exception):
     """The lab cannot go on. The message is one sentence: what failed, which log tells more, what to do."""
+
+
+def told(command: Callable[[], int]) -> int:
+    """Run a command; returns its exit code, and 1 with the sentence on standard error when the lab cannot go on."""
+    try:
+        return command()
+    except LabError as failure:
+        print(failure, file=sys.stderr)
+        return 1
 
 
 class _Step:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hack.bench import control
-from hack.clusters import Cluster, Clusters
-from hack.lab.progress import LabError, step
+from hack.clusters import Cluster
+from hack.lab.progress import LabError, step, told
 from hack.soak import draw, judge, reading
 from hack.soak.judge import Sample
 from hack.soak.reading import Reading
@@ -27,16 +27,12 @@ _SETTLED = 20.0  # seconds after which unused connections are closed: the client
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
-    try:
-        return _run(asked)
-    except LabError as failure:
-        print(failure, file=sys.stderr)
-        return 1
+    return told(lambda: _run(asked))
 
 
 def _run(asked: argparse.Namespace) -> int:
     fleet = control.on_lab(renew=asked.renew)
-    with _stage(fleet) as stage, control.the_same(fleet.manager):
+    with Stage(fleet, "soak", tuple(fleet.workers)[:2]) as stage, control.the_same(fleet.manager):
         stage.build(dict.fromkeys(stage.clusters, _CPU), policy={"strategy": "Spread"})
         with step("soak: what is open while nothing happens"):
             begin = _at_rest(fleet.manager)
@@ -93,15 +89,6 @@ def _sampling(manager: Cluster, traffic: Traffic) -> Iterator[list[Sample]]:
     finally:
         stop.set()
         thread.join(30)
-
-
-@contextmanager
-def _stage(fleet: Clusters) -> Iterator[Stage]:
-    stage = Stage(fleet, "soak", tuple(fleet.workers)[:2])
-    try:
-        yield stage
-    finally:
-        stage.clear()
 
 
 def _parser() -> argparse.ArgumentParser:

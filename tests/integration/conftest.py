@@ -65,5 +65,5 @@ def stage(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[Stage]:
         zlib.crc32(request.node.name.encode()) % 10_000
     )  # tests of one name begin alike, and are not to meet on one stage
     made = Stage(fleet, f"it-{words}"[:45].rstrip("-") + f"-{number}")
-    yield made
-    made.clear()
+    with made:
+        yield made

@@ -23,12 +23,18 @@ TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSc
 
 @dataclass
 class Stage:
-    """One test's namespace over all clusters."""
+    """One test's namespace over all clusters; as a context, it is cleared in the end."""
 
     fleet: Clusters
     name: str
     clusters: tuple[str, ...] = ("east", "west")
     made: list[tuple[Cluster, str, str]] = field(default_factory=list)  # cluster-scoped objects, to be deleted
+
+    def __enter__(self) -> "Stage":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     @property
     def manager(self) -> Cluster:

@@ -3,8 +3,6 @@
 The controller is the deployed one, a pod of the manager cluster: what is cut off from it is what a user's would be.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
 from adapter import names
@@ -16,16 +14,6 @@ from hack.lab.progress import LabError
 from tests.integration.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("deployed")
-
-
-@pytest.fixture
-def lab(request: pytest.FixtureRequest, fleet: Clusters) -> Iterator[Lab]:
-    """The lab, whole again afterwards. Faults need its network; other clusters have none that we may cut."""
-    if request.config.getoption("--manager"):
-        pytest.fail("this test cuts networks, so it runs on the lab only: leave out --manager, or deselect it")
-    found = definition.load()
-    yield found
-    faults.heal(found)
 
 
 @pytest.mark.parametrize("way", faults.WAYS)

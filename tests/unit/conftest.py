@@ -1,11 +1,14 @@
 """Options and fixtures that unit tests share."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.unit import apiserver
+from tests.unit.apiserver import Server, kubeconfig
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,3 +26,18 @@ def same_as_golden(request: pytest.FixtureRequest) -> Callable[[Any, Path], None
         assert text == path.read_text(), f"{path.name} differs: look at it, then run pytest with --update-golden"
 
     return check
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    """An API server that answers as it is told."""
+    async with apiserver.serving() as found:
+        yield found
+
+
+@pytest.fixture
+def config(server: Server, tmp_path: Path) -> Path:
+    """A kubeconfig for it."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(kubeconfig(server.url)))
+    return file

@@ -4,18 +4,16 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from aiohttp import web
 
 from adapter import __main__ as command
 from adapter.cli import drain
 from tests.unit import apiserver
-from tests.unit.apiserver import Answer, Server, kubeconfig, refuses, says
+from tests.unit.apiserver import Answer, Server, refuses, says
 
 Raw = dict[str, Any]
 PATH = "/apis/rayspan.dev/v1alpha1/workerclusters/east"
@@ -23,19 +21,6 @@ GOES_ON = (
     "east goes on draining; `kubectl rayspan drain east` watches again, and `kubectl rayspan uncordon east` stops it.\n"
 )
 UNSEEN = "the controller has not seen the drain yet: see `kubectl -n rayspan-system get pods`"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    async with apiserver.serving() as found:
-        yield found
-
-
-@pytest.fixture
-def config(server: Server, tmp_path: Path) -> Path:
-    file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(kubeconfig(server.url)))
-    return file
 
 
 @pytest.fixture(autouse=True)

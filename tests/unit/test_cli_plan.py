@@ -4,7 +4,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,6 @@ from tests.unit.sight import Sight, make_group, make_ray_job
 
 Raw = dict[str, Any]
 PROXY = "/api/v1/namespaces/rayspan-system/services/rayspan-controller:plan/proxy/plan"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    async with apiserver.serving() as found:
-        yield found
-
-
-@pytest.fixture
-def config(server: Server, tmp_path: Path) -> Path:
-    file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(kubeconfig(server.url)))
-    return file
 
 
 @pytest.fixture

@@ -12,19 +12,10 @@ from adapter import names
 from hack.apireader import Raw
 from hack.clusters import Clusters, condition, wait
 from hack.lab import faults
-from hack.lab import lab as definition
 from hack.lab.lab import Lab
 from tests.integration.controller import Controller
 from tests.integration.losses import dump, preempt, status, uids, workers_in
 from tests.integration.stage import Stage, pods_by_cluster
-
-
-@pytest.fixture
-def lab(fleet: Clusters) -> Iterator[Lab]:
-    """The lab, whole again afterwards."""
-    found = definition.load()
-    yield found
-    faults.heal(found)
 
 
 @pytest.fixture
