@@ -14,7 +14,7 @@ GRACE_SECONDS = 30  # Kubernetes' own default
 MARGIN_SECONDS = 5
 # How long the head may be silent before the hook gives up. Whoever deletes a whole RayCluster deletes its head with it, and
 # nobody is left to take a result; waiting on would hold the worker's quota for nothing. A link that hiccups is back sooner.
-SILENCE_SECONDS = 5
+SILENCE_SECONDS = 3
 
 # Run by `python3 -c` with the seconds, the silence and the reason. Found out about Ray 2.60:
 # - A raylet names its node and its head in its own flags, and ends when it is drained and its last lease is over; `ray start`
@@ -24,7 +24,9 @@ SILENCE_SECONDS = 5
 #   told to stop (SIGTERM) calls it a preemption only after the deadline, so the deadline is when the hook stops waiting.
 # - Who is stopped by SIGTERM from here takes leave of the head at once, even where the container's first process is a shell,
 #   which does not pass the signal on.
-# - A client of the head may hang for half a minute, hence the timer.
+# - A client of the head may hang for half a minute, hence the thread, and the timer for what else may.
+# - A raylet that is killed, and not stopped, makes `ray start --block` end within a second or two. One that is stopped does not,
+#   and the SIGTERM of the kubelet then has it look for a head that is gone until the grace period is over.
 SCRIPT = """\
 import glob, os, signal, socket, sys, threading, time
 
@@ -62,20 +64,29 @@ def answers(address):
 
 
 def drain(process, node, head):
-    if not answers(head):
-        return say("the head does not answer, so this Ray node is not drained")
     say("this pod is being stopped; its Ray node takes no more work, and has %g s to finish what it has" % seconds)
-    from ray._raylet import GcsClient
+    answer = []
 
-    accepted, problem = GcsClient(address=head).drain_node(node, 2, reason, int(end * 1000))
-    if not accepted:
-        return say("the Ray node cannot be drained: " + problem)
+    def ask():
+        try:
+            from ray._raylet import GcsClient
+
+            answer[:] = GcsClient(address=head).drain_node(node, 2, reason, int(end * 1000))
+        except BaseException as error:
+            answer[:] = False, repr(error)
+
+    threading.Thread(target=ask, daemon=True).start()
     heard = time.time()
     while raylet() and time.time() < min(end, heard + silence):
+        if answer and not answer[0]:
+            return say("the Ray node cannot be drained: " + answer[1])
         heard = time.time() if answers(head) else heard
         time.sleep(0.5)
     if not raylet():
         return say("the Ray node is drained")
+    if time.time() < end:
+        say("the head does not answer, so nobody can take what is left on the Ray node, which is killed now")
+        return os.kill(process, signal.SIGKILL)
     say("work is left on the Ray node, which is stopped now")
     os.kill(process, signal.SIGTERM)
 

@@ -56,7 +56,7 @@ def hooked(container: Raw, **pod_spec: Any) -> Raw:
 def test_it_has_what_the_grace_period_leaves(grace: int | None, seconds: str) -> None:
     out = hooked({"name": "ray"}, **({} if grace is None else {"terminationGracePeriodSeconds": grace}))
     words = out["lifecycle"]["preStop"]["exec"]["command"]
-    assert words == ["python3", "-c", draining.SCRIPT, seconds, "5", names.DRAIN_REASON]
+    assert words == ["python3", "-c", draining.SCRIPT, seconds, "3", names.DRAIN_REASON]
 
 
 @pytest.mark.parametrize("grace", [0, 1, 5])
@@ -156,22 +156,30 @@ def test_a_drain_that_ray_refuses_is_not_waited_for(pod: Pod) -> None:
     assert pod.running
 
 
-def test_without_a_head_nobody_is_waited_for(pod: Pod) -> None:
+HEADLESS = "the head does not answer, so nobody can take what is left on the Ray node, which is killed now"
+
+
+@pytest.mark.parametrize("play", ["drained", "hangs"])
+def test_without_a_head_nobody_is_waited_for(pod: Pod, play: str) -> None:
+    """The time that it has is far longer than this test would wait."""
+    pod.raylet.send_signal(signal.SIGSTOP)  # whatever the play tells it, it is busy
     pod.head.kill()
     pod.head.wait()
-    assert pod.stop("drained") == ["the head does not answer, so this Ray node is not drained"]
-    assert pod.running and not pod.notes.exists()
+    said = pod.stop(play, seconds=600, silence=0.1)
+    assert said[1:] == [HEADLESS]
+    assert pod.raylet.wait(10) == -signal.SIGKILL, "of anything less, `ray start` takes no notice"
 
 
 def test_a_head_that_goes_away_ends_the_wait(pod: Pod) -> None:
-    """The time that it has is far longer than this test would wait."""
     said = pod.stop("headless", seconds=600, silence=0.1)
-    assert said[1:] == ["work is left on the Ray node, which is stopped now"]
+    assert said[1:] == [HEADLESS]
+    assert pod.raylet.wait(10) == -signal.SIGKILL
 
 
 def test_a_client_that_hangs_does_not_hold_up_the_shutdown(pod: Pod) -> None:
-    assert len(pod.stop("hangs", seconds=0.1)) == 1
-    assert pod.running
+    said = pod.stop("hangs", seconds=0.1)
+    assert said[1:] == ["work is left on the Ray node, which is stopped now"]
+    assert pod.raylet.wait(10) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(("play", "problem"), [("", "ModuleNotFoundError"), ("old", "AttributeError")])
