@@ -35,7 +35,7 @@ from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
 from adapter.shell.preview import Preview
 from adapter.shell.queue import Postpone, WorkQueue
-from adapter.shell.wake import CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey, Waker
+from adapter.shell.wake import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey, Waker
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Engine:
             tasks.create_task(self.home.run())
             await self.home.filled.wait()  # NB: nothing is decided from half a picture
             log.info("manager cluster is read")
-            fleet = Fleet(tasks, manager, self._listeners(), self.home.client.may_write)
+            fleet = self._fleet = Fleet(tasks, manager, self._listeners(), self.home.client.may_write)
             losses = Losses(self.home, fleet)
             self._observer = Observer(self.home, fleet, self._claims, losses, manager)
             announcer = Announcer(self.home.client)
@@ -150,6 +150,9 @@ class Engine:
                 await self._conditions.check(name)
             elif what == QUEUE:
                 await self._aggregator.look(name)
+            elif what == ANCHOR:
+                cluster, _, share = name.partition("/")
+                return await sweeper.look(self._fleet.members().get(cluster), namespace, share, self.home)
             else:
                 return await self._look(what, (namespace, name))
         except (ApiError, Unreachable) as trouble:

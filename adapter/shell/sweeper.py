@@ -1,17 +1,18 @@
-"""What did a crash leave behind that no watch shows: anchors without a share.
+"""What is left behind that no watch shows: anchors without a share.
 
 An anchor is written before its group Workload; a process that dies between the two, and whose gang is gone when it
-comes back, leaves a ConfigMap that stands for nothing. Shares and pods need no sweep: their watches show them, and
-their own keys decide on them.
+comes back, leaves a ConfigMap that stands for nothing. So does somebody who deletes the Workload there, but that is seen.
+Shares and pods need no sweep: their watches show them, and their own keys decide on them.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
 
 from adapter import names
-from adapter.facts import Raw, annotation, key_of, meta, moment, placement, uid_of
+from adapter.facts import Raw, annotation, key_of, label, meta, moment, placement, uid_of
 from adapter.shell import metrics
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.home import Home
@@ -24,12 +25,33 @@ log = logging.getLogger(__name__)
 SETTLED = timedelta(seconds=60)
 # It takes a crash between two writes to leave an anchor behind, and a forgotten ConfigMap holds no quota: no hurry.
 PAUSE_SECONDS = 300.0
+# How long after its share an anchor is looked at that was not deleted with it: until then its gang has taken note.
+BEREFT_SECONDS = 5.0
+
+
+async def look(member: Member | None, namespace: str, name: str, home: Home) -> float | None:
+    """Delete the anchor of a share that is gone, unless it is wanted again; returns after how many seconds to ask once more."""
+    if member is None or member.workloads.get((namespace, name)):
+        return None
+    if member.why_silent:
+        return BEREFT_SECONDS
+    try:
+        anchor = await member.client.get(CONFIG_MAPS.path(namespace, name))
+    except ApiError as error:
+        if error.missing:
+            return None
+        raise
+    if _stands(anchor, member, home):
+        return BEREFT_SECONDS
+    if label(anchor, names.CLUSTER_LABEL) == member.name:
+        await _delete(anchor, member)
+    return None
 
 
 async def run(seen: Callable[[], Mapping[str, Member]], home: Home, manager: str) -> None:
-    """Sweep every cluster that can be seen, again and again, until cancelled."""
-    while True:
-        await asyncio.sleep(PAUSE_SECONDS)
+    """Sweep every cluster that can be seen, again and again, until cancelled; who has just started may have crashed before."""
+    for pause in chain((0.0, SETTLED.total_seconds()), repeat(PAUSE_SECONDS)):
+        await asyncio.sleep(pause)
         if not home.lost:
             await asyncio.gather(*(_sweep(member, home, manager) for member in seen().values()))
 
@@ -50,9 +72,13 @@ async def _namespace(member: Member, namespace: str, home: Home, manager: str) -
     found = await member.client.get(CONFIG_MAPS.path(namespace), labelSelector=ours)
     for anchor in found.get("items") or ():
         if not _stands(anchor, member, home) and _settled(anchor):
-            log.info("cluster=%s anchor %s/%s stands for nothing; deleting it", member.name, *key_of(anchor))
-            await member.client.delete(CONFIG_MAPS.path(*key_of(anchor)), uid_of(anchor))
-            metrics.ORPHANS.labels(member.name, metrics.NO_SHARE).inc()
+            await _delete(anchor, member)
+
+
+async def _delete(anchor: Raw, member: Member) -> None:
+    log.info("cluster=%s anchor %s/%s stands for nothing; deleting it", member.name, *key_of(anchor))
+    await member.client.delete(CONFIG_MAPS.path(*key_of(anchor)), uid_of(anchor))
+    metrics.ORPHANS.labels(member.name, metrics.NO_SHARE).inc()
 
 
 def _stands(anchor: Raw, member: Member, home: Home) -> bool:
@@ -60,7 +86,8 @@ def _stands(anchor: Raw, member: Member, home: Home) -> bool:
     if member.workloads.get((namespace, name)):
         return True
     wanted = home.placements.group(f"{namespace}/{annotation(anchor, names.WORKLOAD_ANNOTATION)}")
-    return any(f"{p.name}-{p.round_of(share)}" == name for p in map(placement, wanted) for share in p.shares)
+    held = (p for p in map(placement, wanted) if p.status.get("state") != names.ENDED)
+    return any(f"{p.name}-{p.round_of(share)}" == name for p in held for share in p.shares)
 
 
 def _settled(anchor: Raw) -> bool:

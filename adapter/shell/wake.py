@@ -25,9 +25,10 @@ from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.member import by_placement
 from adapter.shell.queue import WorkQueue
+from adapter.shell.sweeper import BEREFT_SECONDS
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
-GANG, POD, CLUSTER, CHECK, QUEUE = "gang", "pod", "cluster", "check", "queue"
+GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "queue", "anchor"
 # A pod that starts changes its status several times within a fraction of a second; one write tells of all of them. Nobody
 # waits for less than this: KubeRay and people look at seconds.
 BURST_SECONDS = 0.3
@@ -73,6 +74,9 @@ class Waker:
         if _changed(before, after, lambda share: _share_facts(cluster, share)):
             for place in self._home.placements.group(f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"):
                 self._all(POD, self._home.pods.group("/".join(key_of(place))))
+        if after is None:  # its anchor went before it, unless somebody else deleted it
+            namespace, name = key_of(raw)
+            self._queue.add((ANCHOR, namespace, f"{cluster}/{name}"), BEREFT_SECONDS)
 
     def remote_pod(self, _: str, before: Raw | None, after: Raw | None) -> None:
         """A copy changed in a worker cluster."""

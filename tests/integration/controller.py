@@ -115,8 +115,16 @@ class Deployment:
         pods = "app.kubernetes.io/name=rayspan,pod-template-hash"  # those of the Deployment, and no stand-in
         wait(lambda: not self._manager.items("pods", "rayspan-system", pods), 60, "the deployed controller is gone")
 
+    def kill(self) -> None:
+        """Kill every replica (SIGKILL), and let none come back."""
+        found = self._manager.get("deployments", "rayspan-controller", "rayspan-system")
+        self._parked = self._parked or found["spec"]["replicas"]
+        self._scale(0)
+        now = ("delete", "pods", "-l", "app.kubernetes.io/name=rayspan", "--grace-period=0", "--force")
+        self._manager.kubectl("-n", "rayspan-system", *now)
+
     def unpark(self) -> None:
-        """Undo `park`."""
+        """Undo `park` or `kill`."""
         if self._parked:
             self._scale(self._parked)
             rollout = ("rollout", "status", "deployment", "rayspan-controller", "--timeout=60s")

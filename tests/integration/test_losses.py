@@ -4,6 +4,7 @@ Real Kueue and KubeRay; workers on fake nodes. What takes longer is in faults/te
 """
 
 import json
+import signal
 
 import pytest
 import yaml
@@ -73,6 +74,26 @@ def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: 
     assert "no Ray here" in stage.events("pi")["PodRefused"]
     assert "2 in east: the cluster refuses its pods" in stage.events("pi")["ShareLost"]
     wait(lambda: not stage.remote("workloads")["east"], 30, "nothing is held in east", running.tail)
+
+
+def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: Controller) -> None:
+    """The controller hears of it only when the Workload is gone: nothing names its anchor any more."""
+    stage.build({"east": 1, "west": 0})
+    stage.ray_cluster("pi", workers=1)
+    wait(lambda: stage.running(1), 90, "a worker runs in east", running.tail)
+    before = _uids(stage)
+    share = stage.remote("workloads")["east"][0]["metadata"]["name"]
+    running.send(signal.SIGSTOP)
+    try:
+        stage.fleet.workers["east"].delete("workload", share, stage.name)
+    finally:
+        running.send(signal.SIGCONT)
+    wait(lambda: not before & _uids(stage), 60, "the old share and its anchor are gone", lambda: dump(stage, running))
+    wait(lambda: stage.running(1), 60, "the worker runs on a new share", lambda: dump(stage, running))
+
+
+def _uids(stage: Stage) -> set[str]:
+    return {raw["metadata"]["uid"] for kind in ("workloads", "configmaps") for raw in stage.remote(kind)["east"]}
 
 
 def _refuse_pods(stage: Stage, name: str) -> None:

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.facts import Raw as Seen
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Listeners
 from adapter.shell.queue import WorkQueue
-from adapter.shell.wake import BURST_SECONDS, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS, QueueKey, Waker
+from adapter.shell.wake import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS, QueueKey, Waker
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_workload
@@ -107,10 +106,14 @@ async def test_a_share_wakes_its_gang_and_pods_if_it_matters_to_them(bench: Benc
     assert bench.woken() == {GANG_KEY} | (PODS if pods else set())
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, SHARE), (SHARE, None)], ids=["came", "went"])
-async def test_a_share_that_comes_or_goes_wakes_both(bench: Bench, before: Seen | None, after: Seen | None) -> None:
-    bench.waker.reservation("east", before, after)
+async def test_a_share_that_comes_wakes_both(bench: Bench) -> None:
+    bench.waker.reservation("east", None, SHARE)
     assert bench.woken() == {GANG_KEY} | PODS
+
+
+async def test_a_share_that_goes_wakes_both_and_has_its_anchor_looked_at(bench: Bench) -> None:
+    bench.waker.reservation("east", SHARE, None)
+    assert bench.woken() == {GANG_KEY, (ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}")} | PODS
 
 
 # --- room ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,124 @@
+"""`python -m hack.cuts`: a RayJob with real Ray runs over two clusters while one of them is cut off, in every way, one after another.
+
+For each cut it prints how many worker pods were replaced and how many actors started anew, and how long it took after the cut
+until all was well: four workers ready, four Ray nodes alive, every actor answering. It fails when a cut of the API alone
+replaced anything, when a worker ever ran twice, when it is not well in time, or when the job does not end well.
+"""
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adapter import names
+from e2e import actors
+from e2e.job import NAMESPACE, Job
+from hack.bench import control
+from hack.chaos.sampler import Sampler
+from hack.clusters import condition
+from hack.lab import faults
+from hack.lab import lab as definition
+from hack.lab.faults import SCOPES, WAYS
+from hack.lab.lab import Lab
+from hack.lab.progress import LabError, told
+
+WHERE = "east"
+# Ray gives a silent node up after a minute; then its pod's container starts again or its pod is replaced, which takes half
+# a minute on a lab whose two cores run everything, and Ray's own back-off may double that.
+_PATIENCE = 240.0
+_PAUSE = 1.0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One cluster is cut off for some seconds."""
+
+    scope: str
+    way: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.scope:<4} {self.way:<6} {self.seconds:4.0f} s"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(argv)
+    return told(lambda: _run(asked))
+
+
+def _run(asked: argparse.Namespace) -> int:
+    fleet, lab = control.on_lab(renew=asked.renew), definition.load()
+    job = Job(fleet, "cuts")
+    every = [Cut(scope, way, s) for (scope, way), s in itertools.product(_pairs(asked.only), asked.seconds)]
+    problems: list[str] = []
+    try:
+        actors.submit(job)
+        with Sampler(list(fleet.workers.values()), NAMESPACE) as sampler:
+            for cut in every:
+                problems += _suffer(job, lab, cut)
+            problems += sampler.lives.doubled()
+        found = actors.end(job)
+    finally:
+        faults.heal(lab)
+        job.delete()
+    print(*problems, sep="\n")
+    print(f"cuts {len(every)}, calls answered {found['asked']} times by each of 4 actors, problems {len(problems)}")
+    return 1 if problems else 0
+
+
+def _suffer(job: Job, lab: Lab, cut: Cut) -> list[str]:
+    pods, before = _pods(job), actors.seen(job)
+    faults.cut(lab, lab.cluster(WHERE), scope=cut.scope, way=cut.way)
+    time.sleep(cut.seconds)
+    faults.heal(lab)
+    recovery = _recovery(job)
+    replaced, anew = len(_pods(job) - pods), len(set(actors.seen(job).processes) - set(before.processes))
+    print(f"{cut}: {replaced} pods replaced, {anew} actors anew, well after {recovery:.0f} s", flush=True)
+    wrong = cut.scope == "api" and (replaced or anew)
+    return [f"{cut}: only the API was cut, and workers were replaced"] if wrong else []
+
+
+def _recovery(job: Job) -> float:
+    """Seconds until all is well; raises LabError when that takes too long."""
+    begun = time.monotonic()
+    asked = actors.seen(job).asked
+    while not _well(job, asked):
+        if time.monotonic() - begun > _PATIENCE:
+            raise LabError(f"after {_PATIENCE:.0f} s all is not well again:\n{job.dump()}")
+        time.sleep(_PAUSE)
+    return time.monotonic() - begun
+
+
+def _well(job: Job, asked: int) -> bool:
+    pods = job.pods()
+    ready = [pod for pod in pods if condition(pod, "Ready").get("status") == "True"]
+    known = [pod for pod in pods if condition(pod, names.DISPATCHED_CONDITION).get("status") == "True"]
+    now = actors.seen(job)
+    return len(pods) == len(ready) == len(known) == now.alive == job.workers and now.asked > asked + 1
+
+
+def _pods(job: Job) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in job.pods()}
+
+
+def _pairs(only: Sequence[str]) -> list[tuple[str, str]]:
+    """Every scope by every way; a pulled cable cuts everything."""
+    pairs = [(scope, way) for scope in SCOPES for way in WAYS if way != "link" or scope == "all"]
+    return [pair for pair in pairs if not only or "/".join(pair) in only]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m hack.cuts", description=__doc__)
+    parser.add_argument(
+        "--seconds", type=float, nargs="+", default=[30.0, 90.0], help="how long each cut lasts (default 30 90)"
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="SCOPE/WAY", help="these only, for instance api/drop")
+    parser.add_argument("--as-is", dest="renew", action="store_false",
+                        help="use the controller that is deployed, not the checkout's")  # fmt: skip
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
