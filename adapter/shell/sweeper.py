@@ -87,7 +87,8 @@ def _stands(anchor: Raw, member: Member, home: Home) -> bool:
         return True
     wanted = home.placements.group(f"{namespace}/{annotation(anchor, names.WORKLOAD_ANNOTATION)}")
     held = (p for p in map(placement, wanted) if p.status.get("state") != names.ENDED)
-    return any(f"{p.name}-{p.round_of(share)}" == name for p in held for share in p.shares)
+    here = ((p, share) for p in held for share in p.shares if share.cluster == member.name)
+    return any(f"{p.name}-{p.round_of(share)}" == name for p, share in here)
 
 
 def _settled(anchor: Raw) -> bool:

@@ -77,10 +77,10 @@ def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: 
 
 
 def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: Controller) -> None:
-    """The controller hears of it only when the Workload is gone: nothing names its anchor any more."""
-    stage.build({"east": 1, "west": 0})
-    stage.ray_cluster("pi", workers=1)
-    wait(lambda: stage.running(1), 90, "a worker runs in east", running.tail)
+    """The controller hears of it only when the Workload is gone: nothing names its anchor any more. West has one of that name."""
+    stage.build({"east": 1, "west": 1})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
     before = _uids(stage)
     share = stage.remote("workloads")["east"][0]["metadata"]["name"]
     running.send(signal.SIGSTOP)
@@ -89,7 +89,7 @@ def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: C
     finally:
         running.send(signal.SIGCONT)
     wait(lambda: not before & _uids(stage), 60, "the old share and its anchor are gone", lambda: dump(stage, running))
-    wait(lambda: stage.running(1), 60, "the worker runs on a new share", lambda: dump(stage, running))
+    wait(lambda: stage.running(2), 60, "the worker runs on a new share", lambda: dump(stage, running))
 
 
 def _uids(stage: Stage) -> set[str]:
