@@ -35,9 +35,9 @@ POD_GONE = "its pod in the manager cluster is gone"
 SLOT_ELSEWHERE = "its pod holds a slot in another cluster"
 
 
-# A copy whose image is at hand runs within a second or two, and then one write says all; before that there is nothing in it
-# that anybody waits for. In a large gang the write that is spared is a third of all writes to the manager.
-SETTLES_IN = timedelta(seconds=2)
+# A copy whose image is at hand runs within a second or two, in a large gang within five, and then one write says all; before
+# that there is nothing in it that anybody waits for. The write that is spared is a third of all writes to the manager.
+SETTLES_IN = timedelta(seconds=5)
 # Longer than a kubelet takes after the grace period, and than clocks of two clusters differ.
 STUCK_AFTER = timedelta(seconds=60)
 
@@ -67,6 +67,7 @@ class Worker:
     taken: Collection[str]  # slots held by other pods of the Placement, here or there
     draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
     silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
+    made: bool = False  # whether this process made its copy, of which the manager may not be told yet
 
 
 def decide(worker: Worker, now: datetime) -> list[Action]:
@@ -107,7 +108,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     cluster, number = share_key(slot)
     planned = slots(placement, pod)
     valid = slot in planned and slot not in worker.taken
-    untouched = not worker.remotes and not _dispatched(pod)
+    untouched = not (worker.remotes or worker.made or _dispatched(pod))
     seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
     if not slot or (not valid and untouched and seen):
         free = next((free for free in planned if free not in worker.taken and _open(worker, free)), "")
@@ -121,7 +122,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         mirrored = _mirrored(worker.job, pod, remote, cluster, now)
         return _stuck(pod, remote, cluster, now) or mirrored + _replaced(worker, cluster, remote)
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
-    if _dispatched(pod):
+    if worker.made or _dispatched(pod):
         return _failed(pod, "RemotePodGone", _gone(pod, cluster), now)
     # 8. An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand, or the head has no address yet: wait.
     reservation = worker.reservations.get((cluster, number))

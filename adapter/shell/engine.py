@@ -113,7 +113,7 @@ class Engine:
     async def _resync(self, waker: Waker) -> None:
         while True:
             waker.everything()
-            self._executor.memory.keep(uid_of(place) for place in self.home.placements)
+            self._executor.memory.keep(map(uid_of, self.home.placements), map(uid_of, self.home.pods))
             await asyncio.sleep(RESYNC_SECONDS)
 
     def _heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
@@ -171,7 +171,7 @@ class Engine:
     def _decide(self, what: str, key: Key) -> list[Action]:
         now = datetime.now(UTC)
         if what == POD:
-            return self._claims.take(dispatch.decide(self._observer.worker(key), now))
+            return self._claims.take(dispatch.decide(self._observer.worker(key, self._executor.memory), now))
         assert what == GANG, what
         return lifecycle.decide(self._observer.gang(key, self._executor.memory, now), now)
 

@@ -222,6 +222,7 @@ class Executor:
                 text = f"worker cluster {action.cluster} refuses pod {key_of(action.pod)[1]}: {refusal.message}"
                 await self._say(Say(action.about, "PodRefused", text, warning=True))
             raise
+        self.memory.made.add(uid_of(action.pod))
         if place:
             self.memory.accept_pod(place, share)
 

@@ -17,12 +17,13 @@ BACK_WITHIN = lifecycle.AWAY + timedelta(seconds=5)
 
 
 class Memory:
-    """Notes about Placements, by uid, and about gangs that stepped aside."""
+    """Notes about Placements and worker pods, by uid, and about gangs that stepped aside."""
 
     def __init__(self) -> None:
         self.planned: dict[str, int] = {}  # the room version that the last plan saw
         self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
         self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
+        self.made: set[str] = set()  # worker pods of the manager whose copies were made
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
         self._unusable: dict[str, dict[tuple[str, int], str]] = {}  # by uid: share -> what was said of its pods
 
@@ -64,9 +65,10 @@ class Memory:
         """The shares whose pods were refused, and why."""
         return dict(self._unusable.get(place.uid, {}))
 
-    def keep(self, uids: Iterable[str]) -> None:
-        """Forget all Placements but these."""
-        alive = set(uids)
+    def keep(self, placements: Iterable[str], pods: Iterable[str]) -> None:
+        """Forget all but these."""
+        alive = set(placements)
+        self.made &= set(pods)
         self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
         self.settles = {uid: when for uid, when in self.settles.items() if uid in alive}
         self._refused = {uid: notes for uid, notes in self._refused.items() if uid in alive}

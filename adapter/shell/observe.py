@@ -112,7 +112,7 @@ class Observer:
         raw = store.get((job.namespace, job.name)) or {}
         return uid_of(raw) != job.uid or bool(meta(raw).get("deletionTimestamp"))
 
-    def worker(self, key: Key) -> dispatch.Worker:
+    def worker(self, key: Key, memory: Memory) -> dispatch.Worker:
         """The facts about a worker pod of the manager and its copies."""
         pod, members = self._home.pods.get(key), self.seen()
         remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
@@ -131,6 +131,7 @@ class Observer:
             taken=self._slots.taken(pod) if pod else (),
             draining=self._fleet.draining(),
             silence=self._silence(pod, work) if pod and work else None,
+            made=bool(pod and uid_of(pod) in memory.made),
         )
 
     def _silence(self, pod: Raw, work: Workload) -> dispatch.Silence | None:

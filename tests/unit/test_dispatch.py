@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import facts, mirror, names, rewriter
+from adapter import facts, mirror, names, rewriter, trouble
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
 from adapter.dispatch import Silence, Worker, decide, slots_taken
 from adapter.target import Target
@@ -76,6 +76,9 @@ NEW = make_pod(placement=NAME)
 SLOTTED = make_pod(placement=NAME, slot=EAST0)
 OUT = make_pod(placement=NAME, slot=EAST0, dispatched=True)
 COPY, LEAVING, BROKEN = make_copy(OUT), make_copy(OUT, deleting=True), make_copy(OUT, phase="Failed")
+STARTING = make_copy(SLOTTED, phase="Pending")
+_WAITS = {"name": "ray-worker", "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
+IMAGELESS = {**STARTING, "status": {"phase": "Pending", "containerStatuses": [_WAITS]}}
 GOING, FAILED = (
     make_pod(placement=NAME, slot=EAST0, deleting=True),
     make_pod(placement=NAME, slot=EAST0, phase="Failed"),
@@ -433,6 +436,23 @@ CASES = [
          "its absence later means lost",
          worker(SLOTTED, {"east": COPY}),
          [mirrored(SLOTTED, COPY)]),
+    Case("6. one that just starts is told of when it runs",
+         "one write instead of two",
+         worker(SLOTTED, {"east": STARTING}),
+         [LookAgain(timedelta(seconds=3))], seconds=2),
+    Case("6. or takes its time",
+         "people look here",
+         worker(SLOTTED, {"east": STARTING}),
+         [mirrored(SLOTTED, STARTING)]),
+    Case("6. or by a clock that is ahead",
+         "nobody knows when it was made",
+         worker(SLOTTED, {"east": STARTING}),
+         [mirrored(SLOTTED, STARTING)], seconds=-1),
+    Case("6. or cannot start",
+         "its user has to do something",
+         worker(SLOTTED, {"east": IMAGELESS}),
+         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", trouble.sentence(IMAGELESS, "east"), warning=True)],
+         seconds=2),
     Case("6. where its share went meanwhile too",
          "the copy is what runs",
          worker(OUT, {"east": COPY}, reservations={}),
@@ -441,6 +461,10 @@ CASES = [
          "never a second one: KubeRay makes a new pod",
          worker(OUT),
          [lost(OUT)]),
+    Case("7. also one that the manager was not told of yet",
+         "whoever made it knows",
+         worker(SLOTTED, made=True),
+         [lost(SLOTTED)]),
     Case("7. also when another of its name stands there",
          "the uid counts",
          worker(OUT, {"east": STRANGER_LEAVING}),
