@@ -36,7 +36,7 @@ class Container:
     namespace: str
     selector: str
     elected: Callable[[Cluster], str] | None = None  # the pod that works, where others stand by
-    killed: set[str] = field(default_factory=set)  # ids of containers that were killed here
+    killed: set[str] = field(default_factory=set)  # ids of containers that were killed here, or had to end
 
     def kill(self) -> None:
         """End its processes as a power cut would; returns when they are gone."""
@@ -81,7 +81,9 @@ class Container:
         """A sentence if the container before this one ended without being killed here, else empty."""
         for pod in self._pods():
             last = _last(pod)
-            if last and _bare(last.get("containerID")) not in self.killed and not self._stepped_down(pod):
+            if self._stepped_down(pod):  # noted now: its log may be gone the next time
+                self.killed.add(_bare(last.get("containerID")))
+            if last and _bare(last.get("containerID")) not in self.killed:
                 why = f"{last.get('reason')}, exit code {last.get('exitCode')}"
                 return f"{self.called} in {self.home.name} ended by itself ({why})"
         return ""
