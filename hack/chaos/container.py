@@ -81,11 +81,12 @@ class Container:
         """A sentence if the container before this one ended without being killed here, else empty."""
         for pod in self._pods():
             last = _last(pod)
-            if self._stepped_down(pod):  # noted now: its log may be gone the next time
-                self.killed.add(_bare(last.get("containerID")))
-            if last and _bare(last.get("containerID")) not in self.killed:
+            if not last or _bare(last.get("containerID")) in self.killed:
+                continue
+            if not self._stepped_down(pod):
                 why = f"{last.get('reason')}, exit code {last.get('exitCode')}"
                 return f"{self.called} in {self.home.name} ended by itself ({why})"
+            self.killed.add(_bare(last.get("containerID")))  # its log may be gone the next time
         return ""
 
     def tail(self, lines: int) -> str:
