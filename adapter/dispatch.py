@@ -64,7 +64,7 @@ class Worker:
     head: str  # address of the head, empty while it has none
     reservations: Mapping[tuple[str, int], Reservation]  # by cluster and round, as far as clusters can be seen
     targets: Mapping[str, Target]  # for clusters that can be seen
-    taken: Collection[str]  # slots held by other pods of the Placement, here or there
+    taken: Collection[str]  # slots held by other pods of the Placement, here or there; known where `wants_slot`
     draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
     silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
     made: bool = False  # whether this process made its copy, of which the manager may not be told yet
@@ -106,13 +106,12 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     # 4. No slot of this plan: take the first free one, in the order of the plan. (An annotation may say anything: users
     #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
     cluster, number = share_key(slot)
-    planned = slots(placement, pod)
-    valid = slot in planned and slot not in worker.taken
-    untouched = not (worker.remotes or worker.made or _dispatched(pod))
     seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
-    if not slot or (not valid and untouched and seen):
-        free = next((free for free in planned if free not in worker.taken and _open(worker, free)), "")
-        return [AssignSlot(pod, share_key(free)[0], free)] if free else []
+    if not slot or (seen and not worker.made and wants_slot(pod, worker.remotes)):
+        planned = slots(placement, pod)
+        if slot not in planned or slot in worker.taken:
+            free = next((free for free in planned if free not in worker.taken and _open(worker, free)), "")
+            return [AssignSlot(pod, share_key(free)[0], free)] if free else []
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
         return _unseen(pod, cluster, worker.silence, now) if worker.silence else []
@@ -226,6 +225,11 @@ def _open(worker: Worker, slot: str) -> bool:
     """Whether a new pod may take a slot: one that cannot be seen may be taken, and what is drained takes nobody."""
     cluster = share_key(slot)[0]
     return cluster in worker.targets and cluster not in worker.draining
+
+
+def wants_slot(pod: Raw, remotes: Mapping[str, Raw]) -> bool:
+    """Whether a pod may get a slot, or another one: as long as nothing was made of it, and when it has none at all."""
+    return not annotation(pod, names.SLOT_ANNOTATION) or not (remotes or _dispatched(pod))
 
 
 def slots(placement: Placement, pod: Raw) -> list[str]:

@@ -128,7 +128,7 @@ class Observer:
             head=self._head(pod) if pod else "",
             reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
             targets={n: self.target(m, work, stands_for, 0) for n, m in members.items()} if work and stands_for else {},
-            taken=self._slots.taken(pod) if pod else (),
+            taken=self._slots.taken(pod) if pod and dispatch.wants_slot(pod, remotes) else (),
             draining=self._fleet.draining(),
             silence=self._silence(pod, work) if pod and work else None,
             made=bool(pod and uid_of(pod) in memory.made),
