@@ -405,6 +405,7 @@ def test_metadata_of_the_copy_is_its_own() -> None:
             "team": "vision",
             "rayspan.dev/ray-cluster": "raycluster",
             "rayspan.dev/ray-group": "workers",
+            "rayspan.dev/ray-node-type": "worker",
             "rayspan.dev/manager": "mgr-1",
             "rayspan.dev/workload-uid": TARGET.workload_uid,
             "rayspan.dev/placement": TARGET.placement,
