@@ -6,7 +6,7 @@ that KubeRay replaces it; a copy is made only for a pod that holds a slot on an 
 Clusters that cannot be seen are left alone: what runs there counts as running, until it counts as lost.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -140,7 +140,7 @@ def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
 
 def _kept(job: Job | None, pod: Raw, target: Target) -> list[Action]:
     """What the user set of a Ray node's place, and so was left."""
-    containers = (pod.get("spec") or {}).get("containers") or ({},)
+    containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
     text = zone.kept(containers[0].get("env") or (), target)
     return [Say(job, "PlaceKept", text)] if job and text else []
 

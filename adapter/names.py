@@ -107,6 +107,7 @@ RAY_NODE_TYPE_LABEL: Final = "ray.io/node-type"
 RAY_GCS_CLUSTER_LABEL: Final = "ray.io/cluster"
 RAY_GCS_GROUP_LABEL: Final = "ray.io/group"
 HEAD: Final = "head"  # podset and node type of the head
+WORKER: Final = "worker"  # node type of the others
 SUBMITTER: Final = "submitter"  # podset of a RayJob's submitter
 RAY_KINDS: Final = ("RayJob", "RayCluster")
 RAY_ZONE_LABEL: Final = "ray.io/availability-zone"
