@@ -51,9 +51,10 @@ def spec(found: Raw, ours: Ours) -> dict[str, Any]:
 
 def _nodes(rules: Raw, ours: Ours) -> Raw:
     required = rules.get(_REQUIRED) or {}
-    terms = [_without(term, ours) for term in required.get("nodeSelectorTerms") or ()]
-    # Terms are ORed: where one asked for nothing but the manager's, every node will do.
-    met = any(not term for term, before in zip(terms, required.get("nodeSelectorTerms") or (), strict=True) if before)
+    before = list(required.get("nodeSelectorTerms") or ())
+    terms = [_without(term, ours) for term in before]
+    # Terms are ORed: where one asked for nothing but the manager's, every node will do. One that was empty takes no node.
+    met = any(not term and term is not old for term, old in zip(terms, before, strict=True))
     preferred = [
         {**one, "preference": left}
         for one in rules.get(_PREFERRED) or ()
@@ -64,8 +65,11 @@ def _nodes(rules: Raw, ours: Ours) -> Raw:
 
 
 def _without(term: Raw, ours: Ours) -> Raw:
-    expressions = [one for one in term.get("matchExpressions") or () if not ours(one.get("key") or "")]
-    return {key: value for key, value in {**term, "matchExpressions": expressions}.items() if value}
+    expressions = term.get("matchExpressions") or ()
+    kept = [one for one in expressions if not ours(one.get("key") or "")]
+    if len(kept) == len(expressions):
+        return term
+    return {key: value for key, value in {**term, "matchExpressions": kept}.items() if value}
 
 
 def _pods(rules: Raw, _: Ours) -> Raw:

@@ -48,8 +48,9 @@ def kept(env: Sequence[Raw], target: Target) -> str:
         for name, ours in ((ZONE_ENV, target.zone), (REGION_ENV, target.region))
         if ours and _other(env, name, ours)
     ]
-    labels = {**target.labels, names.RAY_ZONE_LABEL: target.zone, names.RAY_REGION_LABEL: target.region}
-    found += _keys(env, LABELS_ENV, {**labels, names.CLUSTER_LABEL: target.cluster})
+    region = {names.RAY_REGION_LABEL: target.region} if target.region else {}
+    labels = {**target.labels, names.RAY_ZONE_LABEL: target.zone, **region, names.CLUSTER_LABEL: target.cluster}
+    found += _keys(env, LABELS_ENV, labels)
     found += _keys(env, RESOURCES_ENV, {**target.resources, f"zone:{target.zone}": ZONE_AMOUNT})
     if not found:
         return ""
