@@ -110,7 +110,8 @@ def _cluster(filename: str) -> tuple[str, api.WorkerCluster]:
 def _read(raw: Raw, account_given: bool) -> Iterator[Found]:
     """The workers of one object; other objects have none."""
     kind = raw.get("kind")
-    where = f"{kind} {_mapping(raw, 'metadata').get('name') or _mapping(raw, 'metadata').get('generateName')}"
+    written = _mapping(raw, "metadata")
+    where = f"{kind} {written.get('name') or written.get('generateName') or 'without a name'}"
     try:
         if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
             bare = {**raw, "spec": _unscheduled(raw)}
