@@ -182,7 +182,7 @@ def _mutate(draw: st.DrawFn, holder: Any, last: Any) -> None:
         case "twice" if isinstance(holder, list):
             holder.insert(last, copy.deepcopy(value))
         case "new" if isinstance(value, dict) and not all(isinstance(item, str) for item in value.values()):
-            value |= NEW
+            value |= copy.deepcopy(NEW)
 
 
 # --- properties ------------------------------------------------------------------------------------------------------------
