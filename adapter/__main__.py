@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from adapter import __version__
-from adapter.cli import controller, cordon, drain, plan
+from adapter.cli import controller, cordon, drain, plan, render
 
 
 def main() -> int:
@@ -28,10 +28,17 @@ def main() -> int:
         help="write only while holding the Lease, so that several may run (default); without it, run one alone",
     )
     plan.add(verbs)
+    render.add(verbs)
     cordon.add(verbs)
     drain.add(verbs)
     given = parser.parse_args()
-    asked = {"plan": plan.main, "cordon": cordon.main, "uncordon": cordon.main, "drain": drain.main}
+    asked = {
+        "plan": plan.main,
+        "render": render.main,
+        "cordon": cordon.main,
+        "uncordon": cordon.main,
+        "drain": drain.main,
+    }
     if given.verb in asked:
         return asked[given.verb](given)
     return controller.main(given.port, given.plan_port, verbose=given.verbose, leader_elect=given.leader_elect)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from adapter import names
+from adapter.mapping import NOTHING, PodMapping
 
 _DURATION = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
 
@@ -74,6 +75,7 @@ class WorkerCluster(_Spec):
     labels: dict[str, str] = Field(default_factory=dict)
     resources: dict[str, int] = Field(default_factory=dict)
     head: Head = Head()
+    pods: PodMapping = NOTHING
     cordoned: bool = False
     draining: bool = False  # cordoned, and those that run there are moved away
     # One by one, because each worker that moves is one that a job lacks for a minute, and a job that lacks several at once may

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from adapter import quota
+from adapter import mapping, quota
 from adapter.facts import Key, Raw, Share
+from adapter.mapping import NOTHING, PodMapping
 from adapter.nodes import Node
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
@@ -18,7 +19,8 @@ Gang = Literal["AllOrNothing", "SameCluster", "BestEffort"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One worker group as it is to be reserved: `pod_spec` is the remote one, `request` what one pod asks of quota."""
+    """One worker group as it is to be reserved: `pod_spec` is the remote one before a cluster gives it what is its own
+    (`pod_spec_in`), `request` what one pod asks of quota."""
 
     name: str
     role: str
@@ -84,6 +86,12 @@ class Candidate:
     zone: str = ""
     nodes: Sequence[Node] | None = None  # None: not known, so nothing is concluded from them
     can_grow: bool = False
+    pods: PodMapping = NOTHING
+
+
+def pod_spec_in(candidate: Candidate, group: Group) -> Raw:
+    """A group's pod spec as it is reserved in that cluster."""
+    return mapping.spec(group.pod_spec, candidate.pods)
 
 
 class Offer(NamedTuple):  # many are made for each plan, and a dataclass takes three times as long to make

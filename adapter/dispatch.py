@@ -6,11 +6,11 @@ that KubeRay replaces it; a copy is made only for a pod that holds a slot on an 
 Clusters that cannot be seen are left alone: what runs there counts as running, until it counts as lost.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from adapter import mirror, names, rewriter, trouble
+from adapter import mirror, names, rewriter, trouble, zone
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
 from adapter.facts import (
     GroupShare,
@@ -129,7 +129,10 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     elsewhere = any(label(r, names.POD_UID_LABEL) == uid_of(pod) for r in worker.remotes.values())
     if remote is not None or elsewhere or reservation is None or not reservation.admitted or not worker.head:
         return []
-    return [CreatePod(cluster, worker.job, pod, _copy(worker, pod, reservation, share, slot))] if share else []
+    if share is None:
+        return []
+    made = CreatePod(cluster, worker.job, pod, _copy(worker, pod, reservation, share, slot))
+    return [*_kept(worker.job, pod, worker.targets[cluster]), made]
 
 
 def _mirrored(job: Job | None, pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
@@ -155,6 +158,13 @@ def _starting(remote: Raw, now: datetime) -> timedelta:
 def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
     text = trouble.sentence(remote, cluster)
     return [Say(job, "WorkerTrouble", text, warning=True)] if job and text else []
+
+
+def _kept(job: Job | None, pod: Raw, target: Target) -> list[Action]:
+    """What the user set of a Ray node's place, and so was left."""
+    containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
+    text = zone.kept(containers[0].get("env") or (), target)
+    return [Say(job, "PlaceKept", text)] if job and text else []
 
 
 def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: str) -> Raw:

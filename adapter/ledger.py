@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from adapter import cohort, quota
-from adapter.candidate import Candidate, Group, Request, closed, queue_name
+from adapter.candidate import Candidate, Group, Request, closed, pod_spec_in, queue_name
 from adapter.clusterqueue import QUEUE, Queue
 
 
@@ -45,7 +45,9 @@ def _tight(request: Request, one: Candidate, group: Group) -> quota.Shortfall | 
         return None
     labels = one.namespaces[request.namespace]
     queue = queue_name(request, one)
-    return quota.room(one.tree, queue, group.request, group.pod_spec, wanted=group.count, namespace=labels).tight
+    return quota.room(
+        one.tree, queue, group.request, pod_spec_in(one, group), wanted=group.count, namespace=labels
+    ).tight
 
 
 def _cells(queue: Queue, asked: set[str]) -> Iterator[tuple[str, str]]:

@@ -59,7 +59,8 @@ DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"
 MANAGER_LABEL: Final = f"{DOMAIN}/manager"  # which manager cluster they belong to
 WORKLOAD_UID_LABEL: Final = f"{DOMAIN}/workload-uid"  # the manager's Workload
 POD_UID_LABEL: Final = f"{DOMAIN}/pod-uid"  # the manager's pod
-RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"  # for people: `ray.io/cluster` would wake a KubeRay over there
+# `ray.io/x` is `rayspan.dev/ray-x` there (`adapter.affinity`): under its own name it would wake a KubeRay
+RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"
 RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
@@ -106,9 +107,11 @@ RAY_NODE_TYPE_LABEL: Final = "ray.io/node-type"
 RAY_GCS_CLUSTER_LABEL: Final = "ray.io/cluster"
 RAY_GCS_GROUP_LABEL: Final = "ray.io/group"
 HEAD: Final = "head"  # podset and node type of the head
+WORKER: Final = "worker"  # node type of the others
 SUBMITTER: Final = "submitter"  # podset of a RayJob's submitter
 RAY_KINDS: Final = ("RayJob", "RayCluster")
 RAY_ZONE_LABEL: Final = "ray.io/availability-zone"
+RAY_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its autoscaler resizes pods in place
 RAY_REGION_LABEL: Final = "ray.io/availability-region"
 
 # --- conditions and reasons of ours ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 
 from adapter import nodes, quota
-from adapter.candidate import Candidate, Group, Offer, Request, queue_name
+from adapter.candidate import Candidate, Group, Offer, Request, pod_spec_in, queue_name
 from adapter.shape import UNLIMITED
 
 
@@ -107,7 +107,7 @@ class Offers:
         key = (candidate.name, group.name)
         if key not in self._demands:
             queue, labels = queue_name(self.request, candidate), candidate.namespaces[self.request.namespace]
-            self._demands[key] = quota.ask(candidate.tree, queue, group.request, group.pod_spec, labels)
+            self._demands[key] = quota.ask(candidate.tree, queue, group.request, pod_spec_in(candidate, group), labels)
         return self._demands[key]
 
     def _ever(self, candidate: Candidate, survey: quota.Survey, group: Group) -> int:
@@ -128,7 +128,9 @@ class Offers:
         if key not in self._nodes:
             flavors = [candidate.tree.flavors[name] for name in key[-1]]
             wanted = UNLIMITED if self.request.strategy == "AvailableCapacity" else group.count
-            self._nodes[key] = nodes.hold(candidate.nodes, group.pod_spec, group.request, flavors, wanted)
+            self._nodes[key] = nodes.hold(
+                candidate.nodes, pod_spec_in(candidate, group), group.request, flavors, wanted
+            )
         return self._nodes[key]
 
 

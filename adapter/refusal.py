@@ -2,11 +2,13 @@
 
 Asked at the admission check, before any quota is held: a pod that cannot start elsewhere would hold its whole gang. What
 can be removed or replaced is the rewriter's business (`stripping`); what KubeRay adds to the template afterwards
-(authOptions' Secret, a TLS Secret, operator-wide sidecars) and `numOfHosts` are not in a podset and not seen here.
+(authOptions' Secret, a TLS Secret, operator-wide sidecars) is not in a podset and not seen here, and what else stands in a
+RayCluster is asked by `rayspec`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 
+from adapter import names
 from adapter.facts import Raw
 from adapter.shape import PODS, pod_requests
 
@@ -14,14 +16,16 @@ _Rule = Callable[[Raw], Iterator[str]]
 _NOT_COPIED = "Secrets and ConfigMaps are not copied to worker clusters yet; put the values into env or the image"
 
 
-def refusal(template: Raw) -> str | None:
+def refusal(template: Raw, *, account_given: bool = False) -> str | None:
     """Say why a pod template (anything with a pod's `spec`) cannot run in another cluster, or None when it can.
 
     The fragment names the field, what was found and what to do: `spec.hostNetwork is true: …`. The list is the first
-    reject list of kuberay.md section 9.
+    reject list of kuberay.md section 9. `account_given`: wherever it may go, the cluster gives it a service account in
+    place of its own.
     """
     spec = template.get("spec") or {}
-    return next((f"{found}: {remedy}" for rule, remedy in _RULES for found in rule(spec)), None)
+    rules = [rule for rule in _RULES if not (account_given and rule[0] is _service_account)]
+    return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), None)
 
 
 def waits_for_all(kind: str, ray_job: Raw) -> str:
@@ -63,11 +67,39 @@ def _resource_claims(spec: Raw) -> Iterator[str]:
         yield f"spec.resourceClaims has {claim.get('name')}"
 
 
-def _token_volumes(spec: Raw) -> Iterator[str]:
+def _identities(spec: Raw) -> Iterator[str]:
     for volume in spec.get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
-            if "serviceAccountToken" in source:
-                yield f"spec.volumes[{volume.get('name')}].projected has a serviceAccountToken"
+            for kind in ("serviceAccountToken", "podCertificate", "clusterTrustBundle"):
+                if kind in source and not (source[kind] or {}).get("optional"):
+                    yield f"spec.volumes[{volume.get('name')}].projected has a {kind}"
+
+
+def _node_name(spec: Raw) -> Iterator[str]:
+    if spec.get("nodeName"):
+        yield f"spec.nodeName is {spec['nodeName']}"
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for one in term.get("matchFields") or ():
+            yield f"spec.affinity.nodeAffinity has matchFields {one.get('key')} {', '.join(one.get('values') or ())}"
+
+
+def _beside_the_head(spec: Raw) -> Iterator[str]:
+    rules = (spec.get("affinity") or {}).get("podAffinity") or {}
+    for term in rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+        wanted = ((term.get("labelSelector") or {}).get("matchLabels") or {}).get(names.RAY_NODE_TYPE_LABEL)
+        if wanted == names.HEAD:
+            yield f"spec.affinity.podAffinity requires a pod with {names.RAY_NODE_TYPE_LABEL}={wanted}"
+
+
+def _sources_of_volumes(spec: Raw) -> Iterator[str]:
+    for volume in spec.get("volumes") or ():
+        claim = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec") or {}
+        for field in ("dataSource", "dataSourceRef", "volumeName"):
+            if source := claim.get(field):
+                found = source.get("name") if isinstance(source, dict) else source
+                yield f"spec.volumes[{volume.get('name')}].ephemeral.volumeClaimTemplate.spec.{field} is {found}"
 
 
 def _service_account(spec: Raw) -> Iterator[str]:
@@ -120,8 +152,15 @@ _RULES: tuple[tuple[_Rule, str], ...] = (
     (_volumes("hostPath"), "the files of the manager's nodes are not there; use emptyDir or object storage"),
     (_volumes("persistentVolumeClaim"), "the claim is not there; use emptyDir or object storage"),
     (_resource_claims, "the claim is not there; ask for devices in resources.limits"),
-    (_token_volumes, "the token's issuer is the manager, which the other cluster does not trust; remove the source"),
-    (_service_account, "the account is not there; leave it out, and the worker cluster's default is used"),
+    (_identities, "it is issued in the manager, which the other cluster does not trust; remove the source"),
+    (_node_name, "the manager's nodes are not there; leave it out, or use labels that its nodes have, too"),
+    (_beside_the_head, "the head stays in the manager; remove it"),
+    (_sources_of_volumes, "the claim, snapshot or volume is not there; leave it out, and the volume is empty at first"),
+    (
+        _service_account,
+        "the account is not there; leave it out, and the worker cluster's default is used, or have "
+        "spec.pods.serviceAccountName of every WorkerCluster of the policy name one",
+    ),
     (_volume_references, _NOT_COPIED),
     (_env_references, _NOT_COPIED),
     (_pull_secrets, "Secrets are not copied to worker clusters yet; give them to the default account there"),

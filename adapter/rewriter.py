@@ -7,9 +7,9 @@ Order inside a container: literals first, then addresses (a literal may hold one
 
 from typing import Any
 
-from adapter import draining, headaddress, names, stripping, zone
+from adapter import affinity, draining, headaddress, names, stripping, zone
 from adapter.downward import literal
-from adapter.facts import Raw, label, meta, uid_of
+from adapter.facts import Raw, meta, uid_of
 from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
 
 # Where a command or an address can stand in a container; `name`, `image` and mounts are names, never addresses.
@@ -29,6 +29,7 @@ def remote_pod(
     kept = {key: value for key, value in meta(pod).items() if key not in stripping.METADATA}
     annotations = {
         **relocate(stripping.annotations(kept.get("annotations"))),
+        **target.pods.annotations,
         **origin_annotations(target),
         names.SLOT_ANNOTATION: slot,
         names.HEAD_ANNOTATION: head,
@@ -45,13 +46,11 @@ def remote_pod(
 
 
 def _labels(pod: Raw, target: Target) -> dict[str, str]:
-    shown = {
-        names.RAY_CLUSTER_LABEL: label(pod, names.RAY_GCS_CLUSTER_LABEL),
-        names.RAY_GROUP_LABEL: label(pod, names.RAY_GCS_GROUP_LABEL),
-    }
+    found = meta(pod).get("labels")
     return {
-        **stripping.labels(meta(pod).get("labels")),
-        **{key: value for key, value in shown.items() if value},
+        **affinity.ray_labels(found),
+        **stripping.labels(found),
+        **target.pods.labels,
         **origin_labels(target),
         names.POD_UID_LABEL: uid_of(pod),
         names.QUEUE_LABEL: target.queue,

@@ -8,7 +8,7 @@ removed here but refused (`refusal`), before any quota is held.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adapter import names
+from adapter import affinity, mapping, names
 from adapter.facts import Raw
 from adapter.target import Target
 
@@ -25,8 +25,18 @@ SPEC = frozenset({
     # priority among workloads is Kueue's business there, through the share's Workload
     "priority", "priorityClassName", "preemptionPolicy",
     # a cluster-local DNS identity
-    "hostname", "subdomain",
+    "hostname", "subdomain", "hostnameOverride",
+    # a gang of the manager's own scheduler
+    "schedulingGroup", "workloadRef",
 })  # fmt: skip
+# What the manager's scheduler is told: KubeRay names there the queue and the PodGroup that it made
+# (kuberay:controllers/ray/batchscheduler).
+SCHEDULER_DOMAINS = (
+    "volcano.sh", "yunikorn.apache.org", "kai.scheduler", "scheduling.x-k8s.io", "scheduling.k8s.io",
+)  # fmt: skip
+DEFAULT_SCHEDULER = "default-scheduler"
+# A kubelet takes a pod with one of these for a file of its own; LimitRanger writes the other one of what it did in the manager.
+NODE_ANNOTATIONS = ("kubernetes.io/config.", "kubernetes.io/limit-ranger")
 LABELS = {"app.kubernetes.io/name": "kuberay", "app.kubernetes.io/created-by": "kuberay-operator"}
 TOKEN_VOLUME_PREFIX = "kube-api-access-"  # what the ServiceAccount admission plugin calls its volume
 ADMISSION_TOLERATIONS = tuple(  # as the DefaultTolerationSeconds admission plugin writes them; it will do so there too
@@ -40,34 +50,41 @@ def labels(found: Mapping[str, str] | None) -> dict[str, str]:
 
     `ray.io/*` would wake a KubeRay over there: it lists and deletes pods by them (kuberay:common/association.go).
     """
-    domains = (names.RAY_DOMAIN, names.KUEUE_DOMAIN, names.DOMAIN)
+    domains = (names.RAY_DOMAIN, names.KUEUE_DOMAIN, names.DOMAIN, *SCHEDULER_DOMAINS)
     return {k: v for k, v in (found or {}).items() if not _of(k, domains) and LABELS.get(k) != v}
 
 
 def annotations(found: Mapping[str, str] | None) -> dict[str, str]:
-    """Keep the annotations that neither Kueue nor we wrote in the manager."""
-    return {k: v for k, v in (found or {}).items() if not _of(k, (names.KUEUE_DOMAIN, names.DOMAIN))}
+    """Keep the annotations that neither Kueue, nor a scheduler, nor a kubelet, nor we read or wrote in the manager."""
+    domains = (names.KUEUE_DOMAIN, names.DOMAIN, *SCHEDULER_DOMAINS)
+    return {k: v for k, v in (found or {}).items() if not _of(k, domains) and not k.startswith(NODE_ANNOTATIONS)}
 
 
 def spec(found: Raw, target: Target) -> dict[str, Any]:
-    """Keep a pod spec's fields, less the manager's; containers and volumes stay as they are.
+    """Keep a pod spec's fields, less the manager's, and add what the worker cluster gives its pods (`mapping`).
 
     Node labels and taints of our own domain are the manager's (the lock, and the pool of the layout local and remote), whoever
-    asked for them: in a worker cluster that is a manager as well they would mean its remote nodes.
+    asked for them: in a worker cluster that is a manager as well they would mean its remote nodes. A scheduler that does
+    not run there would leave the pod Pending for ever.
     """
+
+    def ours(key: str) -> bool:
+        return key in target.manager_flavor_keys or _of(key, (names.DOMAIN,))
+
     kept = {key: value for key, value in found.items() if key not in SPEC}
-    selector = {
-        key: value
-        for key, value in (found.get("nodeSelector") or {}).items()
-        if key not in target.manager_flavor_keys and not _of(key, (names.DOMAIN,))
-    }
+    if kept.get("schedulerName") not in (None, DEFAULT_SCHEDULER):
+        del kept["schedulerName"]
+    selector = {key: value for key, value in (found.get("nodeSelector") or {}).items() if not ours(key)}
     drop = (*ADMISSION_TOLERATIONS, *target.manager_flavor_tolerations)
     tolerations = [
         one
         for one in found.get("tolerations") or ()
         if one not in drop and not _of(one.get("key") or "", (names.DOMAIN,))
     ]
-    return _set(_set(kept, "nodeSelector", selector), "tolerations", tolerations)
+    placed = {"nodeSelector": selector, "tolerations": tolerations, **affinity.spec(found, ours)}
+    for key in ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"):
+        kept = _set(kept, key, placed.get(key))
+    return dict(mapping.spec(kept, target.pods))
 
 
 def without_token(found: Raw) -> dict[str, Any]:

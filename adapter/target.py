@@ -9,6 +9,7 @@ from typing import Any
 
 from adapter import names
 from adapter.facts import Raw
+from adapter.mapping import NOTHING, PodMapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Target:
     placement: str
     share: str  # name of the group Workload and of its anchor ConfigMap
     round: int
+    pods: PodMapping = NOTHING  # what the worker cluster gives the pods that come to it
     manager_flavor_keys: frozenset[str] = frozenset()
     manager_flavor_tolerations: tuple[Raw, ...] = ()
 

@@ -38,6 +38,44 @@ def with_zone(env: Sequence[Raw], target: Target) -> list[Raw]:
     return _merged(result, RESOURCES_ENV, resources)
 
 
+def kept(env: Sequence[Raw], target: Target) -> str:
+    """Say in a sentence which of a ray container's own variables win over what its place would give it; empty when none does.
+
+    The cluster is not named, so that workers of one job say the same wherever they go.
+    """
+    found = [
+        name
+        for name, ours in ((ZONE_ENV, target.zone), (REGION_ENV, target.region))
+        if ours and _other(env, name, ours)
+    ]
+    region = {names.RAY_REGION_LABEL: target.region} if target.region else {}
+    labels = {**target.labels, names.RAY_ZONE_LABEL: target.zone, **region, names.CLUSTER_LABEL: target.cluster}
+    found += _keys(env, LABELS_ENV, labels)
+    found += _keys(env, RESOURCES_ENV, {**target.resources, f"zone:{target.zone}": ZONE_AMOUNT})
+    if not found:
+        return ""
+    return (
+        f"The worker template sets {', '.join(found)}, so its Ray nodes have that in place of what their WorkerCluster says; "
+        "leave it out to have them labelled by where they run."
+    )
+
+
+def _other(env: Sequence[Raw], name: str, ours: str) -> bool:
+    at = _position(env, name)
+    return at is not None and env[at].get("value") != ours
+
+
+def _keys(env: Sequence[Raw], name: str, ours: Mapping[str, Any]) -> list[str]:
+    """The keys of ours that the user's object sets otherwise, or the variable as a whole where it is no object."""
+    at = _position(env, name)
+    if at is None:
+        return []
+    theirs = _object(env[at])
+    if theirs is None:
+        return [name]
+    return [f"{key} in {name}" for key, value in theirs.items() if key in ours and value != ours[key]]
+
+
 def _position(env: Sequence[Raw], name: str) -> int | None:
     """Where the entry stands that the container sees: the last one of that name."""
     found = [index for index, entry in enumerate(env) if entry.get("name") == name]

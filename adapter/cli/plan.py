@@ -9,16 +9,13 @@ import argparse
 import asyncio
 import json
 import logging
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from adapter import names, table
 from adapter.answer import Answer
-from adapter.cli import asking
+from adapter.cli import asking, files
 from adapter.cli.asking import TROUBLE, USAGE, complain
 from adapter.podsets import Unusable
 from adapter.shell.client import ApiError, BadLogin, Client, Unreachable, default_namespace
@@ -102,11 +99,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _text(filename: str) -> str:
-    try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise Unusable(f"{filename} cannot be read: {why}.") from None
+    text = files.text(filename)
     if len(text.encode()) > MOST_BYTES:
         raise Unusable(f"{filename} is larger than {MOST_BYTES // 2**20} MiB; leave out what is not the job.")
     return text
@@ -114,22 +107,12 @@ def _text(filename: str) -> str:
 
 def _job(text: str) -> dict[str, Any]:
     """The one RayJob or RayCluster of the file; other objects in it may stand beside it."""
-    try:
-        objects = list(_objects(yaml.safe_load_all(text)))
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        raise Unusable(f"The file is not YAML{f', see line {mark.line + 1}' if mark else ''}.") from None
+    objects = files.objects(text)
     jobs = [found for found in objects if found.get("kind") in names.RAY_KINDS]
     if len(jobs) != 1:
         kinds = ", ".join(str(found.get("kind")) for found in objects) or "nothing"
         raise Unusable(f"The file must hold one {' or '.join(names.RAY_KINDS)}, found {len(jobs)} of them in: {kinds}.")
     return jobs[0]
-
-
-def _objects(documents: Iterator[Any]) -> Iterator[dict[str, Any]]:
-    for document in documents:
-        if isinstance(document, dict):
-            yield document
 
 
 async def _ask(given: argparse.Namespace, job: dict[str, Any]) -> Answer:

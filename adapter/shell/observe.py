@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, checks, dispatch, layout, names
+from adapter import api, checks, dispatch, layout, names, rayspec
 from adapter.facts import (
     Job,
     Key,
@@ -105,12 +105,15 @@ class Observer:
     def _gone(self, job: Job) -> bool:
         """Whether a job is not there any more, or will not be soon: one that this store has not heard of yet is looked at
         again when it has."""
-        stores = {"RayJob": self._home.ray_jobs, "RayCluster": self._home.ray_clusters}
-        store = stores.get(job.kind)
-        if store is None:
+        if job.kind not in names.RAY_KINDS:
             return False
-        raw = store.get((job.namespace, job.name)) or {}
+        raw = self._written(job)
         return uid_of(raw) != job.uid or bool(meta(raw).get("deletionTimestamp"))
+
+    def _written(self, job: Job) -> Raw:
+        """The RayJob or RayCluster as it stands, empty while nothing is known of it."""
+        store = self._home.ray_jobs if job.kind == "RayJob" else self._home.ray_clusters
+        return store.get((job.namespace, job.name)) or {}
 
     def worker(self, key: Key, memory: Memory) -> dispatch.Worker:
         """The facts about a worker pod of the manager and its copies."""
@@ -228,6 +231,7 @@ class Observer:
             placement=place.name,
             share=f"{place.name}-{round_}",
             round=round_,
+            pods=spec.pods,
             manager_flavor_keys=self._flavor_keys(work.podsets),
             manager_flavor_tolerations=self._flavor_tolerations(work.podsets),
         )
@@ -277,22 +281,32 @@ class Observer:
 
     def refusal(self, work: Workload, check: str, chosen: checks.Chosen | None) -> str:
         """Why a job can never run remotely, empty when it can."""
-        raw = self._home.ray_jobs.get((work.namespace, work.job.name)) if work.job else None
-        return self.refusal_of(raw or {}, work, check, chosen)
+        ours = work.job and work.job.kind in names.RAY_KINDS
+        return self.refusal_of(self._written(work.job) if work.job and ours else {}, work, check, chosen)
 
     def refusal_of(self, raw: Raw, work: Workload, check: str, chosen: checks.Chosen | None) -> str:
         """The same for a Workload whose RayJob or RayCluster is `raw`, whether or not it is submitted."""
         if work.job is None or work.job.kind not in names.RAY_KINDS:
             kind = work.job.kind if work.job else "pod"
             return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
+        if beside := rayspec.refusal(work.job.kind, raw):
+            return f"{work.job.kind} {work.job.name}: {beside}. {AGAIN}"
+        given = self._account_given(chosen)
         for podset in self.remote_podsets(work, check):
-            why = template_refusal(podset.template)
+            why = template_refusal(podset.template, account_given=given)
             if why:
                 where = f"{work.job.kind} {work.job.name}: worker group {podset.name}"
                 return f"{where}: {why}. {AGAIN}"
         if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, raw)):
             return f"{work.job.kind} {work.job.name}: {why}"
         return ""
+
+    def _account_given(self, chosen: checks.Chosen | None) -> bool:
+        """Whether each cluster that the policy names has a service account for the pods that come to it; where no policy can be
+        read nothing is planned, and nothing shall be refused for good."""
+        named = (self._home.worker_clusters.named(cluster) for cluster in chosen.clusters) if chosen else ()
+        pods = [(raw.get("spec") or {}).get("pods") or {} for raw in named if raw]
+        return all(one.get("serviceAccountName") for one in pods) and (bool(pods) or chosen is None)
 
     def _others_wait(self, work: Workload) -> bool:
         queue = self._home.cluster_queue((work.namespace, work.queue))

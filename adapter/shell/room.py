@@ -101,6 +101,7 @@ class Room:
             zone=member.spec.zone or name,
             nodes=member.nodes,
             can_grow=member.spec.can_grow,
+            pods=member.spec.pods,
         )
 
     def _in_flight(self) -> list[tuple[Workload, Placement]]:

@@ -58,6 +58,7 @@ def _target(stage: Stage, cluster: str, standing: Raw, place: Placement) -> Targ
         zone=spec.zone or cluster,
         region=spec.region,
         labels=spec.labels,
+        pods=spec.pods,
         resources=spec.resources,
         queue=QUEUE,
         manager=label(standing, names.MANAGER_LABEL),

@@ -524,6 +524,17 @@ def test_the_total_of_a_share_counts_all_its_groups() -> None:
     assert found == [CreatePod("east", JOB, SLOTTED, body(EAST0, total=4))]
 
 
+def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
+    """It wins over what the WorkerCluster says; whoever wonders why a zone is wrong finds it on the job."""
+    env = [{"name": "RAY_NODE_ZONE", "value": "mars"}]
+    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray", "env": env}]}}
+    said, made = decide(worker(pod), at(5))
+    assert isinstance(said, Say) and isinstance(made, CreatePod)
+    assert (said.about, said.reason, said.warning) == (JOB, "PlaceKept", False)
+    assert said.message.startswith("The worker template sets RAY_NODE_ZONE, so its Ray nodes ")
+    assert [type(one) for one in decide(worker(pod, job=None), at(5))] == [CreatePod]
+
+
 def test_an_orphan_that_ended_goes_although_its_namesake_leaves() -> None:
     ended = make_copy(make_pod(uid="an-earlier-one", slot=EAST0), phase="Failed")
     assert decide(worker(GOING, {"east": ended}), at(5)) == [DeletePod("east", ended, GONE)]

@@ -405,6 +405,7 @@ def test_metadata_of_the_copy_is_its_own() -> None:
             "team": "vision",
             "rayspan.dev/ray-cluster": "raycluster",
             "rayspan.dev/ray-group": "workers",
+            "rayspan.dev/ray-node-type": "worker",
             "rayspan.dev/manager": "mgr-1",
             "rayspan.dev/workload-uid": TARGET.workload_uid,
             "rayspan.dev/placement": TARGET.placement,
@@ -453,6 +454,20 @@ def container(**fields: Any) -> Pod:
     return {"containers": [{"name": "c", **fields}]}
 
 
+def claim(**spec: Any) -> Pod:
+    return volume(ephemeral={"volumeClaimTemplate": {"spec": spec}})
+
+
+def node_affinity(**term: Any) -> Pod:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def pod_affinity(labels: dict[str, str]) -> Pod:
+    terms = [{"labelSelector": {"matchLabels": labels}, "topologyKey": "zone"}]
+    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
 SECRET = {"name": "s", "key": "k"}
 REFUSED = [
     ({"hostNetwork": True}, "spec.hostNetwork is true: "),
@@ -463,6 +478,23 @@ REFUSED = [
         volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]}),
         "spec.volumes[v].projected has a serviceAccountToken: ",
     ),
+    (volume(projected={"sources": [{"podCertificate": {}}]}), "spec.volumes[v].projected has a podCertificate: "),
+    (
+        volume(projected={"sources": [{"clusterTrustBundle": {"name": "ca"}}]}),
+        "spec.volumes[v].projected has a clusterTrustBundle: ",
+    ),
+    ({"nodeName": "node-1"}, "spec.nodeName is node-1: "),
+    (
+        node_affinity(matchFields=[{"key": "metadata.name", "operator": "In", "values": ["n"]}]),
+        "spec.affinity.nodeAffinity has matchFields metadata.name n: ",
+    ),
+    (
+        pod_affinity({"ray.io/node-type": "head"}),
+        "spec.affinity.podAffinity requires a pod with ray.io/node-type=head: ",
+    ),
+    (claim(dataSource={"name": "snap"}), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.dataSource is snap: "),
+    (claim(dataSourceRef={"name": "c"}), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.dataSourceRef is c: "),
+    (claim(volumeName="pv"), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.volumeName is pv: "),
     ({"serviceAccountName": "ray"}, "spec.serviceAccountName is ray: "),
     ({"serviceAccount": "ray"}, "spec.serviceAccount is ray: "),
     (volume(secret={"secretName": "s"}), "spec.volumes[v].secret is s: "),
@@ -490,6 +522,10 @@ ALLOWED: list[Pod] = [
     {"hostNetwork": False, "serviceAccountName": "default", "serviceAccount": "", "imagePullSecrets": []},
     volume(emptyDir={}),
     volume(ephemeral={"volumeClaimTemplate": {"spec": {}}}),
+    claim(storageClassName="fast"),
+    volume(projected={"sources": [{"clusterTrustBundle": {"name": "ca", "optional": True}}]}),
+    node_affinity(matchExpressions=[{"key": "gpu", "operator": "Exists"}]),
+    pod_affinity({"ray.io/cluster": "c"}),
     volume(secret={"secretName": "s", "optional": True}),
     volume(projected={"sources": [{"configMap": {"name": "m", "optional": True}}, {"downwardAPI": {}}]}),
     container(envFrom=[{"secretRef": {"name": "s", "optional": True}}]),

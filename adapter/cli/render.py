@@ -1,0 +1,217 @@
+"""`rayspan render`: what would a worker pod look like in a worker cluster, and what was changed and why?
+
+The code of real copies, applied to a file; no cluster is asked. Exit code 0: all of it can go; 3: some cannot, and the
+standard error says why; 2: there is nothing to show.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from adapter import api, names, rayspec, reservation, rewriter, stripping
+from adapter.changes import changes
+from adapter.cli import files
+from adapter.cli.asking import DONE, USAGE, complain
+from adapter.clusterqueue import UNREADABLE
+from adapter.facts import Raw, label, meta
+from adapter.podsets import Unusable
+from adapter.refusal import refusal
+from adapter.target import Target
+
+REFUSED = 3
+_HEAD = "192.0.2.1"  # of the range that is kept for documentation (RFC 5737)
+_NOBODY = "00000000-0000-0000-0000-000000000000"  # the uid of what does not exist yet
+_CLUSTER = {"kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": "worker"}}
+_SOURCE = {"kubeConfig": {"secretRef": {"name": "any"}}}  # nobody connects
+
+DESCRIPTION = """\
+Shows Ray worker pods as they would be in a worker cluster, and as comments what was changed and why. Nothing is created,
+and no cluster is asked.
+"""
+EPILOG = f"""\
+example:
+  kubectl get pods -l ray.io/node-type=worker -o yaml | kubectl rayspan render -f - --cluster east.yaml
+  kubectl rayspan render -f my-job.yaml > pods.yaml
+
+The file holds worker pods as KubeRay made them, or RayJobs and RayClusters: of those the worker templates are shown, to
+which KubeRay adds the start command and the head's address later. What the share, the head and the WorkerCluster will be
+is made up where it is not given: the head's address is {_HEAD}, and the uid of the owner is zero.
+
+exit code: 0 all of it can run in a worker cluster, 3 some of it is refused, 2 there is no worker pod in the file
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A worker pod, or a worker template as a pod; `why` says that it cannot go."""
+
+    where: str
+    pod: Raw
+    why: str = ""
+    template: bool = False
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb and its options to the command line."""
+    verb = verbs.add_parser(
+        "render",
+        help="show what a worker pod would be in a worker cluster, and why",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb.add_argument(
+        "-f",
+        "--filename",
+        required=True,
+        help='file with worker Pods, RayJobs or RayClusters; "-" is the standard input',
+    )
+    verb.add_argument("--cluster", default="", metavar="FILE", help="file with the WorkerCluster that they would go to")
+    verb.add_argument("--head", default=_HEAD, metavar="ADDRESS", help=f"the head's address (default {_HEAD})")
+
+
+def main(given: argparse.Namespace) -> int:
+    """Print what can go, say what cannot, and return the exit code."""
+    try:
+        cluster, spec = _cluster(given.cluster)
+        found = [
+            one
+            for raw in files.unfolded(files.objects(files.text(given.filename)))
+            for one in _read(raw, bool(spec.pods.service_account))
+        ]
+        if not found:
+            raise Unusable(
+                "The file holds no Ray worker: a Pod with the label ray.io/node-type: worker, RayJob or RayCluster."
+            )
+        shown = [_shown(one, given.head, cluster, spec) for one in found if not one.why]
+    except (Unusable, api.Invalid) as error:
+        return complain(str(error), USAGE)
+    print("".join(shown), end="")
+    refused = [one for one in found if one.why]
+    for one in refused:
+        print(f"{one.where}: {one.why}.", file=sys.stderr)
+    return REFUSED if refused else DONE
+
+
+def _cluster(filename: str) -> tuple[str, api.WorkerCluster]:
+    """The WorkerCluster's name and spec; without a file one that has nothing but its name."""
+    if not filename:
+        return "worker", api.worker_cluster({**_CLUSTER, "spec": {"source": _SOURCE}})
+    clusters = [raw for raw in files.objects(files.text(filename)) if raw.get("kind") == names.WORKER_CLUSTER_KIND]
+    if len(clusters) != 1:
+        raise Unusable(f"{filename} must hold one {names.WORKER_CLUSTER_KIND}, found {len(clusters)}.")
+    return str(_mapping(clusters[0], "metadata").get("name") or "worker"), api.worker_cluster(clusters[0])
+
+
+def _read(raw: Raw, account_given: bool) -> Iterator[Found]:
+    """The workers of one object; other objects have none."""
+    kind = raw.get("kind")
+    written = _mapping(raw, "metadata")
+    where = f"{kind} {written.get('name') or written.get('generateName') or 'without a name'}"
+    try:
+        if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
+            bare = {**raw, "spec": _unscheduled(raw)}
+            yield Found(where, raw, refusal(bare, account_given=account_given) or "")
+        elif kind in names.RAY_KINDS:
+            yield from _templates(raw, where, account_given)
+        elif kind == "RayService":
+            yield Found(where, raw, f"its workers are not dispatched, those of {' and '.join(names.RAY_KINDS)} are")
+    except (*UNREADABLE, RecursionError):
+        raise _unreadable(where) from None
+
+
+def _unscheduled(pod: Raw) -> dict[str, Any]:
+    """A pod's spec as its template was: what admission and a scheduler added may be there."""
+    spec = stripping.without_token(pod.get("spec") or {})
+    return {key: value for key, value in spec.items() if key != "nodeName"}
+
+
+def _templates(raw: Raw, where: str, account_given: bool) -> Iterator[Found]:
+    spec = raw.get("spec") or {}
+    cluster = (spec.get("rayClusterSpec") if raw["kind"] == "RayJob" else spec) or {}
+    beside = rayspec.refusal(raw["kind"], raw)
+    for group in cluster.get("workerGroupSpecs") or ():
+        template = group.get("template") or {}
+        why = beside or refusal(template, account_given=account_given) or ""
+        yield Found(
+            f"{where}: worker group {group.get('groupName')}", _as_pod(raw, group, template), why, template=True
+        )
+
+
+def _as_pod(raw: Raw, group: Raw, template: Raw) -> dict[str, Any]:
+    """A template as the first pod of its group, as far as it is known before KubeRay makes it."""
+    name, metadata = group.get("groupName"), template.get("metadata") or {}
+    ray_cluster = meta(raw).get("name")  # a RayJob's RayCluster has a name that nobody knows before
+    labels = {
+        **(metadata.get("labels") or {}),
+        names.RAY_GCS_CLUSTER_LABEL: ray_cluster,
+        names.RAY_GCS_GROUP_LABEL: name,
+        names.RAY_NODE_TYPE_LABEL: names.WORKER,
+    }
+    place = {"name": f"{ray_cluster}-{name}-worker-0".lower(), "namespace": meta(raw).get("namespace") or "default"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**metadata, **place, "labels": labels},
+        "spec": template.get("spec") or {},
+    }
+
+
+def _shown(one: Found, head: str, cluster: str, spec: api.WorkerCluster) -> str:
+    try:
+        group = label(one.pod, names.RAY_GCS_GROUP_LABEL)
+        role = reservation.role(group)
+        target = _target(one.pod, cluster, spec)
+        slot = f"{cluster}/{target.round}/{role}/0"
+        copy = rewriter.remote_pod(one.pod, head=head, target=target, role=role, total=1, slot=slot, anchor_uid=_NOBODY)
+        comments = [f"{one.where} in worker cluster {cluster}"]
+        comments += (
+            ["KubeRay adds the start command, the head's address and wait-gcs-ready later."] if one.template else []
+        )
+        comments += [f"  {change}" for change in changes(one.pod, copy)]
+        return "".join(
+            [
+                "---\n",
+                *(f"# {_one_line(line)}\n" for line in comments),
+                yaml.safe_dump(copy, sort_keys=False, width=160),
+            ]
+        )
+    except (*UNREADABLE, RecursionError, yaml.YAMLError):
+        raise _unreadable(one.where) from None
+
+
+def _one_line(text: str) -> str:
+    """A comment must not end before its line does, whatever the file's keys hold."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _target(pod: Raw, cluster: str, spec: api.WorkerCluster) -> Target:
+    placement = label(pod, names.PLACEMENT_LABEL) or "placement"
+    return Target(
+        cluster=cluster,
+        zone=spec.zone or cluster,
+        region=spec.region,
+        labels=spec.labels,
+        resources=spec.resources,
+        queue=label(pod, names.QUEUE_LABEL) or "queue",
+        manager="manager",
+        workload=placement,
+        workload_uid=_NOBODY,
+        placement=placement,
+        share=f"{placement}-1",
+        round=1,
+        pods=spec.pods,
+    )
+
+
+def _mapping(holder: Raw, field: str) -> Raw:
+    found = holder.get(field)
+    return found if isinstance(found, dict) else {}
+
+
+def _unreadable(where: str) -> Unusable:
+    return Unusable(f"{where} cannot be read; `kubectl apply --dry-run=server` says what is wrong with it.")

@@ -1,0 +1,143 @@
+"""Rules about nodes and about other pods mean there what they meant in the manager, or are gone where they meant the manager."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from adapter import affinity, reservation, stripping
+from adapter.rewriter import remote_pod
+from adapter.target import Target
+
+Raw = dict[str, Any]
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+TARGET = Target(
+    cluster="east", zone="east", queue="q", manager="m", workload="w", workload_uid="u", placement="p", share="p-1", round=1,
+    manager_flavor_keys=frozenset({"example.com/flavor"}),
+)  # fmt: skip
+
+
+def has(key: str, *values: str) -> Raw:
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+OURS, FLAVOR, GPU = has("rayspan.dev/pool", "remote"), has("example.com/flavor", "far"), has("gpu", "a100")
+
+
+def required(*terms: list[Raw]) -> Raw:
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}}}
+
+
+def preferred(*terms: list[Raw]) -> Raw:
+    return {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": term}} for term in terms]}}
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    given: Raw | None
+    want: Raw | None
+    why: str
+
+
+NODES = [
+    Case("no affinity", None, None, "nothing to say"),
+    Case("the user's own", required([GPU]), required([GPU]), "nodes there may have that label, too"),
+    Case(
+        "a label of ours goes",
+        required([OURS, GPU]),
+        required([GPU]),
+        "there it would mean that cluster's remote nodes",
+    ),
+    Case("a label of the manager's flavor goes", required([FLAVOR, GPU]), required([GPU]), "it is the manager's word"),
+    Case("nothing is left of a term", required([OURS], [GPU]), None, "terms are ORed, and this one is met"),
+    Case("a term that takes no node", required([]), required([]), "it was no node in the manager, either"),
+    Case(
+        "no preference is left", preferred([OURS], [GPU, FLAVOR]), preferred([GPU]), "a preference for nothing is none"
+    ),
+    Case("only ours", preferred([OURS]), None, "an empty affinity is none"),
+]
+
+
+@pytest.mark.parametrize("case", NODES, ids=lambda case: case.id)
+def test_nodes(case: Case) -> None:
+    spec: Raw = {"affinity": case.given} if case.given else {}
+    assert stripping.spec(spec, TARGET).get("affinity") == case.want, case.why
+
+
+def test_a_field_of_affinity_that_nobody_knows_travels() -> None:
+    spec = {"affinity": {"planetAffinity": {"near": "mars"}}}
+    assert stripping.spec(spec, TARGET)["affinity"] == spec["affinity"]
+
+
+def term(**selector: Any) -> Raw:
+    return {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+
+
+LABELS = {"matchLabels": {"ray.io/cluster": "c", "app": "x"}}
+RENAMED = {"matchLabels": {"rayspan.dev/ray-cluster": "c", "app": "x"}}
+
+
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_other_pods_are_selected_by_the_names_that_labels_have_there(kind: str) -> None:
+    rules = {REQUIRED: [term(**LABELS)], PREFERRED: [{"weight": 9, "podAffinityTerm": term(**LABELS)}]}
+    want = {REQUIRED: [term(**RENAMED)], PREFERRED: [{"weight": 9, "podAffinityTerm": term(**RENAMED)}]}
+    assert stripping.spec({"affinity": {kind: rules}}, TARGET)["affinity"] == {kind: want}
+
+
+def test_what_is_selected_by_a_renamed_label_is_on_the_copy() -> None:
+    """Else workers that shall run apart would not know of each other."""
+    labels = {"ray.io/cluster": "c", "ray.io/group": "g", "ray.io/is-ray-node": "yes", "ray.io/node-type": "worker"}
+    selector = {"matchLabels": labels}
+    pod = {
+        "metadata": {"name": "p", "labels": labels},
+        "spec": {"topologySpreadConstraints": [{"labelSelector": selector}]},
+    }
+    out = remote_pod(pod, head="10.0.0.1", target=TARGET, role="r", total=1, slot="s", anchor_uid="a")
+    (spread,) = out["spec"]["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"].items() <= out["metadata"]["labels"].items()
+    assert not [key for key in out["metadata"]["labels"] if key.startswith("ray.io/")]
+
+
+def test_what_the_managers_api_server_merged_is_left_for_the_other_one_to_merge() -> None:
+    """It refuses a pod whose matchLabelKeys are in its selector already (kubernetes 1.36)."""
+    merged = [has("app", "x"), has("ray.io/group", "g")]
+    spread = {"matchLabelKeys": ["ray.io/group"], "labelSelector": {"matchExpressions": merged}, "maxSkew": 1}
+    (out,) = stripping.spec({"topologySpreadConstraints": [spread]}, TARGET)["topologySpreadConstraints"]
+    assert out == {"matchLabelKeys": ["rayspan.dev/ray-group"], "labelSelector": {"matchExpressions": [has("app", "x")]}, "maxSkew": 1}  # fmt: skip
+
+
+def test_keys_that_shall_differ_may_stand_in_the_selector_as_well() -> None:
+    one = {**term(matchExpressions=[has("ray.io/group", "g")]), "mismatchLabelKeys": ["ray.io/group"]}
+    out = stripping.spec({"affinity": {"podAntiAffinity": {REQUIRED: [one]}}}, TARGET)["affinity"]
+    key = "rayspan.dev/ray-group"
+    want = {**term(matchExpressions=[has(key, "g")]), "mismatchLabelKeys": [key]}
+    assert out == {"podAntiAffinity": {REQUIRED: [want]}}
+
+
+def test_a_constraint_without_a_selector_stays() -> None:
+    spread = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    assert stripping.spec({"topologySpreadConstraints": [spread]}, TARGET)["topologySpreadConstraints"] == [spread]
+
+
+@pytest.mark.parametrize(
+    ("key", "want"),
+    [
+        ("ray.io/group", "rayspan.dev/ray-group"),
+        ("app", "app"),
+        ("ray.ion/x", "ray.ion/x"),
+        ("x.ray.io/y", "x.ray.io/y"),
+        (f"ray.io/{'a' * 59}", f"rayspan.dev/ray-{'a' * 59}"),
+        (f"ray.io/{'a' * 60}", f"ray.io/{'a' * 60}"),
+    ],
+)
+def test_a_name(key: str, want: str) -> None:
+    assert affinity.renamed(key) == want
+
+
+def test_a_reservation_has_the_same_rules_as_its_pods() -> None:
+    spec = {"containers": [], "affinity": required([OURS, GPU]) | {"podAntiAffinity": {REQUIRED: [term(**LABELS)]}}}
+    assert reservation.template({"spec": spec}, TARGET)["spec"]["affinity"] == stripping.spec(spec, TARGET)["affinity"]
