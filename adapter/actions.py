@@ -101,6 +101,19 @@ class AssignSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorHead:
+    """Make the head's name resolve in a worker cluster, for this pod of the manager; `about` hears of it when the cluster refuses.
+
+    A body with a resourceVersion changes the object that had it, one without is made anew.
+    """
+
+    cluster: str
+    about: Job | None
+    pod: Mapping[str, Any]
+    bodies: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreatePod:
     """Create the remote copy of a manager's pod; `about` hears of it when the cluster refuses."""
 
@@ -145,6 +158,7 @@ Action = (
     | Forget
     | Say
     | AssignSlot
+    | MirrorHead
     | CreatePod
     | DeletePod
     | PatchStatus

@@ -75,7 +75,7 @@ def _nothing(*_: object) -> None:
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        listeners = Listeners(_nothing, _nothing, _nothing, _nothing)
+        listeners = Listeners(*[_nothing] * 5)
         yield Bench(Home(nobody, _nothing), Fleet(asyncio.TaskGroup(), "mgr", listeners, lambda: True))
 
 
