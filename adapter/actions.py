@@ -102,15 +102,14 @@ class AssignSlot:
 
 @dataclass(frozen=True, slots=True)
 class MirrorHead:
-    """Make the head's name resolve in a worker cluster, for this pod of the manager; `about` hears of it when the cluster refuses.
-
-    A body with a resourceVersion changes the object that had it, one without is made anew.
+    """Make or mend an object of those by which the head's name resolves in a worker cluster, for this pod of the manager;
+    `about` hears of it when the cluster refuses. A body with a resourceVersion is a merge patch of the object that has it.
     """
 
     cluster: str
     about: Job | None
     pod: Mapping[str, Any]
-    bodies: tuple[Mapping[str, Any], ...]
+    body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ def _mirrors(worker: Worker, pod: Raw, cluster: str, reservation: Reservation | 
         return []
     target = replace(worker.targets[cluster], share=reservation.name)
     lacks = headmirror.lacking(service, worker.head_pod, standing, target, reservation.anchor_uid)
-    return [MirrorHead(cluster, worker.job, pod, tuple(lacks))] if lacks else []
+    return [MirrorHead(cluster, worker.job, pod, body) for body in lacks]
 
 
 def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:

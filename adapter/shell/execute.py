@@ -222,8 +222,7 @@ class Executor:
         member = self._member(action.cluster)
         try:
             async with self._mirroring[action.cluster]:  # one after the other: all workers of a head want the same
-                for body in action.bodies:
-                    await _mirror(member, body)
+                await _mirror(member, action.body)
         except ApiError as refusal:
             if refusal.status in _REFUSALS or refusal.reason == NAME_TAKEN:
                 await self._refused(
