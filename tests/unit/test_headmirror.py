@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from adapter import headmirror, names
+from adapter.facts import Raw as Seen
 from adapter.headmirror import Standing, lacking
 from adapter.target import Target
 from tests.unit.builders import make_meta
@@ -42,7 +43,7 @@ def stored(body: Raw, version: str = "7") -> Raw:
     return found
 
 
-def edited(raw: Raw | None, *path: str, to: object) -> Raw:
+def edited(raw: Seen | None, *path: str, to: object) -> Raw:
     before = raw or {}
     return {**before, path[0]: edited(before.get(path[0]), *path[1:], to=to) if path[1:] else to}
 
