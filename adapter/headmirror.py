@@ -51,12 +51,8 @@ def _labels(target: Target, head: Raw | None) -> dict[str, str]:
 
 
 def _service(head: Raw | None) -> dict[str, Any]:
-    ports = [{**port, "targetPort": port["port"]} for port in _ports(head)]
-    always = {
-        "clusterIP": "None",
-        "selector": None,
-    }  # with a selector, that cluster's own controllers would add endpoints
-    return always | ({"ports": ports} if ports else {})
+    headless = {"clusterIP": "None", "selector": None}  # with a selector, that cluster itself would add endpoints
+    return headless | ({"ports": [{**port, "targetPort": port["port"]} for port in _ports(head)]} if head else {})
 
 
 def _slice(key: Key, family: str, address: str, labels: dict[str, str], head: Raw | None) -> dict[str, Any]:
