@@ -222,7 +222,7 @@ class Executor:
         member = self._member(action.cluster)
         try:
             async with self._mirroring[action.cluster]:  # one after the other: all workers of a head want the same
-                await _mirror(member, action.body)
+                await mirror_head(member, action.body)
         except ApiError as refusal:
             if refusal.status in _REFUSALS or refusal.reason == NAME_TAKEN:
                 await self._refused(
@@ -292,7 +292,7 @@ async def _create(client: Client, resource: resources.Resource, body: Raw) -> Ra
     return found
 
 
-async def _mirror(member: Member, body: Raw) -> None:
+async def mirror_head(member: Member, body: Raw) -> None:
     """Make or change one object of a head's mirror, unless it was changed since this was decided: then it is looked at again."""
     resource, store = {
         "Service": (resources.SERVICES, member.services),

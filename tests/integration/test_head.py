@@ -47,7 +47,7 @@ def test_a_head_is_found_by_name_wherever_it_moves(stage: Stage, running: Contro
 
     assert {copy["metadata"]["uid"] for copy in copies} == {copy["metadata"]["uid"] for copy in stage.remote()["east"]}
     stage.manager.delete("raycluster", "pi", stage.name, wait=False)
-    wait(lambda: not stage.leftovers() and not _mirrors(stage), 60, "nothing is left", lambda: str(_mirrors(stage)))
+    wait(lambda: not stage.leftovers(), 60, "nothing is left, nor of the mirror", lambda: str(stage.leftovers()))
 
 
 def test_two_shares_in_one_cluster_need_one_mirror(stage: Stage, running: Controller) -> None:
@@ -64,7 +64,8 @@ def test_two_shares_in_one_cluster_need_one_mirror(stage: Stage, running: Contro
     for kind, name in (("services", SERVICE), ("endpointslices", SLICE)):
         owners = workers["west"].get(kind, name, stage.name)["metadata"]["ownerReferences"]
         assert {owner["uid"] for owner in owners} == anchors
-    wait(lambda: all(cluster != "east" for cluster, _ in _mirrors(stage)), 60, "it is gone in east", running.tail)
+    wait(lambda: not stage.remote("services")["east"] and not stage.remote("endpointslices")["east"], 60,
+         "it is gone in east", running.tail)  # fmt: skip
 
 
 def test_a_service_of_somebody_else_is_left_alone(stage: Stage, running: Controller) -> None:
@@ -128,8 +129,3 @@ def _head(stage: Stage) -> Raw:
 def _addresses(cluster: Cluster, stage: Stage) -> list[str]:
     endpoints = cluster.get("endpointslices", SLICE, stage.name).get("endpoints") or ()
     return [address for endpoint in endpoints for address in endpoint["addresses"]]
-
-
-def _mirrors(stage: Stage) -> list[tuple[str, str]]:
-    kinds = ("services", "endpointslices")
-    return [(cluster, kind) for kind in kinds for cluster, found in stage.remote(kind).items() if found]
