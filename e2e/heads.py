@@ -52,8 +52,9 @@ def _set(fleet: Clusters, ways: Mapping[str, Raw]) -> None:
 
 def _known(fleet: Clusters, name: str) -> bool:
     found = fleet.manager.get("workerclusters", name)
-    seen = condition(found, names.CONNECTED).get("status") == "True"
-    return seen and bool(found["status"]["observedGeneration"] == found["metadata"]["generation"])
+    connected = condition(found, names.CONNECTED)
+    same = connected.get("observedGeneration") == found["metadata"]["generation"]
+    return same and connected.get("status") == "True"
 
 
 def _block(zone: str, suffix: str, upstream: str) -> str:
