@@ -101,6 +101,18 @@ class AssignSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorHead:
+    """Make or mend an object of those by which the head's name resolves in a worker cluster, for this pod of the manager;
+    `about` hears of it when the cluster refuses. A body with a resourceVersion is a merge patch of the object that has it.
+    """
+
+    cluster: str
+    about: Job | None
+    pod: Mapping[str, Any]
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class CreatePod:
     """Create the remote copy of a manager's pod; `about` hears of it when the cluster refuses."""
 
@@ -145,6 +157,7 @@ Action = (
     | Forget
     | Say
     | AssignSlot
+    | MirrorHead
     | CreatePod
     | DeletePod
     | PatchStatus

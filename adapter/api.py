@@ -17,6 +17,9 @@ from adapter import names
 from adapter.mapping import NOTHING, PodMapping
 
 _DURATION = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
+_PLACEHOLDER = re.compile(r"\{(?:service|namespace|cluster)\}")
+_OF_ONE_HEAD = re.compile(r"\{(?:service|cluster)\}")
+_HOST_AND_PORT = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[1-9][0-9]{0,4})?")
 
 
 def parse_duration(text: object) -> timedelta:
@@ -63,7 +66,31 @@ class Source(_Spec):
 
 
 class Head(_Spec):
-    address: Literal["PodIP"] = "PodIP"
+    """How workers there find the head, which runs in the manager cluster."""
+
+    address: Literal["PodIP", "ServiceMirror", "ClusterSet", "Static"] = "PodIP"
+    template: str = ""  # of address Static: what the head is called there, with an optional port
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether the head's Service is mirrored there."""
+        return self.address == "ServiceMirror"
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.address == "Static") != bool(self.template):
+            raise ValueError("address Static needs a template, and no other address has one")
+        filled = _PLACEHOLDER.sub("x", self.template)
+        if self.template and not _HOST_AND_PORT.fullmatch(filled):
+            raise ValueError(
+                f"template {self.template!r} is no host name with an optional port, made of {{service}}, {{namespace}} and "
+                "{cluster}, such as {service}.{namespace}.ray.example.com:6379"
+            )
+        if self.template and not _OF_ONE_HEAD.search(self.template):
+            raise ValueError(
+                f"template {self.template!r} has neither {{service}} nor {{cluster}}: every head would have the same name"
+            )
+        return self
 
 
 class WorkerCluster(_Spec):

@@ -7,11 +7,11 @@ Clusters that cannot be seen are left alone: what runs there counts as running, 
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from adapter import mirror, names, rewriter, trouble, zone
-from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
+from adapter import headaddress, headmirror, mirror, names, rewriter, trouble, zone
+from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, MirrorHead, PatchStatus, Say
 from adapter.facts import (
     GroupShare,
     Job,
@@ -68,6 +68,9 @@ class Worker:
     draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
     silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
     made: bool = False  # whether this process made its copy, of which the manager may not be told yet
+    head_pod: Raw | None = None  # the head itself, None while it has no address
+    # cluster that mirrors heads -> what it has of this one's mirror
+    head_mirrors: Mapping[str, headmirror.Standing] = field(default_factory=dict)
 
 
 def decide(worker: Worker, now: datetime) -> list[Action]:
@@ -115,16 +118,16 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
         return _unseen(pod, cluster, worker.silence, now) if worker.silence else []
-    remote = worker.remotes.get(cluster)
+    remote, reservation = worker.remotes.get(cluster), worker.reservations.get((cluster, number))
+    mirrors = _mirrors(worker, pod, cluster, reservation)
     # 6. The copy stands: what happens to it happens to the pod.
     if remote is not None and label(remote, names.POD_UID_LABEL) == uid_of(pod):
         mirrored = _mirrored(worker.job, pod, remote, cluster, now)
-        return _stuck(pod, remote, cluster, now) or mirrored + _replaced(worker, cluster, remote)
+        return _stuck(pod, remote, cluster, now) or mirrors + mirrored + _replaced(worker, cluster, remote)
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
     if worker.made or _dispatched(pod):
         return _failed(pod, "RemotePodGone", _gone(pod, cluster), now)
     # 8. An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand, or the head has no address yet: wait.
-    reservation = worker.reservations.get((cluster, number))
     share = next((s for s in placement.live if (s.cluster, placement.round_of(s)) == (cluster, number)), None)
     elsewhere = any(label(r, names.POD_UID_LABEL) == uid_of(pod) for r in worker.remotes.values())
     if remote is not None or elsewhere or reservation is None or not reservation.admitted or not worker.head:
@@ -132,7 +135,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if share is None:
         return []
     made = CreatePod(cluster, worker.job, pod, _copy(worker, pod, reservation, share, slot))
-    return [*_kept(worker.job, pod, worker.targets[cluster]), made]
+    return [*_kept(worker.job, pod, worker.targets[cluster]), *mirrors, made]
 
 
 def _mirrored(job: Job | None, pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
@@ -153,6 +156,16 @@ def _starting(remote: Raw, now: datetime) -> timedelta:
         return timedelta(0)
     left = created + SETTLES_IN - now
     return left if timedelta(0) < left <= SETTLES_IN else timedelta(0)
+
+
+def _mirrors(worker: Worker, pod: Raw, cluster: str, reservation: Reservation | None) -> list[Action]:
+    """What makes the head's name resolve there: made before the first worker, and kept true while its share stands."""
+    standing, service = worker.head_mirrors.get(cluster), headaddress.service(pod)
+    if standing is None or service is None or reservation is None or reservation.deleting:
+        return []
+    target = replace(worker.targets[cluster], share=reservation.name)
+    lacks = headmirror.lacking(service, worker.head_pod, standing, target, reservation.anchor_uid)
+    return [MirrorHead(cluster, worker.job, pod, body) for body in lacks]
 
 
 def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
@@ -199,7 +212,8 @@ def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
     if leaving(remote) or ended(remote):
         return []
     made_with = annotation(remote, names.HEAD_ANNOTATION)
-    if worker.head and made_with and made_with != worker.head:
+    follows = cluster in worker.head_mirrors and annotation(remote, names.HEAD_SERVICE_ANNOTATION)
+    if worker.head and made_with and made_with != worker.head and not follows:
         return [DeletePod(cluster, remote, f"the head moved from {made_with} to {worker.head}")]
     return []
 

@@ -64,8 +64,18 @@ RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"
 RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
-HEAD_ANNOTATION: Final = f"{DOMAIN}/head"  # the head's address that a remote pod was made with
+HEAD_ANNOTATION: Final = (
+    f"{DOMAIN}/head"  # the head's IP when a remote pod was made; none where it dials a name of others
+)
+HEAD_SERVICE_ANNOTATION: Final = f"{DOMAIN}/head-service"  # the head's Service as we mirror it there for a remote pod
 DRAIN_REASON: Final = "rayspan: the pod is being stopped"  # what Ray says of a node that was drained: why it died
+
+# --- Services and EndpointSlices that we mirror ---------------------------------------------------------------------------
+DISCOVERY_API_VERSION: Final = "discovery.k8s.io/v1"
+SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
+SLICE_MANAGED_BY_LABEL: Final = (
+    "endpointslice.kubernetes.io/managed-by"  # its value tells other controllers to keep off
+)
 
 # --- read on a manager's ClusterQueue, whose admin writes it ------------------------------------------------------------
 QUOTA_ANNOTATION: Final = (

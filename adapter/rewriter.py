@@ -21,18 +21,19 @@ def remote_pod(
 ) -> dict[str, Any]:
     """Turn a manager's worker pod into the pod to create in the worker cluster, same name and namespace.
 
-    `head` is the head pod's IP; `role` the podset's name (`reservation.role(group)`); `total` the number of pods that
-    the share reserves over all its podsets; `slot` is "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's
+    `head` is the head pod's IP, which is dialled unless `target.head` says otherwise; `role` the podset's name
+    (`reservation.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's
     anchor ConfigMap. Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
     """
-    relocate = headaddress.relocation(pod, head)
+    dialled = headaddress.seen_from(target.head, pod, head)
+    relocate = headaddress.relocation(pod, dialled)
     kept = {key: value for key, value in meta(pod).items() if key not in stripping.METADATA}
     annotations = {
         **relocate(stripping.annotations(kept.get("annotations"))),
         **target.pods.annotations,
         **origin_annotations(target),
         names.SLOT_ANNOTATION: slot,
-        names.HEAD_ANNOTATION: head,
+        **_head_annotations(pod, head, target),
         **_group_annotations(target, role, total),
     }
     metadata = {
@@ -42,7 +43,13 @@ def remote_pod(
         "ownerReferences": [anchor_owner(target, anchor_uid)],
     }
     rest = {key: value for key, value in pod.items() if key != "status"}
-    return {**rest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(pod, head, target, relocate)}
+    return {
+        **rest,
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": _spec(pod, dialled, target, relocate),
+    }
 
 
 def _labels(pod: Raw, target: Target) -> dict[str, str]:
@@ -58,6 +65,14 @@ def _labels(pod: Raw, target: Target) -> dict[str, str]:
     }
 
 
+def _head_annotations(pod: Raw, head: str, target: Target) -> dict[str, str]:
+    """Say what must be done when the head moves: nothing, where it is found by a name that others keep true."""
+    if target.head.address != "PodIP" and not target.head.mirrored:
+        return {}
+    found = headaddress.service(pod) if target.head.mirrored else None
+    return {names.HEAD_ANNOTATION: head, **({names.HEAD_SERVICE_ANNOTATION: found[1]} if found else {})}
+
+
 def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
     """Make the pod a member of the share's admitted group Workload: ungated at once, no finalizer, replaceable."""
     return {
@@ -70,7 +85,7 @@ def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
     }
 
 
-def _spec(pod: Raw, head: str, target: Target, relocate: headaddress.Relocation) -> dict[str, Any]:
+def _spec(pod: Raw, head: headaddress.Address, target: Target, relocate: headaddress.Relocation) -> dict[str, Any]:
     spec = stripping.without_token(stripping.spec(pod.get("spec") or {}, target))
     for kind in ("initContainers", "containers"):
         if kind in spec:
@@ -81,7 +96,7 @@ def _spec(pod: Raw, head: str, target: Target, relocate: headaddress.Relocation)
     return spec
 
 
-def _container(container: Raw, pod: Raw, head: str, relocate: headaddress.Relocation) -> Raw:
+def _container(container: Raw, pod: Raw, head: headaddress.Address, relocate: headaddress.Relocation) -> Raw:
     changed = {field: relocate(container[field]) for field in _TEXT_FIELDS if field in container}
     if container.get("env"):
         changed["env"] = [_env(entry, pod, head, relocate) for entry in container["env"]]
@@ -89,6 +104,6 @@ def _container(container: Raw, pod: Raw, head: str, relocate: headaddress.Reloca
     return container if same else {**container, **changed}
 
 
-def _env(entry: Raw, pod: Raw, head: str, relocate: headaddress.Relocation) -> Raw:
+def _env(entry: Raw, pod: Raw, head: headaddress.Address, relocate: headaddress.Relocation) -> Raw:
     entry = headaddress.head_env(literal(entry, pod), pod, head)
     return {**entry, "value": relocate(entry["value"])} if "value" in entry else entry

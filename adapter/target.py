@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter import names
+from adapter.api import Head
 from adapter.facts import Raw
 from adapter.mapping import NOTHING, PodMapping
 
@@ -25,6 +26,7 @@ class Target:
     region: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # for Ray, beside zone, region and cluster
     resources: Mapping[str, int] = field(default_factory=dict)  # for Ray, beside the zone's own
+    head: Head = field(default_factory=Head)  # how its workers find the head
     queue: str  # LocalQueue in the worker cluster
     manager: str  # id of the manager cluster
     workload: str

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from adapter import dispatch, lifecycle
-from adapter.actions import Action, CreatePod, DeletePod, LookAgain, Plan, Release, Reserve, Say, SetCheck
+from adapter.actions import Action, CreatePod, DeletePod, LookAgain, MirrorHead, Plan, Release, Reserve, Say, SetCheck
 from adapter.facts import Key, Raw, key_of, uid_of
 from adapter.shell import meter, metrics, sweeper
 from adapter.shell.aggregator import Aggregator
@@ -131,6 +131,7 @@ class Engine:
             reservation=lambda *change: waker().reservation(*change),
             pod=lambda *change: waker().remote_pod(*change),
             room=lambda *change: waker().room(*change),
+            head_mirror=lambda *change: waker().head_mirror(*change),
             contact=lambda cluster: waker().contact(cluster),
         )
 
@@ -206,7 +207,7 @@ def _cluster_of(action: Action) -> str:
             return action.reservation.cluster
         case Reserve():
             return action.share.cluster
-        case CreatePod() | DeletePod():
+        case MirrorHead() | CreatePod() | DeletePod():
             return action.cluster
         case _:
             return ""

@@ -5,7 +5,9 @@ doing it twice, or after a crash, changes nothing more. Answers go back into the
 not have to wait for the watch.
 """
 
+import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +20,7 @@ from adapter.actions import (
     DeletePod,
     Forget,
     LookAgain,
+    MirrorHead,
     PatchStatus,
     Plan,
     Record,
@@ -39,12 +42,14 @@ from adapter.shell.member import Member
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
+from adapter.shell.store import version
 
 log = logging.getLogger(__name__)
 
 # What a cluster answers whose webhooks, policies or quotas do not want a pod. Not 401 and 429, which pass, and not 409: there
 # is a pod of that name.
 _REFUSALS = (400, 403, 404, 422)
+NAME_TAKEN = "NameTaken"  # of an ApiError of ours: there is an object of that name, and it is not ours
 
 
 class Executor:
@@ -54,6 +59,7 @@ class Executor:
         self._home, self._fleet, self._observer, self._announcer = home, fleet, observer, announcer
         self.memory = Memory()
         self._planning = Planning(home, fleet, observer, self.memory)
+        self._mirroring: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by cluster
         self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
             Plan: self._plan,
             Reserve: self._reserve,
@@ -65,6 +71,7 @@ class Executor:
             Forget: self._forget,
             Say: self._say,
             AssignSlot: self._assign,
+            MirrorHead: self._mirror_head,
             CreatePod: self._create_pod,
             DeletePod: self._delete_pod,
             PatchStatus: self._patch_status,
@@ -211,20 +218,38 @@ class Executor:
         }
         self._home.pods.put(await self._local.merge(resources.PODS.path(namespace, name), body))
 
+    async def _mirror_head(self, action: MirrorHead) -> None:
+        member = self._member(action.cluster)
+        try:
+            async with self._mirroring[action.cluster]:  # one after the other: all workers of a head want the same
+                await mirror_head(member, action.body)
+        except ApiError as refusal:
+            if refusal.status in _REFUSALS or refusal.reason == NAME_TAKEN:
+                await self._refused(
+                    action, f"the mirror of the head's Service for pod {key_of(action.pod)[1]}", refusal
+                )
+            raise
+
+    async def _refused(self, action: MirrorHead | CreatePod, what: str, refusal: ApiError) -> None:
+        """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner."""
+        place = self._observer.placement_of(action.pod)
+        if action.about and place:
+            share = share_key(annotation(action.pod, names.SLOT_ANNOTATION))
+            self.memory.refuse_pod(place, share, f"the cluster refuses its pods: {refusal.message}")
+            text = f"worker cluster {action.cluster} refuses {what}: {refusal.message}"
+            await self._say(Say(action.about, "PodRefused", text, warning=True))
+
     async def _create_pod(self, action: CreatePod) -> None:
-        member, place = self._member(action.cluster), self._observer.placement_of(action.pod)
-        share = share_key(annotation(action.pod, names.SLOT_ANNOTATION))
+        member = self._member(action.cluster)
         try:
             member.pods.put(await _create(member.client, resources.PODS, action.body))
         except ApiError as refusal:
-            if action.about and place and refusal.status in _REFUSALS:
-                self.memory.refuse_pod(place, share, f"the cluster refuses its pods: {refusal.message}")
-                text = f"worker cluster {action.cluster} refuses pod {key_of(action.pod)[1]}: {refusal.message}"
-                await self._say(Say(action.about, "PodRefused", text, warning=True))
+            if refusal.status in _REFUSALS:
+                await self._refused(action, f"pod {key_of(action.pod)[1]}", refusal)
             raise
         self.memory.made.add(uid_of(action.pod))
-        if place:
-            self.memory.accept_pod(place, share)
+        if place := self._observer.placement_of(action.pod):
+            self.memory.accept_pod(place, share_key(annotation(action.pod, names.SLOT_ANNOTATION)))
 
     async def _delete_pod(self, action: DeletePod) -> None:
         namespace, name = key_of(action.pod)
@@ -264,5 +289,23 @@ async def _create(client: Client, resource: resources.Resource, body: Raw) -> Ra
     wanted = body["metadata"].get("labels") or {}
     origin = (names.MANAGER_LABEL, names.WORKLOAD_UID_LABEL, names.POD_UID_LABEL)
     if any((found["metadata"].get("labels") or {}).get(key) != wanted.get(key) for key in origin):
-        raise ApiError(409, "NameTaken", f"{resource.plural} {namespace}/{name} exists there and is not ours")
+        raise ApiError(409, NAME_TAKEN, f"{resource.plural} {namespace}/{name} exists there and is not ours")
     return found
+
+
+async def mirror_head(member: Member, body: Raw) -> None:
+    """Make or change one object of a head's mirror, unless it was changed since this was decided: then it is looked at again."""
+    resource, store = {
+        "Service": (resources.SERVICES, member.services),
+        "EndpointSlice": (resources.ENDPOINT_SLICES, member.slices),
+    }[body["kind"]]
+    if version(store.get(key_of(body)) or {}) != version(body):
+        return
+    if not version(body):
+        store.put(await _create(member.client, resource, body))
+        return
+    try:
+        store.put(await member.client.merge(resource.path(*key_of(body)), body))
+    except ApiError as error:
+        if not error.missing:  # its deletion will be heard of
+            raise

@@ -70,7 +70,8 @@ class Fleet:
     async def _engage(self, name: str, spec: api.WorkerCluster, login: Login) -> None:
         digest = hashlib.sha256(login.kubeconfig.encode()).hexdigest()
         before = self._engaged.get(name)
-        if before and before.digest == digest:
+        follows_the_same = before and before.member.spec.head.mirrored == spec.head.mirrored
+        if before and before.digest == digest and follows_the_same:
             if before.member.spec != spec:
                 before.member.spec = spec
                 self._tell.contact(name)  # cordoned or not, another zone: plans may differ

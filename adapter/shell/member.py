@@ -14,6 +14,7 @@ from adapter import names, nodes, quota
 from adapter.api import WorkerCluster
 from adapter.facts import Key, Raw, annotation, key_of, label, meta
 from adapter.flavor import Labels
+from adapter.headmirror import Standing, service_of
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following
@@ -34,6 +35,7 @@ class Listeners:
     reservation: Callable[[str, Raw | None, Raw | None], None]
     pod: Callable[[str, Raw | None, Raw | None], None]
     room: Callable[[str, Raw | None, Raw | None], None]
+    head_mirror: Callable[[Raw | None, Raw | None], None]
     contact: Callable[[str], None]
 
 
@@ -67,6 +69,8 @@ class Member:
 
         self.workloads = Store(lambda a, b: tell.reservation(name, a, b), by_workload)
         self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement)
+        self.services = Store(tell.head_mirror)
+        self.slices = Store(tell.head_mirror, service_of)
         self.cluster_queues, self.cohorts, self.flavors = (Store(self._news(self._forget_tree)) for _ in range(3))
         self.local_queues = Store(self._news(self._forget_queues))
         self.namespaces = Store(self._news(self._forget_namespaces))
@@ -138,10 +142,20 @@ class Member:
             self._namespace_labels = {key_of(one)[1]: meta(one).get("labels") or {} for one in self.namespaces}
         return self._namespace_labels
 
+    def head_mirror(self, service: Key) -> Standing | None:
+        """What stands there of a head's Service; None where heads are not mirrored."""
+        return (
+            Standing(self.services.get(service), self.slices.group("/".join(service)))
+            if self.spec.head.mirrored
+            else None
+        )
+
     def _followed(self) -> list[tuple[Resource, Store, str]]:
         # By cluster as well: were one API server registered under two names, each would see only what it made.
         ours = f"{names.MANAGER_LABEL}={self._manager},{names.CLUSTER_LABEL}={self.name}"
+        mirrors = [(resources.SERVICES, self.services, ours), (resources.ENDPOINT_SLICES, self.slices, ours)]
         return [
+            *(mirrors if self.spec.head.mirrored else ()),
             (resources.WORKLOADS, self.workloads, ours),
             (resources.PODS, self.pods, ours),
             (resources.CLUSTER_QUEUES, self.cluster_queues, ""),

@@ -3,11 +3,11 @@
 It decides nothing and writes nothing. Clusters that cannot be seen contribute no facts but their silence.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, checks, dispatch, layout, names, rayspec
+from adapter import api, checks, dispatch, headaddress, layout, names, rayspec
 from adapter.facts import (
     Job,
     Key,
@@ -28,6 +28,7 @@ from adapter.facts import (
     workload,
 )
 from adapter.gang import Gang
+from adapter.headmirror import Standing
 from adapter.refusal import refusal as template_refusal
 from adapter.refusal import waits_for_all
 from adapter.reservation import template as reservation_template
@@ -122,19 +123,22 @@ class Observer:
         stands_for = self.placement_of(pod) if pod else None
         work = self._workload_of(stands_for) if stands_for else None
         standing = self._reservations(work.key) if work and stands_for else []
+        head = self._head(pod) if pod else None
         return dispatch.Worker(
             pod=pod,
             remotes=remotes,
             placement=stands_for if work else None,
             job=work.job if work else None,
             belongs=self._belongs(pod, work) if pod and work else None,
-            head=self._head(pod) if pod else "",
+            head=str(head["status"]["podIP"]) if head else "",
             reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
             targets={n: self.target(m, work, stands_for, 0) for n, m in members.items()} if work and stands_for else {},
             taken=self._slots.taken(pod) if pod and dispatch.wants_slot(pod, remotes) else (),
             draining=self._fleet.draining(),
             silence=self._silence(pod, work) if pod and work else None,
             made=bool(pod and uid_of(pod) in memory.made),
+            head_pod=head,
+            head_mirrors=_head_mirrors(pod, members) if pod else {},
         )
 
     def _silence(self, pod: Raw, work: Workload) -> dispatch.Silence | None:
@@ -224,6 +228,7 @@ class Observer:
             region=spec.region,
             labels=spec.labels,
             resources=spec.resources,
+            head=spec.head,
             queue=work.queue,
             manager=self._manager,
             workload=work.name,
@@ -321,13 +326,13 @@ class Observer:
             return False
         return work.job.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
 
-    def _head(self, pod: Raw) -> str:
-        """The address of the head of the pod's RayCluster, empty while there is none that stays."""
+    def _head(self, pod: Raw) -> Raw | None:
+        """The head of the pod's RayCluster, None while there is none with an address that stays."""
         for head in self._home.heads.group(by_ray_cluster(pod)):
             same = controller_uid(head) == controller_uid(pod)
             if same and not head["metadata"].get("deletionTimestamp") and (head.get("status") or {}).get("podIP"):
-                return str(head["status"]["podIP"])
-        return ""
+                return head
+        return None
 
     def _flavor_keys(self, podsets: Iterable[PodSet]) -> frozenset[str]:
         """The node labels that these podsets' flavors put on pods in the manager: they mean nothing elsewhere."""
@@ -344,6 +349,12 @@ class Observer:
 
 def _lost_after(chosen: checks.Chosen | None) -> timedelta:
     return chosen.policy.worker_lost_timeout if chosen else LOST_TIMEOUT
+
+
+def _head_mirrors(pod: Raw, members: Mapping[str, Member]) -> dict[str, Standing]:
+    service = headaddress.service(pod)
+    found = {name: member.head_mirror(service) for name, member in members.items()} if service else {}
+    return {name: standing for name, standing in found.items() if standing}
 
 
 def _by_name(store: Store) -> dict[str, Raw]:

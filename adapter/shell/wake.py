@@ -96,6 +96,11 @@ class Waker:
         if _changed(before, after, lambda queue: queue.get("spec")):
             self._quotas()
 
+    def head_mirror(self, before: Raw | None, after: Raw | None) -> None:
+        """A Service or EndpointSlice that mirrors a head changed in a worker cluster: whoever made it that way, it must be right."""
+        raw = before or after or {}
+        self._of_ray_cluster(f"{key_of(raw)[0]}/{label(raw, names.RAY_CLUSTER_LABEL)}")
+
     def unseen(self, pod: Raw) -> None:
         """Ray's head tells something new of a pod whose worker cluster cannot be seen."""
         self._add(POD, pod)

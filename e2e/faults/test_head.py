@@ -7,9 +7,11 @@ import pytest
 import yaml
 
 from adapter import names
+from e2e.heads import found_by
 from e2e.job import NAMESPACE, SAMPLE
 from hack.apireader import Raw
 from hack.clusters import Clusters, condition, wait
+from hack.lab.progress import LabError
 
 NAME = "head-restarted"
 PATIENCE = 180  # seconds: what the owner of a RayCluster is promised
@@ -32,6 +34,13 @@ def cluster(fleet: Clusters) -> Iterator[Clusters]:
     wait(lambda: not _pods(fleet, "worker"), 60, "its workers are gone")
 
 
+@pytest.fixture
+def mirroring(fleet: Clusters) -> Iterator[None]:
+    """Both worker clusters mirror heads."""
+    with found_by(fleet, {name: {"address": "ServiceMirror"} for name in ("east", "west")}):
+        yield
+
+
 def test_workers_come_back_to_a_head_with_another_address(cluster: Clusters) -> None:
     wait(lambda: len(_ready(cluster, "worker")) == 4 and len(_ready(cluster, "head")) == 1, PATIENCE, "all run")
     before, old = _ready(cluster, "head")[0], {pod["metadata"]["uid"] for pod in _pods(cluster, "worker")}
@@ -43,10 +52,40 @@ def test_workers_come_back_to_a_head_with_another_address(cluster: Clusters) -> 
         lambda: _dump(cluster),
     )
     assert not old & {pod["metadata"]["uid"] for pod in _pods(cluster, "worker")}
-    head, workers = _ready(cluster, "head")[0], _ready(cluster, "worker")
-    said = cluster.manager.kubectl("exec", head["metadata"]["name"], "-c", "ray-head", "--", "python", "-c", ALIVE)
-    alive = json.loads(said.strip().splitlines()[-1])
-    assert sorted(alive) == sorted(pod["status"]["podIP"] for pod in [head, *workers])
+    assert _joined(cluster)
+
+
+def test_workers_rejoin_a_head_that_they_find_by_name(mirroring: None, cluster: Clusters) -> None:
+    """The same pods: when Ray gives up the old head their containers start again, and join the new one by its name."""
+    wait(lambda: len(_ready(cluster, "worker")) == 4 and len(_ready(cluster, "head")) == 1, PATIENCE, "all run")
+    before, old = _ready(cluster, "head")[0], {pod["metadata"]["uid"] for pod in _pods(cluster, "worker")}
+    cluster.manager.kubectl("delete", "pod", before["metadata"]["name"], "--wait=false")
+    wait(
+        lambda: (
+            all(head["metadata"]["uid"] != before["metadata"]["uid"] for head in _ready(cluster, "head"))
+            and _joined(cluster)
+        ),
+        PATIENCE,
+        "four workers joined another head",
+        lambda: _dump(cluster),
+    )
+    assert old == {pod["metadata"]["uid"] for pod in _pods(cluster, "worker")}
+
+
+def _joined(fleet: Clusters) -> bool:
+    """Whether Ray's head hears from itself and from the four workers, and from nobody else."""
+    heads, workers = _ready(fleet, "head"), _pods(fleet, "worker")
+    if len(heads) != 1 or len(workers) != 4:
+        return False
+    try:
+        said = fleet.manager.kubectl(
+            "exec", heads[0]["metadata"]["name"], "-c", "ray-head", "--", "python", "-c", ALIVE
+        )
+    except LabError:  # it is about to go, or does not answer yet
+        return False
+    return sorted(json.loads(said.strip().splitlines()[-1])) == sorted(
+        pod["status"]["podIP"] for pod in [heads[0], *workers]
+    )
 
 
 def _moved(fleet: Clusters, before: Raw) -> bool:

@@ -19,7 +19,7 @@ from tests.unit import builders
 
 Raw = dict[str, Any]
 _NOBODY = cast(Client, None)  # whoever would speak to a cluster fails at once
-_DEAF = Listeners(lambda *_: None, lambda *_: None, lambda *_: None, lambda *_: None)
+_DEAF = Listeners(*[lambda *_: None] * 5)
 
 
 class Members:

@@ -56,6 +56,37 @@ def test_a_whole_worker_cluster_is_read() -> None:
     assert (spec.cordoned, spec.draining, spec.max_unavailable) == (True, True, 3)
 
 
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ({"address": "Magic"}, r"spec\.head\.address: .*'PodIP', 'ServiceMirror', 'ClusterSet' or 'Static'"),
+        ({"address": "Static"}, r"spec\.head: address Static needs a template, and no other address has one"),
+        ({"address": "PodIP", "template": "{service}.x"}, r"and no other address has one"),
+        ({"address": "Static", "template": "{service}.{zone}"}, r"template '\{service\}\.\{zone\}' is no host name"),
+        ({"address": "Static", "template": "http://{service}"}, r"is no host name with an optional port"),
+        ({"address": "Static", "template": "{service}:port"}, r"is no host name with an optional port"),
+        ({"address": "Static", "template": "{service.__class__}"}, r"is no host name with an optional port"),
+        ({"address": "Static", "template": "ray.example.com"}, r"neither \{service\} nor \{cluster\}"),
+    ],
+)
+def test_a_head_that_cannot_be_found_is_told(head: Raw, said: str) -> None:
+    with pytest.raises(api.Invalid, match=rf"^WorkerCluster east: .*{said}"):
+        api.worker_cluster(make.make_worker_cluster(head=head))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"address": "ServiceMirror"},
+        {"address": "ClusterSet"},
+        {"address": "Static", "template": "{service}.{namespace}.{cluster}.ray.example.com"},
+        {"address": "Static", "template": "head-{cluster}:16379"},
+    ],
+)
+def test_a_head_is_found_in_one_of_these_ways(head: Raw) -> None:
+    assert api.worker_cluster(make.make_worker_cluster(head=head)).head.address == head["address"]
+
+
 def test_a_drain_that_moves_nothing_is_told() -> None:
     with pytest.raises(api.Invalid, match=r"WorkerCluster east: spec\.maxUnavailable: .* greater than or equal to 1"):
         api.worker_cluster(make.make_worker_cluster(maxUnavailable=0))

@@ -385,7 +385,7 @@ async def test_worker_clusters_are_fenced_by_the_same() -> None:
         def forget(self, _: str) -> None:
             pass
 
-    deaf = Listeners(lambda *_: None, lambda *_: None, lambda *_: None, lambda *_: None)
+    deaf = Listeners(*[lambda *_: None] * 5)
     logins = cast(Logins, OneLogin())
     async with asyncio.TaskGroup() as tasks:
         fleet = Fleet(tasks, "mgr", deaf, lambda: allowed)

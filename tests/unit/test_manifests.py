@@ -323,11 +323,16 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "cohorts", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "resourceflavors", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "namespaces", {"list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "services", {"list", "watch"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "endpointslices", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "configmaps", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "secrets", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "pods", {"create", "get", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "workloads", {"create", "get", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "configmaps", {"create", "get", "list", "delete"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "services", {"create", "get", "patch", "delete"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices", {"create", "get", "patch", "delete"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices/restricted", {"create"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "secrets", set()),
     ],
 )
@@ -397,7 +402,12 @@ def test_one_replica_is_always_there_to_take_over() -> None:
         (_MANAGER_RBAC, "Role", "rayspan-controller", {"leases"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", set()),
-        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", {"workloads", "pods", "configmaps"}),
+        (
+            _WORKER_RBAC,
+            "ClusterRole",
+            "rayspan-worker-tenant",
+            {"workloads", "pods", "configmaps", "services", "endpointslices"},
+        ),
     ],
 )
 def test_only_what_is_read_one_by_one_may_be(path: str, kind: str, name: str, read: set[str]) -> None:

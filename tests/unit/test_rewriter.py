@@ -4,7 +4,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import names
+from adapter import headaddress, names
+from adapter.api import Head
 from adapter.refusal import refusal
 from adapter.rewriter import remote_pod
 from adapter.target import Target
@@ -174,6 +175,94 @@ def test_an_ipv6_head_is_bare_in_the_address_variables_and_bracketed_in_the_star
     env = env_of(rewrite(kuberay_pod(), head=HEAD6))
     assert (env["FQ_RAY_IP"], env["RAY_IP"], env["RAY_ADDRESS"]) == (HEAD6, HEAD6, f"[{HEAD6}]:6379")
     assert f"--address=[{HEAD6}]:6379 " in env["KUBERAY_GEN_RAY_START_CMD"]
+
+
+# --- how a cluster's workers find the head --------------------------------------------------------------------------------
+
+FQDN = f"{NAME}.demo.svc.cluster.local"
+MIRRORED = replace(TARGET, head=Head(address="ServiceMirror"))
+CLUSTER_SET = replace(TARGET, head=Head(address="ClusterSet"))
+
+
+def static(template: str) -> Target:
+    return replace(TARGET, head=Head(address="Static", template=template))
+
+
+STATIC = static("{service}.{namespace}.{cluster}.ray.example.com")
+STATIC_PORT = static("{cluster}.example.com:16379")
+GATEWAY = "raycluster.example.com"
+
+
+@dataclass(frozen=True)
+class How:
+    id: str
+    target: Target
+    host: str
+    short: str
+    port: str = "6379"
+
+
+HOWS = [
+    How("by the name that it has in the manager", MIRRORED, FQDN, NAME),
+    How("by its name in the cluster set", CLUSTER_SET, *[f"{NAME}.demo.svc.clusterset.local"] * 2),
+    How("by a name of the admin's", STATIC, *[f"{NAME}.demo.raycluster.ray.example.com"] * 2),
+    How("with a port of the admin's", STATIC_PORT, GATEWAY, GATEWAY, "16379"),
+]
+
+
+@pytest.mark.parametrize("how", HOWS, ids=lambda how: how.id)
+def test_the_head_is_dialled(how: How) -> None:
+    pod = kuberay_pod(env=[{"name": "RAY_PORT", "value": "6379"}, {"name": "MINE", "value": f"http://{NAME}:8265"}])
+    out = rewrite(pod, target=how.target)
+    env, dialled = env_of(out), f"{how.host}:{how.port}"
+    assert (env["FQ_RAY_IP"], env["RAY_IP"], env["RAY_PORT"]) == (how.host, how.short, how.port)
+    assert env["RAY_ADDRESS"] == dialled
+    assert f"--address={dialled} " in env["KUBERAY_GEN_RAY_START_CMD"]
+    assert f"--address={dialled} " in out["spec"]["containers"][0]["args"][0]
+    assert f"--address {dialled};" in out["spec"]["initContainers"][0]["args"][0]
+    assert env["MINE"] == f"http://{how.short}:8265", "only the GCS's port is another one"
+
+
+@pytest.mark.parametrize(
+    ("target", "want"),
+    [
+        pytest.param(TARGET, {names.HEAD_ANNOTATION: HEAD}, id="by its IP: replaced when that is another"),
+        pytest.param(
+            MIRRORED,
+            {names.HEAD_ANNOTATION: HEAD, names.HEAD_SERVICE_ANNOTATION: NAME},
+            id="by a name that we keep true",
+        ),
+        pytest.param(CLUSTER_SET, {}, id="by a name that others keep true"),
+        pytest.param(STATIC, {}, id="by the admin's name"),
+    ],
+)
+def test_a_copy_tells_what_it_was_made_with(target: Target, want: dict[str, str]) -> None:
+    forged = kuberay_pod()
+    forged["metadata"]["annotations"] = {names.HEAD_ANNOTATION: "6.6.6.6", names.HEAD_SERVICE_ANNOTATION: "x"}
+    said = rewrite(forged, target=target)["metadata"]["annotations"]
+    assert {key: value for key, value in said.items() if key.startswith(f"{names.DOMAIN}/head")} == want
+
+
+@pytest.mark.parametrize("text", [f"{NAME}:63790", f"{NAME}:8265", f"{NAME}", f"{NAME}:$RAY_PORT"])
+def test_a_port_that_is_not_the_gcs_stays(text: str) -> None:
+    pod = kuberay_pod(args=[text], env=[{"name": "RAY_PORT", "value": "6379"}])
+    assert rewrite(pod, target=STATIC_PORT)["spec"]["containers"][0]["args"] == [text.replace(NAME, GATEWAY)]
+
+
+def test_a_name_of_another_namespace_is_not_mirrored() -> None:
+    """A Service is made from it, and nobody writes into a namespace that is not the worker's own."""
+    pod = json.loads(json.dumps(kuberay_pod()).replace(f"{NAME}.demo.svc", f"{NAME}.kube-system.svc"))
+    assert headaddress.service(pod) is None
+    assert headaddress.service(kuberay_pod()) == ("demo", NAME)
+
+
+@pytest.mark.parametrize("how", ["mirror", "cluster-set", "static"])
+def test_a_recorded_pod_is_rewritten_as_reviewed_for_each_way(
+    how: str, same_as_golden: Callable[[Any, Path], None]
+) -> None:
+    target = {"mirror": MIRRORED, "cluster-set": CLUSTER_SET, "static": STATIC_PORT}[how]
+    pod = yaml.safe_load((GOLDEN / "sidecar.in.yaml").read_text())
+    same_as_golden(rewrite(pod, target=target), GOLDEN.parent / "heads" / f"sidecar-{how}.out.yaml")
 
 
 # --- what a pod says of itself -----------------------------------------------------------------------------------------
@@ -616,6 +705,35 @@ def containers(pod: Pod) -> Iterator[Pod]:
 def test_no_trace_of_the_head_service_is_left(pod: Pod, head: str) -> None:
     short = env_of(pod)["RAY_IP"]
     assert short not in json.dumps(rewrite(pod, head=head))
+
+
+@given(pods(), st.sampled_from([CLUSTER_SET, STATIC, STATIC_PORT]))
+def test_no_trace_of_the_managers_name_is_left_where_it_has_another(pod: Pod, target: Target) -> None:
+    short, namespace = env_of(pod)["RAY_IP"], pod["metadata"]["namespace"]
+    text = json.dumps(rewrite(pod, target=target))
+    assert f"{short}.{namespace}.svc.cluster.local" not in text
+    assert short not in re.sub(
+        rf"{short}\.{namespace}\.(svc\.clusterset\.local|[a-z0-9-]+\.ray\.example\.com)", "", text
+    )
+
+
+@given(pods(), HEADS)
+def test_where_it_is_mirrored_every_word_about_the_head_stays(pod: Pod, head: str) -> None:
+    out = rewrite(pod, head=head, target=MIRRORED)
+    for before, after in zip(containers(pod), containers(out), strict=True):
+        assert [after.get(field) for field in ("command", "args")] == [
+            before.get(field) for field in ("command", "args")
+        ]
+        now = {entry["name"]: entry for entry in after.get("env", [])}
+        same = [entry for entry in before.get("env", []) if "RAY_IP" in entry["name"] or "ADDRESS" in entry["name"]]
+        assert all(now[entry["name"]] in before["env"] for entry in same)
+    assert head not in json.dumps(out["spec"])
+
+
+@given(pods())
+def test_rewriting_again_for_a_cluster_set_changes_nothing_more(pod: Pod) -> None:
+    once = rewrite(pod, target=CLUSTER_SET)
+    assert rewrite({**pod, "spec": once["spec"]}, target=CLUSTER_SET)["spec"] == once["spec"]
 
 
 @given(pods(), HEADS)

@@ -29,6 +29,7 @@ HEAD = {
     "status": {"podIP": "10.12.0.5"},
 }
 RAY_CLUSTER = make.make_ray_cluster()
+HEAD_MIRROR = {"metadata": make.make_meta("train-abc-head-svc", labels={names.RAY_CLUSTER_LABEL: "train-abc"})}
 GANG_KEY = (GANG, NAMESPACE, "rayjob-train")
 PODS = {(POD, NAMESPACE, "slotted"), (POD, NAMESPACE, "free")}
 
@@ -74,7 +75,7 @@ def _nothing(*_: object) -> None:
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        listeners = Listeners(_nothing, _nothing, _nothing, _nothing)
+        listeners = Listeners(*[_nothing] * 5)
         yield Bench(Home(nobody, _nothing), Fleet(asyncio.TaskGroup(), "mgr", listeners, lambda: True))
 
 
@@ -238,6 +239,20 @@ async def test_a_placement_wakes_its_gang_and_with_another_plan_its_pods(
 async def test_a_head_wakes_its_workers_if_it_matters_to_them(bench: Bench, after: Raw | None, matters: bool) -> None:
     bench.waker.heard("heads", HEAD, after)
     assert bench.woken() == (PODS if matters else set())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(None, HEAD_MIRROR, id="it came"),
+        pytest.param(HEAD_MIRROR, None, id="it is gone"),
+        pytest.param(HEAD_MIRROR, changed(HEAD_MIRROR, "spec", to={"selector": {"a": "b"}}), id="it was edited"),
+        pytest.param(HEAD_MIRROR, changed(HEAD_MIRROR, "metadata", "labels", to={}), id="it was hidden from us"),
+    ],
+)
+async def test_the_mirror_of_a_head_wakes_its_workers(bench: Bench, before: Raw | None, after: Raw | None) -> None:
+    bench.waker.head_mirror(before, after)
+    assert bench.woken() == PODS
 
 
 @pytest.mark.parametrize(

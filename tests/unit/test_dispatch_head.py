@@ -1,0 +1,134 @@
+"""When is a head's mirror written, and which workers stay when the head moves: by the way in which each of them finds it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from adapter import facts, headmirror, names
+from adapter.actions import CreatePod, DeletePod, MirrorHead
+from adapter.api import Head
+from adapter.dispatch import Worker, decide
+from adapter.headmirror import Standing
+from adapter.target import Target
+from tests.unit.builders import at, make_copy, make_meta, make_placement, make_pod, make_reservation, make_workload
+
+Raw = dict[str, Any]
+WORK = make_workload()
+PLACE_RAW = make_placement(WORK)
+PLACE = facts.placement(PLACE_RAW)
+NAME, SLOT = PLACE.name, "east/1/role-workers/0"
+KEY = ("demo", "train-abc-head-svc")
+MIRRORS, IP = Head(address="ServiceMirror"), Head()
+NOTHING = Standing(None, ())
+
+
+def target(head: Head) -> Target:
+    return Target(
+        cluster="east", zone="east", head=head, queue="q", manager="mgr", workload="rayjob-train",
+        workload_uid="u", placement=NAME, share=f"{NAME}-1", round=1,
+    )  # fmt: skip
+
+
+def named(pod: Raw) -> Raw:
+    env = [{"name": "FQ_RAY_IP", "value": ".".join([KEY[1], KEY[0], "svc.cluster.local"])}]
+    return {**pod, "spec": {**pod["spec"], "containers": [{"name": "ray-worker", "image": "ray", "env": env}]}}
+
+
+def head(address: str) -> Raw:
+    return {"metadata": make_meta("head"), "spec": {"containers": [{"name": "ray"}]}, "status": {"podIP": address}}
+
+
+def worker(how: Head, address: str = "10.0.0.1", *, standing: Standing = NOTHING, **more: Any) -> Worker:
+    plain: Raw = {
+        "pod": named(make_pod(placement=NAME, slot=SLOT)),
+        "remotes": {},
+        "placement": PLACE,
+        "job": facts.workload(WORK).job,
+        "belongs": True,
+        "head": address,
+        "head_pod": head(address) if address else None,
+        "head_mirrors": {"east": standing} if how.mirrored else {},
+        "reservations": {("east", 1): facts.reservation("east", make_reservation(PLACE_RAW))},
+        "targets": {"east": target(how)},
+        "taken": (),
+    }
+    return Worker(**plain | more)
+
+
+def copy(**annotations: str) -> Raw:
+    made = make_copy(named(make_pod(placement=NAME, slot=SLOT, dispatched=True)))
+    said = {key.replace("_", "-"): value for key, value in annotations.items()}
+    made["metadata"]["annotations"] |= {f"{names.DOMAIN}/{key}": value for key, value in said.items()}
+    return made
+
+
+def kinds(facts: Worker) -> list[str]:
+    return [type(action).__name__ for action in decide(facts, at(5))]
+
+
+def test_the_name_resolves_before_the_first_worker_is_made() -> None:
+    service, each, pod = decide(worker(MIRRORS), at(5))
+    assert isinstance(service, MirrorHead) and service.body["kind"] == "Service"
+    assert isinstance(each, MirrorHead) and each.body["kind"] == "EndpointSlice"
+    assert isinstance(pod, CreatePod)
+    owner = pod.body["metadata"]["ownerReferences"]
+    assert service.body["metadata"]["ownerReferences"] == each.body["metadata"]["ownerReferences"] == owner
+
+
+def test_where_heads_are_not_mirrored_nothing_is_written() -> None:
+    assert kinds(worker(IP)) == ["CreatePod"]
+
+
+@pytest.mark.parametrize(
+    "held_up",
+    [
+        pytest.param({"reservations": {}}, id="no share stands"),
+        pytest.param(
+            {"reservations": {("east", 1): facts.reservation("east", make_reservation(PLACE_RAW, deleting=True))}},
+            id="its share goes, and what its anchor owns with it",
+        ),
+    ],
+)
+def test_without_a_share_there_is_no_owner_for_it(held_up: Raw) -> None:
+    assert "MirrorHead" not in kinds(worker(MIRRORS, remotes={"east": copy()}, **held_up))
+
+
+def test_it_is_kept_true_while_a_worker_is_there() -> None:
+    assert kinds(worker(MIRRORS, remotes={"east": copy()})) == ["MirrorHead", "MirrorHead", "PatchStatus"]
+
+
+def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> None:
+    standing = Standing(*_stored(headmirror.lacking(KEY, head("10.0.0.1"), NOTHING, target(MIRRORS), _anchor())))
+    (first, *_) = decide(worker(MIRRORS, "", standing=standing, remotes={"east": copy()}), at(5))
+    assert isinstance(first, MirrorHead) and first.body["endpoints"] == []
+
+
+@pytest.mark.parametrize(
+    ("how", "made_with", "goes"),
+    [
+        pytest.param(IP, {"head": "10.0.0.9"}, True, id="it dials the old IP"),
+        pytest.param(IP, {"head": "10.0.0.1"}, False, id="it dials this IP"),
+        pytest.param(IP, {}, False, id="it dials a name that others keep true"),
+        pytest.param(MIRRORS, {"head": "10.0.0.9", "head_service": KEY[1]}, False, id="its name follows"),
+        pytest.param(MIRRORS, {"head": "10.0.0.9"}, True, id="it was made before the cluster mirrored heads"),
+        pytest.param(IP, {"head": "10.0.0.9", "head_service": KEY[1]}, True, id="nobody keeps its name true any more"),
+    ],
+)
+def test_who_stays_when_the_head_moves(how: Head, made_with: dict[str, str], goes: bool) -> None:
+    decided = decide(worker(how, remotes={"east": copy(**made_with)}), at(5))
+    assert any(isinstance(action, DeletePod) for action in decided) is goes
+
+
+def test_a_head_without_a_service_of_its_namespace_is_not_mirrored() -> None:
+    plain = make_pod(placement=NAME, slot=SLOT)
+    assert kinds(replace(worker(MIRRORS), pod=plain)) == ["CreatePod"]
+
+
+def _anchor() -> str:
+    return facts.reservation("east", make_reservation(PLACE_RAW)).anchor_uid
+
+
+def _stored(bodies: list[Raw]) -> tuple[Raw, list[Raw]]:
+    service, *slices = ({**body, "metadata": {**body["metadata"], "resourceVersion": "3"}} for body in bodies)
+    return service, slices
