@@ -34,7 +34,7 @@ and no cluster is asked.
 """
 EPILOG = f"""\
 example:
-  kubectl get pods -l ray.io/node-type=worker -o yaml | kubectl rayspan render -f - --cluster east.yaml
+  kubectl get pods -l {names.RAY_NODE_TYPE_LABEL}={names.WORKER} -o yaml | kubectl rayspan render -f - --cluster east.yaml
   kubectl rayspan render -f my-job.yaml > pods.yaml
 
 The file holds worker pods as KubeRay made them, or RayJobs and RayClusters: of those the worker templates are shown, to
@@ -85,7 +85,8 @@ def main(given: argparse.Namespace) -> int:
         ]
         if not found:
             raise Unusable(
-                "The file holds no Ray worker: a Pod with the label ray.io/node-type: worker, RayJob or RayCluster."
+                f"The file holds no Ray worker: a Pod with the label {names.RAY_NODE_TYPE_LABEL}: {names.WORKER}, or a "
+                f"{' or '.join(names.RAY_KINDS)}."
             )
         shown = [_shown(one, given.head, cluster, spec) for one in found if not one.why]
     except (Unusable, api.Invalid) as error:
