@@ -64,6 +64,7 @@ class Worker:
     taken: Collection[str]  # slots held by other pods of the Placement, here or there
     draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
     silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
+    pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
 
 
 def decide(worker: Worker, now: datetime) -> list[Action]:
@@ -127,7 +128,10 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     elsewhere = any(label(r, names.POD_UID_LABEL) == uid_of(pod) for r in worker.remotes.values())
     if remote is not None or elsewhere or reservation is None or not reservation.admitted or not worker.head:
         return []
-    return [CreatePod(cluster, worker.job, pod, _copy(worker, pod, reservation, share, slot))] if share else []
+    if share is None:
+        return []
+    body = _copy(worker, pod, reservation, share, slot)
+    return [CreatePod(cluster, worker.job, pod, body, rewriter.referred(pod, worker.pull_secrets))]
 
 
 def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
@@ -145,6 +149,7 @@ def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot
         total=share.workers,
         slot=slot,
         anchor_uid=reservation.anchor_uid,
+        pull_secrets=worker.pull_secrets,
     )
 
 

@@ -110,7 +110,7 @@ class Job:
         """What Rayspan made and is still there, in any cluster."""
         left = [f"manager: Placement {p['metadata']['name']}" for p in self.manager.items("placements", NAMESPACE)]
         for name, cluster in self.fleet.workers.items():
-            for kind in ("pods", "workloads", "configmaps"):
+            for kind in ("pods", "workloads", "configmaps", "secrets"):
                 found = cluster.items(kind, NAMESPACE, names.MANAGER_LABEL)
                 left += [f"{name}: {kind} {o['metadata']['name']}" for o in found]
         return left

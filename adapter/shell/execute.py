@@ -32,6 +32,7 @@ from adapter.facts import Placement, Raw, Workload, annotation, key_of, share_ke
 from adapter.facts import reservation as read_reservation
 from adapter.shell import metrics, resources
 from adapter.shell.client import ApiError, Client, Unreachable
+from adapter.shell.copier import Copier
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -39,6 +40,7 @@ from adapter.shell.member import Member
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
+from adapter.shell.sources import Absent
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class Executor:
     def __init__(self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer) -> None:
         self._home, self._fleet, self._observer, self._announcer = home, fleet, observer, announcer
         self.memory = Memory()
+        self.copier = Copier(home, fleet, observer)
         self._planning = Planning(home, fleet, observer, self.memory)
         self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
             Plan: self._plan,
@@ -215,6 +218,7 @@ class Executor:
         member, place = self._member(action.cluster), self._observer.placement_of(action.pod)
         share = share_key(annotation(action.pod, names.SLOT_ANNOTATION))
         try:
+            await self.copier.ensure(member, action.references, action.body)
             member.pods.put(await _create(member.client, resources.PODS, action.body))
         except ApiError as refusal:
             if action.about and place and refusal.status in _REFUSALS:
@@ -222,6 +226,11 @@ class Executor:
                 text = f"worker cluster {action.cluster} refuses pod {key_of(action.pod)[1]}: {refusal.message}"
                 await self._say(Say(action.about, "PodRefused", text, warning=True))
             raise
+        except Absent as absent:  # without the pod's name, since its siblings lack the same
+            text = f"A worker for {action.cluster} is not made: {absent}."
+            if action.about:
+                await self._say(Say(action.about, "WorkerTrouble", text, warning=True))
+            raise Unreachable(text) from None
         if place:
             self.memory.accept_pod(place, share)
 

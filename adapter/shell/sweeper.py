@@ -49,6 +49,8 @@ async def _namespace(member: Member, namespace: str, home: Home, manager: str) -
     ours = f"{names.MANAGER_LABEL}={manager},{names.CLUSTER_LABEL}={member.name}"
     found = await member.client.get(CONFIG_MAPS.path(namespace), labelSelector=ours)
     for anchor in found.get("items") or ():
+        if meta(anchor).get("ownerReferences"):
+            continue  # the copy of a ConfigMap: it goes with its anchor
         if not _stands(anchor, member, home) and _settled(anchor):
             log.info("cluster=%s anchor %s/%s stands for nothing; deleting it", member.name, *key_of(anchor))
             await member.client.delete(CONFIG_MAPS.path(*key_of(anchor)), uid_of(anchor))
