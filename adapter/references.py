@@ -53,7 +53,7 @@ def _walked(spec: Raw, visit: _Visit) -> dict[str, Any]:
     changed: dict[str, Any] = {}
     if spec.get("volumes"):
         changed["volumes"] = [_volume(one, visit) for one in spec["volumes"]]
-    for kind in ("initContainers", "containers"):
+    for kind in ("containers", "initContainers"):  # KubeRay repeats the first one's env in an init container of its own
         if spec.get(kind):
             changed[kind] = [_container(one, f"spec.{kind}[{one.get('name')}]", visit) for one in spec[kind]]
     if spec.get("imagePullSecrets"):

@@ -93,6 +93,12 @@ def test_what_is_optional_in_one_place_may_be_needed_in_another(turn: int) -> No
     assert wanted(spec) == {Reference("Secret", "it"): "spec.containers[c].envFrom.secretRef"}
 
 
+def test_the_field_that_is_named_is_one_that_the_user_wrote() -> None:
+    """KubeRay gives its own init container the env of the Ray container."""
+    spec = container("initContainers", env=env(secretKeyRef=POINTER)) | container(env=env(secretKeyRef=POINTER))
+    assert wanted(spec) == {Reference("Secret", "it"): "spec.containers[c].env[E].secretKeyRef"}
+
+
 NAMES = st.sampled_from(["a", "b", "c"])
 POINTERS = st.fixed_dictionaries({"name": NAMES}, optional={"key": NAMES, "optional": st.booleans()})
 OTHER = st.fixed_dictionaries({"unknown": st.fixed_dictionaries({"name": NAMES})})
