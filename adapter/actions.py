@@ -5,11 +5,12 @@ have. `shell/execute.py` has one function for each.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from adapter.facts import Exclusion, Job, Placement, Reservation, Share, Workload
+from adapter.references import Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +115,14 @@ class MirrorHead:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create the remote copy of a manager's pod; `about` hears of it when the cluster refuses."""
+    """Create the remote copy of a manager's pod, and before it those of what it refers to; `about` hears of it when that
+    cannot be done."""
 
     cluster: str
     about: Job | None
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
+    references: Mapping[Reference, str] = field(default_factory=dict)  # as `references.wanted` says it
 
 
 @dataclass(frozen=True, slots=True)

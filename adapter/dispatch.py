@@ -71,6 +71,7 @@ class Worker:
     head_pod: Raw | None = None  # the head itself, None while it has no address
     # cluster that mirrors heads -> what it has of this one's mirror
     head_mirrors: Mapping[str, headmirror.Standing] = field(default_factory=dict)
+    pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
 
 
 def decide(worker: Worker, now: datetime) -> list[Action]:
@@ -134,7 +135,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         return []
     if share is None:
         return []
-    made = CreatePod(cluster, worker.job, pod, _copy(worker, pod, reservation, share, slot))
+    body = _copy(worker, pod, reservation, share, slot)
+    made = CreatePod(cluster, worker.job, pod, body, rewriter.referred(pod, worker.pull_secrets))
     return [*_kept(worker.job, pod, worker.targets[cluster]), *mirrors, made]
 
 
@@ -190,6 +192,7 @@ def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot
         total=share.workers,
         slot=slot,
         anchor_uid=reservation.anchor_uid,
+        pull_secrets=worker.pull_secrets,
     )
 
 

@@ -27,6 +27,7 @@ class Gang:
     others_wait: bool  # somebody queues behind us for the manager's quota
     room_changed: bool  # since the last plan of this gang
     remote_podsets: tuple[str, ...]
+    absent: str = ""  # which Secret or ConfigMap its workers need and the manager does not have now
     job_gone: bool = False  # the RayJob or RayCluster is deleted, or about to be: its Workload follows
     settles: datetime | None = None  # when what the last plan deducted twice, or left to others, is free
     on_share_lost: Literal["Replace", "Restart"] = "Replace"

@@ -63,6 +63,8 @@ SPILL_AFTER = timedelta(seconds=4)
 # A plan that comes out as before writes nothing, and so wakes nobody: whoever asked for it looks again by himself. By then
 # a write, if there was one, has come back by its watch.
 SOON = timedelta(seconds=1)
+# Nobody tells us that a Secret or ConfigMap was created: we may read them by name, and neither list nor watch.
+ABSENT_AGAIN = timedelta(seconds=5)
 RETRY = timedelta(seconds=2)  # after which a share that was refused is asked for again, within its deadline
 
 
@@ -113,12 +115,32 @@ def _held_up(gang: Gang, work: Workload, current: Placement | None, now: datetim
     if not gang.remote_podsets:
         return [_check(gang, work, names.CHECK_READY, "No worker of this job is to run elsewhere.")]
     # 8. What cannot be planned waits, with the reason on the Workload and on the job, and holds nothing meanwhile.
-    if gang.problem and current and current.shares and not current.withdrawing:
-        return [Record(current, explain.withdrawing(current, {}, gang.problem, now, now))]
+    stuck = gang.problem or gang.absent
+    if stuck and current and current.shares and not current.withdrawing:
+        return [Record(current, explain.withdrawing(current, {}, stuck, now, now))]
     if gang.problem:
         said = _say(work, "CannotDispatch", gang.problem, warning=True)
         return [*said, *_pending(gang, work, gang.problem), LookAgain(RESYNC)]
-    return []
+    return _without(gang, work, now) if gang.absent else []
+
+
+def _without(gang: Gang, work: Workload, now: datetime) -> list[Action]:
+    """An object that its workers need is not there: unlike a problem of the queue, it is this gang's alone, so it gives way."""
+    if given := _give_way(gang, work, gang.absent, now):
+        return given
+    said = _say(work, "CannotDispatch", gang.absent, warning=True)
+    return [*said, *_pending(gang, work, gang.absent), LookAgain(ABSENT_AGAIN)]
+
+
+def _give_way(gang: Gang, work: Workload, reason: str, now: datetime) -> list[Action]:
+    if not gang.others_wait or now < _gives_way_at(work, now):
+        return []
+    text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
+    return [*_say(work, "Yielded", text), Yield(work)]
+
+
+def _gives_way_at(work: Workload, now: datetime) -> datetime:
+    return (work.reserved_at or now) + _doubled(YIELD_AFTER, work.yields)
 
 
 def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool, now: datetime) -> list[Action]:
@@ -309,12 +331,10 @@ def _wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list
     if _may_fit(gang, current, live, now):
         return [Plan(work, current, live), LookAgain(SOON)]
     reason = current.explanation
-    due = (work.reserved_at or now) + _doubled(YIELD_AFTER, work.yields)
-    if gang.others_wait and now >= due:
-        text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
-        return [*_say(work, "Yielded", text), Yield(work)]
+    if given := _give_way(gang, work, reason, now):
+        return given
     turns = [now + RESYNC, *(one.until for one in live)]
-    turns += [due] if gang.others_wait else []
+    turns += [_gives_way_at(work, now)] if gang.others_wait else []
     turns += [gang.settles] if gang.settles else []
     status = explain.waiting(current, now)
     return [

@@ -28,6 +28,8 @@ UNUSABLE_REASON: Final = "UnusableJob"  # of an answer: what was sent is no job 
 NOT_READY_REASON: Final = "NotReady"  # of an answer: the controller does not see enough yet
 PLAN_ROLE: Final = "rayspan-plan"  # shipped, and bound to nobody
 DRAIN_ROLE: Final = "rayspan-drain"  # the same
+COPIES_ROLE: Final = "rayspan-copies"  # shipped, and bound to the controller's account
+CONTROLLER_ACCOUNT: Final = "rayspan-controller"
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
@@ -63,6 +65,7 @@ POD_UID_LABEL: Final = f"{DOMAIN}/pod-uid"  # the manager's pod
 RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"
 RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
+COPY_OF_ANNOTATION: Final = f"{DOMAIN}/copy-of"  # for people, on a copied Secret or ConfigMap: what it is a copy of
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
 HEAD_ANNOTATION: Final = (
     f"{DOMAIN}/head"  # the head's IP when a remote pod was made; none where it dials a name of others

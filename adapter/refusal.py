@@ -1,9 +1,9 @@
 """Why can a worker group's pod template not run in another cluster: one sentence fragment, or nothing.
 
 Asked at the admission check, before any quota is held: a pod that cannot start elsewhere would hold its whole gang. What
-can be removed or replaced is the rewriter's business (`stripping`); what KubeRay adds to the template afterwards
-(authOptions' Secret, a TLS Secret, operator-wide sidecars) is not in a podset and not seen here, and what else stands in a
-RayCluster is asked by `rayspec`.
+can be removed or replaced is the rewriter's business (`stripping`), and whether the Secrets and ConfigMaps that it refers to
+can be copied is asked of the manager (`copies`); what KubeRay adds to the template afterwards (operator-wide sidecars) is not
+in a podset and not seen here, and what else stands in a RayCluster is asked by `rayspec`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,6 @@ from adapter.facts import Raw
 from adapter.shape import PODS, pod_requests
 
 _Rule = Callable[[Raw], Iterator[str]]
-_NOT_COPIED = "Secrets and ConfigMaps are not copied to worker clusters yet; put the values into env or the image"
 
 
 def refusal(template: Raw, *, account_given: bool = False) -> str | None:
@@ -108,33 +107,13 @@ def _service_account(spec: Raw) -> Iterator[str]:
             yield f"spec.{field} is {spec[field]}"
 
 
-def _volume_references(spec: Raw) -> Iterator[str]:
+def _driver_secrets(spec: Raw) -> Iterator[str]:
+    """Volumes of csi, azureFile, cephfs, flexVolume, iscsi, rbd, …: each names its Secret in one of three ways."""
     for volume in spec.get("volumes") or ():
-        where = f"spec.volumes[{volume.get('name')}]"
         for kind, source in volume.items():
-            if not isinstance(source, dict) or source.get("optional"):
-                continue
-            if kind in ("secret", "configMap"):
-                yield f"{where}.{kind} is {source.get('secretName') or source.get('name')}"
-            elif kind == "projected":
-                yield from _keyed(f"{where}.projected", source.get("sources") or (), ("secret", "configMap"))
-            else:  # csi, azureFile, cephfs, flexVolume, iscsi, rbd, …: each names its Secret in one of three ways
-                yield from _keyed(f"{where}.{kind}", (source,), ("secretRef", "secretName", "nodePublishSecretRef"))
-
-
-def _env_references(spec: Raw) -> Iterator[str]:
-    for kind in ("initContainers", "containers"):
-        for container in spec.get(kind) or ():
-            where = f"spec.{kind}[{container.get('name')}]"
-            yield from _keyed(f"{where}.envFrom", container.get("envFrom") or (), ("secretRef", "configMapRef"))
-            for env in container.get("env") or ():
-                sources = (env.get("valueFrom") or {},)
-                yield from _keyed(f"{where}.env[{env.get('name')}]", sources, ("secretKeyRef", "configMapKeyRef"))
-
-
-def _pull_secrets(spec: Raw) -> Iterator[str]:
-    for secret in spec.get("imagePullSecrets") or ():
-        yield f"spec.imagePullSecrets has {secret.get('name')}"
+            if isinstance(source, dict) and kind not in ("secret", "configMap", "projected"):
+                where = f"spec.volumes[{volume.get('name')}].{kind}"
+                yield from _keyed(where, (source,), ("secretRef", "secretName", "nodePublishSecretRef"))
 
 
 def _keyed(where: str, sources: Iterable[Raw], keys: tuple[str, ...]) -> Iterator[str]:
@@ -161,9 +140,7 @@ _RULES: tuple[tuple[_Rule, str], ...] = (
         "the account is not there; leave it out, and the worker cluster's default is used, or have "
         "spec.pods.serviceAccountName of every WorkerCluster of the policy name one",
     ),
-    (_volume_references, _NOT_COPIED),
-    (_env_references, _NOT_COPIED),
-    (_pull_secrets, "Secrets are not copied to worker clusters yet; give them to the default account there"),
+    (_driver_secrets, "Secrets of volume drivers are not copied to worker clusters; use emptyDir or object storage"),
     # The init container that KubeRay adds does ask for something: without a reservation it would run on others' quota.
     (_no_requests, "nothing could be reserved for a worker; say what it needs"),
 )

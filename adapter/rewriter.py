@@ -5,9 +5,10 @@ crashed after a create repeats it. It does not ask whether the pod may travel (`
 Order inside a container: literals first, then addresses (a literal may hold one), then the zone, then the hook that drains.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from adapter import affinity, draining, headaddress, names, stripping, zone
+from adapter import affinity, copies, draining, headaddress, names, references, stripping, zone
 from adapter.downward import literal
 from adapter.facts import Raw, meta, uid_of
 from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
@@ -17,13 +18,22 @@ _TEXT_FIELDS = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe
 
 
 def remote_pod(
-    pod: Raw, *, head: str, target: Target, role: str, total: int, slot: str, anchor_uid: str
+    pod: Raw,
+    *,
+    head: str,
+    target: Target,
+    role: str,
+    total: int,
+    slot: str,
+    anchor_uid: str,
+    pull_secrets: Sequence[Raw] = (),
 ) -> dict[str, Any]:
     """Turn a manager's worker pod into the pod to create in the worker cluster, same name and namespace.
 
     `head` is the head pod's IP, which is dialled unless `target.head` says otherwise; `role` the podset's name
-    (`reservation.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's
-    anchor ConfigMap. Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
+    (`reservation.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is
+    "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's anchor ConfigMap; `pull_secrets` what its template
+    says under that name. Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
     """
     dialled = headaddress.seen_from(target.head, pod, head)
     relocate = headaddress.relocation(pod, dialled)
@@ -43,13 +53,21 @@ def remote_pod(
         "ownerReferences": [anchor_owner(target, anchor_uid)],
     }
     rest = {key: value for key, value in pod.items() if key != "status"}
-    return {
-        **rest,
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": _spec(pod, dialled, target, relocate),
-    }
+    spec = references.renamed(
+        _with(pull_secrets, _spec(pod, dialled, target, relocate)), lambda one: copies.name(one, anchor_uid)
+    )
+    return {**rest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def referred(pod: Raw, pull_secrets: Sequence[Raw] = ()) -> dict[references.Reference, str]:
+    """Find what must be copied before `remote_pod` can start, as `references.wanted` does."""
+    return references.wanted(_with(pull_secrets, stripping.without_token(pod.get("spec") or {})))
+
+
+def _with(pull_secrets: Sequence[Raw], spec: dict[str, Any]) -> dict[str, Any]:
+    """Let the template's own pull secrets travel; what admission added to a pod without any is the manager's."""
+    kept = {key: value for key, value in spec.items() if key != "imagePullSecrets"}
+    return {**kept, "imagePullSecrets": list(pull_secrets)} if pull_secrets else kept
 
 
 def _labels(pod: Raw, target: Target) -> dict[str, str]:

@@ -20,7 +20,7 @@ SPEC = frozenset({
     # set by the manager's scheduler, by gates, by `kubectl debug`, by a RuntimeClass that admission reads again
     "nodeName", "schedulingGates", "ephemeralContainers", "overhead",
     # names of the manager; the worker cluster's admission gives its own default account and that account's pull
-    # secrets (it adds them only to a pod that has none, and a template that brings its own is refused)
+    # secrets (it adds them only to a pod that has none; those of a template are put back by the rewriter)
     "serviceAccountName", "serviceAccount", "imagePullSecrets",
     # priority among workloads is Kueue's business there, through the share's Workload
     "priority", "priorityClassName", "preemptionPolicy",

@@ -4,6 +4,7 @@ Everything is done with kubectl's verbs on the manager cluster; the worker clust
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -28,8 +29,9 @@ class Job:
         self.fleet, self.name, self.workers = fleet, name, workers
         self.manager = fleet.manager
 
-    def submit(self, program: str = "") -> None:
-        """`kubectl apply` the sample, with this job's name and number of workers; `program` runs instead of the sample's."""
+    def submit(self, program: str = "", change: Callable[[Raw], None] = lambda _: None) -> None:
+        """`kubectl apply` the sample, with this job's name and number of workers; `program` runs instead of the sample's, and
+        `change` may do to its RayCluster's spec what it likes."""
         objects = list(yaml.safe_load_all(SAMPLE.read_text()))
         rayjob = next(o for o in objects if o["kind"] == "RayJob")
         rayjob["metadata"]["name"] = self.name
@@ -42,6 +44,7 @@ class Job:
             volume = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["volumes"][0]
             code["metadata"]["name"] = volume["configMap"]["name"] = self.name
             code["data"] = dict.fromkeys(code["data"], program)
+        change(spec["rayClusterSpec"])
         self.manager.apply(yaml.safe_dump_all(objects))
 
     def delete(self) -> None:
@@ -110,7 +113,7 @@ class Job:
         """What Rayspan made and is still there, in any cluster."""
         left = [f"manager: Placement {p['metadata']['name']}" for p in self.manager.items("placements", NAMESPACE)]
         for name, cluster in self.fleet.workers.items():
-            for kind in ("pods", "workloads", "configmaps", "services", "endpointslices"):
+            for kind in ("pods", "workloads", "configmaps", "secrets", "services", "endpointslices"):
                 found = cluster.items(kind, NAMESPACE, names.MANAGER_LABEL)
                 left += [f"{name}: {kind} {o['metadata']['name']}" for o in found]
         return left

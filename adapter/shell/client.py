@@ -143,6 +143,10 @@ class Client:
     async def create(self, path: str, body: Mapping[str, Any]) -> Body:
         return await self._send("POST", path, body=body)
 
+    async def replace(self, path: str, body: Mapping[str, Any]) -> Body:
+        """Put another object in the place of the one that stands, whatever that holds."""
+        return await self._send("PUT", path, body=body)
+
     async def merge(self, path: str, body: Mapping[str, Any]) -> Body:
         """Send a JSON merge patch; metadata.uid and metadata.resourceVersion in it are preconditions."""
         return await self._send("PATCH", path, body=body, kind="application/merge-patch+json")

@@ -91,6 +91,7 @@ class Engine:
             tasks.create_task(self._resync(self._waker))
             tasks.create_task(losses.run(self._waker.unseen))
             tasks.create_task(sweeper.run(self._observer.seen, self.home, manager))
+            tasks.create_task(self._executor.copier.run())
 
     async def _lead(self, tasks: asyncio.TaskGroup) -> None:
         """Wait until this process leads; it does not campaign before it could do the work."""
@@ -163,6 +164,8 @@ class Engine:
         return None
 
     async def _look(self, what: str, key: Key) -> float | None:
+        if what == GANG:
+            await self._observer.look(key)
         actions = self._decide(what, key)
         try:
             return await self._execute(key, actions)

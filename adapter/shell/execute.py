@@ -35,6 +35,7 @@ from adapter.facts import Placement, Raw, Workload, annotation, key_of, share_ke
 from adapter.facts import reservation as read_reservation
 from adapter.shell import metrics, resources
 from adapter.shell.client import ApiError, Client, Unreachable
+from adapter.shell.copier import Copier
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -42,6 +43,7 @@ from adapter.shell.member import Member
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
+from adapter.shell.sources import Absent
 from adapter.shell.store import version
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,7 @@ class Executor:
     def __init__(self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer) -> None:
         self._home, self._fleet, self._observer, self._announcer = home, fleet, observer, announcer
         self.memory = Memory()
+        self.copier = Copier(home, fleet, observer)
         self._planning = Planning(home, fleet, observer, self.memory)
         self._mirroring: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by cluster
         self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
@@ -242,11 +245,17 @@ class Executor:
     async def _create_pod(self, action: CreatePod) -> None:
         member = self._member(action.cluster)
         try:
+            await self.copier.ensure(member, action.references, action.body)
             member.pods.put(await _create(member.client, resources.PODS, action.body))
         except ApiError as refusal:
             if refusal.status in _REFUSALS:
                 await self._refused(action, f"pod {key_of(action.pod)[1]}", refusal)
             raise
+        except Absent as absent:  # without the pod's name, since its siblings lack the same
+            text = f"A worker for {action.cluster} is not made: {absent}."
+            if action.about:
+                await self._say(Say(action.about, "WorkerTrouble", text, warning=True))
+            raise Unreachable(text) from None
         self.memory.made.add(uid_of(action.pod))
         if place := self._observer.placement_of(action.pod):
             self.memory.accept_pod(place, share_key(annotation(action.pod, names.SLOT_ANNOTATION)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, checks, dispatch, headaddress, layout, names, rayspec
+from adapter import api, checks, dispatch, headaddress, layout, names, rayspec, references
 from adapter.facts import (
     Job,
     Key,
@@ -39,9 +39,13 @@ from adapter.shell.losses import Losses
 from adapter.shell.member import Member
 from adapter.shell.memory import Memory
 from adapter.shell.slots import Slots
+from adapter.shell.sources import Sources
 from adapter.shell.store import Store
 from adapter.target import Target
 
+CHANGED = (
+    "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first
+)
 AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
 DEFAULT_TIMEOUT = timedelta(seconds=30)  # of a gang whose policy cannot be read: nothing is planned for it anyway
 LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default: what runs must not be given up because a policy is gone
@@ -53,6 +57,7 @@ class Observer:
     def __init__(self, home: Home, fleet: Fleet, claims: Claims, losses: Losses, manager: str) -> None:
         self._home, self._fleet, self._manager = home, fleet, manager
         self._losses, self._slots = losses, Slots(home, fleet, claims)
+        self.sources = Sources(home)
 
     def seen(self) -> dict[str, Member]:
         """The members from whose stores something may be concluded."""
@@ -87,6 +92,7 @@ class Observer:
             timeout=chosen.policy.reservation_timeout if chosen else DEFAULT_TIMEOUT,
             problem=problem or self.rivals(work) or self.gate_problem(),
             refusal=self.refusal(work, check, chosen) if work and check else "",
+            absent=self.absent(work, check) if work and check else "",
             others_wait=bool(work and self._others_wait(work)),
             room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
             job_gone=bool(work and work.job and self._gone(work.job)),
@@ -102,6 +108,15 @@ class Observer:
             unusable={share: why for p in found for share, why in memory.unusable(p).items()},
             alive=frozenset(share_key(slot) for p in found for slot in self._slots.alive(p)),
         )
+
+    async def look(self, key: Key) -> None:
+        """Read what `gang` needs and no store holds: the Secrets and ConfigMaps of a gang that waits for its check."""
+        raw = self._home.workloads.get(key)
+        work = workload(raw) if raw else None
+        check = self.check_of(work) if work else ""
+        if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
+            templates = (podset.template.get("spec") or {} for podset in self.remote_podsets(work, check))
+            await self.sources.look(work.namespace, {one for spec in templates for one in references.wanted(spec)})
 
     def _gone(self, job: Job) -> bool:
         """Whether a job is not there any more, or will not be soon: one that this store has not heard of yet is looked at
@@ -139,7 +154,14 @@ class Observer:
             made=bool(pod and uid_of(pod) in memory.made),
             head_pod=head,
             head_mirrors=_head_mirrors(pod, members) if pod else {},
+            pull_secrets=_pull_secrets(pod, work) if pod and work else (),
         )
+
+    def pull_secrets(self, pod: Raw) -> tuple[Raw, ...]:
+        """Those that the pod's template names, while its Workload holds quota."""
+        place = self.placement_of(pod)
+        work = self._workload_of(place) if place else None
+        return _pull_secrets(pod, work) if work else ()
 
     def _silence(self, pod: Raw, work: Workload) -> dispatch.Silence | None:
         """What is to be thought of a pod whose cluster cannot be seen."""
@@ -287,7 +309,16 @@ class Observer:
     def refusal(self, work: Workload, check: str, chosen: checks.Chosen | None) -> str:
         """Why a job can never run remotely, empty when it can."""
         ours = work.job and work.job.kind in names.RAY_KINDS
-        return self.refusal_of(self._written(work.job) if work.job and ours else {}, work, check, chosen)
+        raw = self._written(work.job) if work.job and ours else {}
+        if found := self.refusal_of(raw, work, check, chosen):
+            return found
+        why = self.sources.refusal(work, self.remote_podsets(work, check))
+        return f"{_of_job(work)}: {why}. {CHANGED}" if why else ""
+
+    def absent(self, work: Workload, check: str) -> str:
+        """Which Secret or ConfigMap its workers need and the manager does not have, empty when it has all."""
+        why = self.sources.absent(work, self.remote_podsets(work, check))
+        return f"{_of_job(work)}: {why}." if why else ""
 
     def refusal_of(self, raw: Raw, work: Workload, check: str, chosen: checks.Chosen | None) -> str:
         """The same for a Workload whose RayJob or RayCluster is `raw`, whether or not it is submitted."""
@@ -345,6 +376,16 @@ class Observer:
         """The flavors that Kueue assigned: another queue's flavor may have a key that a user of this one asks for."""
         assigned = sorted(frozenset[str]().union(*(podset.flavors for podset in podsets)))
         return [(self._home.flavors.named(name) or {}).get("spec") or {} for name in assigned]
+
+
+def _of_job(work: Workload) -> str:
+    return f"{work.job.kind} {work.job.name}" if work.job else f"Workload {work.name}"
+
+
+def _pull_secrets(pod: Raw, work: Workload) -> tuple[Raw, ...]:
+    """Admission gives a pod that has none those of its account, so the pod itself does not tell."""
+    specs = [p.template.get("spec") or {} for p in work.podsets if p.name == dispatch.group_of(pod)]
+    return tuple(one for spec in specs for one in spec.get("imagePullSecrets") or ())
 
 
 def _lost_after(chosen: checks.Chosen | None) -> timedelta:

@@ -71,6 +71,8 @@ async def _namespace(member: Member, namespace: str, home: Home, manager: str) -
     ours = f"{names.MANAGER_LABEL}={manager},{names.CLUSTER_LABEL}={member.name}"
     found = await member.client.get(CONFIG_MAPS.path(namespace), labelSelector=ours)
     for anchor in found.get("items") or ():
+        if meta(anchor).get("ownerReferences"):
+            continue  # the copy of a ConfigMap: it goes with its anchor
         if not _stands(anchor, member, home) and _settled(anchor):
             await _delete(anchor, member)
 

@@ -29,7 +29,7 @@ class Waiters:
         """How a waiting gang is going to be planned; None when it is not, so that it takes nothing from anybody."""
         check = self._observer.check_of(one.work)
         chosen, problem = self._observer.policy(check)
-        stuck = not chosen or problem or self._observer.rivals(one.work)
+        stuck = not chosen or problem or self._observer.rivals(one.work) or self._observer.absent(one.work, check)
         return None if stuck or self._observer.refusal(one.work, check, chosen) else chosen
 
     def _waiting(self, now: datetime) -> list[turn.Waiting]:

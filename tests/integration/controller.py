@@ -17,8 +17,11 @@ from pathlib import Path
 from adapter.actions import Action
 from adapter.cli import controller
 from adapter.facts import Raw
+from adapter.references import Reference
 from adapter.shell.aggregator import Aggregator
+from adapter.shell.copier import Copier, Written
 from adapter.shell.execute import Executor
+from adapter.shell.member import Member
 from hack.clusters import Cluster, wait
 from hack.lab.progress import LabError
 
@@ -167,14 +170,21 @@ def _mortal(death: _Death) -> dict[str, type]:
                 await death.done("Aggregate", raw)
             await super()._say(raw, reason, text, warning=warning)
 
-    return {"Executor": MortalExecutor, "Aggregator": MortalAggregator}
+    class MortalCopier(Copier):
+        async def _copy(self, member: Member, written: Written, reference: Reference, pod: Raw) -> None:
+            await super()._copy(member, written, reference, pod)
+            await death.done("Copy", pod)
+
+    return {"Executor": MortalExecutor, "Aggregator": MortalAggregator, "Copier": MortalCopier}
 
 
 def main(port: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller, mortal if asked."""
-    from adapter.shell import engine
+    from adapter.shell import engine, execute
 
-    vars(engine).update(_mortal(_Death(kind, int(count), namespace)))
+    mortal = _mortal(_Death(kind, int(count), namespace))
+    vars(execute).update(Copier=mortal.pop("Copier"))
+    vars(engine).update(mortal)
     return controller.main(int(port), int(port) + 1, verbose=False, leader_elect=elect == ELECT)
 
 

@@ -188,7 +188,7 @@ class Stage:
 
     def leftovers(self) -> list[str]:
         """What of ours is left in the worker clusters."""
-        kinds = ("pods", "workloads", "configmaps", "services", "endpointslices")
+        kinds = ("pods", "workloads", "configmaps", "secrets", "services", "endpointslices")
         return [
             f"{c} {kind} {o['metadata']['name']}"
             for kind in kinds

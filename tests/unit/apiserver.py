@@ -103,8 +103,8 @@ class Server:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Server]:
-    server = Server()
+async def serving(server: Server | None = None) -> AsyncIterator[Server]:
+    server = server or Server()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.handle)
     runner = web.AppRunner(app, shutdown_timeout=PATIENCE)

@@ -92,6 +92,7 @@ _POOL_QUEUES = "manifests/queues/local-remote/queues.yaml"
 _POOL_POLICY = "manifests/queues/local-remote/pool-policy.yaml"
 _DEPLOYMENT = "manifests/controller.yaml"
 _WORKER_RBAC = "manifests/rbac/worker.yaml"
+_COPIES_RBAC = "manifests/rbac/manager-copies.yaml"
 _MULTIKUEUE_RBAC = "kustomize/components/multikueue/secrets.yaml"
 _AGGREGATOR_RBAC = "kustomize/components/quota-aggregator/rights.yaml"
 _SAMPLE = "manifests/samples/rayjob-pi.yaml"
@@ -111,6 +112,10 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_MANAGER_RBAC, "ServiceAccount", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
     (_MANAGER_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_MANAGER_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
+    (_MANAGER_RBAC, "ServiceAccount", ("metadata", "name"), names.CONTROLLER_ACCOUNT),
+    (_COPIES_RBAC, "ClusterRoleBinding", ("roleRef", "name"), names.COPIES_ROLE),
+    (_COPIES_RBAC, "ClusterRoleBinding", ("subjects", 0, "name"), names.CONTROLLER_ACCOUNT),
+    (_COPIES_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_MULTIKUEUE_RBAC, "Role", ("metadata", "namespace"), names.KUEUE_NAMESPACE),
     (_MULTIKUEUE_RBAC, "RoleBinding", ("metadata", "namespace"), names.KUEUE_NAMESPACE),
     (_MULTIKUEUE_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
@@ -329,11 +334,19 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "secrets", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "pods", {"create", "get", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "workloads", {"create", "get", "delete"}),
-        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "configmaps", {"create", "get", "list", "delete"}),
+        (
+            _WORKER_RBAC,
+            "ClusterRole",
+            "rayspan-worker-tenant",
+            "configmaps",
+            {"create", "update", "get", "list", "delete"},
+        ),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "secrets", {"create", "update"}),
+        (_COPIES_RBAC, "ClusterRole", names.COPIES_ROLE, "secrets", {"get"}),
+        (_COPIES_RBAC, "ClusterRole", names.COPIES_ROLE, "configmaps", {"get"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "services", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices/restricted", {"create"}),
-        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "secrets", set()),
     ],
 )
 def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource: str, verbs: set[str]) -> None:
@@ -401,6 +414,7 @@ def test_one_replica_is_always_there_to_take_over() -> None:
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", {"namespaces"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", {"leases"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", set()),
+        (_COPIES_RBAC, "ClusterRole", names.COPIES_ROLE, {"secrets", "configmaps"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", set()),
         (
             _WORKER_RBAC,
@@ -422,7 +436,7 @@ def test_of_kueues_namespace_only_named_secrets_are_read() -> None:
     assert rules and all(rule["resourceNames"] for rule in rules)
 
 
-@pytest.mark.parametrize("path", [_MANAGER_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC])
+@pytest.mark.parametrize("path", [_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC])
 def test_no_right_is_a_wildcard(path: str) -> None:
     for document in _objects(REPO / path):
         for rule in document.get("rules", ()):

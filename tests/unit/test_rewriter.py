@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import headaddress, names
+from adapter import copies, headaddress, names
 from adapter.api import Head
+from adapter.references import Reference
 from adapter.refusal import refusal
-from adapter.rewriter import remote_pod
+from adapter.rewriter import referred, remote_pod
 from adapter.target import Target
 
 Pod = dict[str, Any]
@@ -44,9 +45,16 @@ TARGET = Target(
 )
 
 
-def rewrite(pod: Pod, *, head: str = HEAD, target: Target = TARGET) -> Pod:
+def rewrite(pod: Pod, *, head: str = HEAD, target: Target = TARGET, pull_secrets: Sequence[Pod] = ()) -> Pod:
     return remote_pod(
-        pod, head=head, target=target, role="1f2e3d4c", total=3, slot="east/1f2e3d4c/0", anchor_uid="a-uid"
+        pod,
+        head=head,
+        target=target,
+        role="1f2e3d4c",
+        total=3,
+        slot="east/1f2e3d4c/0",
+        anchor_uid="a-uid",
+        pull_secrets=pull_secrets,
     )
 
 
@@ -532,6 +540,37 @@ def test_the_managers_api_token_stays_at_home_with_its_mounts_and_nothing_else()
     assert "volumeMounts" not in spec["initContainers"][0]
 
 
+# --- what it refers to -----------------------------------------------------------------------------------------------
+
+
+def test_a_pod_refers_to_its_shares_copies_and_to_those_only() -> None:
+    token = {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": "raycluster", "key": "auth_token"}}}
+    pod = kuberay_pod(env=[token])
+    out = rewrite(pod)
+    copied = copies.name(Reference("Secret", "raycluster"), "a-uid")
+    assert env_of(out)["RAY_AUTH_TOKEN"] == {"secretKeyRef": {"name": copied, "key": "auth_token"}}
+    assert referred(pod) == {
+        Reference("Secret", "raycluster"): "spec.containers[ray-worker].env[RAY_AUTH_TOKEN].secretKeyRef"
+    }
+
+
+def test_pull_secrets_travel_if_the_template_names_them() -> None:
+    """What admission added to a pod without any belongs to the manager's account; the worker cluster's gives its own."""
+    pod = kuberay_pod()
+    pod["spec"]["imagePullSecrets"] = [{"name": "of-the-account"}]
+    assert "imagePullSecrets" not in rewrite(pod)["spec"] and not referred(pod)
+    mine, registry = [{"name": "registry"}], Reference("Secret", "registry")
+    assert referred(pod, mine) == {registry: "spec.imagePullSecrets"}
+    assert rewrite(pod, pull_secrets=mine)["spec"]["imagePullSecrets"] == [{"name": copies.name(registry, "a-uid")}]
+
+
+def test_the_managers_api_token_refers_to_nothing() -> None:
+    pod = kuberay_pod(volumeMounts=[{"name": "kube-api-access-x1"}])
+    sources = [{"serviceAccountToken": {"path": "t"}}, {"configMap": {"name": "kube-root-ca.crt"}}]
+    pod["spec"]["volumes"] = [{"name": "kube-api-access-x1", "projected": {"sources": sources}}]
+    assert not referred(pod)
+
+
 # --- refusal -------------------------------------------------------------------------------------------------------------
 
 
@@ -557,7 +596,6 @@ def pod_affinity(labels: dict[str, str]) -> Pod:
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
-SECRET = {"name": "s", "key": "k"}
 REFUSED = [
     ({"hostNetwork": True}, "spec.hostNetwork is true: "),
     (volume(hostPath={"path": "/data"}), "spec.volumes[v].hostPath is /data: "),
@@ -586,25 +624,11 @@ REFUSED = [
     (claim(volumeName="pv"), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.volumeName is pv: "),
     ({"serviceAccountName": "ray"}, "spec.serviceAccountName is ray: "),
     ({"serviceAccount": "ray"}, "spec.serviceAccount is ray: "),
-    (volume(secret={"secretName": "s"}), "spec.volumes[v].secret is s: "),
-    (volume(configMap={"name": "m"}), "spec.volumes[v].configMap is m: "),
-    (volume(projected={"sources": [{"secret": {"name": "s"}}]}), "spec.volumes[v].projected.secret is s: "),
     (
         volume(csi={"driver": "d", "nodePublishSecretRef": {"name": "s"}}),
         "spec.volumes[v].csi.nodePublishSecretRef is s: ",
     ),
     (volume(azureFile={"secretName": "s"}), "spec.volumes[v].azureFile.secretName is s: "),
-    (container(envFrom=[{"secretRef": {"name": "s"}}]), "spec.containers[c].envFrom.secretRef is s: "),
-    (container(envFrom=[{"configMapRef": {"name": "m"}}]), "spec.containers[c].envFrom.configMapRef is m: "),
-    (
-        container(env=[{"name": "E", "valueFrom": {"secretKeyRef": SECRET}}]),
-        "spec.containers[c].env[E].secretKeyRef is s: ",
-    ),
-    (
-        {"initContainers": [{"name": "i", "env": [{"name": "E", "valueFrom": {"configMapKeyRef": SECRET}}]}]},
-        "spec.initContainers[i].env[E].configMapKeyRef is s: ",
-    ),
-    ({"imagePullSecrets": [{"name": "p"}]}, "spec.imagePullSecrets has p: "),
 ]
 ALLOWED: list[Pod] = [
     {},
@@ -615,10 +639,10 @@ ALLOWED: list[Pod] = [
     volume(projected={"sources": [{"clusterTrustBundle": {"name": "ca", "optional": True}}]}),
     node_affinity(matchExpressions=[{"key": "gpu", "operator": "Exists"}]),
     pod_affinity({"ray.io/cluster": "c"}),
-    volume(secret={"secretName": "s", "optional": True}),
-    volume(projected={"sources": [{"configMap": {"name": "m", "optional": True}}, {"downwardAPI": {}}]}),
-    container(envFrom=[{"secretRef": {"name": "s", "optional": True}}]),
-    container(env=[{"name": "E", "valueFrom": {"secretKeyRef": {**SECRET, "optional": True}}}]),
+    volume(secret={"secretName": "s"}),
+    volume(projected={"sources": [{"configMap": {"name": "m"}}, {"downwardAPI": {}}]}),
+    container(envFrom=[{"secretRef": {"name": "s"}}]),
+    {"imagePullSecrets": [{"name": "p"}]},
     container(env=[{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
 ]
 

@@ -1,0 +1,154 @@
+"""How do Secrets and ConfigMaps get into the worker clusters, and how do they stay equal to their sources?
+
+Before a share's first pod is created, what the pod refers to is copied; later pods find it done. While the share stands, the
+copies are compared with their sources now and then. A copy is never deleted here: its anchor owns it. Nothing is read in a
+worker cluster, because our account there may not read a Secret, and need not: what has the copy's name is our own.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapter import copies, rewriter
+from adapter.copies import anchor_uid
+from adapter.facts import Raw, key_of, label, meta, reservation, uid_of
+from adapter.names import POD_UID_LABEL
+from adapter.references import Reference
+from adapter.shell.client import ApiError, Unreachable
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.member import Member
+from adapter.shell.observe import Observer
+from adapter.shell.sources import Absent, path
+
+log = logging.getLogger(__name__)
+
+# Between two comparisons. A kubelet looks at what it mounted about once a minute (k8s: syncFrequency), so a pod sees a change
+# within a minute and a half instead of one. Each costs a read in the manager for each source in use.
+PAUSE_SECONDS = 30.0
+_NOTHING = ""  # the version of a source that is not there, and need not be
+
+
+@dataclass(slots=True)
+class Written:
+    """What this process has written for one share."""
+
+    versions: dict[Reference, str] = field(default_factory=dict)  # which version of its source a copy is of
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Copier:
+    """Writes copies, and remembers which ones; all of that may be lost: then each is written once more."""
+
+    def __init__(self, home: Home, fleet: Fleet, observer: Observer) -> None:
+        self._home, self._fleet, self._observer, self._sources = home, fleet, observer, observer.sources
+        self._written: dict[tuple[str, str], Written] = {}  # by cluster and anchor
+        self._busy: set[str] = set()
+
+    async def ensure(self, member: Member, wanted: Mapping[Reference, str], pod: Raw) -> None:
+        """Have the copies stand that a remote pod needs, before it is created.
+
+        `wanted` is as `references.wanted` says it, `pod` the body to be created. Raises Absent for a source that is missing, and
+        ApiError or Unreachable.
+        """
+        if not wanted:
+            return
+        written = self._of(member, pod)
+        async with written.lock:  # its siblings wait for the same objects
+            for reference, needed in wanted.items():
+                if reference in written.versions:
+                    continue
+                try:
+                    await self._copy(member, written, reference, pod)
+                except Absent as absent:
+                    if needed:
+                        raise Absent(f"{needed} is {absent}") from None
+                    written.versions[reference] = _NOTHING
+
+    def _of(self, member: Member, pod: Raw) -> Written:
+        return self._written.setdefault((member.name, anchor_uid(pod)), Written())
+
+    async def _copy(self, member: Member, written: Written, reference: Reference, pod: Raw) -> None:
+        """Write the copy of a source, unless it is the same that was written last."""
+        found = await self._sources.read(key_of(pod)[0], reference)
+        version = f"{uid_of(found)}/{meta(found).get('resourceVersion')}"
+        if written.versions.get(reference) == version:
+            return
+        try:
+            await _write(member, reference, copies.copy(reference, found, pod))
+        except ApiError as error:
+            raise ApiError(error.status, error.reason, f"the copy of {reference}: {error.message}") from None
+        written.versions[reference] = version
+        log.info("cluster=%s copied %s of %s/%s", member.name, reference, *key_of(pod))
+
+    async def run(self) -> None:
+        """Keep all copies equal to their sources until cancelled; a slow cluster is left to its own pace."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await asyncio.sleep(PAUSE_SECONDS)
+                self._sources.forget_old()
+                there = self._fleet.members()
+                self._written = {key: kept for key, kept in self._written.items() if key[0] in there}
+                if self._home.lost:
+                    continue
+                for name, member in self._observer.seen().items():
+                    if name not in self._busy:
+                        self._busy.add(name)
+                        tasks.create_task(self._look_after(member))
+
+    async def _look_after(self, member: Member) -> None:
+        try:
+            await self.refresh(member)
+        finally:
+            self._busy.discard(member.name)
+
+    async def refresh(self, member: Member) -> None:
+        """Compare the copies of a cluster's shares with their sources, one after the other."""
+        stands = {reservation(member.name, raw).anchor_uid for raw in member.workloads}
+        gone = [key for key in self._written if key[0] == member.name and key[1] not in stands]
+        for key in gone:
+            del self._written[key]
+        for pod, wanted in self._pods(member, stands):
+            written = self._of(member, pod)
+            async with written.lock:
+                for reference in wanted:
+                    if not await self._renewed(member, written, reference, pod):
+                        return
+            await asyncio.sleep(0)  # thousands of pods shall not hold up what happens meanwhile
+
+    def _pods(self, member: Member, stands: set[str]) -> list[tuple[Raw, Mapping[Reference, str]]]:
+        """One remote pod for each share and set of references; a source is read once for each, as its pods are alike."""
+        found: dict[tuple[str, frozenset[Reference]], tuple[Raw, Mapping[Reference, str]]] = {}
+        for remote in member.pods:
+            pod = self._home.pods.get(key_of(remote))
+            if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
+                continue
+            wanted = rewriter.referred(pod, self._observer.pull_secrets(pod))
+            if wanted:
+                found.setdefault((anchor_uid(remote), frozenset(wanted)), (remote, wanted))
+        return list(found.values())
+
+    async def _renewed(self, member: Member, written: Written, reference: Reference, pod: Raw) -> bool:
+        """Renew a copy if need be; False when there is no use in going on now."""
+        try:
+            await self._copy(member, written, reference, pod)
+        except Absent as absent:  # the running pods keep what they have
+            log.debug("cluster=%s copy of %s is kept as it is: %s", member.name, reference, absent)
+        except ApiError as error:
+            log.warning("cluster=%s %s/%s is not up to date: %s", member.name, *key_of(pod), error)
+        except Unreachable:
+            return False
+        return True
+
+
+async def _write(member: Member, reference: Reference, body: dict[str, Any]) -> None:
+    """Create a copy, or replace the one that stands; an answer is not kept, since it holds what was copied."""
+    namespace, name = key_of(body)
+    try:
+        await member.client.create(path(namespace, reference), body)
+    except ApiError as error:
+        if not error.conflict:
+            raise
+        await member.client.replace(path(namespace, reference, name), body)

@@ -1,0 +1,107 @@
+"""Which Secrets and ConfigMaps has the manager cluster, of those that worker pods refer to?
+
+Read one by one, by name: we may neither list nor watch them. What is remembered for the admission check is whether they are
+there, their type and their size, never what they hold.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+
+from adapter import copies, references
+from adapter.copies import Source
+from adapter.facts import PodSet, Raw, Workload
+from adapter.references import Reference
+from adapter.shell import resources
+from adapter.shell.client import ApiError
+from adapter.shell.home import Home
+
+# For how long an answer counts at the check. What is there will most likely stay, and is read again before any pod is made;
+# who waits for what is missing looks again after lifecycle.ABSENT_AGAIN.
+FOUND_SECONDS, ABSENT_SECONDS = 30.0, 3.0
+_RESOURCES = {references.SECRET: resources.SECRETS, references.CONFIG_MAP: resources.CONFIG_MAPS}
+_Key = tuple[str, Reference]  # namespace first
+
+
+class Absent(Exception):
+    """A reference's object cannot be copied now; the text is a fragment: which one, what is wrong, what to do."""
+
+
+def path(namespace: str, reference: Reference, name: str = "") -> str:
+    """Where an object of a reference's kind lives; without a name, where it is created."""
+    return _RESOURCES[reference.kind].path(namespace, name)
+
+
+class Sources:
+    """Reads what pods of the manager refer to."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._known: dict[_Key, tuple[Source, float]] = {}  # until when it counts
+
+    async def read(self, namespace: str, reference: Reference) -> Raw:
+        """Read an object as it is now; raises Absent, ApiError or Unreachable."""
+        key = namespace, reference
+        known, until = self._known.get(key, (None, 0.0))
+        if time.monotonic() < until:  # each pod of a large gang asks
+            _complain(namespace, reference, known)
+        try:
+            raw = await self._home.client.get(path(namespace, reference, reference.name))
+        except ApiError as error:
+            refused = copies.MISSING if error.missing else copies.FORBIDDEN if error.status == 403 else None
+            self._note(key, refused)
+            _complain(namespace, reference, refused)
+            raise
+        found = copies.source({**raw, "kind": reference.kind})
+        self._note(key, found)
+        if why := copies.refusal(namespace, {reference: ""}, {reference: found}):
+            raise Absent(why)
+        return raw
+
+    def _note(self, key: _Key, found: Source | None) -> None:
+        if found is None:
+            return
+        lasts = FOUND_SECONDS if found.state == "Found" else ABSENT_SECONDS
+        self._known[key] = found, time.monotonic() + lasts
+
+    async def look(self, namespace: str, wanted: Iterable[Reference]) -> None:
+        """Read what is not known, or not any more; raises ApiError or Unreachable."""
+        now = time.monotonic()
+        old = [one for one in wanted if self._known.get((namespace, one), (None, 0.0))[1] <= now]
+        done = await asyncio.gather(*(self.read(namespace, one) for one in old), return_exceptions=True)
+        for trouble in done:
+            if isinstance(trouble, BaseException) and not isinstance(trouble, Absent):
+                raise trouble
+
+    def forget_old(self) -> None:
+        """Drop what does not count any more."""
+        now = time.monotonic()
+        self._known = {key: note for key, note in self._known.items() if note[1] > now}
+
+    def refusal(self, work: Workload, podsets: Iterable[PodSet]) -> str:
+        """Why what these worker groups refer to can never be copied, as far as it was read; a fragment, empty when it can."""
+        every: dict[Reference, str] = {}
+        for podset in podsets:
+            wanted = references.wanted(podset.template.get("spec") or {})
+            if why := copies.refusal(work.namespace, wanted, self._of(work.namespace, wanted)):
+                return f"worker group {podset.name}: {why}"
+            every |= wanted
+        return copies.too_much(every, self._of(work.namespace, every))
+
+    def absent(self, work: Workload, podsets: Iterable[PodSet]) -> str:
+        """Which object these worker groups need and the manager does not have, in the same form."""
+        for podset in podsets:
+            wanted = references.wanted(podset.template.get("spec") or {})
+            if why := copies.absent(work.namespace, wanted, self._of(work.namespace, wanted)):
+                return f"worker group {podset.name}: {why}"
+        return ""
+
+    def _of(self, namespace: str, wanted: Iterable[Reference]) -> Mapping[Reference, Source]:
+        return {one: self._known[namespace, one][0] for one in wanted if (namespace, one) in self._known}
+
+
+def _complain(namespace: str, reference: Reference, known: Source | None) -> None:
+    if known == copies.MISSING:
+        raise Absent(f"{reference}, {copies.lacks(namespace)}") from None
+    if known == copies.FORBIDDEN:
+        raise Absent(f"{reference}, {copies.may_not(namespace)}") from None

@@ -1,0 +1,52 @@
+"""Does a RayCluster whose nodes must show a token span the clusters? KubeRay makes the Secret, and names it in its pods only."""
+
+import pytest
+
+from adapter import names
+from e2e.job import NAMESPACE, Job
+from hack.apireader import Raw
+
+SECRET = "e2e-token"
+
+
+def test_workers_elsewhere_show_the_token_that_kuberay_made(job: Job) -> None:
+    """authOptions alone: the Secret is named like the RayCluster, and exists before the first worker does."""
+    job.submit(change=lambda spec: spec.update(authOptions={"mode": "token"}))
+    job.wait_for_workers()
+    _each_cluster_has_one_copy(job, job.status()["rayClusterName"])
+    assert job.wait_for_end() == "SUCCEEDED", job.output()
+    assert {node["cluster"] for node in job.result()["nodes"]} == {"manager", "east", "west"}
+
+
+@pytest.fixture
+def secret(job: Job) -> str:
+    """A token of the user's own; it goes with the test."""
+    job.manager.delete("secret", SECRET)
+    job.manager.kubectl("create", "secret", "generic", SECRET, f"--from-literal=auth_token={'t' * 40}")
+    return SECRET
+
+
+def test_workers_elsewhere_show_the_users_own_token(job: Job, secret: str) -> None:
+    """authOptions.secretName."""
+    job.submit(change=lambda spec: spec.update(authOptions={"mode": "token", "secretName": secret}))
+    job.wait_for_workers()
+    _each_cluster_has_one_copy(job, secret)
+    assert job.wait_for_end() == "SUCCEEDED", job.output()
+    job.manager.delete("secret", secret)
+
+
+def _each_cluster_has_one_copy(job: Job, source: str) -> None:
+    """Its workers read the copy, under a name that the source does not have, and show it to Ray."""
+    for name, cluster in job.fleet.workers.items():
+        (copy,) = cluster.items("secrets", NAMESPACE, names.MANAGER_LABEL)
+        assert copy["metadata"]["annotations"][names.COPY_OF_ANNOTATION] == f"Secret {source}", name
+        pods = cluster.items("pods", NAMESPACE, names.MANAGER_LABEL)
+        assert len(pods) == 2
+        for pod in pods:
+            env = _env(pod)
+            assert env["RAY_AUTH_MODE"]["value"] == "token"
+            assert env["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == copy["metadata"]["name"] != source
+
+
+def _env(pod: Raw) -> dict[str, Raw]:
+    return {entry["name"]: entry for entry in pod["spec"]["containers"][0]["env"]}

@@ -1,0 +1,255 @@
+"""Who writes copies when: once for a share, again when a source changed, never what may not be told, and nothing for ever.
+
+The servers answer from scripts; what real ones make of the writes is tried in tests/integration/test_copies.py.
+"""
+
+import base64
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from adapter import copies, rewriter
+from adapter.references import Reference
+from adapter.shell.client import ApiError, Client
+from adapter.shell.copier import Copier
+from adapter.shell.sources import Absent, Sources
+from tests.unit import apiserver
+from tests.unit.apiserver import Server, refuses, says
+from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.sight import Sight, fill
+
+Raw = dict[str, Any]
+MARKER = "a-value-that-nobody-may-show"
+ENCODED = base64.b64encode(MARKER.encode()).decode()
+TOKEN = Reference("Secret", "token")
+FIELD = "spec.containers[ray-worker].env[TOKEN].secretKeyRef"
+PLACE = make_placement(make_workload())
+SHARE = make_reservation(PLACE)
+ANCHOR = SHARE["metadata"]["ownerReferences"][0]["uid"]
+NAME = copies.name(TOKEN, ANCHOR)
+
+
+@dataclass
+class Cluster:
+    """An API server that keeps Secrets; `before` answers first."""
+
+    secrets: dict[str, Raw] = field(default_factory=dict)
+    before: list[apiserver.Answer] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        kind, _, name = request.path.rpartition("/namespaces/demo/")[2].partition("/")
+        self.asked.append(f"{request.method} {kind}")
+        if self.before:
+            return await self.before.pop(0)(request)
+        if request.method == "GET":
+            found = self.secrets.get(name)
+            return await (says(found) if found else refuses(404, "NotFound"))(request)
+        body = await request.json()
+        taken = body["metadata"]["name"] in self.secrets
+        if taken is (request.method == "POST"):
+            return await refuses(409 if taken else 404)(request)
+        self.secrets[body["metadata"]["name"]] = body
+        return await says(body)(request)
+
+
+class Scripted(Server):
+    """A Server that asks a Cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self.cluster = cluster
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        return await self.cluster.answer(request)
+
+
+def secret(version: int = 1, **more: Any) -> Raw:
+    metadata = {"name": "token", "namespace": NAMESPACE, "uid": "s", "resourceVersion": str(version)}
+    return {"kind": "Secret", "metadata": metadata, "type": "Opaque", "data": {"k": ENCODED}, **more}
+
+
+def worker(name: str = "w0", *, optional: bool = False) -> tuple[Raw, Raw]:
+    """A manager's pod that reads a Secret, and its copy."""
+    pod = make_pod(name, slot="east/1/role-workers/0", placement=PLACE["metadata"]["name"])
+    pointer = {"name": "token", "key": "k", "optional": optional}
+    pod["spec"]["containers"] = [
+        {"name": "ray-worker", "env": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": pointer}}]}
+    ]
+    remote = make_copy(pod)
+    remote["metadata"]["ownerReferences"] = SHARE["metadata"]["ownerReferences"]
+    return pod, remote
+
+
+class Bench:
+    """A manager and a worker cluster with one share, and the copier between them."""
+
+    def __init__(self, home: Client, away: Client, here: Cluster, there: Cluster) -> None:
+        self.sight, self.here, self.there = Sight({"east": 9}), here, there
+        self.member = self.sight.members["east"]
+        self.sight.home.client, self.member.client = home, away
+        self.copier = Copier(self.sight.home, self.sight.fleet, self.sight.observer)
+        fill(self.member.workloads, SHARE)
+
+    async def ensure(self, *, optional: bool = False) -> None:
+        pod, remote = worker(optional=optional)
+        await self.copier.ensure(self.member, rewriter.referred(pod), remote)
+
+    def run(self, *pods: tuple[Raw, Raw]) -> None:
+        fill(self.sight.home.pods, *(pod for pod, _ in pods))
+        fill(self.member.pods, *(remote for _, remote in pods))
+
+
+@asynccontextmanager
+async def benched(sources: Iterable[Raw] = ()) -> AsyncIterator[Bench]:
+    here, there = Cluster({one["metadata"]["name"]: one for one in sources}), Cluster()
+    async with (
+        apiserver.serving(Scripted(here)) as home,
+        apiserver.serving(Scripted(there)) as away,
+        apiserver.connected(home.url) as manager,
+        apiserver.connected(away.url) as east,
+    ):
+        yield Bench(manager, east, here, there)
+
+
+async def test_one_copy_serves_all_pods_of_a_share() -> None:
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        await bench.ensure()
+        assert bench.there.secrets[NAME]["data"] == {"k": ENCODED}
+        assert (bench.here.asked, bench.there.asked) == (["GET secrets"], ["POST secrets"])
+
+
+async def test_what_an_earlier_try_left_is_replaced_unread() -> None:
+    async with benched([secret()]) as bench:
+        bench.there.secrets[NAME] = {"metadata": {"name": NAME}, "data": {"k": "b2xk"}}
+        await bench.ensure()
+        assert bench.there.secrets[NAME]["data"] == {"k": ENCODED}
+        assert bench.there.asked == ["POST secrets", "PUT secrets"]
+
+
+async def test_a_source_that_is_missing_is_asked_for_once_by_all_pods() -> None:
+    async with benched() as bench:
+        for _ in range(3):
+            with pytest.raises(Absent) as absent:
+                await bench.ensure()
+        assert str(absent.value) == (
+            f"{FIELD} is Secret token, which does not exist in namespace demo; create it, and the job goes on"
+        )
+        assert (bench.here.asked, bench.there.asked) == (["GET secrets"], [])
+
+
+async def test_a_pod_is_made_without_what_is_optional_and_gets_it_later() -> None:
+    async with benched() as bench:
+        await bench.ensure(optional=True)
+        assert bench.there.asked == []
+        bench.copier._sources._known.clear()  # after its time
+        bench.here.secrets["token"] = secret()
+        bench.run(worker(optional=True))
+        await bench.copier.refresh(bench.member)
+        assert NAME in bench.there.secrets
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (refuses(403), "which the controller may not read in namespace demo; bind ClusterRole rayspan-copies"),
+        (says(secret(type="kubernetes.io/service-account-token")), "the token's issuer is the manager"),
+    ],
+)
+async def test_what_may_not_be_copied_is_not(answer: apiserver.Answer, said: str) -> None:
+    async with benched() as bench:
+        bench.here.before = [answer]
+        with pytest.raises(Absent, match=said):
+            await bench.ensure()
+        assert bench.there.asked == []
+
+
+async def test_a_cluster_that_refuses_a_copy_is_told_apart_from_a_manager_that_lacks_it() -> None:
+    async with benched([secret()]) as bench:
+        bench.there.before = [refuses(403, message="cannot create resource secrets")]
+        with pytest.raises(ApiError) as refusal:
+            await bench.ensure()
+        assert refusal.value.message == "the copy of Secret token: cannot create resource secrets"
+        await bench.ensure()
+        assert NAME in bench.there.secrets, "tried again"
+
+
+async def test_a_copy_follows_its_source_and_is_left_alone_otherwise() -> None:
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        bench.run(worker("w0"), worker("w1"))
+        bench.there.asked.clear()
+        await bench.copier.refresh(bench.member)
+        assert bench.there.asked == []
+        bench.here.secrets["token"] = secret(2, data={"k": "bmV3"})
+        await bench.copier.refresh(bench.member)
+        assert bench.there.secrets[NAME]["data"] == {"k": "bmV3"}
+        assert bench.there.asked == ["POST secrets", "PUT secrets"]
+        del bench.here.secrets["token"]
+        await bench.copier.refresh(bench.member)
+        assert bench.there.secrets[NAME]["data"] == {"k": "bmV3"}, "running pods keep theirs"
+
+
+async def test_after_a_restart_each_copy_is_written_once() -> None:
+    async with benched([secret()]) as bench:
+        bench.run(worker("w0"), worker("w1"))
+        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh(bench.member)
+        assert bench.there.asked == ["POST secrets"]
+
+
+async def test_a_pod_that_only_looks_like_a_worker_has_nothing_copied() -> None:
+    """Its label and slot say so, but no copy of it runs there."""
+    async with benched([secret()]) as bench:
+        fill(bench.sight.home.pods, worker()[0])
+        await bench.copier.refresh(bench.member)
+        assert bench.there.asked == []
+
+
+async def test_nothing_is_remembered_of_a_share_that_is_gone() -> None:
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        assert bench.copier._written
+        fill(bench.member.workloads)
+        await bench.copier.refresh(bench.member)
+        assert not bench.copier._written
+
+
+async def test_the_check_remembers_no_values() -> None:
+    async with benched([secret()]) as bench:
+        sources = Sources(bench.sight.home)
+        await sources.look(NAMESPACE, [TOKEN])
+        assert [found.size for found, _ in sources._known.values()] == [len(MARKER)]
+        assert not shows(repr(vars(sources)["_known"]))
+
+
+async def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """In no log line down to debug, in no exception, in nothing that is kept."""
+    caplog.set_level(logging.DEBUG)
+    async with benched([secret()]) as bench:
+        told: list[str] = []
+        bench.there.before = [refuses(422, message="Invalid"), refuses(409), refuses(500, message="no")]
+        for _ in range(2):
+            with pytest.raises(ApiError) as refusal:
+                await bench.ensure()
+            told += [repr(refusal.value), str(refusal.value), str(refusal.value.__dict__)]
+        await bench.ensure()
+        bench.run(worker())
+        bench.here.secrets["token"] = secret(2)
+        bench.there.before = [refuses(403, message="no more")]
+        await bench.copier.refresh(bench.member)
+        told += [record.getMessage() for record in caplog.records]
+        told += [repr(bench.copier._written), repr(vars(bench.copier._sources)["_known"])]
+        assert any("copied Secret token" in line for line in told) and any("no more" in line for line in told)
+        assert shows(str(bench.there.secrets)), "it was there to be told"
+        assert not [line for line in told if shows(line)]
+
+
+def shows(text: str) -> bool:
+    return MARKER in text or ENCODED in text

@@ -1,0 +1,151 @@
+"""A copy has a name that nobody else's object has, the share's origin and owner, and of its source only what pods read."""
+
+import pytest
+
+from adapter import copies, names
+from adapter.copies import FORBIDDEN, MISSING, MOST_BYTES, MOST_OBJECTS, Source, absent, refusal, too_much
+from adapter.references import Reference
+
+TOKEN, CODE = Reference("Secret", "token"), Reference("ConfigMap", "code")
+POD = {
+    "metadata": {
+        "name": "worker",
+        "namespace": "demo",
+        "labels": {
+            names.MANAGER_LABEL: "mgr",
+            names.WORKLOAD_UID_LABEL: "w",
+            names.PLACEMENT_LABEL: "p",
+            names.CLUSTER_LABEL: "east",
+            names.POD_UID_LABEL: "u",
+            names.QUEUE_LABEL: "ray",
+        },
+        "annotations": {names.WORKLOAD_ANNOTATION: "train", names.ROUND_ANNOTATION: "2", names.SLOT_ANNOTATION: "s"},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "p-2", "uid": "anchor"}],
+    }
+}
+
+
+def test_the_copy_of_a_secret() -> None:
+    source = {
+        "metadata": {
+            "name": "token",
+            "uid": "x",
+            "labels": {"team": "a"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "dmFsdWU="},
+        },
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {"k": "dmFsdWU="},
+        "immutable": True,
+    }
+    assert copies.copy(TOKEN, source, POD) == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": copies.name(TOKEN, "anchor"),
+            "namespace": "demo",
+            "labels": {
+                "rayspan.dev/manager": "mgr",
+                "rayspan.dev/workload-uid": "w",
+                "rayspan.dev/placement": "p",
+                "rayspan.dev/cluster": "east",
+            },
+            "annotations": {
+                "rayspan.dev/workload": "train",
+                "rayspan.dev/round": "2",
+                "rayspan.dev/copy-of": "Secret token",
+            },
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "p-2", "uid": "anchor"}],
+        },
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {"k": "dmFsdWU="},
+    }
+
+
+def test_the_copy_of_a_config_map_has_all_its_data() -> None:
+    made = copies.copy(CODE, {"data": {"a": "1"}, "binaryData": {"b": "AA=="}}, POD)
+    assert (made["data"], made["binaryData"], made["kind"]) == ({"a": "1"}, {"b": "AA=="}, "ConfigMap")
+
+
+def test_each_share_and_each_source_has_a_copy_of_its_own() -> None:
+    every = [copies.name(one, uid) for one in (TOKEN, CODE, Reference("ConfigMap", "token")) for uid in ("a", "b")]
+    assert len(set(every)) == 6
+    assert all(len(one) <= 63 and one.startswith("rayspan-") for one in every)
+    assert copies.name(TOKEN, "a") == every[0], "the same again: what stands there is an earlier try"
+
+
+@pytest.mark.parametrize(
+    ("raw", "size"),
+    [
+        ({"kind": "Secret", "data": {"k": "dmFsdWVz", "l": "dg=="}, "type": "Opaque"}, 7),
+        ({"kind": "ConfigMap", "data": {"k": "añb"}}, 4),
+        ({"kind": "ConfigMap", "binaryData": {"k": "dmFsdWVz"}}, 6),
+        ({"kind": "Secret"}, 0),
+    ],
+)
+def test_the_size_of_a_source(raw: dict[str, object], size: int) -> None:
+    assert copies.source(raw) == Source("Found", str(raw.get("type") or ""), size)
+
+
+NEEDED, SPARED = {TOKEN: "spec.volumes[v].secret"}, {TOKEN: ""}
+ACCOUNT = Source("Found", "kubernetes.io/service-account-token")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "said"),
+    [
+        (NEEDED, Source("Found", "Opaque", 5), ""),
+        (NEEDED, MISSING, ""),
+        (NEEDED, None, ""),
+        (SPARED, FORBIDDEN, ""),
+        (
+            NEEDED,
+            FORBIDDEN,
+            "spec.volumes[v].secret is Secret token, which the controller may not read in namespace demo; bind ClusterRole "
+            "rayspan-copies to ServiceAccount rayspan-controller of namespace rayspan-system there",
+        ),
+        (
+            NEEDED,
+            ACCOUNT,
+            "spec.volumes[v].secret is Secret token of type kubernetes.io/service-account-token: the token's issuer is the "
+            "manager, which the other cluster does not trust; use a credential of another kind",
+        ),
+        (
+            SPARED,
+            ACCOUNT,
+            "Secret token of type kubernetes.io/service-account-token: the token's issuer is the "
+            "manager, which the other cluster does not trust; use a credential of another kind",
+        ),
+    ],
+)
+def test_what_is_never_copied(wanted: dict[Reference, str], found: Source | None, said: str) -> None:
+    assert refusal("demo", wanted, {TOKEN: found} if found else {}) == said
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "said"),
+    [
+        (NEEDED, MISSING, "spec.volumes[v].secret is Secret token, which does not exist in namespace demo; create it, and the job goes on"),
+        (SPARED, MISSING, ""),
+        (NEEDED, Source("Found"), ""),
+        (NEEDED, None, ""),
+    ],
+)  # fmt: skip
+def test_what_may_still_come(wanted: dict[Reference, str], found: Source | None, said: str) -> None:
+    assert absent("demo", wanted, {TOKEN: found} if found else {}) == said
+
+
+def test_a_job_may_refer_to_so_many_and_no_more() -> None:
+    many = {Reference("Secret", f"s{number}"): Source("Found") for number in range(MOST_OBJECTS + 1)}
+    assert too_much(list(many)[1:], many) == ""
+    assert too_much(many, many) == (
+        "its worker groups refer to 33 Secrets and ConfigMaps, and at most 32 are copied to worker clusters; put several "
+        "values into one"
+    )
+
+
+def test_a_job_may_have_so_much_copied_and_no_more() -> None:
+    assert too_much([TOKEN, CODE], {TOKEN: Source("Found", size=1), CODE: Source("Found", size=MOST_BYTES - 1)}) == ""
+    assert too_much([TOKEN, CODE], {TOKEN: Source("Found", size=1), CODE: Source("Found", size=MOST_BYTES)}) == (
+        "the Secrets and ConfigMaps of its worker groups hold 4.0 MiB, and at most 4.0 MiB are copied to worker clusters; put "
+        "large files, such as ConfigMap code with 4.0 MiB, into the image or object storage"
+    )

@@ -1,0 +1,153 @@
+"""What a pod refers to is found in every place where Kubernetes lets it stand, and nothing else of it is changed."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.references import Reference, renamed, wanted
+
+Spec = dict[str, Any]
+POINTER = {"name": "it", "key": "k"}
+
+
+def container(kind: str = "containers", **fields: Any) -> Spec:
+    return {kind: [{"name": "c", **fields}]}
+
+
+def volume(**source: Any) -> Spec:
+    return {"volumes": [{"name": "v", **source}]}
+
+
+def env(**origin: Any) -> list[Spec]:
+    return [{"name": "E", "valueFrom": origin}]
+
+
+PLACES = [
+    (volume(secret={"secretName": "it"}), "Secret", "spec.volumes[v].secret"),
+    (volume(configMap={"name": "it"}), "ConfigMap", "spec.volumes[v].configMap"),
+    (volume(projected={"sources": [{}, {"secret": {"name": "it"}}]}), "Secret", "spec.volumes[v].projected.secret"),
+    (
+        volume(projected={"sources": [{"configMap": {"name": "it"}}]}),
+        "ConfigMap",
+        "spec.volumes[v].projected.configMap",
+    ),
+    (container(env=env(secretKeyRef=POINTER)), "Secret", "spec.containers[c].env[E].secretKeyRef"),
+    (container(env=env(configMapKeyRef=POINTER)), "ConfigMap", "spec.containers[c].env[E].configMapKeyRef"),
+    (container(envFrom=[{"secretRef": {"name": "it"}}]), "Secret", "spec.containers[c].envFrom.secretRef"),
+    (container(envFrom=[{"configMapRef": {"name": "it"}}]), "ConfigMap", "spec.containers[c].envFrom.configMapRef"),
+    (
+        container("initContainers", env=env(secretKeyRef=POINTER)),
+        "Secret",
+        "spec.initContainers[c].env[E].secretKeyRef",
+    ),
+    ({"imagePullSecrets": [{"name": "it"}]}, "Secret", "spec.imagePullSecrets"),
+]
+NOWHERE: list[Spec] = [
+    {},
+    {"volumes": None, "containers": [], "imagePullSecrets": None},
+    volume(emptyDir={}),
+    volume(csi={"nodePublishSecretRef": {"name": "it"}}),
+    volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}, {"downwardAPI": {}}]}),
+    volume(secret={}, configMap={"name": ""}, projected={"sources": None}),
+    container(env=[{"name": "E", "value": "it"}, {"name": "F", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]),
+    container(envFrom=[{"prefix": "P_"}], env=None),
+]
+
+
+@pytest.mark.parametrize(("spec", "kind", "field"), PLACES, ids=[field for _, _, field in PLACES])
+def test_a_reference_is_found_and_renamed_where_it_stands(spec: Spec, kind: str, field: str) -> None:
+    before = copy.deepcopy(spec)
+    assert wanted(spec) == {Reference(kind, "it"): field}
+    there = renamed(spec, lambda one: f"copy-of-{one.name}")
+    assert wanted(there) == {Reference(kind, "copy-of-it"): field}
+    assert renamed(there, lambda one: one.name.removeprefix("copy-of-")) == spec == before
+
+
+@pytest.mark.parametrize("spec", NOWHERE, ids=str)
+def test_what_refers_to_nothing_stays_as_it_is(spec: Spec) -> None:
+    assert wanted(spec) == {}
+    assert renamed(spec, lambda one: "other") == spec
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        volume(secret={"secretName": "it", "optional": True}),
+        volume(projected={"sources": [{"secret": {"name": "it", "optional": True}}]}),
+        container(env=env(secretKeyRef={**POINTER, "optional": True})),
+        container(envFrom=[{"secretRef": {"name": "it", "optional": True}}]),
+    ],
+    ids=str,
+)
+def test_a_pod_can_do_without_what_is_optional(spec: Spec) -> None:
+    assert wanted(spec) == {Reference("Secret", "it"): ""}
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_what_is_optional_in_one_place_may_be_needed_in_another(turn: int) -> None:
+    optional, needed = {"secretRef": {"name": "it", "optional": True}}, {"secretRef": {"name": "it"}}
+    spec = container(envFrom=[optional, needed][::turn])
+    assert wanted(spec) == {Reference("Secret", "it"): "spec.containers[c].envFrom.secretRef"}
+
+
+def test_the_field_that_is_named_is_one_that_the_user_wrote() -> None:
+    """KubeRay gives its own init container the env of the Ray container."""
+    spec = container("initContainers", env=env(secretKeyRef=POINTER)) | container(env=env(secretKeyRef=POINTER))
+    assert wanted(spec) == {Reference("Secret", "it"): "spec.containers[c].env[E].secretKeyRef"}
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+POINTERS = st.fixed_dictionaries({"name": NAMES}, optional={"key": NAMES, "optional": st.booleans()})
+OTHER = st.fixed_dictionaries({"unknown": st.fixed_dictionaries({"name": NAMES})})
+SOURCES = st.lists(
+    st.one_of(st.fixed_dictionaries({"secret": POINTERS}), st.fixed_dictionaries({"configMap": POINTERS}), OTHER),
+    max_size=3,
+)
+VOLUMES = st.lists(
+    st.one_of(
+        st.fixed_dictionaries({"name": NAMES, "secret": st.fixed_dictionaries({"secretName": NAMES})}),
+        st.fixed_dictionaries({"name": NAMES, "configMap": POINTERS}),
+        st.fixed_dictionaries({"name": NAMES, "projected": st.fixed_dictionaries({"sources": SOURCES})}),
+        OTHER,
+    ),
+    max_size=3,
+)
+ENV = st.fixed_dictionaries(
+    {"name": NAMES},
+    optional={
+        "value": NAMES,
+        "valueFrom": st.dictionaries(st.sampled_from(["secretKeyRef", "configMapKeyRef", "x"]), POINTERS),
+    },
+)
+ENV_FROM = st.dictionaries(st.sampled_from(["secretRef", "configMapRef", "x"]), POINTERS)
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": NAMES, "image": NAMES},
+        optional={"env": st.lists(ENV, max_size=3), "envFrom": st.lists(ENV_FROM, max_size=2)},
+    ),
+    max_size=2,
+)
+PULL = st.lists(st.fixed_dictionaries({"name": NAMES}), max_size=2)
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "volumes": VOLUMES,
+        "containers": CONTAINERS,
+        "initContainers": CONTAINERS,
+        "imagePullSecrets": PULL,
+        "other": NAMES,
+    },
+)
+
+
+@given(SPECS)
+def test_every_reference_is_renamed_and_nothing_else_is_touched(spec: Spec) -> None:
+    """What is found under the new names is what was found before; with the old names back, the spec is as it was."""
+    there = renamed(spec, lambda one: f"{one.kind}/{one.name}")
+    assert {one.name: field for one, field in wanted(there).items()} == {
+        f"{one.kind}/{one.name}": field for one, field in wanted(spec).items()
+    }
+    assert renamed(there, lambda one: one.name.partition("/")[2]) == spec

@@ -1,0 +1,38 @@
+"""What a crash left behind goes, and nothing that has an owner: that goes with its owner."""
+
+from typing import Any
+
+import pytest
+
+from adapter.shell import sweeper
+from tests.unit import apiserver
+from tests.unit.apiserver import Server, says
+from tests.unit.builders import NAMESPACE, make_meta, make_placement, make_reservation, make_workload, stamp
+from tests.unit.sight import Sight, fill
+
+Raw = dict[str, Any]
+SHARE = make_reservation(make_placement(make_workload()))
+OWNED = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "an-anchor", "uid": "u"}]
+
+
+def config_map(name: str, **more: Any) -> Raw:
+    return {"metadata": make_meta(name, creationTimestamp=stamp(), **more)}
+
+
+@pytest.mark.parametrize(
+    ("found", "deleted"),
+    [
+        pytest.param(config_map("stray"), ["stray"], id="an anchor without a share"),
+        pytest.param(config_map(SHARE["metadata"]["name"]), [], id="an anchor with one"),
+        pytest.param(config_map("rayspan-0123", ownerReferences=OWNED), [], id="a copy, which its anchor owns"),
+    ],
+)
+async def test_what_is_swept(found: Raw, deleted: list[str]) -> None:
+    sight = Sight({"east": 1})
+    member = sight.members["east"]
+    fill(member.workloads, SHARE)
+    server = Server(lists=[says({"kind": "List", "items": [found]}), says({"kind": "Status"})])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        member.client = client
+        await sweeper._namespace(member, NAMESPACE, sight.home, "mgr")
+    assert [one.path.rpartition("/")[2] for one in server.asked if one.method == "DELETE"] == deleted
