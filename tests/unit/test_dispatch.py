@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import facts, mirror, names, rewriter
+from adapter import copies, facts, mirror, names, rewriter
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
 from adapter.dispatch import Silence, Worker, decide, slots_taken
+from adapter.references import Reference, wanted
 from adapter.target import Target
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -498,6 +499,21 @@ def test_the_total_of_a_share_counts_all_its_groups() -> None:
     mixed = make_placement(make_workload(groups={"workers": 1, "gpu": 3}), shares={"east": {"workers": 1, "gpu": 3}})
     found = decide(worker(SLOTTED, placement=facts.placement(mixed)), at(5))
     assert found == [CreatePod("east", JOB, SLOTTED, body(EAST0, total=4))]
+
+
+def test_a_copy_is_made_with_what_it_refers_to() -> None:
+    """What the pod itself names, and of pull secrets those that its template names."""
+    env = [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "token", "key": "k"}}}]
+    spec = {"containers": [{"name": "ray-worker", "env": env}], "imagePullSecrets": [{"name": "of-the-account"}]}
+    found = decide(worker({**SLOTTED, "spec": spec}, pull_secrets=({"name": "registry"},)), at(5))
+    (made,) = (action for action in found if isinstance(action, CreatePod))
+    assert made.references == {
+        Reference("Secret", "token"): "spec.containers[ray-worker].env[T].secretKeyRef",
+        Reference("Secret", "registry"): "spec.imagePullSecrets",
+    }
+    assert {one.name for one in wanted(made.body["spec"])} == {
+        copies.name(one, f"anchor-of-{NAME}-1") for one in made.references
+    }
 
 
 def test_an_orphan_that_ended_goes_although_its_namesake_leaves() -> None:
