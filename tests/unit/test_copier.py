@@ -205,9 +205,13 @@ async def test_after_a_restart_each_copy_is_written_once() -> None:
 
 
 async def test_a_pod_that_only_looks_like_a_worker_has_nothing_copied() -> None:
-    """Its label and slot say so, but no copy of it runs there."""
+    """Its label and slot say so, but no copy of it runs there, or one of an earlier pod of that name."""
     async with benched([secret()]) as bench:
-        fill(bench.sight.home.pods, worker()[0])
+        pod, remote = worker()
+        fill(bench.sight.home.pods, pod)
+        await bench.copier.refresh(bench.member)
+        later = {**pod, "metadata": {**pod["metadata"], "uid": "later"}}
+        bench.run((later, remote))
         await bench.copier.refresh(bench.member)
         assert bench.there.asked == []
 

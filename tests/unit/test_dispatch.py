@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import facts, mirror, names, rewriter, trouble
+from adapter import copies, facts, mirror, names, rewriter, trouble
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
 from adapter.dispatch import Silence, Worker, decide, slots_taken
+from adapter.references import Reference, wanted
 from adapter.target import Target
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -533,6 +534,21 @@ def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
     assert (said.about, said.reason, said.warning) == (JOB, "PlaceKept", False)
     assert said.message.startswith("The worker template sets RAY_NODE_ZONE, so its Ray nodes ")
     assert [type(one) for one in decide(worker(pod, job=None), at(5))] == [CreatePod]
+
+
+def test_a_copy_is_made_with_what_it_refers_to() -> None:
+    """What the pod itself names, and of pull secrets those that its template names."""
+    env = [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "token", "key": "k"}}}]
+    spec = {"containers": [{"name": "ray-worker", "env": env}], "imagePullSecrets": [{"name": "of-the-account"}]}
+    found = decide(worker({**SLOTTED, "spec": spec}, pull_secrets=({"name": "registry"},)), at(5))
+    (made,) = (action for action in found if isinstance(action, CreatePod))
+    assert made.references == {
+        Reference("Secret", "token"): "spec.containers[ray-worker].env[T].secretKeyRef",
+        Reference("Secret", "registry"): "spec.imagePullSecrets",
+    }
+    assert {one.name for one in wanted(made.body["spec"])} == {
+        copies.name(one, f"anchor-of-{NAME}-1") for one in made.references
+    }
 
 
 def test_an_orphan_that_ended_goes_although_its_namesake_leaves() -> None:
