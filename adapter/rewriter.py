@@ -22,8 +22,9 @@ def remote_pod(
     """Turn a manager's worker pod into the pod to create in the worker cluster, same name and namespace.
 
     `head` is the head pod's IP, which is dialled unless `target.head` says otherwise; `role` the podset's name
-    (`reservation.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's
-    anchor ConfigMap. Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
+    (`reservation.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is
+    "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's anchor ConfigMap.
+    Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
     """
     dialled = headaddress.seen_from(target.head, pod, head)
     relocate = headaddress.relocation(pod, dialled)
