@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter import names
-from adapter.facts import Key, Raw, key_of, label, meta
+from adapter.facts import Key, Raw, label, meta
 from adapter.target import Target, anchor_owner
 
 
@@ -23,6 +23,11 @@ class Standing:
     slices: Sequence[Raw]
 
 
+def slice_keys(service: Key) -> list[Key]:
+    """Namespace and name of each EndpointSlice that a mirrored Service may have: an address's family cannot be changed."""
+    return [_slice_key(service, family) for family in ("IPv4", "IPv6")]
+
+
 def lacking(key: Key, head: Raw | None, standing: Standing, target: Target, anchor_uid: str) -> list[dict[str, Any]]:
     """Give what is to be written there for one share, none when all is well: a whole object where there is none, a JSON
     merge patch with its resourceVersion as a precondition where there is one.
@@ -31,7 +36,7 @@ def lacking(key: Key, head: Raw | None, standing: Standing, target: Target, anch
     is taken out at once then, as the manager's own Service does it: another pod may get it, and workers that start again
     must not join somebody else's head.
     """
-    found = {_family(raw): raw for raw in standing.slices}
+    found = {str(raw.get("addressType")): raw for raw in standing.slices}
     address = str(((head or {}).get("status") or {}).get("podIP") or "")
     families = {family: "" for family in found} | ({_family_of(address): address} if address else {})
     labels = _labels(target, head)
@@ -57,19 +62,15 @@ def _service(head: Raw | None) -> dict[str, Any]:
 
 def _slice(key: Key, family: str, address: str, labels: dict[str, str], head: Raw | None) -> dict[str, Any]:
     slice_labels = {**labels, names.SERVICE_NAME_LABEL: key[1], names.SLICE_MANAGED_BY_LABEL: names.DOMAIN}
-    # Ready from the start: the manager's own Service publishes a head that is not ready, too, for it is found by its workers first.
+    # Ready from the start: KubeRay's own Service publishes a head that is not ready, too (publishNotReadyAddresses).
     endpoints = [{"addresses": [address], "conditions": {"ready": True}}] if address else []
     ports = {"ports": list(_ports(head))} if head else {}
-    named = (key[0], f"{key[1]}-rayspan-{family.lower()}")
-    return _object(
-        names.DISCOVERY_API_VERSION,
-        "EndpointSlice",
-        named,
-        slice_labels,
-        addressType=family,
-        endpoints=endpoints,
-        **ports,
-    )
+    rest = {"addressType": family, "endpoints": endpoints, **ports}
+    return _object(names.DISCOVERY_API_VERSION, "EndpointSlice", _slice_key(key, family), slice_labels, **rest)
+
+
+def _slice_key(service: Key, family: str) -> Key:
+    return service[0], f"{service[1]}-rayspan-{family.lower()}"
 
 
 def _object(api_version: str, kind: str, key: Key, labels: dict[str, str], **rest: Any) -> dict[str, Any]:
@@ -96,10 +97,8 @@ def _difference(body: dict[str, Any], there: Raw | None, owner: dict[str, Any]) 
         return {**body, "metadata": {**metadata, "ownerReferences": [owner]}}
     owners = list(meta(there).get("ownerReferences") or ())
     missing = [] if any(one.get("uid") == owner["uid"] for one in owners) else [owner]
-    said = {
-        field: value for field, value in body.items() if field not in ("apiVersion", "kind")
-    }  # lists leave these out
-    if not missing and _holds(there, said):
+    named = {**there, "apiVersion": body["apiVersion"], "kind": body["kind"]}  # what is listed does not say its kind
+    if not missing and _holds(named, body):
         return None
     version = {"resourceVersion": meta(there).get("resourceVersion")}
     return {**body, "metadata": {**metadata, **version, "ownerReferences": owners + missing}}
@@ -112,14 +111,5 @@ def _holds(there: Any, wanted: Any) -> bool:
     return bool(there == wanted) or (not there and not wanted)
 
 
-def _family(found: Raw) -> str:
-    return str(found.get("addressType") or "")
-
-
 def _family_of(address: str) -> str:
     return f"IPv{ipaddress.ip_address(address).version}"
-
-
-def service_of(found: Raw) -> str:
-    """Index of mirrored EndpointSlices: namespace and name of the Service that they are for."""
-    return f"{key_of(found)[0]}/{label(found, names.SERVICE_NAME_LABEL)}"

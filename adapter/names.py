@@ -67,18 +67,14 @@ RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
 COPY_OF_ANNOTATION: Final = f"{DOMAIN}/copy-of"  # for people, on a copied Secret or ConfigMap: what it is a copy of
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
-HEAD_ANNOTATION: Final = (
-    f"{DOMAIN}/head"  # the head's IP when a remote pod was made; none where it dials a name of others
-)
-HEAD_SERVICE_ANNOTATION: Final = f"{DOMAIN}/head-service"  # the head's Service as we mirror it there for a remote pod
+HEAD_ANNOTATION: Final = f"{DOMAIN}/head"  # the head's IP that a remote pod was made with, if we must follow it
+HEAD_SERVICE_ANNOTATION: Final = f"{DOMAIN}/head-service"  # the Service that leads it to the head, if we mirror that
 DRAIN_REASON: Final = "rayspan: the pod is being stopped"  # what Ray says of a node that was drained: why it died
 
 # --- Services and EndpointSlices that we mirror ---------------------------------------------------------------------------
 DISCOVERY_API_VERSION: Final = "discovery.k8s.io/v1"
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
-SLICE_MANAGED_BY_LABEL: Final = (
-    "endpointslice.kubernetes.io/managed-by"  # its value tells other controllers to keep off
-)
+SLICE_MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"  # others keep off what is not theirs
 
 # --- read on a manager's ClusterQueue, whose admin writes it ------------------------------------------------------------
 QUOTA_ANNOTATION: Final = (

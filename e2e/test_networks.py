@@ -2,44 +2,39 @@
 
 from collections.abc import Mapping
 
-import pytest
-
 from adapter import names
 from e2e.heads import STATIC, found_by, resolving
 from e2e.job import NAMESPACE, Job
 from hack.apireader import Raw
 
-MIRROR, POD_IP, CLUSTER_SET = ({"address": each} for each in ("ServiceMirror", "PodIP", "ClusterSet"))
-WAYS: Mapping[str, tuple[Mapping[str, Raw], Mapping[str, str]]] = {
-    "mirror-and-cluster-set": (
-        {"east": MIRROR, "west": CLUSTER_SET},
-        {"east": ".default.svc.cluster.local", "west": ".default.svc.clusterset.local"},
-    ),
-    "static-and-pod-ip": (
-        {"east": {"address": "Static", "template": STATIC}, "west": POD_IP},
-        {"east": ".default.ray.example.com", "west": ""},
-    ),
-}
+
+def test_by_a_mirror_and_by_a_cluster_set(job: Job) -> None:
+    heads = {"east": {"address": "ServiceMirror"}, "west": {"address": "ClusterSet"}}
+    dialled = {"east": ".default.svc.cluster.local", "west": ".default.svc.clusterset.local"}
+    with resolving(job.fleet, "west"), found_by(job.fleet, heads):
+        _runs(job, dialled)
 
 
-@pytest.mark.parametrize("ways", WAYS)
-def test_found_by(job: Job, ways: str) -> None:
-    """Two workers in east and one in west, which call the head by different names and are one RayCluster."""
-    heads, dialled = WAYS[ways]
+def test_by_a_static_name_and_by_its_address(job: Job) -> None:
+    heads = {"east": {"address": "Static", "template": STATIC}, "west": {"address": "PodIP"}}
+    with resolving(job.fleet, "east"), found_by(job.fleet, heads):
+        _runs(job, {"east": ".default.ray.example.com", "west": ""})
+
+
+def _runs(job: Job, dialled: Mapping[str, str]) -> None:
+    """Two workers in east and one in west call the head as they are told, and are one RayCluster that does its work."""
     job.workers = 3
-    resolver = "west" if heads["west"] is CLUSTER_SET else "east"
-    with resolving(job.fleet, resolver), found_by(job.fleet, heads):
-        job.submit()
-        job.wait_for_workers()
-        for name, suffix in dialled.items():
-            copies = job.fleet.workers[name].items("pods", NAMESPACE, names.MANAGER_LABEL)
-            assert copies and all(_dials(copy).endswith(f"-head-svc{suffix}") is bool(suffix) for copy in copies)
-        assert job.wait_for_end() == "SUCCEEDED", job.output()
-        result = job.result()
-        assert result["ok"]
-        assert sorted(node["cluster"] for node in result["nodes"]) == ["east", "east", "manager", "west"]
-        job.delete()
-        job.wait_until_gone()
+    job.submit()
+    job.wait_for_workers()
+    for name, suffix in dialled.items():
+        copies = job.fleet.workers[name].items("pods", NAMESPACE, names.MANAGER_LABEL)
+        assert copies and all(_dials(copy).endswith(f"-head-svc{suffix}") is bool(suffix) for copy in copies)
+    assert job.wait_for_end() == "SUCCEEDED", job.output()
+    result = job.result()
+    assert result["ok"]
+    assert sorted(node["cluster"] for node in result["nodes"]) == ["east", "east", "manager", "west"]
+    job.delete()
+    job.wait_until_gone()
 
 
 def _dials(copy: Raw) -> str:

@@ -14,7 +14,7 @@ from adapter import names, nodes, quota
 from adapter.api import WorkerCluster
 from adapter.facts import Key, Raw, annotation, key_of, label, meta
 from adapter.flavor import Labels
-from adapter.headmirror import Standing, service_of
+from adapter.headmirror import Standing, slice_keys
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following
@@ -69,8 +69,7 @@ class Member:
 
         self.workloads = Store(lambda a, b: tell.reservation(name, a, b), by_workload)
         self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement)
-        self.services = Store(tell.head_mirror)
-        self.slices = Store(tell.head_mirror, service_of)
+        self.services, self.slices = Store(tell.head_mirror), Store(tell.head_mirror)
         self.cluster_queues, self.cohorts, self.flavors = (Store(self._news(self._forget_tree)) for _ in range(3))
         self.local_queues = Store(self._news(self._forget_queues))
         self.namespaces = Store(self._news(self._forget_namespaces))
@@ -144,11 +143,10 @@ class Member:
 
     def head_mirror(self, service: Key) -> Standing | None:
         """What stands there of a head's Service; None where heads are not mirrored."""
-        return (
-            Standing(self.services.get(service), self.slices.group("/".join(service)))
-            if self.spec.head.mirrored
-            else None
-        )
+        if not self.spec.head.mirrored:
+            return None
+        slices = [self.slices.get(key) for key in slice_keys(service)]
+        return Standing(self.services.get(service), [found for found in slices if found])
 
     def _followed(self) -> list[tuple[Resource, Store, str]]:
         # By cluster as well: were one API server registered under two names, each would see only what it made.

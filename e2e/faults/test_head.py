@@ -42,7 +42,8 @@ def mirroring(fleet: Clusters) -> Iterator[None]:
 
 
 def test_workers_come_back_to_a_head_with_another_address(cluster: Clusters) -> None:
-    wait(lambda: len(_ready(cluster, "worker")) == 4 and len(_ready(cluster, "head")) == 1, PATIENCE, "all run")
+    wait(lambda: len(_ready(cluster, "worker")) == 4 and len(_ready(cluster, "head")) == 1, PATIENCE,
+         "all run", lambda: _dump(cluster))  # fmt: skip
     before, old = _ready(cluster, "head")[0], {pod["metadata"]["uid"] for pod in _pods(cluster, "worker")}
     cluster.manager.kubectl("delete", "pod", before["metadata"]["name"], "--wait=false")
     wait(
@@ -57,7 +58,8 @@ def test_workers_come_back_to_a_head_with_another_address(cluster: Clusters) -> 
 
 def test_workers_rejoin_a_head_that_they_find_by_name(mirroring: None, cluster: Clusters) -> None:
     """The same pods: when Ray gives up the old head their containers start again, and join the new one by its name."""
-    wait(lambda: len(_ready(cluster, "worker")) == 4 and len(_ready(cluster, "head")) == 1, PATIENCE, "all run")
+    wait(lambda: len(_ready(cluster, "worker")) == 4 and len(_ready(cluster, "head")) == 1, PATIENCE,
+         "all run", lambda: _dump(cluster))  # fmt: skip
     before, old = _ready(cluster, "head")[0], {pod["metadata"]["uid"] for pod in _pods(cluster, "worker")}
     cluster.manager.kubectl("delete", "pod", before["metadata"]["name"], "--wait=false")
     wait(
@@ -108,4 +110,13 @@ def _ready(fleet: Clusters, kind: str) -> list[Raw]:
 
 
 def _dump(fleet: Clusters) -> str:
-    return fleet.manager.kubectl("get", "pods,placements", "-o", "wide")
+    return "\n".join([fleet.manager.kubectl("get", "pods,placements", "-o", "wide"), *_last_words(fleet)])
+
+
+def _last_words(fleet: Clusters) -> Iterator[str]:
+    """What containers said before they were started again."""
+    for name, worker in fleet.workers.items():
+        for copy in worker.items("pods", NAMESPACE, names.MANAGER_LABEL):
+            if any(each["restartCount"] for each in copy["status"].get("containerStatuses") or ()):
+                pod = copy["metadata"]["name"]
+                yield f"{name}/{pod}:\n" + worker.kubectl("logs", pod, "-c", "ray-worker", "--previous", "--tail=15")

@@ -15,6 +15,7 @@ from tests.integration.controller import Controller
 from tests.integration.losses import dump, preempt
 from tests.integration.stage import Stage
 
+SERVICE_LABEL = names.SERVICE_NAME_LABEL
 SERVICE, SLICE = "pi-head-svc", "pi-head-svc-rayspan-ipv4"
 
 
@@ -41,9 +42,10 @@ def test_a_head_is_found_by_name_wherever_it_moves(stage: Stage, running: Contro
         east.delete(kind, each, stage.name)
         wait(lambda: east.get("services", SERVICE, stage.name) and _addresses(east, stage) == ["10.99.99.99"], 10,
              f"the {kind} is there again", running.tail)  # fmt: skip
-    stray = json.dumps({"endpoints": [{"addresses": ["10.66.66.66"]}]})
+    stray = json.dumps({"endpoints": [{"addresses": ["10.66.66.66"]}], "metadata": {"labels": {SERVICE_LABEL: "x"}}})
     east.kubectl("-n", stage.name, "patch", "endpointslice", SLICE, "--type=merge", "-p", stray)
     wait(lambda: _addresses(east, stage) == ["10.99.99.99"], 10, "it leads to its head again", running.tail)
+    assert east.get("endpointslices", SLICE, stage.name)["metadata"]["labels"][SERVICE_LABEL] == SERVICE
 
     assert {copy["metadata"]["uid"] for copy in copies} == {copy["metadata"]["uid"] for copy in stage.remote()["east"]}
     stage.manager.delete("raycluster", "pi", stage.name, wait=False)

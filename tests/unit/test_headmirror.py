@@ -164,5 +164,8 @@ def test_ports_are_those_that_a_service_can_name(ports: list[Raw], want: list[tu
     assert [(port["name"], port["port"], port["protocol"]) for port in each["ports"]] == want
 
 
-def test_slices_are_found_by_the_service_that_they_are_for() -> None:
-    assert headmirror.service_of(made().slices[0]) == "/".join(KEY)
+def test_slices_are_found_by_their_names() -> None:
+    """A label may be edited, and what is edited is to be mended."""
+    four, six = headmirror.slice_keys(KEY)
+    assert four == ("demo", lacking(KEY, head(), NOTHING, TARGET, "a1")[1]["metadata"]["name"])
+    assert six == ("demo", lacking(KEY, head("fd00::5"), NOTHING, TARGET, "a1")[1]["metadata"]["name"])
