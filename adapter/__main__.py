@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from adapter import __version__
-from adapter.cli import controller, cordon, drain, plan
+from adapter.cli import controller, cordon, drain, plan, preflight
 
 
 def main() -> int:
@@ -30,8 +30,15 @@ def main() -> int:
     plan.add(verbs)
     cordon.add(verbs)
     drain.add(verbs)
+    preflight.add(verbs)
     given = parser.parse_args()
-    asked = {"plan": plan.main, "cordon": cordon.main, "uncordon": cordon.main, "drain": drain.main}
+    asked = {
+        "plan": plan.main,
+        "cordon": cordon.main,
+        "uncordon": cordon.main,
+        "drain": drain.main,
+        "preflight": preflight.main,
+    }
     if given.verb in asked:
         return asked[given.verb](given)
     return controller.main(given.port, given.plan_port, verbose=given.verbose, leader_elect=given.leader_elect)

@@ -28,6 +28,8 @@ UNUSABLE_REASON: Final = "UnusableJob"  # of an answer: what was sent is no job 
 NOT_READY_REASON: Final = "NotReady"  # of an answer: the controller does not see enough yet
 PLAN_ROLE: Final = "rayspan-plan"  # shipped, and bound to nobody
 DRAIN_ROLE: Final = "rayspan-drain"  # the same
+DEPLOYMENT: Final = "rayspan-controller"  # its image is that of probe pods, too
+PREFLIGHT_MANAGER: Final = f"{DOMAIN}/preflight"  # field manager of what `rayspan preflight` writes
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
@@ -64,6 +66,7 @@ RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
 HEAD_ANNOTATION: Final = f"{DOMAIN}/head"  # the head's address that a remote pod was made with
+PROBE_LABEL: Final = f"{DOMAIN}/probe"  # on the pods of a preflight, in all clusters: which run made them
 DRAIN_REASON: Final = "rayspan: the pod is being stopped"  # what Ray says of a node that was drained: why it died
 
 # --- read on a manager's ClusterQueue, whose admin writes it ------------------------------------------------------------
@@ -113,6 +116,7 @@ RAY_REGION_LABEL: Final = "ray.io/availability-region"
 
 # --- conditions and reasons of ours ------------------------------------------------------------------------------------
 CONNECTED: Final = "Connected"  # condition of WorkerCluster
+REACHABLE: Final = "Reachable"  # condition of WorkerCluster, written by `rayspan preflight`
 PLACED: Final = "Placed"  # condition of Placement
 
 # states of a Placement (status.state)
