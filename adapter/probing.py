@@ -276,7 +276,7 @@ def state(pod: Raw) -> State:
     ended = container.get("terminated") or {}
     if ended or status.get("phase") in ("Succeeded", "Failed"):
         return _ended(status, ended)
-    if container.get("running") and status.get("podIP"):
+    if "running" in container and status.get("podIP"):
         return State(address=status["podIP"])
     waiting = container.get("waiting") or {}
     reason, message = waiting.get("reason") or "", str(waiting.get("message") or "")[:_LONGEST]
