@@ -44,7 +44,7 @@ def serving(*words: str) -> Iterator[int]:
 @contextmanager
 def answering(*said: bytes, close: bool) -> Iterator[int]:
     """Something that greets every connection, and then closes it or falls silent without reading on."""
-    links = []
+    links: list[socket.socket] = []
 
     def serve() -> None:
         try:
