@@ -171,22 +171,20 @@ def test_an_image_that_cannot_be_had_is_told_at_once(stage: Stage) -> None:
 def test_one_that_is_stopped_removes_its_pods(stage: Stage) -> None:
     """Kueue in the worker clusters knows nothing of them."""
     stage.build({"east": 1, "west": 1})
-    process = begun(stage)
-    for worker in stage.fleet.workers.values():
-        assert not worker.items("workloads", stage.name)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 1
-    assert process.stderr and process.stderr.read().endswith(
-        "Stopped, and the pods are removed; nothing was written.\n"
-    )
+    with begun(stage) as process:
+        for worker in stage.fleet.workers.values():
+            assert not worker.items("workloads", stage.name)
+        process.send_signal(signal.SIGINT)
+        _, complained = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert complained.endswith("Stopped, and the pods are removed; nothing was written.\n")
 
 
 def test_what_one_left_behind_that_was_killed_is_removed_by_the_next(stage: Stage) -> None:
     """Once its time is over: until then it may be one that goes on beside this one."""
     stage.build({"east": 1, "west": 1})
-    process = begun(stage)
-    process.kill()
-    process.wait()
+    with begun(stage) as process:
+        process.kill()
     left = probes(stage)
     assert left
     preflight(stage, *BOTH, want=0)
