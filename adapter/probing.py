@@ -123,6 +123,9 @@ def measured(link, word):
 def bulk(link, talk):
     start = time.perf_counter()
     piece = bytes(1 << 16)
+    # What is slow is acknowledged bit by bit; what is too large for the way never is.
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence * 1000))
+    link.settimeout(30)
     try:
         link.sendall(b"bulk\\n")
         while time.perf_counter() < start + seconds:

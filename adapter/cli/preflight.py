@@ -105,7 +105,7 @@ def main(given: argparse.Namespace) -> int:
     try:
         return asyncio.run(_run(given))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        return complain("Stopped, and the pods are removed; nothing was written.", TROUBLE)
+        return complain("Stopped before it was done; its pods are removed, unless it says otherwise above.", TROUBLE)
     except Unusable as error:
         return complain(str(error), USAGE)
     except (BadLogin, Unreachable) as error:

@@ -43,7 +43,11 @@ async def worker(client: Client, name: str, head: str, namespace: str, queues: S
             _queues(client, namespace, queues), _missing(client, namespace if exists else ""), _network(client)
         )
     except (ApiError, Unreachable) as error:
-        return Side(name, f"The API server of {name} cannot be asked: {error}.", head)
+        return Side(
+            name,
+            f"The API server of {name} cannot be asked: {error}; see `kubectl describe workercluster {name}`.",
+            head,
+        )
     return Side(name, "", head, exists, found, missing, networks, addresses, unread)
 
 

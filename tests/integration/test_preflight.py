@@ -177,7 +177,7 @@ def test_one_that_is_stopped_removes_its_pods(stage: Stage) -> None:
         process.send_signal(signal.SIGINT)
         _, complained = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert complained.endswith("Stopped, and the pods are removed; nothing was written.\n")
+    assert complained.endswith("Stopped before it was done; its pods are removed, unless it says otherwise above.\n")
 
 
 def test_what_one_left_behind_that_was_killed_is_removed_by_the_next(stage: Stage) -> None:
