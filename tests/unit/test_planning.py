@@ -330,7 +330,7 @@ def test_who_is_before_one_takes_nothing_where_its_own_policy_requires_a_preflig
     other = make_check(policy="other") | {"metadata": {"name": "other"}}
     sight.home.checks.replace([make_check(), other])
     strict = make_policy(clusters=["east", "west"], requireReachable=True)
-    sight.home.policies.replace([strict, make_policy("other", clusters=["west"])])
+    fill(sight.home.policies, strict, make_policy("other", clusters=["west"]))
     sight.home.worker_clusters.replace([builders.make_worker_cluster("east"), builders.make_worker_cluster("west")])
     first, me = gang("first", 4, created=-9), gang("me", 2, checks=["other"])
     fill(sight.home.workloads, first, me)
