@@ -16,7 +16,7 @@ import pytest
 from adapter import names
 from adapter.sides import MANAGER
 from hack.clusters import Cluster, condition, wait
-from hack.lab import faults
+from hack.lab import faults, images
 from hack.lab.lab import Lab
 from hack.lab.paths import REPO
 from tests.integration.controller import Controller
@@ -38,7 +38,8 @@ def probes(stage: Stage) -> list[str]:
 
 
 def command(stage: Stage, *words: str) -> list[str]:
-    login = ("--kubeconfig", str(stage.manager.kubeconfig))
+    """The lab's worker clusters have the image of Ray, and no registry; of two images the last one counts."""
+    login = ("--kubeconfig", str(stage.manager.kubeconfig), "--image", images.reference("ray"))
     return [sys.executable, "-m", "adapter", "preflight", "-n", stage.name, *login, *words]
 
 
