@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aiohttp import web
 
 from adapter import names
@@ -106,10 +107,11 @@ async def test_who_may_not_ask_is_told_so(answer: Answer, sentence: str, server:
     assert await preflight(server, config, **{f"GET {CLUSTERS}": answer}) == (1, "", sentence)
 
 
-async def test_what_would_keep_workers_from_joining_is_the_answer(server: Server, config: Path) -> None:
+@pytest.mark.parametrize("output", ["json", "yaml"])
+async def test_what_would_keep_workers_from_joining_is_the_answer(output: str, server: Server, config: Path) -> None:
     """No kubeconfig for east, and no room for a pod in the manager: nothing could be tried, so nothing is written."""
-    code, said, complained = await preflight(server, config, "-o", "json")
-    found = json.loads(said)
+    code, said, complained = await preflight(server, config, "-o", output)
+    found = json.loads(said) if output == "json" else yaml.safe_load(said)
     assert (code, complained, found["ready"], found["image"]) == (3, "", False, "example.com/rayspan:1")
     assert [one["message"] for one in found["findings"] if one["outcome"] == "failure"] == [
         "In the manager no probe pod could do its work: it could not be made: 403 Forbidden: exceeded quota.",
