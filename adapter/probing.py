@@ -109,8 +109,8 @@ def _pod(run: Run, part: str, words: Iterable[str]) -> dict[str, Any]:
         "image": run.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-c", *words],
-        # Glibc would ask every server twice for every domain, five seconds each, and outlast our patience.
-        "env": [{"name": "RES_OPTIONS", "value": "timeout:2 attempts:1"}],
+        # Glibc would wait five seconds for each answer, and outlast our patience.
+        "env": [{"name": "RES_OPTIONS", "value": "timeout:1 attempts:3"}],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": security,
         "terminationMessagePath": _MESSAGE_PATH,

@@ -48,8 +48,10 @@ def preflight(stage: Stage, *words: str, want: int) -> Any:
     done = subprocess.run(
         command(stage, "-o", "json", *words), cwd=REPO, capture_output=True, text=True, timeout=180, check=False
     )
-    assert done.returncode == want, done
-    return json.loads(done.stdout)
+    assert done.stdout, done
+    found = json.loads(done.stdout)
+    assert done.returncode == want, failures(found)
+    return found
 
 
 def failures(found: Any) -> list[tuple[str, str, str]]:
