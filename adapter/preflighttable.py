@@ -96,7 +96,7 @@ def _ways(sides: Sequence[Side]) -> Iterable[Sequence[str]]:
 def _way(trip: Trip | None) -> Sequence[str]:
     if trip is None:
         return ["not tried", _NONE, _NONE, _NONE]
-    latency = _NONE if trip.milliseconds is None else f"{trip.milliseconds:.1f} ms"
+    latency = _NONE if trip.milliseconds is None else f"{trip.milliseconds:.{1 if trip.milliseconds >= 1 else 2}f} ms"
     clock = _NONE if trip.ahead is None else f"{trip.ahead:+.2f} s"
     return [trip.error or "ok", latency, _speed(trip.megabits), clock]
 

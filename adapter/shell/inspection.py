@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from adapter import quota
+from adapter import names, quota
 from adapter.facts import Raw, key_of
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Client, Unreachable
@@ -31,7 +31,8 @@ class _Right:
 
 async def manager(client: Client, name: str) -> Side:
     """Look at the manager cluster, by the rights of who asks."""
-    networks, addresses, unread = await _network(client)
+    # A worker that runs elsewhere shows its address there.
+    networks, addresses, unread = await _network(client, labelSelector=f"!{names.CLUSTER_LABEL}")
     return Side(name, networks=networks, addresses=addresses, unread=unread)
 
 
@@ -92,10 +93,10 @@ async def _granted(client: Client, right: _Right) -> bool:
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-async def _network(client: Client) -> tuple[list[str], list[str], str]:
-    """The nodes' pod CIDRs, addresses of some pods, and why these are not known."""
+async def _network(client: Client, **which: str) -> tuple[list[str], list[str], str]:
+    """The nodes' pod CIDRs, addresses of some pods that are selected, and why these are not known."""
     nodes = await listed(client, resources.NODES)
-    pods = await listed(client, resources.PODS, limit=_SOME_PODS, fieldSelector="status.phase=Running")
+    pods = await listed(client, resources.PODS, limit=_SOME_PODS, fieldSelector="status.phase=Running", **which)
     if nodes is None or pods is None:
         return [], [], "its nodes and pods may not be listed"
     networks = sorted({text for node in nodes for text in (node.get("spec") or {}).get("podCIDRs") or ()})

@@ -131,6 +131,12 @@ async def test_leftovers_of_this_run_are_asked_for_by_its_label(server: Server, 
     assert not [one for one in server.asked if one.path == DEPLOYMENT], "the image was named"
 
 
+async def test_the_addresses_of_workers_that_run_elsewhere_are_not_the_managers(server: Server, config: Path) -> None:
+    await preflight(server, config)
+    (asked,) = (one.query for one in server.asked if one.path == "/api/v1/pods")
+    assert asked["labelSelector"] == "!rayspan.dev/cluster"
+
+
 async def test_a_word_of_a_secret_is_never_shown(server: Server, config: Path) -> None:
     kubeconfig = {"data": {"kubeconfig": "c3dvcmRmaXNoOiBbdGhlIHRva2Vu"}}  # "swordfish: [the token", which is no YAML
     code, said, complained = await preflight(server, config, **{f"GET {SECRET}": says(kubeconfig)})

@@ -307,10 +307,10 @@ east          ok    ok       ok          failure   ok      ok    ok           - 
 west          ok    ok       ok          ok        ok      ok    ok           -       True
 
 FROM          TO            RESULT      LATENCY    BANDWIDTH    CLOCK
-the manager   east          ok          0.3 ms     9.4 Gbit/s   +0.00 s
-the manager   west          ok          0.3 ms     9.4 Gbit/s   +0.00 s
+the manager   east          ok          0.30 ms    9.4 Gbit/s   +0.00 s
+the manager   west          ok          0.30 ms    9.4 Gbit/s   +0.00 s
 east          the manager   timeout     -          -            -
-east          west          ok          0.3 ms     9.4 Gbit/s   +0.00 s
+east          west          ok          0.30 ms    9.4 Gbit/s   +0.00 s
 west          the manager   ok          120.0 ms   80 Mbit/s    +2.00 s
 west          east          not tried   -          -            -
 
