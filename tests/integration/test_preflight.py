@@ -171,13 +171,14 @@ def test_an_image_that_cannot_be_had_is_told_at_once(stage: Stage) -> None:
     assert reachable(stage, "east") == before
 
 
-def test_one_that_is_stopped_removes_its_pods(stage: Stage) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_one_that_is_stopped_removes_its_pods(stage: Stage, how: signal.Signals) -> None:
     """Kueue in the worker clusters knows nothing of them."""
     stage.build({"east": 1, "west": 1})
     with begun(stage) as process:
         for worker in stage.fleet.workers.values():
             assert not worker.items("workloads", stage.name)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         _, complained = process.communicate(timeout=60)
     assert process.returncode == 1
     assert complained.endswith("Stopped before it was done; its pods are removed, unless it says otherwise above.\n")
