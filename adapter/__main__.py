@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from adapter import __version__
-from adapter.cli import controller, cordon, drain, plan, render
+from adapter.cli import controller, cordon, drain, plan, preflight, render
 
 
 def main() -> int:
@@ -31,6 +31,7 @@ def main() -> int:
     render.add(verbs)
     cordon.add(verbs)
     drain.add(verbs)
+    preflight.add(verbs)
     given = parser.parse_args()
     asked = {
         "plan": plan.main,
@@ -38,6 +39,7 @@ def main() -> int:
         "cordon": cordon.main,
         "uncordon": cordon.main,
         "drain": drain.main,
+        "preflight": preflight.main,
     }
     if given.verb in asked:
         return asked[given.verb](given)

@@ -140,6 +140,7 @@ class DispatchPolicy(_Spec):
     # reach after a minute, and then nobody waits for this.
     worker_lost_timeout: Duration = Field(default=timedelta(minutes=5), alias="workerLostTimeout")
     on_share_lost: Literal["Replace", "Restart"] | None = Field(default=None, alias="onShareLost")
+    require_reachable: bool = Field(default=False, alias="requireReachable")
 
     @property
     def when_share_lost(self) -> Literal["Replace", "Restart"]:

@@ -128,4 +128,6 @@ def _patch(raw: Raw, kind: str, status: str, reason: str, message: str, now: dat
     since = before.get("lastTransitionTime") if before.get("status") == status else None
     entry = {"type": kind, **wanted, "lastTransitionTime": since or timestamp(now)}
     others = [c for c in (raw.get("status") or {}).get("conditions") or () if c.get("type") != kind]
-    return {"metadata": {"uid": meta(raw).get("uid")}, "status": {"conditions": [*others, entry]}}
+    # The list is written whole, so not over a condition of somebody else's that came since it was read.
+    precondition = {key: meta(raw).get(key) for key in ("uid", "resourceVersion")}
+    return {"metadata": precondition, "status": {"conditions": [*others, entry]}}

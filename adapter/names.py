@@ -30,6 +30,8 @@ PLAN_ROLE: Final = "rayspan-plan"  # shipped, and bound to nobody
 DRAIN_ROLE: Final = "rayspan-drain"  # the same
 COPIES_ROLE: Final = "rayspan-copies"  # shipped, and bound to the controller's account
 CONTROLLER_ACCOUNT: Final = "rayspan-controller"
+DEPLOYMENT: Final = "rayspan-controller"  # its image is that of probe pods, too
+PREFLIGHT_MANAGER: Final = f"{DOMAIN}/preflight"  # field manager of what `rayspan preflight` writes
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
@@ -69,6 +71,7 @@ COPY_OF_ANNOTATION: Final = f"{DOMAIN}/copy-of"  # for people, on a copied Secre
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
 HEAD_ANNOTATION: Final = f"{DOMAIN}/head"  # the head's IP that a remote pod was made with, if we must follow it
 HEAD_SERVICE_ANNOTATION: Final = f"{DOMAIN}/head-service"  # the Service that leads it to the head, if we mirror that
+PROBE_LABEL: Final = f"{DOMAIN}/probe"  # on the pods of a preflight, in all clusters: which run made them
 DRAIN_REASON: Final = "rayspan: the pod is being stopped"  # what Ray says of a node that was drained: why it died
 
 # --- Services and EndpointSlices that we mirror ---------------------------------------------------------------------------
@@ -125,6 +128,7 @@ RAY_REGION_LABEL: Final = "ray.io/availability-region"
 
 # --- conditions and reasons of ours ------------------------------------------------------------------------------------
 CONNECTED: Final = "Connected"  # condition of WorkerCluster
+REACHABLE: Final = "Reachable"  # condition of WorkerCluster, written by `rayspan preflight`
 PLACED: Final = "Placed"  # condition of Placement
 
 # states of a Placement (status.state)

@@ -18,9 +18,9 @@ def render(answer: Answer, *, wide: bool = False) -> str:
     """
     parts = [_about(answer)]
     if answer["clusters"]:
-        parts.append(_columns([_HEADER, *(_row(one) for one in answer["clusters"])]))
+        parts.append(columns([_HEADER, *(_row(one) for one in answer["clusters"])]))
     if wide and (rows := [row for one in answer["clusters"] for row in _ledger(one)]):
-        parts.append(_columns([_QUOTA_HEADER, *rows]))
+        parts.append(columns([_QUOTA_HEADER, *rows]))
     parts.append(_verdict(answer))
     return "\n".join(parts)
 
@@ -77,7 +77,8 @@ def _verdict(answer: Answer) -> str:
     return _lines([*lines, *answer.get("notes", ())])
 
 
-def _columns(rows: Sequence[_Row]) -> str:
+def columns(rows: Sequence[_Row]) -> str:
+    """The rows as lines, each ended, with their cells below each other; the first row is the header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return _lines(
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -8,8 +8,10 @@ import asyncio
 import re
 import sys
 from collections.abc import Coroutine
+from datetime import timedelta
 from typing import Any, TypeVar
 
+from adapter import api
 from adapter.shell.client import ApiError
 
 T = TypeVar("T")
@@ -29,11 +31,19 @@ def add_login(verb: argparse.ArgumentParser) -> None:
 
 async def told(question: Coroutine[Any, Any, T], text: str) -> T:
     """Wait for an answer, and say so once it takes long."""
-    task = asyncio.create_task(question)
-    done, _ = await asyncio.wait({task}, timeout=PATIENCE_SECONDS)
-    if not done:
-        print(text, file=sys.stderr)
-    return await task
+    hint = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, lambda: print(text, file=sys.stderr))
+    try:
+        return await question
+    finally:
+        hint.cancel()
+
+
+def duration(text: str) -> timedelta:
+    """Read an option such as 30s; argparse tells what is wrong with it."""
+    try:
+        return api.parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def whom(refusal: ApiError) -> str:

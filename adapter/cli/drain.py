@@ -10,7 +10,7 @@ import asyncio
 import sys
 from datetime import timedelta
 
-from adapter import api, names
+from adapter import names
 from adapter.cli import asking, cordon
 from adapter.cli.asking import DONE, TROUBLE, complain
 from adapter.facts import Key, Raw, condition, meta
@@ -55,7 +55,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     cordon.add_cluster(verb)
     verb.add_argument(
         "--timeout",
-        type=_duration,
+        type=asking.duration,
         default=timedelta(0),
         help="how long to watch, such as 10m (default: until it is empty)",
     )
@@ -74,13 +74,6 @@ def main(given: argparse.Namespace) -> int:
         return cordon.attempt(name, _watch(given))
     except KeyboardInterrupt:
         return complain(f"No longer watching. {_goes_on(name)}", TROUBLE)
-
-
-def _duration(text: str) -> timedelta:
-    try:
-        return api.parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 async def _begin(given: argparse.Namespace) -> int:

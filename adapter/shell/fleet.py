@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from adapter import api
 from adapter.facts import Raw
 from adapter.shell.client import BadLogin, Client, MayWrite
-from adapter.shell.logins import Login, Logins
+from adapter.shell.logins import Login, Logins, unusable
 from adapter.shell.member import Listeners, Member
 
 log = logging.getLogger(__name__)
@@ -80,9 +80,7 @@ class Fleet:
         try:
             client = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
         except BadLogin as error:
-            self.problems[name] = (
-                f"{login.secret} holds no usable kubeconfig: {error}; make it anew with hack/worker-kubeconfig.sh."
-            )
+            self.problems[name] = unusable(login, error)
             return
         self.problems.pop(name, None)
         member = Member(name, spec, client, self._manager, self._tell)

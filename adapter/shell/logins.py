@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from adapter import api, multikueue, names
 from adapter.facts import Raw
 from adapter.shell import resources
-from adapter.shell.client import ApiError, BadLogin
+from adapter.shell.client import ApiError, BadLogin, Client
 from adapter.shell.follow import Following, follow
 from adapter.shell.home import Home
 from adapter.shell.store import Store
@@ -104,6 +104,31 @@ class Logins:
         what = Following(self._home.client, resources.SECRETS, made.store, trouble, names.KUEUE_NAMESPACE, only)
         made.task = self._tasks.create_task(follow(what))
         return made
+
+
+async def once(client: Client, spec: api.WorkerCluster) -> Login:
+    """The login of a WorkerCluster as it is now, by the rights of `client` in the manager; raises as `Logins.of` does, or ApiError."""
+    if spec.source.kube_config is not None:
+        secret, namespace = spec.source.kube_config.secret_ref.name, names.SYSTEM_NAMESPACE
+    else:
+        assert spec.source.multi_kueue_cluster_ref is not None, "one of the two is set"
+        name, namespace = spec.source.multi_kueue_cluster_ref.name, names.KUEUE_NAMESPACE
+        secret = multikueue.secret_name(name, await _found(client, resources.MULTIKUEUE_CLUSTERS.path(name=name)))
+    return _login(secret, namespace, await _found(client, resources.SECRETS.path(namespace, secret)))
+
+
+def unusable(login: Login, error: BadLogin) -> str:
+    """The sentence for a kubeconfig by which nobody can log in."""
+    return f"{login.secret} holds no usable kubeconfig: {error}; make it anew with hack/worker-kubeconfig.sh."
+
+
+async def _found(client: Client, path: str) -> Raw | None:
+    try:
+        return await client.get(path)
+    except ApiError as error:
+        if error.missing:
+            return None
+        raise
 
 
 def _login(secret: str, namespace: str, found: Raw | None) -> Login:

@@ -113,10 +113,12 @@ class Planning:
         order = chosen.clusters if chosen else ()
         earlier = self._waiters.before(work, now)
         fleet, holds = self._left_for(work, order, earlier, excluded, now, kept=kept or ())
+        fleet = self._room.allowed(chosen, fleet) if chosen else fleet
         made = planner.plan(request, fleet)
         waiting_jobs = [f"{hold.job.kind} {hold.job.name}" for hold in holds if hold.job]
         if not made.shares and (trees := self._room.relieved(order, work.priority or 0)):
             freed, more = self._left_for(work, order, earlier, excluded, now, trees, kept or ())
+            freed = self._room.allowed(chosen, freed) if chosen else freed
             over, holds = planner.outranking(request, fleet, freed), [*holds, *more]
             made = over if over.shares else made
         said = (
@@ -153,7 +155,7 @@ class Planning:
         for one, chosen in earlier:
             request = self._room.request(one.work, self._observer.check_of(one.work), chosen.policy)
             theirs = [candidate for name in chosen.clusters for candidate in fleet if candidate.name == name]
-            theirs = _without(theirs, one.excluded)
+            theirs = self._room.allowed(chosen, _without(theirs, one.excluded))
             shares: Sequence[Share] = () if one.looked else planner.plan(request, theirs).shares
             if not shares and (until := turn.holds_until(one, now)) and (shares := planner.keep(request, theirs)):
                 holds.append(Hold(one.work.job, until))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, names, outrank, planner, quota, reservation, shape
+from adapter import api, checks, names, outrank, planner, quota, reachable, reservation, shape
 from adapter.candidate import Candidate, Group, Request
 from adapter.facts import Placement, PodSet, Reservation, Share, Workload, annotation, placement, workload
 from adapter.facts import reservation as read_reservation
@@ -103,6 +103,15 @@ class Room:
             can_grow=member.spec.can_grow,
             pods=member.spec.pods,
         )
+
+    def allowed(self, chosen: checks.Chosen, fleet: Iterable[Candidate]) -> list[Candidate]:
+        """The same clusters; one that no preflight found reachable has a problem where the policy requires that."""
+        if not chosen.policy.require_reachable:
+            return list(fleet)
+        return [replace(one, problem=one.problem or self._unproven(one.name)) for one in fleet]
+
+    def _unproven(self, name: str) -> str:
+        return reachable.unproven(self._home.worker_clusters.named(name) or {})
 
     def _in_flight(self) -> list[tuple[Workload, Placement]]:
         """The gangs that have shares, reserved or about to be."""

@@ -11,6 +11,7 @@ from adapter.facts import (
     Key,
     Raw,
     annotation,
+    condition,
     controller_uid,
     is_true,
     key_of,
@@ -209,6 +210,8 @@ class Waker:
         if _changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
             self._all(POD, self._home.pods)  # when their workers count as lost is reckoned from it
             self._all(GANG, self._home.workloads)
+        if _changed(before, after, lambda cluster: condition(cluster, names.REACHABLE).get("status")):
+            self._room()  # policies may require it
         if _changed(before, after, lambda cluster: cluster.get("spec")):
             self._policies()  # a selector may choose it now, or not any more
 

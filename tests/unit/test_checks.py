@@ -175,9 +175,13 @@ def test_the_first_loss_counts_until_the_cluster_was_seen_for_a_while() -> None:
 
 
 def test_a_patch_is_meant_for_this_object_and_no_namesake() -> None:
-    patch = checks.cluster_condition(make_worker_cluster(), "", "", True, at(5))
+    """Nor for a later version of it: the list of conditions is written whole, and somebody may have added one."""
+    raw = make_worker_cluster()
+    patch = checks.cluster_condition(
+        raw | {"metadata": raw["metadata"] | {"resourceVersion": "17"}}, "", "", True, at(5)
+    )
     assert patch
-    assert patch["metadata"] == {"uid": "uid-of-east"}
+    assert patch["metadata"] == {"uid": "uid-of-east", "resourceVersion": "17"}
     assert patch.keys() == {"metadata", "status"}
 
 

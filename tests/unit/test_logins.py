@@ -12,11 +12,11 @@ from aiohttp import web
 
 from adapter import api, names
 from adapter.shell import resources
-from adapter.shell.client import BadLogin
+from adapter.shell.client import ApiError, BadLogin
 from adapter.shell.home import Home
-from adapter.shell.logins import Logins
+from adapter.shell.logins import Logins, once
 from tests.unit import apiserver
-from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses
+from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
 
 Raw = dict[str, Any]
 OURS = api.worker_cluster({"spec": {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}}})
@@ -236,3 +236,47 @@ def test_the_controller_starts_without_multikueue_and_takes_it_when_it_comes(sta
                 await asyncio.gather(running, return_exceptions=True)
 
     test()
+
+
+# --- asked for once, by a user ---------------------------------------------------------------------------------------
+
+SECRETS = "/api/v1/namespaces/{}/secrets/east"
+MULTIKUEUE = "/apis/kueue.x-k8s.io/v1beta2/multikueueclusters/mk-east"
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        (OURS, [SECRETS.format("rayspan-system")]),
+        (THEIRS, [MULTIKUEUE, SECRETS.format("kueue-system")]),
+    ],
+)
+async def test_a_user_reads_what_it_needs_and_no_more(spec: api.WorkerCluster, paths: list[str]) -> None:
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        server.lists = [says(multikueue_cluster())] * (len(paths) - 1) + [says(secret("the kubeconfig"))]
+        assert (await once(client, spec)).kubeconfig == "the kubeconfig"
+        assert [(one.method, one.path) for one in server.asked] == [("GET", path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("spec", "answers", "sentence"),
+    [
+        (OURS, [refuses(404)], "Secret east does not exist in rayspan-system; create it with a kubeconfig."),
+        (OURS, [says(secret(None))], "Secret east in rayspan-system has no key kubeconfig; add it."),
+        (THEIRS, [says(multikueue_cluster()), refuses(404)], "Secret east does not exist in kueue-system; create it with a kubeconfig."),
+        (THEIRS, [refuses(404)], "spec.source.multiKueueClusterRef names MultiKueueCluster mk-east, which does not exist; create it, "),
+    ],
+)  # fmt: skip
+async def test_what_a_user_does_not_find_is_told(spec: api.WorkerCluster, answers: list[Answer], sentence: str) -> None:
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        server.lists = answers
+        with pytest.raises((BadLogin, api.Invalid)) as error:
+            await once(client, spec)
+        assert str(error.value).startswith(sentence)
+
+
+async def test_a_right_that_a_user_lacks_is_not_taken_for_a_missing_secret() -> None:
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        server.lists = [refuses(403)]
+        with pytest.raises(ApiError):
+            await once(client, OURS)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import api, names
+from adapter import api, names, sides
 from hack.lab.paths import REPO
 
 _MANIFESTS = REPO / "manifests"
@@ -121,6 +121,7 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_MULTIKUEUE_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_AGGREGATOR_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_DEPLOYMENT, "Deployment", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
+    (_DEPLOYMENT, "Deployment", ("metadata", "name"), names.DEPLOYMENT),
     (_DEPLOYMENT, "Service", ("metadata", "name"), names.SERVICE),
     (_DEPLOYMENT, "Service", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
     (_DEPLOYMENT, "Service", ("spec", "ports", 0, "name"), names.PLAN_PORT_NAME),
@@ -351,6 +352,16 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
 )
 def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource: str, verbs: set[str]) -> None:
     assert _verbs(path, kind, name, resource) == verbs
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("rayspan-worker", sides.CLUSTER_RIGHTS), ("rayspan-worker-tenant", sides.NAMESPACE_RIGHTS)],
+)
+def test_a_preflight_asks_for_the_rights_that_are_given(name: str, wanted: Mapping[Any, Any]) -> None:
+    rules = _find(_WORKER_RBAC, "ClusterRole", name)["rules"]
+    given = {(rule["apiGroups"][0], kind): set(rule["verbs"]) for rule in rules for kind in rule["resources"]}
+    assert {kind: set(verbs) for kind, verbs in wanted.items()} == given
 
 
 @pytest.mark.parametrize(

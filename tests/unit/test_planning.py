@@ -323,3 +323,15 @@ def test_of_two_placements_of_a_gang_the_one_of_this_attempt_counts(last: str) -
     sight.home.placements.replace([now, before] if last == "before" else [before, now])
     assert facts.placement(now).attempt != "before"
     assert taken(planned(sight, me)) == {"east": 2}
+
+
+def test_who_is_before_one_takes_nothing_where_its_own_policy_requires_a_preflight() -> None:
+    sight = Sight({"east": 2, "west": 2})
+    other = make_check(policy="other") | {"metadata": {"name": "other"}}
+    sight.home.checks.replace([make_check(), other])
+    strict = make_policy(clusters=["east", "west"], requireReachable=True)
+    fill(sight.home.policies, strict, make_policy("other", clusters=["west"]))
+    sight.home.worker_clusters.replace([builders.make_worker_cluster("east"), builders.make_worker_cluster("west")])
+    first, me = gang("first", 4, created=-9), gang("me", 2, checks=["other"])
+    fill(sight.home.workloads, first, me)
+    assert taken(planned(sight, me, "other")) == {"west": 2}

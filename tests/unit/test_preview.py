@@ -13,10 +13,19 @@ from adapter.facts import Exclusion, workload
 from adapter.podsets import Unusable
 from adapter.shell.planning import Planning
 from tests.unit import builders
-from tests.unit.builders import NAMESPACE, START, make_cluster_queue, make_policy, make_workload
+from tests.unit.builders import (
+    NAMESPACE,
+    START,
+    make_cluster_queue,
+    make_condition,
+    make_policy,
+    make_worker_cluster,
+    make_workload,
+)
 from tests.unit.sight import Sight, fill, make_group, make_local_queue, make_member, make_ray_job, make_template
 
 Raw = dict[str, Any]
+REACHED = make_condition(names.REACHABLE)
 
 
 def asked(sight: Sight, raw: object) -> Raw:
@@ -148,6 +157,36 @@ def test_a_cordoned_or_draining_cluster_is_passed_over(spec: dict[str, bool], wh
     assert answer["sentence"] == f"4 of 4 workers to west; east passed over: {why}."
     assert [one["asked"] for one in answer["clusters"]] == [1, None]
     assert [one["cluster"] for one in answer["clusters"]] == ["west", "east"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "conditions", "sentence"),
+    [
+        ({}, [], "4 of 4 workers to east."),
+        ({"requireReachable": False}, [{"status": "False"}], "4 of 4 workers to east."),
+        ({"requireReachable": True}, [{"status": "True"}], "4 of 4 workers to east."),
+        ({"requireReachable": True}, [], "4 of 4 workers to west; east passed over: no preflight has tried it, and "),
+        (
+            {"requireReachable": True},
+            [{"status": "False", "reason": "NoRoute"}],
+            "4 of 4 workers to west; east passed over: the last preflight found it not reachable (NoRoute): ",
+        ),
+    ],
+)
+def test_a_policy_may_pass_over_what_no_preflight_found_reachable(
+    policy: Raw, conditions: list[Raw], sentence: str
+) -> None:
+    sight = Sight({"east": 9, "west": 9}, **policy)
+    told = {"east": [{"type": "Reachable", **one} for one in conditions], "west": [REACHED]}
+    sight.home.worker_clusters.replace([make_worker_cluster(name, conditions=found) for name, found in told.items()])
+    assert asked(sight, make_ray_job())["sentence"].startswith(sentence)
+
+
+def test_why_a_cluster_cannot_be_used_comes_before_what_a_policy_requires() -> None:
+    sight = Sight({"east": 9, "west": 9}, requireReachable=True)
+    sight.members["east"].spec = make_member("east", 9, cordoned=True).spec
+    sight.home.worker_clusters.replace([make_worker_cluster("east"), make_worker_cluster("west", conditions=[REACHED])])
+    assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to west; east passed over: it is cordoned."
 
 
 @pytest.mark.parametrize(

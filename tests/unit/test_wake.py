@@ -449,3 +449,24 @@ async def test_another_check_wakes_ours_when_its_controller_may_be_another(bench
     assert bench.woken() == {(CHECK, "", "other"), GANG_KEY}
     bench.waker.heard("checks", other, None)
     assert bench.woken() == {(CHECK, "", "other"), (CHECK, "", make.CHECK), GANG_KEY}
+
+
+REACHED = make.make_worker_cluster(conditions=[make.make_condition(names.REACHABLE)])
+
+
+@pytest.mark.parametrize(
+    ("after", "matters"),
+    [
+        pytest.param(make.make_worker_cluster(), True, id="not tried"),
+        pytest.param(changed(REACHED, "status", "conditions", to=[{"type": names.REACHABLE}]), True, id="not reached"),
+        pytest.param(changed(REACHED, "status", "workers", to=7), False, id="a counter"),
+    ],
+)
+async def test_a_cluster_that_a_preflight_reached_or_not_wakes_who_waits(
+    bench: Bench, after: Raw, matters: bool
+) -> None:
+    fill = [make_placement(WORK, shares={})]
+    bench.home.placements.replace([])
+    bench.home.placements.replace(fill)
+    bench.waker.heard("worker_clusters", REACHED, after)
+    assert bench.woken() == {(CLUSTER, "", "east")} | ({GANG_KEY} if matters else set())

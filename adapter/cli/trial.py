@@ -1,0 +1,140 @@
+"""How is a preflight made: what is asked for, which clusters there are, and how their pods come to try each other?
+
+The manager is asked by the rights of the user, each worker cluster by those of its own kubeconfig.
+"""
+
+import argparse
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from adapter import api, names, preflight
+from adapter.cli import asking
+from adapter.cli.asking import complain
+from adapter.facts import Raw, key_of
+from adapter.probing import Run
+from adapter.shell import inspection, logins
+from adapter.shell.client import ApiError, BadLogin, Client, default_namespace
+from adapter.shell.probes import Probes
+from adapter.shell.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    DEPLOYMENTS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    WORKER_CLUSTERS,
+)
+from adapter.sides import MANAGER, Asked, Side
+
+
+class Unusable(ValueError):
+    """The command line asks for what is not there; the text is a sentence."""
+
+
+async def asked(client: Client, given: argparse.Namespace) -> Asked:
+    """Say what the preflight is for, by the options and by what is in the manager; raises Unusable, or what the client raises."""
+    if not given.timeout:
+        raise Unusable("--timeout 0s leaves no time to start a pod; name a longer one, such as 60s.")
+    namespace = given.namespace or default_namespace(given.kubeconfig, given.context)
+    try:
+        await client.get(NAMESPACES.path(name=namespace))
+    except ApiError as error:
+        if error.missing:
+            raise Unusable(f"There is no namespace {namespace} in the manager cluster; name one by -n.") from None
+        raise
+    queues = given.queue or await _queues(client, namespace)
+    return Asked(namespace, queues, given.image or await _image(client))
+
+
+async def _queues(client: Client, namespace: str) -> list[str]:
+    """The LocalQueues of the manager's namespace whose jobs go through our check."""
+    local, queues, checks = await asyncio.gather(
+        inspection.listed(client, LOCAL_QUEUES, namespace),
+        inspection.listed(client, CLUSTER_QUEUES),
+        inspection.listed(client, ADMISSION_CHECKS),
+    )
+    return preflight.dispatching(local or (), queues or (), checks or ())
+
+
+async def _image(client: Client) -> str:
+    try:
+        deployed = await client.get(DEPLOYMENTS.path(names.SYSTEM_NAMESPACE, names.DEPLOYMENT))
+    except ApiError as error:
+        if error.missing:
+            where = f"Deployment {names.DEPLOYMENT} in namespace {names.SYSTEM_NAMESPACE}"
+            raise Unusable(f"There is no {where} whose image could be taken; name one by --image.") from None
+        raise
+    return str(deployed["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+async def clusters(client: Client, wanted: Sequence[str]) -> dict[str, Raw]:
+    """Read the WorkerClusters of those names, or all, by name; raises Unusable where there is none."""
+    there = {key_of(raw)[1]: raw for raw in (await client.get(WORKER_CLUSTERS.path())).get("items") or ()}
+    unknown = [name for name in wanted if name not in there]
+    if unknown or not there:
+        have = f"there are {', '.join(sorted(there))}" if there else "there is none"
+        raise Unusable(f"There is no WorkerCluster {unknown[0] if unknown else 'yet'}; {have}.")
+    return {name: there[name] for name in sorted(wanted or there)}
+
+
+async def tried(client: Client, found: Mapping[str, Raw], asked: Asked, patience: float) -> dict[str, Side]:
+    """Look at all clusters, and let pods of those that can be used ask each other; the manager comes first."""
+    async with _workers(client, found) as (clients, troubles):
+        looks = [inspection.manager(client, MANAGER)]
+        for name, theirs in clients.items():
+            looks.append(inspection.worker(theirs, name, _head(found[name]), asked.namespace, asked.queues))
+        looked = await asking.told(_all(looks), "Waiting for the clusters' API servers ...")
+        seen = {side.name: side for side in looked} | {name: Side(name, why) for name, why in troubles.items()}
+        sides = {name: seen[name] for name in (MANAGER, *found)}
+        able = {name: one for name, one in {MANAGER: client, **clients}.items() if _able(sides[name])}
+        run = Run(secrets.token_hex(4), asked.namespace, asked.image, timedelta(seconds=2 * patience + 60))
+        probes = Probes(able, run, patience)
+        try:
+            async with probes:
+                await asking.told(probes.start(), f"Starting pods in {', '.join(able)} ...")
+                return await asking.told(probes.ask(sides), "Waiting until they have tried to reach each other ...")
+        finally:
+            for name, why in probes.left.items():
+                what = f"pods with the label {names.PROBE_LABEL}={run.id} in namespace {asked.namespace} of {name}"
+                complain(
+                    f"The {what} could not be removed: {why}. They end by themselves; the next preflight removes them.",
+                    0,
+                )
+
+
+@asynccontextmanager
+async def _workers(client: Client, found: Mapping[str, Raw]) -> AsyncIterator[tuple[dict[str, Client], dict[str, str]]]:
+    """Clients of the worker clusters, and for those that have none a sentence that says why."""
+    clients, troubles = {}, {}
+    try:
+        for name, raw in found.items():
+            try:
+                clients[name] = await _login(client, name, raw)
+            except (api.Invalid, BadLogin) as error:
+                troubles[name] = str(error)
+        yield clients, troubles
+    finally:
+        await asyncio.gather(*(one.close() for one in clients.values()))
+
+
+async def _login(client: Client, name: str, raw: Raw) -> Client:
+    login = await logins.once(client, api.worker_cluster(raw))
+    try:
+        return await Client.from_kubeconfig(login.kubeconfig, name)
+    except BadLogin as error:
+        raise BadLogin(logins.unusable(login, error)) from None
+
+
+async def _all(looks: Iterable[Coroutine[Any, Any, Side]]) -> list[Side]:
+    return await asyncio.gather(*looks)
+
+
+def _able(side: Side) -> bool:
+    return not side.trouble and side.namespace
+
+
+def _head(raw: Raw) -> str:
+    return str(((raw.get("spec") or {}).get("head") or {}).get("address") or "PodIP")

@@ -1,0 +1,82 @@
+"""Do the pods of a worker cluster reach those of the others? The WorkerCluster's condition, and what a policy makes of it.
+
+A preflight that could not try says nothing, so that a wrong image or a missing right takes no cluster out of use that works.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from adapter import names
+from adapter.facts import Raw, condition, key_of, meta, timestamp
+from adapter.sides import MANAGER, Finding, Side
+
+_MOST = 2000  # characters of a condition's message: with many clusters, the first that fail are enough
+
+
+@dataclass(frozen=True, slots=True)
+class Reachability:
+    """What is to be told of one worker cluster."""
+
+    reached: bool
+    reason: str
+    message: str
+
+
+def reachable(name: str, sides: Mapping[str, Side], findings: Sequence[Finding]) -> Reachability | None:
+    """Say whether workers in that cluster could work with the head and with each other, None if that was not tried.
+
+    A way between two worker clusters that does not work counts against both, unless one of them is cut off from the manager as well:
+    then it counts against that one only.
+    """
+    broken = [finding for finding in findings if finding.reason]
+    cut = {cluster for finding in broken if MANAGER in finding.clusters for cluster in finding.clusters} - {MANAGER}
+    mine = [finding for finding in broken if name in finding.clusters]
+    counted = mine if name in cut else [finding for finding in mine if not cut & {*finding.clusters}]
+    if counted:
+        first = min(counted, key=lambda finding: MANAGER not in finding.clusters)
+        return Reachability(False, first.reason, " ".join(finding.message for finding in counted)[:_MOST])
+    if not _both_ways(sides[name], sides[MANAGER]):
+        return None
+    others = [side for side in sides.values() if side.name not in (name, MANAGER) and _both_ways(sides[name], side)]
+    more = f", and so do those of {', '.join(side.name for side in others)}" if others else ""
+    trip = sides[name].trips[MANAGER]
+    speed = f"{trip.milliseconds} ms there and back, {trip.megabits} Mbit/s"
+    return Reachability(True, "Reached", f"Pods there and in the manager reach each other ({speed}){more}."[:_MOST])
+
+
+def _both_ways(one: Side, other: Side) -> bool:
+    trips = one.trips.get(other.name), other.trips.get(one.name)
+    return all(trip is not None and not trip.error for trip in trips)
+
+
+def status(cluster: Raw, found: Reachability, now: datetime) -> dict[str, Any]:
+    """The WorkerCluster's condition as an apply patch of its status: it names no other, and so takes none away."""
+    wanted = str(found.reached)
+    before = condition(cluster, names.REACHABLE)
+    since = before.get("lastTransitionTime") if before.get("status") == wanted else None
+    entry = {
+        "type": names.REACHABLE,
+        "status": wanted,
+        "reason": found.reason,
+        "message": found.message,
+        "observedGeneration": meta(cluster).get("generation"),
+        "lastTransitionTime": since or timestamp(now),
+    }
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.WORKER_CLUSTER_KIND,
+        "metadata": {"name": key_of(cluster)[1], "uid": meta(cluster).get("uid")},
+        "status": {"conditions": [entry]},
+    }
+
+
+def unproven(cluster: Raw) -> str:
+    """Why a policy that requires reachable clusters passes one over, a part of a sentence; empty when it does not."""
+    found = condition(cluster, names.REACHABLE)
+    if found.get("status") == "True":
+        return ""
+    if not found:
+        return "no preflight has tried it, and the policy requires that: run `kubectl rayspan preflight`"
+    return f"the last preflight found it not reachable ({found.get('reason')}): mend that, and run `kubectl rayspan preflight`"

@@ -1,0 +1,211 @@
+"""Does a preflight tell what would keep workers from joining, on real networks and with real pods, and leave nothing behind?
+
+By the command as a process, as an administrator gives it. The pods run on the clusters' real nodes.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.sides import MANAGER
+from hack.clusters import Cluster, condition, wait
+from hack.lab import faults, images
+from hack.lab.lab import Lab
+from hack.lab.paths import REPO
+from tests.integration.controller import Controller
+from tests.integration.stage import Stage
+
+BOTH = ("--cluster", "east", "--cluster", "west")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(stage: Stage) -> Iterator[None]:
+    """Whatever a preflight meets, its pods go."""
+    yield
+    wait(lambda: not probes(stage), 30, "no probe is left")
+
+
+def probes(stage: Stage) -> list[str]:
+    found = [pod for cluster in stage.fleet.all for pod in cluster.items("pods", stage.name, names.PROBE_LABEL)]
+    return [pod["metadata"]["name"] for pod in found]
+
+
+def command(stage: Stage, *words: str) -> list[str]:
+    """The lab's worker clusters have the image of Ray, and no registry; of two images the last one counts."""
+    login = ("--kubeconfig", str(stage.manager.kubeconfig), "--image", images.reference("ray"))
+    return [sys.executable, "-m", "adapter", "preflight", "-n", stage.name, *login, *words]
+
+
+def preflight(stage: Stage, *words: str, want: int) -> Any:
+    """What it found, as programs read it; it must end with that code."""
+    done = subprocess.run(
+        command(stage, "-o", "json", *words), cwd=REPO, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.stdout, done
+    found = json.loads(done.stdout)
+    assert done.returncode == want, failures(found)
+    return found
+
+
+def failures(found: Any) -> list[tuple[str, str, str]]:
+    told = (one for one in found["findings"] if one["outcome"] == "failure")
+    return [(" ".join(one["clusters"]), one["check"], one["message"]) for one in told]
+
+
+def reachable(stage: Stage, name: str) -> dict[str, str]:
+    return dict(condition(stage.manager.get("workerclusters", name), names.REACHABLE))
+
+
+def test_all_is_well_between_three_clusters(stage: Stage) -> None:
+    stage.build({"east": 1, "west": 1})
+    start = time.monotonic()
+    found = preflight(stage, *BOTH, want=0)
+    assert time.monotonic() - start < 40
+    assert failures(found) == [] and found["ready"] and found["queues"] == ["ray"]
+    ways = {(one["from"], one["to"]): one for one in found["paths"]}
+    assert len(ways) == 6 and all(one["reached"] for one in ways.values())
+    for one in ways.values():
+        assert 0 < one["latencyMilliseconds"] < 1000
+        assert one["bandwidthMegabitsPerSecond"] > 10 and abs(one["clockAheadSeconds"]) < 1
+    for cluster in found["clusters"]:
+        assert set(cluster["checks"].values()) == {"ok"}, cluster
+    for name in ("east", "west"):
+        assert (reachable(stage, name)["status"], reachable(stage, name)["reason"]) == ("True", "Reached")
+    header, row = stage.manager.kubectl("get", "workercluster", "east").splitlines()
+    assert row[header.index("REACHABLE") :].split()[0] == "True"
+
+
+def test_a_cluster_that_is_cut_off_is_told_and_passed_over(stage: Stage, running: Controller, lab: Lab) -> None:
+    """Only the pods' packets are dropped; the controller goes on seeing east, and would send workers there."""
+    stage.build({"east": 4, "west": 4}, policy={"requireReachable": True})
+    faults.cut(lab, lab.cluster("east"), scope="data", way="drop")
+    found = preflight(stage, *BOTH, want=3)
+    broken = {subject: message for subject, check, message in failures(found)}
+    assert set(broken) == {f"{MANAGER} east", f"east {MANAGER}", "east west", "west east"}
+    assert broken[f"{MANAGER} east"].startswith("A pod in the manager cannot reach one in east at 10.240.")
+    assert "no answer in 5 s; see routes, firewalls and NetworkPolicies" in broken[f"{MANAGER} east"]
+    assert [one["reachable"] for one in found["clusters"]] == [None, False, True]
+    assert (reachable(stage, "east")["status"], reachable(stage, "east")["reason"]) == ("False", "NoRoute")
+    assert reachable(stage, "west")["status"] == "True"
+    wait(
+        lambda: condition(stage.manager.get("workerclusters", "east"), names.CONNECTED)["status"] == "True", 20, "seen"
+    )
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.where("pi") == "2 west", 60, "all go to west", running.tail)
+    assert (
+        "east passed over: the last preflight found it not reachable (NoRoute)"
+        in (stage.placement("pi")["spec"]["explanation"])
+    )
+
+    stage.ray_cluster("large", workers=6)
+    wait(lambda: stage.state("large") == names.WAITING, 60, "it waits", running.tail)
+    faults.heal(lab)
+    preflight(stage, *BOTH, want=0)
+    wait(lambda: stage.where("large") == "4 east, 2 west", 60, "who waited for east starts", running.tail)
+
+
+def test_what_the_controller_tells_stands_beside_it(stage: Stage, running: Controller) -> None:
+    """Both write the same list of conditions, and neither takes the other's away."""
+    stage.build({"east": 1, "west": 1})
+    preflight(stage, *BOTH, want=0)
+    for text in ("true", "false"):
+        patch = json.dumps({"spec": {"cordoned": text == "true"}})
+        stage.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", patch)
+        wait(lambda: _seen(stage.manager), 20, "the controller has told of it", running.tail)
+        assert reachable(stage, "east")["status"] == "True"
+    before = condition(stage.manager.get("workerclusters", "east"), names.CONNECTED)
+    since = reachable(stage, "east")["lastTransitionTime"]
+    preflight(stage, *BOTH, want=0)
+    assert condition(stage.manager.get("workerclusters", "east"), names.CONNECTED) == before
+    assert reachable(stage, "east")["lastTransitionTime"] == since, "it was True before"
+
+
+def _seen(manager: Cluster) -> bool:
+    found = manager.get("workerclusters", "east")
+    told = condition(found, names.CONNECTED).get("observedGeneration")
+    return bool(told == found["metadata"]["generation"])
+
+
+def test_what_is_missing_there_is_told_and_the_rest_is_tried(stage: Stage) -> None:
+    """West has no such namespace; a way to it cannot be tried, so nothing new is said about whether it is reachable."""
+    stage.build({"east": 1})
+    before = reachable(stage, "west")
+    found = preflight(stage, *BOTH, "--queue", "ray", "--queue", "other", want=3)
+    assert [(subject, check) for subject, check, _ in failures(found)] == [("east", "Queue"), ("west", "Namespace")]
+    messages = [message for _, _, message in failures(found)]
+    assert messages[0] == f"There is no LocalQueue other in namespace {stage.name} of east; create it."
+    assert messages[1].startswith(f"There is no namespace {stage.name} in west; create it, with a LocalQueue")
+    reached = {(one["from"], one["to"]): one["reached"] for one in found["paths"]}
+    assert reached[MANAGER, "east"] and reached["east", MANAGER] and reached["west", "east"] is None
+    assert reachable(stage, "west") == before
+
+
+def test_rights_that_are_missing_are_told_one_by_one(stage: Stage) -> None:
+    stage.build({"east": 1})
+    stage.fleet.workers["east"].delete("rolebinding", "rayspan-worker", stage.name)
+    found = preflight(stage, "--cluster", "east", want=3)
+    (_, check, text), (_, other, why) = failures(found)
+    assert (check, other) == ("Rights", "Probe")
+    kinds = {"workloads": ("create", "get", "delete"), "configmaps": ("create", "get", "list", "delete")}
+    for kind, verbs in kinds.items():
+        assert all(f"{verb} {kind} in namespace {stage.name}" in text for verb in verbs)
+    assert f"create pods in namespace {stage.name}" in text and "list nodes" not in text
+    assert "it could not be made: 403 Forbidden" in why
+
+
+def test_an_image_that_cannot_be_had_is_told_at_once(stage: Stage) -> None:
+    stage.build({"east": 1})
+    before = reachable(stage, "east")
+    start = time.monotonic()
+    found = preflight(stage, "--cluster", "east", "--image", "example.invalid/no/such:1", want=3)
+    assert time.monotonic() - start < 40
+    assert [(subject, check) for subject, check, _ in failures(found)] == [(MANAGER, "Image"), ("east", "Image")]
+    assert "Image example.invalid/no/such:1 cannot be had in east: " in failures(found)[1][2]
+    assert reachable(stage, "east") == before
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_one_that_is_stopped_removes_its_pods(stage: Stage, how: signal.Signals) -> None:
+    """Kueue in the worker clusters knows nothing of them."""
+    stage.build({"east": 1, "west": 1})
+    with begun(stage) as process:
+        for worker in stage.fleet.workers.values():
+            assert not worker.items("workloads", stage.name)
+        process.send_signal(how)
+        _, complained = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert complained.endswith("Stopped before it was done; its pods are removed, unless it says otherwise above.\n")
+
+
+def test_what_one_left_behind_that_was_killed_is_removed_by_the_next(stage: Stage) -> None:
+    """Once its time is over: until then it may be one that goes on beside this one."""
+    stage.build({"east": 1, "west": 1})
+    with begun(stage) as process:
+        process.kill()
+    left = probes(stage)
+    assert left
+    preflight(stage, *BOTH, want=0)
+    assert set(left) <= set(probes(stage))
+    for cluster in stage.fleet.all:
+        for pod in cluster.items("pods", stage.name, names.PROBE_LABEL):
+            name, over = pod["metadata"]["name"], json.dumps({"spec": {"activeDeadlineSeconds": 1}})
+            if name in left:
+                cluster.kubectl("-n", stage.name, "patch", "pod", name, "--type=merge", "-p", over)
+    preflight(stage, *BOTH, want=0)
+    wait(lambda: not set(left) & set(probes(stage)), 30, "what was left is gone")
+
+
+def begun(stage: Stage) -> "subprocess.Popen[str]":
+    """A preflight whose pods are there in all clusters."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command(stage, *BOTH), cwd=REPO, stdout=pipe, stderr=pipe, text=True)
+    clusters = (stage.manager, stage.fleet.workers["east"], stage.fleet.workers["west"])
+    wait(lambda: all(one.items("pods", stage.name, names.PROBE_LABEL) for one in clusters), 60, "its pods are there")
+    return process

@@ -1,0 +1,261 @@
+"""Do the probe scripts find what is there, over real sockets between processes, and is what becomes of a pod read right?"""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter import probescript, probing
+from adapter.probing import Peer, Run, State, Trip
+from tests.unit.builders import START, at, stamp
+
+Raw = dict[str, Any]
+RUN = Run("0a1b2c3d", "demo", "rayspan/rayspan:dev", at(180) - START)
+WORD = "swordfish"
+
+
+# --- the scripts -----------------------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@contextmanager
+def serving(*words: str) -> Iterator[int]:
+    """The answering script as a process, in a port that is free."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-c", probescript.SERVER, *(words or [WORD]), str(port)])
+    try:
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def answering(*said: bytes, close: bool) -> Iterator[int]:
+    """Something that greets every connection, and then closes it or falls silent without reading on."""
+    links: list[socket.socket] = []
+
+    def serve() -> None:
+        try:
+            while True:
+                link, _ = door.accept()
+                links.append(link)
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                for line in said:
+                    link.sendall(line)
+                if close:
+                    link.close()
+        except OSError:
+            return
+
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield int(door.getsockname()[1])
+        finally:
+            door.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for link in links:
+                link.close()
+
+
+def ask(tmp_path: Path, *ports: int, silence: float = 5.0, name: str = "localhost") -> Any:
+    """What the asking script leaves; its log says the same."""
+    peers = [{"address": "127.0.0.1", "port": port, "word": WORD} for port in ports]
+    asked = {"silence": silence, "seconds": 0.1, "name": name, "peers": peers}
+    file = tmp_path / "message"
+    words = [sys.executable, "-c", probescript.CLIENT, json.dumps(asked), str(file)]
+    log = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+    assert log.stdout.strip() == file.read_text() and not log.stderr
+    assert len(file.read_bytes()) < 4096, "what a termination message holds"
+    return json.loads(file.read_text())
+
+
+def test_two_processes_measure_the_way_between_them(tmp_path: Path) -> None:
+    with serving() as port, serving() as other:
+        found = ask(tmp_path, port, other)
+    for one in found["peers"]:
+        assert one.keys() == {"ms", "mbit", "ahead"}
+        assert 0 < one["ms"] < 1000 and one["mbit"] > 1 and abs(one["ahead"]) < 0.5
+    assert found["dns"]["address"] in ("127.0.0.1", "::1")
+
+
+def test_what_is_wrong_is_told_one_by_one(tmp_path: Path) -> None:
+    """A port where nothing listens, another's pod, one that hangs up, and one that works."""
+    with (
+        serving() as well,
+        serving("another") as stranger,
+        answering(b"HTTP/1.1 400 Bad Request\r\n", close=True) as web,
+        answering(b"rayspan swordfish\n", close=True) as rude,
+    ):
+        found = ask(tmp_path, free_port(), stranger, web, rude, well, silence=2, name="nowhere.invalid")
+    errors = [one.get("error") for one in found["peers"]]
+    assert errors == ["refused", "stranger", "stranger", "broken", None]
+    assert found["dns"]["error"]
+
+
+def test_who_answers_nothing_is_given_up(tmp_path: Path) -> None:
+    with answering(close=False) as silent:
+        assert ask(tmp_path, silent, silence=0.5)["peers"] == [{"error": "timeout"}]
+
+
+def test_small_packets_that_pass_and_large_ones_that_do_not_are_told(tmp_path: Path) -> None:
+    """The stand-in answers the questions for the clock, and then reads no more."""
+    times = b"".join(b"%r\n" % 1.5 for _ in range(20))
+    with answering(b"rayspan swordfish\n", times, close=False) as narrow:
+        (found,) = ask(tmp_path, narrow, silence=1)["peers"]
+    assert found["error"] == "stalled" and found["ms"] > 0
+    assert found["ahead"] < -1e9, "and its clock is far behind"
+
+
+def test_it_waits_for_one_that_is_about_to_listen(tmp_path: Path) -> None:
+    port = free_port()
+    late = f"import time; time.sleep(0.7)\n{probescript.SERVER}"
+    process = subprocess.Popen([sys.executable, "-c", late, WORD, str(port)])
+    try:
+        assert "error" not in ask(tmp_path, port)["peers"][0]
+    finally:
+        process.kill()
+        process.wait()
+
+
+# --- the pods --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pod", [probing.server(RUN, WORD), probing.client(RUN, [Peer("east", "10.1.0.5", WORD)])])
+def test_a_probe_is_admitted_where_only_restricted_pods_are(pod: Raw) -> None:
+    spec, (container,) = pod["spec"], pod["spec"]["containers"]
+    assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"]
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    security = container["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"]} and security["readOnlyRootFilesystem"]
+    assert security["allowPrivilegeEscalation"] is False
+    assert spec["automountServiceAccountToken"] is False and "volumes" not in spec
+
+
+@pytest.mark.parametrize("pod", [probing.server(RUN, WORD), probing.client(RUN, [])])
+def test_a_probe_can_be_found_and_ends_by_itself(pod: Raw) -> None:
+    assert pod["metadata"]["labels"] == {"rayspan.dev/probe": "0a1b2c3d"}, "and none by which a queue would hold it"
+    assert (pod["spec"]["activeDeadlineSeconds"], pod["spec"]["restartPolicy"]) == (180, "Never")
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 1
+
+
+def test_what_a_pod_runs_is_what_was_tried_above() -> None:
+    (container,) = probing.client(RUN, [Peer("east", "10.1.0.5", WORD)])["spec"]["containers"]
+    *python, script, asked, file = container["command"]
+    assert (python, script, file) == (["python3", "-c"], probescript.CLIENT, container["terminationMessagePath"])
+    assert json.loads(asked) == {
+        "silence": 5.0,
+        "seconds": 0.5,
+        "name": "kubernetes.default.svc",
+        "peers": [{"address": "10.1.0.5", "port": probing.PORT, "word": WORD}],
+    }
+
+
+def pod(state: Raw | None = None, *, phase: str = "Pending", address: str = "", **status: Any) -> Raw:
+    containers = [] if state is None else [{"state": state}]
+    return {"status": {"phase": phase, "podIP": address, "containerStatuses": containers, **status}}
+
+
+FULL = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available."}
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        pytest.param({}, State(trouble="it was not started in time"), id="new"),
+        pytest.param(pod(conditions=[FULL]), State(trouble="no node takes it: 0/1 nodes are available."), id="full"),
+        pytest.param(
+            {"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, **pod(conditions=[FULL])},
+            State(trouble="it is held by the scheduling gate kueue.x-k8s.io/admission"),
+            id="held by a Kueue that manages all pods",
+        ),
+        pytest.param(
+            pod({"waiting": {"reason": "ContainerCreating"}}), State(trouble="it was not started in time"), id="soon"
+        ),
+        pytest.param(
+            pod({"waiting": {"reason": "ErrImagePull", "message": "not found"}}),
+            State(trouble="ErrImagePull: not found", no_image=True, hopeless=True),
+            id="no image",
+        ),
+        pytest.param(
+            pod({"waiting": {"reason": "CreateContainerConfigError", "message": "no"}}),
+            State(trouble="CreateContainerConfigError: no", hopeless=True),
+            id="an image that insists on root",
+        ),
+        pytest.param(
+            pod({"terminated": {"reason": "StartError", "exitCode": 128, "message": "python3: not found"}}),
+            State(ended=True, trouble="StartError: python3: not found", hopeless=True),
+            id="no Python in it",
+        ),
+        pytest.param(
+            pod({"running": {}}, phase="Running", address="10.1.0.5"), State(address="10.1.0.5"), id="running"
+        ),
+        pytest.param(
+            pod({"running": {}}, phase="Running"), State(trouble="it was not started in time"), id="no address yet"
+        ),
+        pytest.param(
+            pod({"terminated": {"exitCode": 0, "message": "{}"}}, phase="Succeeded"),
+            State(ended=True, message="{}"),
+            id="done",
+        ),
+        pytest.param(
+            pod({"terminated": {"exitCode": 0, "message": "{}"}}, phase="Running"),
+            State(ended=True, message="{}"),
+            id="done, and its phase is late",
+        ),
+        pytest.param(
+            pod(phase="Failed", reason="DeadlineExceeded", message="too long"),
+            State(ended=True, trouble="DeadlineExceeded: too long", hopeless=True),
+            id="too late",
+        ),
+    ],
+)
+def test_how_far_a_probe_is(found: Raw, want: State) -> None:
+    assert probing.state(found) == want
+
+
+EAST, WEST = Peer("east", "10.1.0.5", WORD), Peer("west", "10.2.0.5", WORD)
+
+
+def test_an_answer_is_read() -> None:
+    peers = [{"ms": 0.3, "mbit": 900.5, "ahead": -0.01}, {"error": "timeout"}]
+    found = probing.report(json.dumps({"peers": peers, "dns": {"address": "10.96.0.1"}}), [EAST, WEST])
+    assert found == probing.Report({"east": Trip("", 0.3, 900.5, -0.01), "west": Trip("timeout")}, "")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "Killed",
+        "[]",
+        "{}",
+        '{"peers": []}',
+        '{"peers": [], "dns": {}}',
+        '{"peers": [1, 2], "dns": {}}',
+        '{"peers": [{"ms": "fast"}, {}], "dns": {}}',
+        '{"peers": [{}, {}], "dns": []}',
+    ],
+)
+def test_what_is_no_answer_is_none(message: str) -> None:
+    assert probing.report(message, [EAST, WEST]) is None
+
+
+@pytest.mark.parametrize(("seconds", "want"), [(179, False), (181, True)])
+def test_a_probe_is_left_behind_once_its_run_must_be_over(seconds: float, want: bool) -> None:
+    """A run that goes on beside this one keeps its own."""
+    made = {**probing.server(RUN, WORD), "metadata": {"creationTimestamp": stamp(0)}}
+    assert probing.expired(made, at(seconds)) is want
