@@ -53,6 +53,13 @@ test-faults: $(VENV)/.ready ## Test what takes long: leader election, lost clust
 	@$(RUN) -m pytest e2e/faults
 	@$(RUN) -m hack.chaos --n 50 --longest 4
 
+.PHONY: compatibility
+compatibility: $(VENV)/.ready ## Put every sample of KubeRay to real API servers, and write docs/compatibility.md and the golden pods anew
+	@$(LAB) up
+	@$(RUN) -m hack.install
+	@$(RUN) -m hack.corpus
+	@$(RUN) -m pytest --quiet tests/unit/test_rewriter.py -k reviewed --update-golden
+
 .PHONY: bench
 bench: $(VENV)/.ready ## Measure; the figures of one run are to be compared with each other only
 	@$(RUN) -m hack.bench

@@ -16,9 +16,10 @@ from adapter import names, reservation
 from adapter.rewriter import remote_pod
 from adapter.shape import pod_requests
 from adapter.target import Target
+from hack.corpus import golden, reduce, samples
+from hack.lab.paths import REPO
 
 Raw = dict[str, Any]
-GOLDEN = Path(__file__).parent / "golden" / "kuberay-1.6.2"
 TARGET = Target(
     cluster="east",
     zone="us-east-1a",
@@ -190,14 +191,13 @@ def test_priority_travels_as_a_number_and_no_class_with_it() -> None:
     assert "priority" not in group_workload()["spec"]
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.in.yaml")), ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", sorted(golden.FOLDER.glob("*.in.yaml")), ids=lambda path: path.name.partition(".")[0])
 def test_a_recorded_pod_asks_no_more_than_its_group_reserved(path: Path) -> None:
     """The reservation is made from the RayCluster's template, which is what Kueue sees in the manager."""
     pod = yaml.safe_load(path.read_text())
-    cluster, group = (pod["metadata"]["labels"][f"ray.io/{part}"] for part in ("cluster", "group"))
-    manifests = list(yaml.safe_load_all((GOLDEN / "rayclusters.yaml").read_text()))
-    found = next(one for one in manifests if one["metadata"]["name"] == cluster)["spec"]["workerGroupSpecs"]
-    template = next(one for one in found if one["groupName"] == group)["template"]
+    sample = yaml.safe_load((REPO / samples.OURS / path.name.replace(".in.", ".")).read_text())
+    groups = reduce.ray_cluster(sample, "corpus")["spec"]["workerGroupSpecs"]
+    template = next(one for one in groups if one["groupName"] == pod["metadata"]["labels"]["ray.io/group"])["template"]
     asked = pod_requests(
         remote_pod(pod, head="10.0.0.1", target=TARGET, role="r", total=1, slot="s", anchor_uid="u")["spec"]
     )

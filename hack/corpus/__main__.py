@@ -1,0 +1,27 @@
+"""`python -m hack.corpus`: make docs/compatibility.md and the recorded pods anew, on the lab. `make compatibility` is this."""
+
+import sys
+
+from adapter.shell.client import ApiError, Unreachable
+from hack import clusters
+from hack.corpus import golden, report
+from hack.corpus.play import run
+from hack.lab.progress import LabError
+
+
+def main() -> int:
+    fleet = clusters.of_lab()
+    try:
+        seen = run(fleet.manager.kubeconfig, next(iter(fleet.workers.values())).kubeconfig)
+    except (LabError, ApiError, Unreachable) as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    report.PAGE.write_text(report.page(seen), encoding="utf-8")
+    for file, text in golden.recorded(seen).items():
+        file.write_text(text, encoding="utf-8")
+    print(report.line(seen))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Where are samples looked at? In a few namespaces, for some have the same name, with what their pods cannot be made without.
+
+Whatever is made here carries one label; what an interrupted look left is found by it, and goes first.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+from adapter import names
+from adapter.facts import key_of
+from adapter.shell.client import ApiError, Client
+from adapter.shell.resources import NAMESPACES, RAY_CLUSTERS, Resource
+from hack.corpus import reduce
+from hack.corpus.judge import Seen
+from hack.corpus.samples import Sample
+from hack.lab.progress import step
+from hack.oracle import bulk
+
+Raw = dict[str, Any]
+
+NAMESPACE: Final = "corpus"  # the first one; ours speak of it in their commands
+_LABEL: Final = f"{names.DOMAIN}/corpus"
+_SERVICE_ACCOUNTS: Final = Resource("v1", "serviceaccounts")
+_CLUSTER_SCOPED: Final = {
+    "PriorityClass": Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
+    "RuntimeClass": Resource("node.k8s.io/v1", "runtimeclasses", namespaced=False),
+}
+
+
+def namespaces(samples: Iterable[Sample]) -> list[str]:
+    """For each sample the first namespace in which its name is free."""
+    taken: set[tuple[str, str]] = set()
+    found: list[str] = []
+    for sample in samples:
+        number, name = 0, reduce.name_of(sample.body)
+        while (f"{NAMESPACE}{number or ''}", name) in taken:
+            number += 1
+        taken.add((f"{NAMESPACE}{number or ''}", name))
+        found.append(f"{NAMESPACE}{number or ''}")
+    return found
+
+
+@asynccontextmanager
+async def ready(client: Client, seen: Sequence[Seen]) -> AsyncIterator[None]:
+    """The namespaces, and what pods cannot be made without; what an earlier run left goes first, ours goes in the end."""
+    await _clear(client)
+    with step("corpus: what an earlier look left is gone"):
+        await _gone(client)
+    places = sorted({one.cluster["metadata"]["namespace"] for one in seen})
+    await asyncio.gather(*(client.create(NAMESPACES.path(), _labelled({"metadata": {"name": it}})) for it in places))
+    needs = [need for one in seen for need in one.sample.needs]
+    await asyncio.gather(*(client.create(_CLUSTER_SCOPED[need["kind"]].path(), _labelled(need)) for need in needs))
+    accounts = {(one.cluster["metadata"]["namespace"], name) for one in seen for name in _accounts(one.cluster)}
+    await asyncio.gather(
+        *(client.create(_SERVICE_ACCOUNTS.path(it), {"metadata": {"name": name}}) for it, name in accounts)
+    )
+    await bulk.until(partial(_inhabited, client, places), "every namespace has its default service account")
+    try:
+        yield
+    finally:
+        await _clear(client)
+
+
+async def _inhabited(client: Client, places: Sequence[str]) -> bool:
+    """Whether pods can be made in all namespaces."""
+    default = await client.get(_SERVICE_ACCOUNTS.path(), fieldSelector="metadata.name=default")
+    return set(places) <= {one["metadata"]["namespace"] for one in default["items"]}
+
+
+def _accounts(cluster: Raw) -> set[str]:
+    """Service accounts that the pods name, which a user has made before; one that cannot exist stays away."""
+    spec = cluster.get("spec") or {"headGroupSpec": {"template": {"spec": {}}}, "workerGroupSpecs": []}
+    templates = [group["template"]["spec"] for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"])]
+    named = {template.get("serviceAccountName") or "default" for template in templates}
+    return {name for name in named if re.fullmatch(r"[a-z0-9.-]+", name)} - {"default"}
+
+
+def _labelled(body: Raw) -> Raw:
+    metadata = body["metadata"]
+    return {**body, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), _LABEL: "true"}}}
+
+
+async def _clear(client: Client) -> None:
+    """Delete what carries our label. RayClusters go before their namespaces: KubeRay would make their pods again meanwhile."""
+    ours = await _ours(client)
+    for place in ours[NAMESPACES]:
+        await _clear_clusters(client, place["metadata"]["name"])
+    doomed = [(kind, one["metadata"]) for kind, found in ours.items() for one in found]
+    await asyncio.gather(*(client.delete(kind.path(name=it["name"]), it["uid"]) for kind, it in doomed))
+
+
+async def _clear_clusters(client: Client, namespace: str) -> None:
+    """Delete the RayClusters of a namespace. One with Redis waits for a Job that cannot run here: it waits no longer."""
+    try:
+        found = (await client.get(RAY_CLUSTERS.path(namespace)))["items"]
+    except ApiError as refused:
+        if refused.missing:  # no KubeRay in this cluster
+            return
+        raise
+    for one in found:
+        path = RAY_CLUSTERS.path(*key_of(one))
+        await client.delete(path, one["metadata"]["uid"])
+        if one["metadata"].get("finalizers"):
+            await client.merge(path, {"metadata": {"uid": one["metadata"]["uid"], "finalizers": None}})
+
+
+async def _ours(client: Client) -> dict[Resource, list[Raw]]:
+    kinds = (NAMESPACES, *_CLUSTER_SCOPED.values())
+    return {kind: (await client.get(kind.path(), labelSelector=_LABEL))["items"] for kind in kinds}
+
+
+async def _gone(client: Client) -> None:
+    async def gone() -> bool:
+        return not any((await _ours(client)).values())
+
+    await bulk.until(gone, "the namespaces of an earlier look are gone")

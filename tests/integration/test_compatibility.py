@@ -1,0 +1,36 @@
+"""Does docs/compatibility.md tell the truth, and are the golden pods still those that KubeRay makes? Every sample is tried."""
+
+import pytest
+import yaml
+
+from hack.clusters import Clusters
+from hack.corpus import golden, judge, report
+from hack.corpus.judge import Seen
+from hack.corpus.play import run
+
+ANEW = "read the difference, then run `make compatibility`, which writes it anew"
+
+
+@pytest.fixture(scope="module")
+def seen(fleet: Clusters) -> list[Seen]:
+    """What KubeRay, Kueue and the API servers say of each sample."""
+    return run(fleet.manager.kubeconfig, next(iter(fleet.workers.values())).kubeconfig)
+
+
+def test_no_pod_is_sent_that_cannot_run(seen: list[Seen]) -> None:
+    findings = map(judge.finding, seen)
+    broken = [f"{found.sample.name}: {found.reason}" for found in findings if found.outcome == judge.BROKEN]
+    assert not broken, "\n".join(broken)
+
+
+def test_the_page_says_what_is_seen(seen: list[Seen]) -> None:
+    assert report.page(seen) == report.PAGE.read_text(), f"docs/compatibility.md differs from what is seen: {ANEW}"
+
+
+def test_the_golden_pods_are_those_that_kuberay_makes(seen: list[Seen]) -> None:
+    for file, text in golden.recorded(seen).items():
+        # As values first: that difference can be read.
+        assert yaml.safe_load(text) == yaml.safe_load(file.read_text()), (
+            f"{file.name} differs from KubeRay's pod: {ANEW}"
+        )
+        assert text == file.read_text(), f"{file.name} is written in another way: {ANEW}"

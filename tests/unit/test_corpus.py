@@ -1,0 +1,140 @@
+"""The table of compatibility: what is made of a sample, and what is said of what came of it. Who made the pods is not asked here."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import names
+from hack.corpus import golden, judge, reduce, report
+from hack.corpus.judge import Seen
+from hack.corpus.samples import OURS, Sample
+from hack.lab.paths import REPO
+
+Raw = dict[str, Any]
+
+
+def sample(name: str) -> Sample:
+    body = yaml.safe_load((REPO / OURS / f"{name}.yaml").read_text())
+    return Sample(OURS, f"{name}.yaml", "A case", body, ())
+
+
+def seen(name: str) -> Seen:
+    """What was seen of one of our samples of which a pod is recorded."""
+    found = sample(name)
+    pod = yaml.safe_load((golden.FOLDER / f"{name}.in.yaml").read_text())
+    pods = {pod["metadata"]["labels"]["ray.io/group"]: pod}
+    return Seen(found, reduce.ray_cluster(found.body, "corpus"), pods=pods, answers=dict.fromkeys(pods, ""))
+
+
+def spec(kind: str, cluster: Raw) -> Raw:
+    return {"kind": kind, "metadata": {"name": "x"}, "spec": cluster}
+
+
+GROUP = {"groupName": "w", "replicas": 7, "minReplicas": 5, "numOfHosts": 64, "template": {"spec": {"containers": []}}}
+CLUSTER = {"headGroupSpec": {"template": {"spec": {"containers": []}}}, "workerGroupSpecs": [GROUP], "suspend": True}
+
+
+@pytest.mark.parametrize(
+    ("body", "crd"),
+    [
+        (spec("RayCluster", CLUSTER), None),
+        (spec("RayJob", {"rayClusterSpec": CLUSTER}), "RayJob"),
+        (spec("RayCronJob", {"jobTemplate": {"rayClusterSpec": CLUSTER}}), "RayJob"),
+        (spec("RayService", {"rayClusterConfig": CLUSTER}), "RayService"),
+    ],
+    ids=["cluster", "job", "cron job", "service"],
+)
+def test_every_kind_becomes_a_small_cluster_that_is_held(body: Raw, crd: str | None) -> None:
+    before = copy.deepcopy(body)
+    made = reduce.ray_cluster(body, "there")
+    (group,) = made["spec"]["workerGroupSpecs"]
+    assert (group["replicas"], group["minReplicas"], group["numOfHosts"]) == (1, 1, 2)
+    assert group["template"]["metadata"]["labels"] == {names.PLACEMENT_LABEL: reduce.PLACEMENT}, (
+        "the gate's policy holds it"
+    )
+    assert made["spec"]["headGroupSpec"]["template"]["spec"]["schedulingGates"] == [{"name": names.GATE}]
+    assert made["metadata"]["labels"].get("ray.io/originated-from-crd") == crd
+    assert "suspend" not in made["spec"]
+    assert body == before
+
+
+def test_a_sample_with_a_queue_is_not_held_by_kueue() -> None:
+    body = spec("RayCluster", CLUSTER)
+    body["metadata"]["labels"] = {names.QUEUE_LABEL: "q", "team": "t"}
+    assert reduce.ray_cluster(body, "there")["metadata"]["labels"] == {"team": "t"}
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (spec("RayJob", {"clusterSelector": {"ray.io/cluster": "c"}}), "it uses a RayCluster that exists"),
+        (spec("RayCluster", {"headGroupSpec": {}}), "it has no worker group"),
+    ],
+)
+def test_what_has_no_workers_says_why(body: Raw, why: str) -> None:
+    with pytest.raises(reduce.NoCluster, match=why):
+        reduce.ray_cluster(body, "there")
+
+
+def test_a_pod_that_is_taken_is_dispatched() -> None:
+    assert judge.finding(seen("plain")).outcome == judge.DISPATCHED
+
+
+def test_what_the_controller_refuses_is_refused_whatever_the_worker_cluster_says() -> None:
+    found = judge.finding(replace(seen("user-tls"), answers={"workers": "no"}))
+    assert (found.outcome, found.group) == (judge.REFUSED, "workers")
+
+
+def test_a_pod_that_the_worker_cluster_refuses_is_a_fault() -> None:
+    found = judge.finding(replace(seen("plain"), answers={"Workers": "it is wrong"}))
+    assert (found.outcome, found.reason) == (judge.BROKEN, "the worker cluster refuses the pod: it is wrong")
+
+
+def test_a_pod_that_speaks_of_the_manager_is_a_fault() -> None:
+    pods = copy.deepcopy(seen("plain").pods)
+    pods["Workers"]["spec"]["tolerations"].append(
+        {"key": "plain-head-svc"}
+    )  # no place in which an address is looked for
+    found = judge.finding(replace(seen("plain"), pods=pods))
+    assert (found.outcome, found.reason) == (judge.BROKEN, "the pod still speaks of the manager's plain-head-svc")
+
+
+def test_what_kuberay_adds_is_seen_in_its_pod() -> None:
+    found = judge.finding(seen("token-auth"))
+    assert found.outcome == judge.STUCK
+    assert "RAY_AUTH_TOKEN" in found.reason
+
+
+def test_a_kind_that_is_not_dispatched_is_refused() -> None:
+    found = judge.finding(seen("service"))
+    assert found.outcome == judge.REFUSED
+    assert found.reason.endswith("found a RayService. Of its workers alone: dispatched.")
+
+
+@pytest.mark.parametrize("name", golden.CHOSEN)
+def test_a_recorded_pod_has_nothing_random_left(name: str) -> None:
+    pod = yaml.safe_load((golden.FOLDER / f"{name}.in.yaml").read_text())
+    assert golden.settled(pod) == pod
+
+
+def test_two_runs_give_one_recorded_pod() -> None:
+    pod = yaml.safe_load((golden.FOLDER / "tpu-multi-host.in.yaml").read_text())
+    text = yaml.safe_dump(pod).replace("x7k2p", "abcde").replace("2026-01-01", "2027-02-03")
+    other = yaml.safe_load(
+        text.replace(pod["metadata"]["uid"], "another").replace("resourceVersion: '1'", "resourceVersion: '2'")
+    )
+    assert other != pod
+    assert golden.settled({**other, "metadata": {**other["metadata"], "managedFields": [{}]}}) == pod
+
+
+def test_the_page_counts_and_numbers_what_kueue_says() -> None:
+    both = [
+        replace(seen(name), kueue='RayCluster.ray.io "x" is invalid: too | odd') for name in ("plain", "token-auth")
+    ]
+    page = report.page([*both, seen("service")])
+    assert "Of 3 samples: 1 dispatched, 1 refused, 1 cannot start, 0 broken, 0 no workers." in page
+    assert page.count("| no (1) |") == 2
+    assert page.endswith("\n1. `too | odd`\n")
