@@ -81,6 +81,7 @@ _ANY = ("added", "removed", "changed")
 _CONTAINER = r"^spec\.(initContainers|containers)\[[^]]+\]"
 _HEAD = "the head's address in place of its Service's name"
 _PLACE = "what Ray is told of the place where the pod runs"
+_COPIED = "the Secret's or ConfigMap's copy, which has a name of its own there"
 _MAPPED = "the WorkerCluster's spec.pods says so"
 _TEXTS: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first that fits
     (r"^status", _ANY, "a copy has a status of its own"),
@@ -113,6 +114,7 @@ _TEXTS: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first that fits
         ("removed",),
         "the manager set it on its own pod",
     ),
+    (r"^spec\.imagePullSecrets", ("added", "changed"), _COPIED),
     (
         r"^spec\.(serviceAccountName|serviceAccount|imagePullSecrets)",
         ("removed",),
@@ -138,6 +140,9 @@ _TEXTS: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first that fits
         _MAPPED,
     ),
     (r"^spec\.volumes\[kube-api-access-|^spec\.volumes$", ("removed",), "the manager's API token"),
+    (r"(KeyRef|secretRef|configMapRef|\.configMap|\.secret)\.(name|secretName)$", ("changed",), _COPIED),
+    (r"^spec\.volumes\[[^]]+\]\.projected\.sources", ("changed",), _COPIED),
+    (rf"{_CONTAINER}\.envFrom", ("changed",), _COPIED),
     (rf"{_CONTAINER}\.volumeMounts", _ANY, "the mount of the manager's API token"),
     (rf"{_CONTAINER}\.image$|^spec\.volumes\[[^]]+\]\.image", ("changed",), f"the registry: {_MAPPED}"),
     (rf"{_CONTAINER}\.env\[RAY_(NODE_ZONE|NODE_REGION|OVERRIDE_LABELS|OVERRIDE_RESOURCES)\]", _ANY, _PLACE),

@@ -75,7 +75,8 @@ PROBE_LABEL: Final = f"{DOMAIN}/probe"  # on the pods of a preflight, in all clu
 DRAIN_REASON: Final = "rayspan: the pod is being stopped"  # what Ray says of a node that was drained: why it died
 
 # --- Services and EndpointSlices that we mirror ---------------------------------------------------------------------------
-DISCOVERY_API_VERSION: Final = "discovery.k8s.io/v1"
+DISCOVERY_GROUP: Final = "discovery.k8s.io"
+DISCOVERY_API_VERSION: Final = f"{DISCOVERY_GROUP}/v1"
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
 SLICE_MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"  # others keep off what is not theirs
 

@@ -24,11 +24,17 @@ CLUSTER_RIGHTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "namespaces"): _LOOK,
     ("", "nodes"): _LOOK,
     ("", "pods"): _LOOK,
+    ("", "services"): _LOOK,
+    (names.DISCOVERY_GROUP, "endpointslices"): _LOOK,
 }
 NAMESPACE_RIGHTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     (names.KUEUE_DOMAIN, "workloads"): ("create", "get", "delete"),
     ("", "pods"): ("create", "get", "delete"),
-    ("", "configmaps"): ("create", "get", "list", "delete"),
+    ("", "configmaps"): ("create", "update", "get", "list", "delete"),
+    ("", "secrets"): ("create", "update"),
+    ("", "services"): ("create", "get", "patch", "delete"),
+    (names.DISCOVERY_GROUP, "endpointslices"): ("create", "get", "patch", "delete"),
+    (names.DISCOVERY_GROUP, "endpointslices/restricted"): ("create",),
 }
 
 

@@ -83,11 +83,12 @@ async def _missing(client: Client, namespace: str) -> list[str]:
 
 
 async def _granted(client: Client, right: _Right) -> bool:
-    asked = {"group": right.group, "resource": right.resource, "verb": right.verb, "namespace": right.namespace}
+    resource, _, part = right.resource.partition("/")
+    where = {"group": right.group, "resource": resource, "subresource": part, "namespace": right.namespace}
     body = {
         "apiVersion": resources.ACCESS_REVIEWS.api_version,
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
+        "spec": {"resourceAttributes": {**where, "verb": right.verb}},
     }
     answer = await client.create(resources.ACCESS_REVIEWS.path(), body)
     return bool((answer.get("status") or {}).get("allowed"))

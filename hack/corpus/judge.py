@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from adapter import names
+from adapter import names, rayspec
 from adapter.refusal import refusal
 from adapter.rewriter import remote_pod
 from adapter.target import Target
@@ -89,6 +89,8 @@ def finding(seen: Seen) -> Finding:
 def _of_pods(seen: Seen) -> tuple[str, str, str]:
     if seen.trouble:
         return NOTHING, seen.trouble, ""
+    if why := rayspec.refusal("RayCluster", seen.cluster):
+        return REFUSED, why, ""
     groups = {group["groupName"]: group for group in seen.cluster["spec"]["workerGroupSpecs"]}
     for name, group in groups.items():
         if why := refusal(group["template"]):

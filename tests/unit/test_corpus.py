@@ -84,8 +84,9 @@ def test_a_pod_that_is_taken_is_dispatched() -> None:
 
 
 def test_what_the_controller_refuses_is_refused_whatever_the_worker_cluster_says() -> None:
-    found = judge.finding(replace(seen("user-tls"), answers={"workers": "no"}))
-    assert (found.outcome, found.group) == (judge.REFUSED, "workers")
+    found = judge.finding(replace(seen("tpu-multi-host"), answers={"workers": "no"}))
+    assert found.outcome == judge.REFUSED
+    assert "numOfHosts is 2" in found.reason
 
 
 def test_a_pod_that_the_worker_cluster_refuses_is_a_fault() -> None:
@@ -102,10 +103,17 @@ def test_a_pod_that_speaks_of_the_manager_is_a_fault() -> None:
     assert (found.outcome, found.reason) == (judge.BROKEN, "the pod still speaks of the manager's plain-head-svc")
 
 
+def stuck() -> Seen:
+    """What was seen of a sample to which KubeRay, as its operator is set there, adds a directory of the node."""
+    pods = copy.deepcopy(seen("plain").pods)
+    pods["Workers"]["spec"]["volumes"].append({"name": "cache", "hostPath": {"path": "/data"}})
+    return replace(seen("plain"), pods=pods)
+
+
 def test_what_kuberay_adds_is_seen_in_its_pod() -> None:
-    found = judge.finding(seen("token-auth"))
+    found = judge.finding(stuck())
     assert found.outcome == judge.STUCK
-    assert "RAY_AUTH_TOKEN" in found.reason
+    assert found.reason.startswith("spec.volumes[cache].hostPath is /data")
 
 
 def test_a_kind_that_is_not_dispatched_is_refused() -> None:
@@ -131,9 +139,7 @@ def test_two_runs_give_one_recorded_pod() -> None:
 
 
 def test_the_page_counts_and_numbers_what_kueue_says() -> None:
-    both = [
-        replace(seen(name), kueue='RayCluster.ray.io "x" is invalid: too | odd') for name in ("plain", "token-auth")
-    ]
+    both = [replace(one, kueue='RayCluster.ray.io "x" is invalid: too | odd') for one in (seen("plain"), stuck())]
     page = report.page([*both, seen("service")])
     assert "Of 3 samples: 1 dispatched, 1 refused, 1 cannot start, 0 broken, 0 no workers." in page
     assert page.count("| no (1) |") == 2

@@ -360,8 +360,10 @@ def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource:
 )
 def test_a_preflight_asks_for_the_rights_that_are_given(name: str, wanted: Mapping[Any, Any]) -> None:
     rules = _find(_WORKER_RBAC, "ClusterRole", name)["rules"]
-    given = {(rule["apiGroups"][0], kind): set(rule["verbs"]) for rule in rules for kind in rule["resources"]}
-    assert {kind: set(verbs) for kind, verbs in wanted.items()} == given
+    given = {
+        ((rule["apiGroups"][0], kind), verb) for rule in rules for kind in rule["resources"] for verb in rule["verbs"]
+    }
+    assert {(kind, verb) for kind, verbs in wanted.items() for verb in verbs} == given
 
 
 @pytest.mark.parametrize(
