@@ -89,8 +89,8 @@ def finding(seen: Seen) -> Finding:
 def _of_pods(seen: Seen) -> tuple[str, str, str]:
     if seen.trouble:
         return NOTHING, seen.trouble, ""
-    if why := rayspec.refusal("RayCluster", seen.cluster):
-        return REFUSED, why, ""
+    if said := rayspec.refusal("RayCluster", seen.cluster):
+        return REFUSED, said, ""
     groups = {group["groupName"]: group for group in seen.cluster["spec"]["workerGroupSpecs"]}
     for name, group in groups.items():
         if why := refusal(group["template"]):
