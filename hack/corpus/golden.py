@@ -20,7 +20,7 @@ Raw = dict[str, Any]
 
 FOLDER: Final = REPO / "tests" / "unit" / "golden" / f"kuberay-{versions.KUBERAY.removeprefix('v')}"
 CHOSEN: Final = (  # of tests/corpus
-    "affinity", "autoscaled", "before-ray-start", "gpu", "native-sidecar", "old-ray", "other-port",
+    "affinity", "autoscaled", "before-ray-start", "gcs-fault-tolerance", "gpu", "native-sidecar", "old-ray", "other-port",
     "overwrite-command", "own-ray-start", "plain", "ray-address", "service", "sidecar", "start-address", "token-auth",
     "tpu-multi-host", "user-tls",
 )  # fmt: skip

@@ -17,22 +17,25 @@ from tests.integration.controller import Controller
 from tests.integration.stage import Stage
 
 WHERE, NAME = "east", "same"
+KIND = "CustomResourceDefinition"
 
 
 @pytest.fixture
 def kuberay(lab: Lab, fleet: Clusters) -> Iterator[Cluster]:
-    """The worker cluster with a KubeRay of its own, as stock as the manager's; it goes in the end, its kinds too."""
+    """The worker cluster with a KubeRay of its own, as stock as the manager's, for as long as the test runs.
+
+    Its kinds stay: Kueue there watches them from now on, and ends itself when it can no longer list them.
+    """
     host, cluster = next(one for one in lab.clusters if one.name == WHERE), fleet.workers[WHERE]
-    containerd.bring(host, addons.KUBERAY.name, images.archive_for(addons.KUBERAY.name))
     manifest = addons.rendered(addons.KUBERAY)
+    objects = [one for one in yaml.load_all(manifest.read_text(), yaml.CSafeLoader) if one["kind"] != KIND]
+    containerd.bring(host, addons.KUBERAY.name, images.archive_for(addons.KUBERAY.name))
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "--validate=false", "-f", manifest)
     try:
-        ready = functools.partial(addons.ready, host, addons.KUBERAY)
-        cluster.wait(ready, 60, "KubeRay runs")
+        cluster.wait(functools.partial(addons.ready, host, addons.KUBERAY), 60, "KubeRay runs")
         yield cluster
     finally:
-        cluster.kubectl("delete", "rayclusters", "--all", "--all-namespaces")  # while there is somebody to let them go
-        cluster.kubectl("delete", "--ignore-not-found", "-f", manifest)
+        cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=yaml.safe_dump_all(objects))
 
 
 def test_another_kuberay_neither_counts_nor_deletes_our_pods(

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.corpus import golden, judge, reduce, report
+from hack.corpus import golden, ground, judge, reduce, report
 from hack.corpus.judge import Seen
 from hack.corpus.samples import OURS, Sample
 from hack.lab.paths import REPO
@@ -122,6 +122,11 @@ def test_a_kind_that_is_not_dispatched_is_refused() -> None:
     assert found.reason.endswith("found a RayService. Of its workers alone: dispatched.")
 
 
+def test_samples_of_one_name_are_looked_at_side_by_side() -> None:
+    named = [sample(name) for name in ("plain", "plain", "gpu", "plain")]
+    assert ground.namespaces(named) == ["corpus", "corpus1", "corpus", "corpus2"]
+
+
 @pytest.mark.parametrize("name", golden.CHOSEN)
 def test_a_recorded_pod_has_nothing_random_left(name: str) -> None:
     pod = yaml.safe_load((golden.FOLDER / f"{name}.in.yaml").read_text())
@@ -144,3 +149,10 @@ def test_the_page_counts_and_numbers_what_kueue_says() -> None:
     assert "Of 3 samples: 1 dispatched, 1 refused, 1 cannot start, 0 broken, 0 no workers." in page
     assert page.count("| no (1) |") == 2
     assert page.endswith("\n1. `too | odd`\n")
+
+
+def test_what_the_api_server_says_in_any_order_is_one_note() -> None:
+    null = 'x.rayStartParams: Invalid value: "null": x.rayStartParams in body must be of type object: "null"'
+    page = report.page([replace(seen("plain"), kueue=said) for said in (f"[{null}, other]", f"[other, {null}]")])
+    assert page.count("| no (1) |") == 2
+    assert "write rayStartParams: {}" in page
