@@ -1,0 +1,248 @@
+"""Do the kinds of workers that people write span the clusters: with sidecars, with GPUs, with a start command of their own, and of
+two groups with different images, in a RayCluster without a job?
+
+Seen from inside Ray, in both ways in which a head is found without anybody's help. The GPUs are pretended (`hack.lab.node`), so
+Ray counts them and nothing computes on them. The second image is the first one under a name that only the worker clusters'
+`spec.pods.imageRegistries` lead to what is there.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import names
+from e2e.heads import found_by
+from e2e.job import NAMESPACE, QUEUE, SAMPLE
+from hack.apireader import Raw
+from hack.clusters import Cluster, Clusters, condition, wait
+from hack.lab.node import GPU
+
+NAME = "kinds"
+PATIENCE = 180  # seconds; five Ray nodes take 40 on two idle cores
+EVERYWHERE = [(zone, group) for zone in ("east", "west") for group in ("gpu", "plain")]
+OTHER_IMAGES = "gpu.example.com"  # stands for a registry that nobody has
+# It ends at once when it is told to, and is ready when it has reached the head by the name that it has in the manager.
+SIDECAR = f"""
+trap 'exit 0' TERM
+until (exec 3<>/dev/tcp/{NAME}-head-svc/6379) 2>/dev/null; do sleep 1 & wait $!; done
+touch /tmp/reached
+sleep infinity & wait
+"""
+# A resource of the user's own tells that it was this command. Neither names an address.
+STARTS = {
+    "plain": """ray start --block --address="$RAY_ADDRESS" --num-cpus=2 --resources='{"own-start": 1}'""",
+    "gpu": """eval "$KUBERAY_GEN_RAY_START_CMD" """,
+}
+# Prints which nodes there are, and where tasks ran that asked for a place.
+PROGRAM = """
+import json
+import ray
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as In
+
+ZONE = "ray.io/availability-zone"
+
+@ray.remote(num_cpus=0.1)
+def where():
+    return ray.get_runtime_context().get_node_id()
+
+ray.init(logging_level="ERROR")
+zones = ("east", "west")
+asked = {f"label {zone}": where.options(label_selector={ZONE: zone}).remote() for zone in zones}
+asked |= {f"resource {zone}": where.options(resources={f"zone:{zone}": 0.01}).remote() for zone in zones}
+asked |= {"gpu": where.options(num_gpus=1).remote(), "own start": where.options(resources={"own-start": 0.1}).remote()}
+ran = {what: ray.get(task, timeout=60) for what, task in asked.items()}
+group = ray.util.placement_group(
+    [{"GPU": 1, "CPU": 0.1} for _ in zones], strategy="SPREAD", bundle_label_selector=[{ZONE: zone} for zone in zones]
+)
+ray.get(group.ready(), timeout=60)
+bundles = {f"bundle {zone}": where.options(num_gpus=1, scheduling_strategy=In(group, at)).remote() for at, zone in enumerate(zones)}
+ran |= {what: ray.get(task, timeout=60) for what, task in bundles.items()}
+print(json.dumps({"nodes": [node for node in ray.nodes() if node["Alive"]], "ran": ran}))
+"""
+
+
+@pytest.fixture(params=["PodIP", "ServiceMirror"])
+def address(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[str]:
+    """How both worker clusters find the head; they have room for one worker of each group, and images of another name."""
+    with ExitStack() as stack:
+        stack.enter_context(_quota(fleet.manager, {GPU: "2"}))
+        for name, worker in fleet.workers.items():
+            # 500m: one of each group, and not two of `plain`.
+            stack.enter_context(_quota(worker, {"cpu": "500m", GPU: "1"}))
+            stack.enter_context(_image_registries(fleet.manager, name))
+        stack.enter_context(found_by(fleet, {name: {"address": request.param} for name in fleet.workers}))
+        yield request.param
+
+
+@pytest.fixture
+def cluster(fleet: Clusters, address: str) -> Iterator[Clusters]:
+    """A RayCluster of two groups with two workers each, and with nothing of it left afterwards."""
+    fleet.manager.apply(yaml.safe_dump(_raycluster()))
+    try:
+        yield fleet
+    finally:
+        fleet.manager.delete("raycluster", NAME, wait=False)
+        wait(lambda: not _left(fleet), 60, "nothing of it is left", lambda: str(_left(fleet)))
+
+
+def test_every_kind_of_worker_spans_the_clusters(cluster: Clusters, address: str) -> None:
+    wait(lambda: len(_ready(cluster, "worker")) == 4 and _ready(cluster, names.HEAD), PATIENCE,
+         "all run", lambda: cluster.manager.kubectl("get", "pods,placements", "-o", "wide"))  # fmt: skip
+    workers = _ready(cluster, "worker")
+    assert sorted(_place(pod) for pod in workers) == EVERYWHERE
+    (head,) = _ready(cluster, names.HEAD)
+    dialled = head["status"]["podIP"] if address == "PodIP" else f"{NAME}-head-svc.{NAMESPACE}.svc.cluster.local"
+    for name, worker in cluster.workers.items():
+        _ran_as_written(worker.items("pods", NAMESPACE, names.MANAGER_LABEL), name, dialled)
+    _placed_by_ray(workers, _inside(cluster, head))
+    table = cluster.manager.kubectl("get", "pods", "-L", names.CLUSTER_LABEL, "--no-headers", "-l", _of("worker"))
+    assert sorted(line.split()[-1] for line in table.splitlines()) == ["east", "east", "west", "west"], table
+
+
+def _ran_as_written(copies: list[Raw], name: str, dialled: str) -> None:
+    """In one worker cluster: both sidecars run, each group has its image, and the head is called as its cluster says."""
+    kinds = {pod["metadata"]["labels"][names.RAY_GROUP_LABEL]: pod for pod in copies}
+    assert sorted(kinds) == ["gpu", "plain"] and len(copies) == 2, name
+    sidecars = {
+        each["name"]: each["ready"]
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for each in kinds["plain"]["status"][kind]
+        if each["name"].endswith("sidecar")
+    }
+    assert sidecars == {"native-sidecar": True, "sidecar": True}, name
+    images = {group: pod["spec"]["containers"][0]["image"] for group, pod in kinds.items()}
+    assert images["gpu"] == f"docker.io/{images['plain']}", name
+    assert kinds["gpu"]["spec"]["containers"][0]["resources"]["limits"][GPU] == "1", name
+    for pod in copies:
+        env = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+        assert env["RAY_ADDRESS"] == f"{dialled}:6379", name
+
+
+def _placed_by_ray(workers: list[Raw], seen: dict[str, Any]) -> None:
+    """Ray's nodes are these pods, each in its zone, and what asked for a place ran there."""
+    place = {pod["status"]["podIP"]: _place(pod) for pod in workers}
+    nodes = [node for node in seen["nodes"] if "node:__internal_head__" not in node["Resources"]]
+    assert {node["NodeManagerAddress"] for node in nodes} == set(place)
+    at = {node["NodeID"]: place[node["NodeManagerAddress"]] for node in nodes}
+    for node in nodes:
+        zone, group = at[node["NodeID"]]
+        assert (node["Labels"][names.RAY_ZONE_LABEL], node["Labels"][names.CLUSTER_LABEL]) == (zone, zone)
+        found = {key: node["Resources"].get(key) for key in ("GPU", "own-start")}
+        assert found == ({"GPU": 1, "own-start": None} if group == "gpu" else {"GPU": None, "own-start": 1})
+    ran = {what: at[node] for what, node in seen["ran"].items()}
+    for zone in ("east", "west"):
+        assert ran[f"label {zone}"][0] == ran[f"resource {zone}"][0] == zone, ran
+        assert ran[f"bundle {zone}"] == (zone, "gpu"), ran
+    assert (ran["gpu"][1], ran["own start"][1]) == ("gpu", "plain"), ran
+
+
+def _inside(fleet: Clusters, head: Raw) -> dict[str, Any]:
+    words = ("exec", head["metadata"]["name"], "-c", "ray-head", "--", "python", "-c", PROGRAM)
+    found: dict[str, Any] = json.loads(fleet.manager.kubectl(*words).strip().splitlines()[-1])
+    return found
+
+
+def _raycluster() -> Raw:
+    """The sample's RayCluster without its program, with these worker groups instead."""
+    rayjob = next(o for o in yaml.safe_load_all(SAMPLE.read_text()) if o["kind"] == "RayJob")
+    spec = rayjob["spec"]["rayClusterSpec"]
+    template = spec["headGroupSpec"]["template"]["spec"]
+    template.pop("volumes")
+    template["containers"][0].pop("volumeMounts")
+    image = template["containers"][0]["image"]
+    plain = _group("plain", image, {})
+    sidecars = [_sidecar("sidecar", image), {**_sidecar("native-sidecar", image), "restartPolicy": "Always"}]
+    plain["template"]["spec"]["containers"].append(sidecars[0])
+    plain["template"]["spec"]["initContainers"] = [sidecars[1]]
+    gpu = _group("gpu", f"{OTHER_IMAGES}/{image.rpartition('/')[2]}", {GPU: "1"})
+    gpu["template"]["metadata"] = {"annotations": {"ray.io/overwrite-container-cmd": "true"}}
+    metadata = {"name": NAME, "namespace": NAMESPACE, "labels": rayjob["metadata"]["labels"]}
+    whole = {**spec, "workerGroupSpecs": [plain, gpu]}
+    return {"apiVersion": rayjob["apiVersion"], "kind": "RayCluster", "metadata": metadata, "spec": whole}
+
+
+def _group(name: str, image: str, devices: Raw) -> Raw:
+    resources = {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "2Gi", **devices}}
+    container = {"name": "ray-worker", "image": image, "command": ["bash", "-c"], "args": [STARTS[name]]}
+    counts = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), 2)
+    template = {"spec": {"containers": [{**container, "resources": resources}]}}
+    return {"groupName": name, **counts, "rayStartParams": {}, "template": template}
+
+
+def _sidecar(name: str, image: str) -> Raw:
+    probe = {"exec": {"command": ["test", "-e", "/tmp/reached"]}, "periodSeconds": 1}
+    requests = {"requests": {"cpu": "50m", "memory": "32Mi"}}
+    return {
+        "name": name,
+        "image": image,
+        "command": ["bash", "-c", SIDECAR],
+        "readinessProbe": probe,
+        "resources": requests,
+    }
+
+
+@contextmanager
+def _quota(cluster: Cluster, amounts: dict[str, str]) -> Iterator[None]:
+    """Give the queue's one flavor these quotas, also of resources that it does not cover; as it was in the end."""
+    before = cluster.get("clusterqueues", QUEUE)["spec"]["resourceGroups"]
+    (group,) = before
+    (flavor,) = group["flavors"]
+    quotas = {each["name"]: each for each in flavor["resources"]}
+    quotas |= {name: {"name": name, "nominalQuota": amount} for name, amount in amounts.items()}
+    changed = {"coveredResources": list(quotas), "flavors": [{**flavor, "resources": list(quotas.values())}]}
+    try:
+        _replace(cluster, "clusterqueue", QUEUE, "/spec/resourceGroups", [changed])
+        yield
+    finally:
+        _replace(cluster, "clusterqueue", QUEUE, "/spec/resourceGroups", before)
+
+
+@contextmanager
+def _image_registries(manager: Cluster, name: str) -> Iterator[None]:
+    """Let the images of the registry that nobody has be those of the sample's, in one worker cluster."""
+    before = manager.get("workerclusters", name)["spec"].get("pods", {})
+    try:
+        mapped = {**before, "imageRegistries": {OTHER_IMAGES: "docker.io/rayproject"}}
+        _replace(manager, "workercluster", name, "/spec/pods", mapped)
+        yield
+    finally:
+        _replace(manager, "workercluster", name, "/spec/pods", before)
+
+
+def _replace(cluster: Cluster, kind: str, name: str, path: str, value: object) -> None:
+    patch = json.dumps([{"op": "add", "path": path, "value": value}])  # adding replaces what is there
+    cluster.kubectl("patch", kind, name, "--type=json", "-p", patch)
+
+
+def _place(pod: Raw) -> tuple[str, str]:
+    """The cluster and the group of a worker pod in the manager."""
+    labels = pod["metadata"]["labels"]
+    return labels[names.CLUSTER_LABEL], labels[names.RAY_GCS_GROUP_LABEL]
+
+
+def _of(kind: str) -> str:
+    return f"{names.RAY_NODE_TYPE_LABEL}={kind},{names.RAY_GCS_CLUSTER_LABEL}={NAME}"
+
+
+def _ready(fleet: Clusters, kind: str) -> list[Raw]:
+    pods = fleet.manager.items("pods", NAMESPACE, _of(kind))
+    return [pod for pod in pods if condition(pod, "Ready").get("status") == "True"]
+
+
+def _left(fleet: Clusters) -> list[str]:
+    found = [
+        pod["metadata"]["name"]
+        for kind in ("worker", names.HEAD)
+        for pod in fleet.manager.items("pods", NAMESPACE, _of(kind))
+    ]
+    for name, worker in fleet.workers.items():
+        for kind in ("pods", "workloads", "services", "endpointslices"):
+            found += [
+                f"{name}: {kind} {one['metadata']['name']}"
+                for one in worker.items(kind, NAMESPACE, names.MANAGER_LABEL)
+            ]
+    return found
