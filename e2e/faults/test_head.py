@@ -55,7 +55,7 @@ def test_workers_come_back_to_a_head_with_another_address(cluster: Clusters) -> 
         lambda: _dump(cluster),
     )
     assert not old & {pod["metadata"]["uid"] for pod in _pods(cluster, "worker")}
-    assert _joined(cluster)
+    wait(lambda: _joined(cluster), 30, "Ray hears from all of them, and from nobody else", lambda: _dump(cluster))
 
 
 @pytest.mark.parametrize("cluster", [2], indirect=True, ids=["two"])
