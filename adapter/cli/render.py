@@ -205,6 +205,7 @@ def _target(pod: Raw, cluster: str, spec: api.WorkerCluster) -> Target:
         placement=placement,
         share=f"{placement}-1",
         round=1,
+        head=spec.head,
         pods=spec.pods,
     )
 

@@ -91,6 +91,16 @@ def test_the_cluster_and_the_heads_address_may_be_given(render: Any, east: Path,
     assert {"name": "RAY_ADDRESS", "value": "[fd00::7]:6379"} in pod["spec"]["containers"][0]["env"]
 
 
+def test_the_clusters_way_to_the_head_is_taken(render: Any, tmp_path: Path, capsys: Capture) -> None:
+    spec = builders.make_worker_cluster(head={"address": "ServiceMirror"})
+    raw = {"apiVersion": "rayspan.dev/v1alpha1", "kind": "WorkerCluster", **spec}
+    (tmp_path / "wc.yaml").write_text(yaml.safe_dump(raw))
+    assert render(PLAIN, "--cluster", tmp_path / "wc.yaml") == 0
+    (pod,) = shown(capsys.readouterr().out)
+    before, after = (one["spec"]["containers"][0]["args"] for one in (yaml.safe_load(PLAIN.read_text()), pod))
+    assert after == before, "the Service's name resolves there"
+
+
 def test_lists_documents_and_json_are_read(render: Any, capsys: Capture) -> None:
     as_kubectl_prints = {"apiVersion": "v1", "kind": "List", "items": [worker("a"), worker("b")]}
     assert render([as_kubectl_prints, {"kind": "PodList", "items": [worker("c")]}, worker("d")]) == 0
