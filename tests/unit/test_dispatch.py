@@ -723,7 +723,7 @@ def played(script: Iterable[tuple[Any, ...]]) -> World:
     return world
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SCRIPTS)
 def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tuple[Any, ...]]) -> None:
     """While it plays, the world itself refuses second copies, writes to silent clusters and slots held twice."""
@@ -738,7 +738,7 @@ def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tup
     assert standing == wanted
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SCRIPTS, st.sampled_from(NAMES))
 def test_a_cluster_that_cannot_be_seen_gets_no_action(script: list[tuple[Any, ...]], name: str) -> None:
     world = played(script)
@@ -746,7 +746,7 @@ def test_a_cluster_that_cannot_be_seen_gets_no_action(script: list[tuple[Any, ..
     assert all(isinstance(action, PatchStatus | LookAgain) for action in decide(world.worker(name), at(5)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SCRIPTS, st.sampled_from(NAMES))
 def test_a_pod_of_an_unknown_ray_cluster_is_left_alone_in_silence(script: list[tuple[Any, ...]], name: str) -> None:
     """As if it had no Placement: copies may go, and no word is written about the pod."""
@@ -756,7 +756,7 @@ def test_a_pod_of_an_unknown_ray_cluster_is_left_alone_in_silence(script: list[t
     assert actions == decide(replace(unknown, placement=None), at(5))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SCRIPTS, st.sampled_from(NAMES))
 def test_a_pod_that_does_not_belong_is_left_alone(script: list[tuple[Any, ...]], name: str) -> None:
     world = played(script)
