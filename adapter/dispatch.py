@@ -183,12 +183,13 @@ def _kept(job: Job | None, pod: Raw, target: Target) -> list[Action]:
 
 
 def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: str) -> Raw:
-    target = worker.targets[share.cluster]
+    target, role = worker.targets[share.cluster], slot.split("/")[2]
+    labels = {**reservation.ray_labels.get(role, {}), **target.labels}
     return rewriter.remote_pod(
         pod,
         head=worker.head,
-        target=replace(target, share=reservation.name, round=reservation.round),
-        role=slot.split("/")[2],
+        target=replace(target, share=reservation.name, round=reservation.round, labels=labels),
+        role=role,
         total=share.workers,
         slot=slot,
         anchor_uid=reservation.anchor_uid,

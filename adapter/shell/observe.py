@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, checks, dispatch, headaddress, layout, names, rayspec, references
+from adapter import api, checks, dispatch, flavorlabels, headaddress, layout, names, rayspec, references
 from adapter.facts import (
     Job,
     Key,
@@ -293,7 +293,7 @@ class Observer:
 
     def _reservations(self, key: Key) -> list[Reservation]:
         return [
-            _with_pods(member, reservation(name, raw))
+            _with_flavors(member, _with_pods(member, reservation(name, raw)))
             for name, member in self.seen().items()
             for raw in member.workloads.group("/".join(key))
         ]
@@ -400,6 +400,23 @@ def _head_mirrors(pod: Raw, members: Mapping[str, Member]) -> dict[str, Standing
 
 def _by_name(store: Store) -> dict[str, Raw]:
     return {key_of(raw)[1]: raw for raw in store}
+
+
+def _with_flavors(member: Member, found: Reservation) -> Reservation:
+    """What Ray is told of the nodes that each role was given."""
+    told = {
+        role: {
+            key: value
+            for flavor in flavors
+            for key, value in flavorlabels.ray_labels(_node_labels(member.flavors.named(flavor))).items()
+        }
+        for role, flavors in found.flavors.items()
+    }
+    return replace(found, ray_labels={role: labels for role, labels in told.items() if labels})
+
+
+def _node_labels(flavor: Raw | None) -> Raw:
+    return ((flavor or {}).get("spec") or {}).get("nodeLabels") or {}
 
 
 def _with_pods(member: Member, found: Reservation) -> Reservation:

@@ -3,6 +3,7 @@
 The rewriter and the mirror have their own tests; here it counts whether a copy is made, for whom, and when it goes.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -534,6 +535,19 @@ def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
     assert (said.about, said.reason, said.warning) == (JOB, "PlaceKept", False)
     assert said.message.startswith("The worker template sets RAY_NODE_ZONE, so its Ray nodes ")
     assert [type(one) for one in decide(worker(pod, job=None), at(5))] == [CreatePod]
+
+
+def test_ray_is_told_of_the_flavor_that_its_role_was_given() -> None:
+    """And of what the WorkerCluster says, which wins; what another role was given is none of its business."""
+    given = {"role-workers": {"ray.io/market-type": "spot", "a": "flavor"}, "role-gpu": {"b": "other"}}
+    reservations = {key: replace(one, ray_labels=given) for key, one in ADMITTED.items()}
+    targets = {**SEEN, "east": replace(SEEN["east"], labels={"a": "cluster"})}
+    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}]}}
+    (made,) = decide(worker(pod, reservations=reservations, targets=targets), at(5))
+    assert isinstance(made, CreatePod)
+    env = {one["name"]: one["value"] for one in made.body["spec"]["containers"][0]["env"]}
+    told = json.loads(env["RAY_OVERRIDE_LABELS"])
+    assert (told["ray.io/market-type"], told["a"], "b" in told) == ("spot", "cluster", False)
 
 
 def test_a_copy_is_made_with_what_it_refers_to() -> None:
