@@ -391,6 +391,15 @@ def test_zone(case: Zone) -> None:
     assert {name: env[name] for name in case.want} == case.want, case.why
 
 
+@pytest.mark.parametrize(
+    ("env", "told"), [([], "spot"), ([{"name": "RAY_NODE_MARKET_TYPE", "value": "on-demand"}], None)]
+)
+def test_a_user_knows_better_what_is_spot(env: list[Pod], told: str | None) -> None:
+    target = replace(TARGET, labels={"ray.io/market-type": "spot"})
+    found = env_of(rewrite(kuberay_pod(env=env), target=target))
+    assert json.loads(found["RAY_OVERRIDE_LABELS"]).get("ray.io/market-type") == told
+
+
 def test_only_the_ray_container_learns_its_place() -> None:
     pod = kuberay_pod()
     sidecar = {"name": "sidecar", "image": "s"}
