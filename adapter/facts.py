@@ -356,6 +356,7 @@ class Reservation:
     cluster_queue: str = ""  # where it holds quota
     version: int = 0  # of the object, as a number
     evicted: str = ""  # why its pods were stopped, as that cluster's Kueue says it; empty when they were not
+    templates: Mapping[str, Raw] = field(default_factory=dict)  # role -> what quota is held for, for each pod
     flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> what its pods were given
     ray_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # role -> what Ray is told of them
     stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
@@ -389,6 +390,9 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         refused=_refused(condition(raw, names.QUOTA_RESERVED)),
         cluster_queue=((raw.get("status") or {}).get("admission") or {}).get("clusterQueue") or "",
         version=_version(meta(raw).get("resourceVersion") or ""),
+        templates={
+            one.get("name") or "": one.get("template") or {} for one in (raw.get("spec") or {}).get("podSets") or ()
+        },
         flavors=_flavors((raw.get("status") or {}).get("admission") or {}),
         evicted=str(condition(raw, names.EVICTED).get("message") or "evicted") if is_true(raw, names.EVICTED) else "",
     )

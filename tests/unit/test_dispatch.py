@@ -550,6 +550,34 @@ def test_ray_is_told_of_the_flavor_that_its_role_was_given() -> None:
     assert (told["ray.io/market-type"], told["a"], "b" in told) == ("spot", "cluster", False)
 
 
+@pytest.mark.parametrize(
+    ("asked", "held", "said"),
+    [
+        ({"cpu": "1"}, {"cpu": "1"}, ""),
+        ({"cpu": "500m"}, {"cpu": "1", "memory": "1Gi"}, ""),
+        ({"cpu": "2"}, {"cpu": "1"}, "cpu: 2 instead of 1"),
+        ({"cpu": "1", "nvidia.com/gpu": "1"}, {"cpu": "1"}, "nvidia.com/gpu: 1 instead of 0"),
+        ({"cpu": "1", "memory": "256Mi"}, {"cpu": "1"}, ""),  # KubeRay's init container, for which nothing is held
+        ({"cpu": "1", "memory": "1Gi"}, {"cpu": "1"}, "memory: 1Gi instead of 0"),
+    ],
+)
+def test_a_pod_that_asks_for_more_than_is_held_is_not_made(
+    asked: dict[str, str], held: dict[str, str], said: str
+) -> None:
+    """Kueue lets the pods of a share run by role and number: nobody else would notice."""
+
+    def pod_spec(amounts: dict[str, str]) -> dict[str, Any]:
+        return {"containers": [{"name": "ray-worker", "resources": {"requests": amounts}}]}
+
+    templates = {"role-workers": {"spec": pod_spec(held)}}
+    reservations = {key: replace(one, templates=templates) for key, one in ADMITTED.items()}
+    (found,) = decide(worker({**SLOTTED, "spec": pod_spec(asked)}, reservations=reservations), at(5))
+    if said:
+        assert isinstance(found, Say) and f"it asks for {said}, which is not what quota is held for" in found.message
+    else:
+        assert isinstance(found, CreatePod)
+
+
 def test_a_copy_is_made_with_what_it_refers_to() -> None:
     """What the pod itself names, and of pull secrets those that its template names."""
     env = [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "token", "key": "k"}}}]
