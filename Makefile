@@ -92,6 +92,13 @@ chaos: $(VENV)/.ready ## Let N=50 faults of SEED=7 strike running gangs: nothing
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.chaos --n $(N) --seed $(SEED)
 
+SECONDS_CUT ?= 30 90
+
+.PHONY: cuts
+cuts: $(VENV)/.ready ## Cut a running RayJob's cluster off in every way for SECONDS_CUT="30 90" each: nothing runs twice, nothing is lost
+	@$(LAB) up
+	@$(RUN) -m hack.cuts --seconds $(SECONDS_CUT)
+
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
 	@$(LAB) up
