@@ -9,7 +9,7 @@ LAB := $(RUN) -m hack.lab
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.ready: requirements-dev.lock
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
