@@ -115,8 +115,11 @@ class Observer:
         work = workload(raw) if raw else None
         check = self.check_of(work) if work else ""
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
-            templates = (podset.template.get("spec") or {} for podset in self.remote_podsets(work, check))
-            await self.sources.look(work.namespace, {one for spec in templates for one in references.wanted(spec)})
+            podsets = self.remote_podsets(work, check)
+            wanted = {one for p in podsets for one in references.wanted(p.template.get("spec") or {})}
+            await self.sources.look(work.namespace, wanted)
+            if self.sources.refusal(work, podsets):  # which is final: not of what somebody has put right meanwhile
+                await self.sources.look(work.namespace, wanted, fresh=True)
 
     def _gone(self, job: Job) -> bool:
         """Whether a job is not there any more, or will not be soon: one that this store has not heard of yet is looked at
