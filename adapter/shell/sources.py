@@ -41,6 +41,8 @@ class Sources:
 
     async def read(self, namespace: str, reference: Reference) -> Raw:
         """Read an object as it is now; raises Absent, ApiError or Unreachable."""
+        if why := copies.nameless(reference):
+            raise Absent(why)
         key = namespace, reference
         known, until = self._known.get(key, (None, 0.0))
         if time.monotonic() < until:  # each pod of a large gang asks

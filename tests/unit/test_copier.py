@@ -170,6 +170,23 @@ async def test_what_may_not_be_copied_is_not(answer: apiserver.Answer, said: str
         assert bench.there.asked == []
 
 
+@pytest.mark.parametrize("name", ["../../kube-system/secrets/token", "..", "token?watch=1", "Token", "a/b", "%2e%2e"])
+@pytest.mark.parametrize("optional", [False, True])
+async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(name: str, optional: bool) -> None:
+    """An API server takes a pod with such a volume, and HTTP clients resolve the dots: another namespace's Secret would be read."""
+    async with benched([secret()]) as bench:
+        pod, remote = worker()
+        pod["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": name, "optional": optional}}]
+        pod["spec"]["containers"] = []
+        if optional:
+            await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        else:
+            with pytest.raises(Absent, match="which is no name that an object can have"):
+                await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        await bench.copier._sources.look(NAMESPACE, rewriter.referred(pod))
+        assert (bench.here.asked, bench.there.asked) == ([], [])
+
+
 async def test_a_cluster_that_refuses_a_copy_is_told_apart_from_a_manager_that_lacks_it() -> None:
     async with benched([secret()]) as bench:
         bench.there.before = [refuses(403, message="cannot create resource secrets")]
