@@ -83,7 +83,7 @@ def copy(reference: Reference, found: Raw, pod: Raw) -> dict[str, Any]:
         "metadata": {
             "name": name(reference, anchor_uid(pod)),
             "namespace": key_of(pod)[0],
-            "labels": {key: label(pod, key) for key in labels},
+            "labels": {**{key: label(pod, key) for key in labels}, names.COPY_LABEL: "true"},
             "annotations": {
                 **{key: annotation(pod, key) for key in annotations},
                 names.COPY_OF_ANNOTATION: str(reference),
@@ -119,7 +119,7 @@ def refusal(namespace: str, wanted: Mapping[Reference, str], known: Mapping[Refe
 
 def too_much(wanted: Iterable[Reference], known: Mapping[Reference, Source]) -> str:
     """Say in a fragment that all references of a job are too many, or hold too much; empty when not."""
-    found = {reference: known[reference].size for reference in wanted if reference in known}
+    found = {reference: known[reference].size if reference in known else 0 for reference in wanted}
     if len(found) > MOST_OBJECTS:
         return (
             f"its worker groups refer to {len(found)} Secrets and ConfigMaps, and at most {MOST_OBJECTS} are copied to worker "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, checks, dispatch, headaddress, layout, names, rayspec, references
+from adapter import api, checks, copies, dispatch, headaddress, layout, names, rayspec, references
 from adapter.facts import (
     Job,
     Key,
@@ -109,14 +109,21 @@ class Observer:
             alive=frozenset(share_key(slot) for p in found for slot in self._slots.alive(p)),
         )
 
-    async def look(self, key: Key) -> None:
-        """Read what `gang` needs and no store holds: the Secrets and ConfigMaps of a gang that waits for its check."""
+    async def look(self, key: Key) -> bool:
+        """Read what `gang` needs and no store holds: the Secrets and ConfigMaps of a gang that waits for its check. Returns whether
+        it lacks another one than before, or none now: those behind it are planned as if it took its share, unless it lacks one.
+        """
         raw = self._home.workloads.get(key)
         work = workload(raw) if raw else None
         check = self.check_of(work) if work else ""
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
+            before = self.absent(work, check)
             templates = (podset.template.get("spec") or {} for podset in self.remote_podsets(work, check))
-            await self.sources.look(work.namespace, {one for spec in templates for one in references.wanted(spec)})
+            wanted = {one for spec in templates for one in references.wanted(spec)}
+            if len(wanted) <= copies.MOST_OBJECTS:  # else it is refused, whatever they hold
+                await self.sources.look(work.namespace, wanted)
+            return self.absent(work, check) != before
+        return False
 
     def _gone(self, job: Job) -> bool:
         """Whether a job is not there any more, or will not be soon: one that this store has not heard of yet is looked at

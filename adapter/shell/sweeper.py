@@ -68,11 +68,12 @@ async def _sweep(member: Member, home: Home, manager: str) -> None:
 
 
 async def _namespace(member: Member, namespace: str, home: Home, manager: str) -> None:
-    ours = f"{names.MANAGER_LABEL}={manager},{names.CLUSTER_LABEL}={member.name}"
+    # Without copies, which go with their anchors: what they hold may come to many megabytes.
+    ours = f"{names.MANAGER_LABEL}={manager},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
     found = await member.client.get(CONFIG_MAPS.path(namespace), labelSelector=ours)
     for anchor in found.get("items") or ():
         if meta(anchor).get("ownerReferences"):
-            continue  # the copy of a ConfigMap: it goes with its anchor
+            continue  # a copy all the same, whose label somebody took
         if not _stands(anchor, member, home) and _settled(anchor):
             await _delete(anchor, member)
 

@@ -48,6 +48,7 @@ def test_the_copy_of_a_secret() -> None:
                 "rayspan.dev/workload-uid": "w",
                 "rayspan.dev/placement": "p",
                 "rayspan.dev/cluster": "east",
+                "rayspan.dev/copy": "true",
             },
             "annotations": {
                 "rayspan.dev/workload": "train",
