@@ -168,6 +168,8 @@ class Engine:
             news = await self._observer.look(key)
             if news and self._waker:
                 self._waker.turns()
+            if self.home.lost:  # meanwhile
+                raise Postpone(self.home.lost)
         actions = self._decide(what, key)
         try:
             return await self._execute(key, actions)
