@@ -6,6 +6,7 @@ name is an earlier try of ours. No sentence here quotes what an object holds.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,6 +23,9 @@ MOST_BYTES = 4 * 2**20
 # Tokens whose issuer is the manager; and the worker cluster's own controller would fill in, or remove, such a Secret there.
 FORBIDDEN_TYPES = ("kubernetes.io/service-account-token",)
 _DATA = ("type", "data", "binaryData")
+_WORD = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = re.compile(rf"{_WORD}(\.{_WORD})*")  # of an object: a DNS subdomain
+_LONGEST_NAME = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,18 @@ def source(raw: Raw) -> Source:
     return Source("Found", str(raw.get("type") or ""), held)
 
 
+def nameless(reference: Reference) -> str:
+    """Say in a fragment why no object can have a reference's name, empty when one can.
+
+    A pod may name anything as the source of a volume, for its API server only asks that there is a name
+    (kubernetes:validation.go, validateSecretVolumeSource). A request that had `../../other/secrets/x` in its path would read what
+    is another namespace's, so such a name is never asked for.
+    """
+    if len(reference.name) <= _LONGEST_NAME and _NAME.fullmatch(reference.name):
+        return ""
+    return f"{reference.kind} {reference.name[:60]!r}, which is no name that an object can have; put its name there"
+
+
 def name(reference: Reference, anchor_uid: str) -> str:
     """Name the copy that a share's pods use."""
     digest = hashlib.sha256(f"{reference.kind}/{reference.name}/{anchor_uid}".encode()).hexdigest()
@@ -67,7 +83,7 @@ def copy(reference: Reference, found: Raw, pod: Raw) -> dict[str, Any]:
         "metadata": {
             "name": name(reference, anchor_uid(pod)),
             "namespace": key_of(pod)[0],
-            "labels": {key: label(pod, key) for key in labels},
+            "labels": {**{key: label(pod, key) for key in labels}, names.COPY_LABEL: "true"},
             "annotations": {
                 **{key: annotation(pod, key) for key in annotations},
                 names.COPY_OF_ANNOTATION: str(reference),
@@ -87,6 +103,8 @@ def anchor_uid(pod: Raw) -> str:
 def refusal(namespace: str, wanted: Mapping[Reference, str], known: Mapping[Reference, Source]) -> str:
     """Say in a fragment why a template's references can never be copied, empty when they can, or may be later."""
     for reference, field in wanted.items():
+        if why := nameless(reference):
+            return f"{field} is {why}" if field else why
         found = known.get(reference)
         if found == FORBIDDEN and field:
             return f"{field} is {reference}, {may_not(namespace)}"
@@ -101,7 +119,7 @@ def refusal(namespace: str, wanted: Mapping[Reference, str], known: Mapping[Refe
 
 def too_much(wanted: Iterable[Reference], known: Mapping[Reference, Source]) -> str:
     """Say in a fragment that all references of a job are too many, or hold too much; empty when not."""
-    found = {reference: known[reference].size for reference in wanted if reference in known}
+    found = {reference: known[reference].size if reference in known else 0 for reference in wanted}
     if len(found) > MOST_OBJECTS:
         return (
             f"its worker groups refer to {len(found)} Secrets and ConfigMaps, and at most {MOST_OBJECTS} are copied to worker "

@@ -87,9 +87,18 @@ def _node_name(spec: Raw) -> Iterator[str]:
 def _beside_the_head(spec: Raw) -> Iterator[str]:
     rules = (spec.get("affinity") or {}).get("podAffinity") or {}
     for term in rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-        wanted = ((term.get("labelSelector") or {}).get("matchLabels") or {}).get(names.RAY_NODE_TYPE_LABEL)
-        if wanted == names.HEAD:
-            yield f"spec.affinity.podAffinity requires a pod with {names.RAY_NODE_TYPE_LABEL}={wanted}"
+        if _node_types(term.get("labelSelector") or {}) == {names.HEAD}:
+            yield f"spec.affinity.podAffinity requires a pod with {names.RAY_NODE_TYPE_LABEL}={names.HEAD}"
+
+
+def _node_types(selector: Raw) -> set[str]:
+    """Which Ray nodes a label selector asks for; empty when it says nothing of that."""
+    asked = (selector.get("matchLabels") or {}).get(names.RAY_NODE_TYPE_LABEL)
+    found = {asked} if asked else set()
+    for one in selector.get("matchExpressions") or ():
+        if one.get("key") == names.RAY_NODE_TYPE_LABEL and one.get("operator") == "In":
+            found |= {*(one.get("values") or ())}
+    return found
 
 
 def _sources_of_volumes(spec: Raw) -> Iterator[str]:

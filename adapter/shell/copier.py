@@ -57,6 +57,7 @@ class Copier:
             return
         written = self._of(member, pod)
         async with written.lock:  # its siblings wait for the same objects
+            member.must_be_seen()
             for reference, needed in wanted.items():
                 if reference in written.versions:
                     continue
@@ -110,18 +111,18 @@ class Copier:
         gone = [key for key in self._written if key[0] == member.name and key[1] not in stands]
         for key in gone:
             del self._written[key]
-        for pod, wanted in self._pods(member, stands):
+        for pod, wanted in await self._pods(member, stands):
             written = self._of(member, pod)
             async with written.lock:
                 for reference in wanted:
                     if not await self._renewed(member, written, reference, pod):
                         return
-            await asyncio.sleep(0)  # thousands of pods shall not hold up what happens meanwhile
 
-    def _pods(self, member: Member, stands: set[str]) -> list[tuple[Raw, Mapping[Reference, str]]]:
+    async def _pods(self, member: Member, stands: set[str]) -> list[tuple[Raw, Mapping[Reference, str]]]:
         """One remote pod for each share and set of references; a source is read once for each, as its pods are alike."""
         found: dict[tuple[str, frozenset[Reference]], tuple[Raw, Mapping[Reference, str]]] = {}
-        for remote in member.pods:
+        for remote in list(member.pods):
+            await asyncio.sleep(0)  # five thousand take half a second, which shall hold up nothing else
             pod = self._home.pods.get(key_of(remote))
             if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
                 continue

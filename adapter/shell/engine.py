@@ -165,7 +165,11 @@ class Engine:
 
     async def _look(self, what: str, key: Key) -> float | None:
         if what == GANG:
-            await self._observer.look(key)
+            news = await self._observer.look(key)
+            if news and self._waker:
+                self._waker.turns()
+            if self.home.lost:  # meanwhile
+                raise Postpone(self.home.lost)
         actions = self._decide(what, key)
         try:
             return await self._execute(key, actions)

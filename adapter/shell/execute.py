@@ -225,6 +225,7 @@ class Executor:
         member = self._member(action.cluster)
         try:
             async with self._mirroring[action.cluster]:  # one after the other: all workers of a head want the same
+                member.must_be_seen()
                 await mirror_head(member, action.body)
         except ApiError as refusal:
             if refusal.status in _REFUSALS or refusal.reason == NAME_TAKEN:
@@ -296,7 +297,8 @@ async def _create(client: Client, resource: resources.Resource, body: Raw) -> Ra
             raise
     found = await client.get(resource.path(namespace, name))
     wanted = body["metadata"].get("labels") or {}
-    origin = (names.MANAGER_LABEL, names.WORKLOAD_UID_LABEL, names.POD_UID_LABEL)
+    # By cluster as well: were one API server registered under two names, each would take the other's for its own.
+    origin = (names.MANAGER_LABEL, names.CLUSTER_LABEL, names.WORKLOAD_UID_LABEL, names.POD_UID_LABEL)
     if any((found["metadata"].get("labels") or {}).get(key) != wanted.get(key) for key in origin):
         raise ApiError(409, NAME_TAKEN, f"{resource.plural} {namespace}/{name} exists there and is not ours")
     return found

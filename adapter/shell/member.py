@@ -105,6 +105,12 @@ class Member:
         since = f" since {self._silent_since:%H:%M:%S} UTC" if self._silent_since else ""
         return f"cannot be seen{since}: {trouble}"
 
+    def must_be_seen(self) -> None:
+        """Raise Unreachable while nothing may be concluded: for those who come to their turn one after the other, and
+        would each wait for an answer in vain."""
+        if self.why_silent:
+            raise Unreachable(f"worker cluster {self.name} {self.why_silent}")
+
     @property
     def steady(self) -> bool:
         """Whether it has been seen for so long that an earlier loss is over."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, checks, dispatch, flavorlabels, headaddress, layout, names, rayspec, references
+from adapter import api, checks, copies, dispatch, flavorlabels, headaddress, layout, names, rayspec, references
 from adapter.facts import (
     Job,
     Key,
@@ -109,17 +109,22 @@ class Observer:
             alive=frozenset(share_key(slot) for p in found for slot in self._slots.alive(p)),
         )
 
-    async def look(self, key: Key) -> None:
-        """Read what `gang` needs and no store holds: the Secrets and ConfigMaps of a gang that waits for its check."""
+    async def look(self, key: Key) -> bool:
+        """Read what `gang` needs and no store holds: the Secrets and ConfigMaps of a gang that waits for its check. Returns whether
+        it lacks another one than before, or none now: those behind it are planned as if it took its share, unless it lacks one.
+        """
         raw = self._home.workloads.get(key)
         work = workload(raw) if raw else None
         check = self.check_of(work) if work else ""
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
-            podsets = self.remote_podsets(work, check)
+            before, podsets = self.absent(work, check), self.remote_podsets(work, check)
             wanted = {one for p in podsets for one in references.wanted(p.template.get("spec") or {})}
-            await self.sources.look(work.namespace, wanted)
-            if self.sources.refusal(work, podsets):  # which is final: not of what somebody has put right meanwhile
-                await self.sources.look(work.namespace, wanted, fresh=True)
+            if len(wanted) <= copies.MOST_OBJECTS:  # else it is refused, whatever they hold
+                await self.sources.look(work.namespace, wanted)
+                if self.sources.refusal(work, podsets):  # which is final: not of what somebody has put right meanwhile
+                    await self.sources.look(work.namespace, wanted, fresh=True)
+            return self.absent(work, check) != before
+        return False
 
     def _gone(self, job: Job) -> bool:
         """Whether a job is not there any more, or will not be soon: one that this store has not heard of yet is looked at

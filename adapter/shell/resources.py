@@ -1,6 +1,7 @@
 """Where do objects live in the API: one constant for each kind that we read or write."""
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from adapter import names
 
@@ -14,11 +15,20 @@ class Resource:
     namespaced: bool = True
 
     def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
-        """The path of a collection, an object or a subresource; without a namespace, all of them."""
+        """The path of a collection, an object or a subresource; without a namespace, all of them.
+
+        Names stay within their place in it, whoever made them up; raises ValueError for the two that cannot be held there.
+        """
+        if {namespace, name} & {".", ".."}:
+            raise ValueError("no object can have such a name")
         parts = ["/api" if "/" not in self.api_version else "/apis", self.api_version]
         if self.namespaced and namespace:
-            parts += ["namespaces", namespace]
-        return "/".join([*parts, self.plural, *([name] if name else []), *([sub] if sub else [])])
+            parts += ["namespaces", _quoted(namespace)]
+        return "/".join([*parts, self.plural, *([_quoted(name)] if name else []), *([sub] if sub else [])])
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe=":")  # of a Service's port
 
 
 def kind_of(path: str) -> tuple[str, bool]:

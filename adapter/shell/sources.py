@@ -19,6 +19,8 @@ from adapter.shell.home import Home
 # For how long an answer counts at the check. What is there will most likely stay, and is read again before any pod is made;
 # who waits for what is missing looks again after lifecycle.ABSENT_AGAIN.
 FOUND_SECONDS, ABSENT_SECONDS = 30.0, 3.0
+# For how long it is known to those who plan others, whatever holds up the look of the gang itself.
+KEPT_SECONDS = 120.0
 _RESOURCES = {references.SECRET: resources.SECRETS, references.CONFIG_MAP: resources.CONFIG_MAPS}
 _Key = tuple[str, Reference]  # namespace first
 
@@ -41,6 +43,8 @@ class Sources:
 
     async def read(self, namespace: str, reference: Reference) -> Raw:
         """Read an object as it is now; raises Absent, ApiError or Unreachable."""
+        if why := copies.nameless(reference):
+            raise Absent(why)
         key = namespace, reference
         known, until = self._known.get(key, (None, 0.0))
         if time.monotonic() < until:  # each pod of a large gang asks
@@ -77,9 +81,9 @@ class Sources:
                 raise trouble
 
     def forget_old(self) -> None:
-        """Drop what does not count any more."""
-        now = time.monotonic()
-        self._known = {key: note for key, note in self._known.items() if note[1] > now}
+        """Drop what nobody has asked for in a while."""
+        kept = time.monotonic() - KEPT_SECONDS
+        self._known = {key: note for key, note in self._known.items() if note[1] > kept}
 
     def refusal(self, work: Workload, podsets: Iterable[PodSet]) -> str:
         """Why what these worker groups refer to can never be copied, as far as it was read; a fragment, empty when it can."""

@@ -38,7 +38,9 @@ async def look(member: Member | None, namespace: str, name: str, home: Home) -> 
     try:
         anchor = await member.client.get(CONFIG_MAPS.path(namespace, name))
     except ApiError as error:
-        if error.missing or error.status == 403:  # a namespace that is not open to us any more goes, or is its owner's to tidy
+        if (
+            error.missing or error.status == 403
+        ):  # a namespace that is not open to us any more goes, or is its owner's to tidy
             return None
         raise
     if _stands(anchor, member, home):
@@ -68,11 +70,12 @@ async def _sweep(member: Member, home: Home, manager: str) -> None:
 
 
 async def _namespace(member: Member, namespace: str, home: Home, manager: str) -> None:
-    ours = f"{names.MANAGER_LABEL}={manager},{names.CLUSTER_LABEL}={member.name}"
+    # Without copies, which go with their anchors: what they hold may come to many megabytes.
+    ours = f"{names.MANAGER_LABEL}={manager},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
     found = await member.client.get(CONFIG_MAPS.path(namespace), labelSelector=ours)
     for anchor in found.get("items") or ():
         if meta(anchor).get("ownerReferences"):
-            continue  # the copy of a ConfigMap: it goes with its anchor
+            continue  # a copy all the same, whose label somebody took
         if not _stands(anchor, member, home) and _settled(anchor):
             await _delete(anchor, member)
 

@@ -97,10 +97,17 @@ class Waker:
         if _changed(before, after, lambda queue: queue.get("spec")):
             self._quotas()
 
+    def turns(self) -> None:
+        """A gang that waits for a Secret or ConfigMap of its own takes no room from those behind it, or takes it again."""
+        self._room()
+
     def head_mirror(self, before: Raw | None, after: Raw | None) -> None:
-        """A Service or EndpointSlice that mirrors a head changed in a worker cluster: whoever made it that way, it must be right."""
+        """A Service or EndpointSlice that mirrors a head changed in a worker cluster: whoever made it that way, it must be right.
+
+        Not at once: somebody over there who undoes what we write would else be answered as fast as both can.
+        """
         raw = before or after or {}
-        self._of_ray_cluster(f"{key_of(raw)[0]}/{label(raw, names.RAY_CLUSTER_LABEL)}")
+        self._of_ray_cluster(f"{key_of(raw)[0]}/{label(raw, names.RAY_CLUSTER_LABEL)}", BURST_SECONDS)
 
     def unseen(self, pod: Raw) -> None:
         """Ray's head tells something new of a pod whose worker cluster cannot be seen."""
@@ -135,13 +142,13 @@ class Waker:
             self._member(cluster)
         self._quotas()
 
-    def _add(self, what: str, raw: Raw) -> None:
+    def _add(self, what: str, raw: Raw, after: float = 0.0) -> None:
         namespace, name = key_of(raw)
-        self._queue.add((what, namespace, name))
+        self._queue.add((what, namespace, name), after)
 
-    def _all(self, what: str, objects: Iterable[Raw]) -> None:
+    def _all(self, what: str, objects: Iterable[Raw], after: float = 0.0) -> None:
         for raw in objects:
-            self._add(what, raw)
+            self._add(what, raw, after)
 
     def _member(self, cluster: str) -> None:
         member = self._fleet.members().get(cluster)
@@ -202,8 +209,8 @@ class Waker:
             gone = uid_of(before or {}), uid_of(after or {})
             self._all(GANG, (work for work in self._home.workloads if controller_uid(work) in gone))
 
-    def _of_ray_cluster(self, key: str) -> None:
-        self._all(POD, (pod for pod in self._home.pods if by_ray_cluster(pod) == key))
+    def _of_ray_cluster(self, key: str, after: float = 0.0) -> None:
+        self._all(POD, (pod for pod in self._home.pods if by_ray_cluster(pod) == key), after)
 
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._add(CLUSTER, after or before or {})

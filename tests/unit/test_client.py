@@ -9,6 +9,7 @@ import yaml
 from aiohttp import web
 
 from adapter.shell.client import FORBIDDEN_CLUSTER, FORBIDDEN_USER, ApiError, BadLogin, Client, Unreachable
+from adapter.shell.resources import PODS
 from tests.unit import apiserver
 from tests.unit.apiserver import PAGE, TOKEN, Server, kubeconfig, refuses, says, streams, text
 
@@ -323,3 +324,19 @@ async def test_a_login_page_is_no_sign_of_life(server: Server, client: Client) -
     server.lists = [text(PAGE)]
     with pytest.raises(Unreachable):
         await client.alive()
+
+
+@pytest.mark.parametrize("name", ["../../other/secrets/x", "x?watch=1", "x#y", "%2e%2e/x", "a b", "svc:port"])
+async def test_no_name_leads_elsewhere(name: str) -> None:
+    server = Server(lists=[says({"kind": "Pod"})] * 2)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        await client.get(PODS.path("demo", name))
+        await client.get(PODS.path(name, "p"))
+    base = "/api/v1/namespaces"
+    assert [one.path for one in server.asked] == [f"{base}/demo/pods/{name}", f"{base}/{name}/pods/p"]
+
+
+@pytest.mark.parametrize("place", [("demo", ".."), ("..", "p"), ("demo", ".")])
+def test_names_that_cannot_be_held_in_a_path_are_refused(place: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match="no object can have such a name"):
+        PODS.path(*place)

@@ -16,7 +16,7 @@ from aiohttp import web
 from adapter import copies, rewriter
 from adapter.facts import key_of, workload
 from adapter.references import Reference
-from adapter.shell.client import ApiError, Client
+from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.copier import Copier
 from adapter.shell.sources import Absent, Sources
 from tests.unit import apiserver
@@ -126,6 +126,14 @@ async def test_one_copy_serves_all_pods_of_a_share() -> None:
         assert (bench.here.asked, bench.there.asked) == (["GET secrets"], ["POST secrets"])
 
 
+async def test_who_comes_to_his_turn_in_a_cluster_that_fell_silent_does_not_wait_for_it() -> None:
+    async with benched([secret()]) as bench:
+        bench.member._heard("probe", Unreachable("no answer in time"))
+        with pytest.raises(Unreachable, match="worker cluster east cannot be seen since"):
+            await bench.ensure()
+        assert (bench.here.asked, bench.there.asked) == ([], [])
+
+
 async def test_what_an_earlier_try_left_is_replaced_unread() -> None:
     async with benched([secret()]) as bench:
         bench.there.secrets[NAME] = {"metadata": {"name": NAME}, "data": {"k": "b2xk"}}
@@ -169,6 +177,23 @@ async def test_what_may_not_be_copied_is_not(answer: apiserver.Answer, said: str
         with pytest.raises(Absent, match=said):
             await bench.ensure()
         assert bench.there.asked == []
+
+
+@pytest.mark.parametrize("name", ["../../kube-system/secrets/token", "..", "token?watch=1", "Token", "a/b", "%2e%2e"])
+@pytest.mark.parametrize("optional", [False, True])
+async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(name: str, optional: bool) -> None:
+    """An API server takes a pod with such a volume, and HTTP clients resolve the dots: another namespace's Secret would be read."""
+    async with benched([secret()]) as bench:
+        pod, remote = worker()
+        pod["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": name, "optional": optional}}]
+        pod["spec"]["containers"] = []
+        if optional:
+            await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        else:
+            with pytest.raises(Absent, match="which is no name that an object can have"):
+                await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        await bench.copier._sources.look(NAMESPACE, rewriter.referred(pod))
+        assert (bench.here.asked, bench.there.asked) == ([], [])
 
 
 async def test_a_cluster_that_refuses_a_copy_is_told_apart_from_a_manager_that_lacks_it() -> None:
@@ -249,6 +274,37 @@ async def test_the_check_remembers_no_values() -> None:
         await sources.look(NAMESPACE, [TOKEN])
         assert [found.size for found, _ in sources._known.values()] == [len(MARKER)]
         assert not shows(repr(vars(sources)["_known"]))
+
+
+def asking(count: int) -> Raw:
+    """A Workload whose workers refer to so many Secrets, of which the first is `token`."""
+    work = make_workload()
+    secrets = [{"secretRef": {"name": f"s{number}" if number else "token"}} for number in range(count)]
+    work["spec"]["podSets"][1]["template"]["spec"] = {"containers": [{"name": "ray-worker", "envFrom": secrets}]}
+    return work
+
+
+async def test_whoever_lacks_something_now_or_not_any_more_is_told_apart() -> None:
+    """Those behind a gang are planned without its share while it lacks something, so they want to hear of it."""
+    async with benched() as bench:
+        work, observer = asking(1), bench.sight.observer
+        fill(bench.sight.home.workloads, work)
+        key = (NAMESPACE, work["metadata"]["name"])
+        assert [await observer.look(key), await observer.look(key)] == [True, False]
+        observer.sources.forget_old()
+        assert observer.absent(workload(work), "rayspan"), "those who plan others know it as long as it waits"
+        observer.sources._known = {one: (found, 0.0) for one, (found, _) in observer.sources._known.items()}
+        bench.here.secrets["token"] = secret()
+        assert [await observer.look(key), await observer.look(key)] == [True, False]
+
+
+async def test_a_job_that_refers_to_too_many_makes_no_reads() -> None:
+    async with benched() as bench:
+        work, observer = asking(copies.MOST_OBJECTS + 1), bench.sight.observer
+        fill(bench.sight.home.workloads, work)
+        await observer.look((NAMESPACE, work["metadata"]["name"]))
+        assert bench.here.asked == []
+        assert "refer to 33 Secrets and ConfigMaps" in observer.sources.refusal(workload(work), workload(work).podsets)
 
 
 async def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:

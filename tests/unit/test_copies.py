@@ -48,6 +48,7 @@ def test_the_copy_of_a_secret() -> None:
                 "rayspan.dev/workload-uid": "w",
                 "rayspan.dev/placement": "p",
                 "rayspan.dev/cluster": "east",
+                "rayspan.dev/copy": "true",
             },
             "annotations": {
                 "rayspan.dev/workload": "train",
@@ -132,6 +133,15 @@ def test_what_is_never_copied(wanted: dict[Reference, str], found: Source | None
 )  # fmt: skip
 def test_what_may_still_come(wanted: dict[Reference, str], found: Source | None, said: str) -> None:
     assert absent("demo", wanted, {TOKEN: found} if found else {}) == said
+
+
+@pytest.mark.parametrize("field", ["", "spec.volumes[v].secret"])
+def test_what_can_be_no_name_is_refused_at_the_check(field: str) -> None:
+    said = refusal("demo", {Reference("Secret", "../../other/secrets/x"): field}, {})
+    told = "Secret '../../other/secrets/x', which is no name that an object can have; put its name there"
+    assert said == (f"{field} is {told}" if field else told)
+    assert refusal("demo", {Reference("ConfigMap", "kube-root-ca.crt"): field}, {}) == ""
+    assert refusal("demo", {Reference("ConfigMap", "a" * 254): field}, {})
 
 
 def test_a_job_may_refer_to_so_many_and_no_more() -> None:

@@ -93,8 +93,17 @@ async def test_what_is_deleted_meanwhile_is_no_refusal(server: Server) -> None:
     await _write(server, service("5"), seen=service("5"))
 
 
-async def test_what_is_of_somebody_else_is_not_touched(server: Server) -> None:
-    server.lists = [refuses(409, "AlreadyExists"), says(service("3", labels={}))]
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({}, id="somebody's"),
+        pytest.param(
+            {**LABELS, names.CLUSTER_LABEL: "west"}, id="made by the same manager, which knows the cluster by two names"
+        ),
+    ],
+)
+async def test_what_is_of_somebody_else_is_not_touched(server: Server, labels: Raw) -> None:
+    server.lists = [refuses(409, "AlreadyExists"), says(service("3", labels=labels))]
     with pytest.raises(ApiError, match=r"services demo/a-head-svc exists there and is not ours") as refusal:
         await _write(server, service())
     assert refusal.value.reason == NAME_TAKEN

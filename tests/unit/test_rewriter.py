@@ -604,8 +604,8 @@ def node_affinity(**term: Any) -> Pod:
     return {"affinity": {"nodeAffinity": required}}
 
 
-def pod_affinity(labels: dict[str, str]) -> Pod:
-    terms = [{"labelSelector": {"matchLabels": labels}, "topologyKey": "zone"}]
+def pod_affinity(labels: dict[str, str], *expressions: Pod) -> Pod:
+    terms = [{"labelSelector": {"matchLabels": labels, "matchExpressions": list(expressions)}, "topologyKey": "zone"}]
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
@@ -632,6 +632,10 @@ REFUSED = [
         pod_affinity({"ray.io/node-type": "head"}),
         "spec.affinity.podAffinity requires a pod with ray.io/node-type=head: ",
     ),
+    (
+        pod_affinity({}, {"key": "ray.io/node-type", "operator": "In", "values": ["head"]}),
+        "spec.affinity.podAffinity requires a pod with ray.io/node-type=head: ",
+    ),
     (claim(dataSource={"name": "snap"}), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.dataSource is snap: "),
     (claim(dataSourceRef={"name": "c"}), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.dataSourceRef is c: "),
     (claim(volumeName="pv"), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.volumeName is pv: "),
@@ -652,6 +656,7 @@ ALLOWED: list[Pod] = [
     volume(projected={"sources": [{"clusterTrustBundle": {"name": "ca", "optional": True}}]}),
     node_affinity(matchExpressions=[{"key": "gpu", "operator": "Exists"}]),
     pod_affinity({"ray.io/cluster": "c"}),
+    pod_affinity({}, {"key": "ray.io/node-type", "operator": "In", "values": ["head", "worker"]}),
     volume(secret={"secretName": "s"}),
     volume(projected={"sources": [{"configMap": {"name": "m"}}, {"downwardAPI": {}}]}),
     container(envFrom=[{"secretRef": {"name": "s"}}]),

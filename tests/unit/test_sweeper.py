@@ -36,3 +36,4 @@ async def test_what_is_swept(found: Raw, deleted: list[str]) -> None:
         member.client = client
         await sweeper._namespace(member, NAMESPACE, sight.home, "mgr")
     assert [one.path.rpartition("/")[2] for one in server.asked if one.method == "DELETE"] == deleted
+    assert server.asked[0].query["labelSelector"].endswith(",!rayspan.dev/copy"), "what copies hold is not read"

@@ -151,6 +151,13 @@ async def test_a_condition_that_is_told_again_is_no_news(bench: Bench) -> None:
     assert bench.woken() == set()
 
 
+async def test_who_lacks_a_secret_leaves_room_to_those_behind(bench: Bench) -> None:
+    version = bench.fleet.room_version
+    bench.home.placements.replace([WAITING])
+    bench.waker.turns()
+    assert (bench.queue.added, bench.fleet.room_version) == ({GANG_KEY: ROOM_SECONDS}, version + 1)
+
+
 async def test_who_holds_shares_waits_for_no_room(bench: Bench) -> None:
     bench.waker.room("east", CLUSTER_QUEUE, None)
     assert bench.woken() == set()
@@ -252,7 +259,7 @@ async def test_a_head_wakes_its_workers_if_it_matters_to_them(bench: Bench, afte
 )
 async def test_the_mirror_of_a_head_wakes_its_workers(bench: Bench, before: Raw | None, after: Raw | None) -> None:
     bench.waker.head_mirror(before, after)
-    assert bench.woken() == PODS
+    assert bench.queue.added == dict.fromkeys(PODS, BURST_SECONDS)
 
 
 @pytest.mark.parametrize(
