@@ -9,7 +9,7 @@ LAB := $(RUN) -m hack.lab
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.ready: requirements-dev.lock
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
@@ -91,6 +91,13 @@ chaos: N ?= 50
 chaos: $(VENV)/.ready ## Let N=50 faults of SEED=7 strike running gangs: nothing is lost, doubled or left behind
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.chaos --n $(N) --seed $(SEED)
+
+SECONDS_CUT ?= 30 90
+
+.PHONY: cuts
+cuts: $(VENV)/.ready ## Cut a running RayJob's cluster off in every way for SECONDS_CUT="30 90" each: nothing runs twice, nothing is lost
+	@$(LAB) up
+	@$(RUN) -m hack.cuts --seconds $(SECONDS_CUT)
 
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from adapter import headaddress, headmirror, mirror, names, rewriter, trouble, zone
+from adapter import reservation as holding
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, MirrorHead, PatchStatus, Say
 from adapter.facts import (
     GroupShare,
@@ -136,8 +137,20 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if share is None:
         return []
     body = _copy(worker, pod, reservation, share, slot)
+    if too_much := _beyond(body, reservation, slot):
+        text = (
+            f"A worker for {cluster} is not made: it asks for {too_much}, which is not what quota is held for; whatever adds to "
+            "the template's requests, such as sidecars of KubeRay's operator or a resize, must stand in the template."
+        )
+        return [Say(worker.job, "WorkerTrouble", text, warning=True)] if worker.job else []
     made = CreatePod(cluster, worker.job, pod, body, rewriter.referred(pod, worker.pull_secrets))
     return [*_kept(worker.job, pod, worker.targets[cluster]), *mirrors, made]
+
+
+def _beyond(body: Raw, reservation: Reservation, slot: str) -> str:
+    """What a copy asks for beyond its share: Kueue lets the pods of a group run by role and number alone."""
+    held = reservation.templates.get(slot.split("/")[2])
+    return holding.excess(body["spec"], held) if held else ""
 
 
 def _mirrored(job: Job | None, pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
@@ -183,12 +196,13 @@ def _kept(job: Job | None, pod: Raw, target: Target) -> list[Action]:
 
 
 def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: str) -> Raw:
-    target = worker.targets[share.cluster]
+    target, role = worker.targets[share.cluster], slot.split("/")[2]
+    labels = {**reservation.ray_labels.get(role, {}), **target.labels}
     return rewriter.remote_pod(
         pod,
         head=worker.head,
-        target=replace(target, share=reservation.name, round=reservation.round),
-        role=slot.split("/")[2],
+        target=replace(target, share=reservation.name, round=reservation.round, labels=labels),
+        role=role,
         total=share.workers,
         slot=slot,
         anchor_uid=reservation.anchor_uid,

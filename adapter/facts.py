@@ -8,7 +8,7 @@ anything.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -356,6 +356,9 @@ class Reservation:
     cluster_queue: str = ""  # where it holds quota
     version: int = 0  # of the object, as a number
     evicted: str = ""  # why its pods were stopped, as that cluster's Kueue says it; empty when they were not
+    templates: Mapping[str, Raw] = field(default_factory=dict)  # role -> what quota is held for, for each pod
+    flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> what its pods were given
+    ray_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # role -> what Ray is told of them
     stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
 
     @property
@@ -387,8 +390,17 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         refused=_refused(condition(raw, names.QUOTA_RESERVED)),
         cluster_queue=((raw.get("status") or {}).get("admission") or {}).get("clusterQueue") or "",
         version=_version(meta(raw).get("resourceVersion") or ""),
+        templates={
+            one.get("name") or "": one.get("template") or {} for one in (raw.get("spec") or {}).get("podSets") or ()
+        },
+        flavors=_flavors((raw.get("status") or {}).get("admission") or {}),
         evicted=str(condition(raw, names.EVICTED).get("message") or "evicted") if is_true(raw, names.EVICTED) else "",
     )
+
+
+def _flavors(admission: Raw) -> dict[str, tuple[str, ...]]:
+    assigned = admission.get("podSetAssignments") or ()
+    return {one.get("name") or "": tuple(sorted(set((one.get("flavors") or {}).values()))) for one in assigned}
 
 
 def _refused(reserved: Raw) -> bool:

@@ -127,6 +127,8 @@ RAY_KINDS: Final = ("RayJob", "RayCluster")
 RAY_ZONE_LABEL: Final = "ray.io/availability-zone"
 RAY_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its autoscaler resizes pods in place
 RAY_REGION_LABEL: Final = "ray.io/availability-region"
+RAY_MARKET_LABEL: Final = f"{RAY_DOMAIN}/market-type"
+RAY_ACCELERATOR_LABEL: Final = f"{RAY_DOMAIN}/accelerator-type"
 
 # --- conditions and reasons of ours ------------------------------------------------------------------------------------
 CONNECTED: Final = "Connected"  # condition of WorkerCluster

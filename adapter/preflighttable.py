@@ -97,7 +97,7 @@ def _way(trip: Trip | None) -> Sequence[str]:
     if trip is None:
         return ["not tried", _NONE, _NONE, _NONE]
     latency = _NONE if trip.milliseconds is None else f"{trip.milliseconds:.{1 if trip.milliseconds >= 1 else 2}f} ms"
-    clock = _NONE if trip.ahead is None else f"{trip.ahead:+.2f} s"
+    clock = _NONE if trip.ahead is None else f"{round(trip.ahead, 2) + 0:+.2f} s"  # no -0.00
     return [trip.error or "ok", latency, _speed(trip.megabits), clock]
 
 

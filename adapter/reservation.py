@@ -11,6 +11,7 @@ from typing import Any
 
 from adapter import names, stripping
 from adapter.facts import Raw, meta
+from adapter.shape import as_text, pod_requests, quantity
 from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
 
 GCS_WAITER = "wait-gcs-ready"
@@ -89,6 +90,24 @@ def group_workload(
     if priority is not None:
         spec["priority"] = priority
     return {"apiVersion": names.KUEUE_API_VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
+
+
+def excess(pod_spec: Raw, held: Raw) -> str:
+    """Say what a pod asks for beyond the template that quota is held for, `nvidia.com/gpu: 2 instead of 1`; empty when nothing.
+
+    What KubeRay's own init container asks for is not held where its user asks for nothing of the kind (`_waiter`).
+    """
+    given = pod_requests(held.get("spec") or {})
+    spare = {name: quantity(amount, name) for name, amount in GCS_WAITER_RESOURCES.items() if name not in given}
+    more = {
+        name: amount
+        for name, amount in pod_requests(pod_spec).items()
+        if amount > max(given.get(name, 0), spare.get(name, 0))
+    }
+    return ", ".join(
+        f"{name}: {as_text(amount, name)} instead of {as_text(given.get(name, 0), name)}"
+        for name, amount in more.items()
+    )
 
 
 def _metadata(target: Target, namespace: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from adapter.target import Target
 
 ZONE_ENV = "RAY_NODE_ZONE"
 REGION_ENV = "RAY_NODE_REGION"
+MARKET_ENV = "RAY_NODE_MARKET_TYPE"
 LABELS_ENV = "RAY_OVERRIDE_LABELS"
 RESOURCES_ENV = "RAY_OVERRIDE_RESOURCES"
 
@@ -25,8 +26,10 @@ ZONE_AMOUNT = 1_000_000
 
 def with_zone(env: Sequence[Raw], target: Target) -> list[Raw]:
     """Add the place to a ray container's env; entries that are there already keep their position and win."""
+    market = target.labels.get(names.RAY_MARKET_LABEL)
     labels = {
-        **target.labels,
+        **{key: value for key, value in target.labels.items() if key != names.RAY_MARKET_LABEL},
+        **_unless_set(env, MARKET_ENV, {names.RAY_MARKET_LABEL: market} if market else {}),
         **_unless_set(env, ZONE_ENV, {names.RAY_ZONE_LABEL: target.zone}),
         **_unless_set(env, REGION_ENV, {names.RAY_REGION_LABEL: target.region} if target.region else {}),
         names.CLUSTER_LABEL: target.cluster,

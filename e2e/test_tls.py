@@ -6,6 +6,7 @@ its own address before Ray starts. The CA is of this test alone.
 
 import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,8 @@ VOLUMES = [
 
 
 @pytest.fixture
-def authority(job: Job, tmp_path: Path) -> None:
-    """A CA as the user would have it in the manager, and the script that makes certificates."""
+def authority(job: Job, tmp_path: Path) -> Iterator[None]:
+    """A CA as the user would have it in the manager, and the script that makes certificates; both go with the test."""
     key, certificate = tmp_path / "ca.key", tmp_path / "ca.crt"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=ray-ca"]
     commands.run([*command, "-keyout", key, "-out", certificate])
@@ -50,6 +51,9 @@ def authority(job: Job, tmp_path: Path) -> None:
     for body in ({"kind": "Secret", "data": data}, {"kind": "ConfigMap", "data": {"make.sh": SCRIPT}}):
         whole = {"apiVersion": "v1", "metadata": {"name": NAME, "namespace": NAMESPACE}, **body}
         job.manager.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(whole))
+    yield
+    for kind in ("secret", "configmap"):
+        job.manager.delete(kind, NAME)
 
 
 @pytest.mark.usefixtures("authority")
@@ -68,8 +72,6 @@ def test_workers_elsewhere_speak_tls_with_the_users_certificates(job: Job) -> No
     )
     assert job.wait_for_end() == "SUCCEEDED", job.output()
     assert {node["cluster"] for node in job.result()["nodes"]} == {"manager", "east", "west"}
-    for kind in ("secret", "configmap"):
-        job.manager.delete(kind, NAME)
 
 
 def _encrypt(spec: Raw) -> None:

@@ -1,5 +1,7 @@
 """Does a RayCluster whose nodes must show a token span the clusters? KubeRay makes the Secret, and names it in its pods only."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from adapter import names
@@ -19,11 +21,12 @@ def test_workers_elsewhere_show_the_token_that_kuberay_made(job: Job) -> None:
 
 
 @pytest.fixture
-def secret(job: Job) -> str:
+def secret(job: Job) -> Iterator[str]:
     """A token of the user's own; it goes with the test."""
     job.manager.delete("secret", SECRET)
     job.manager.kubectl("create", "secret", "generic", SECRET, f"--from-literal=auth_token={'t' * 40}")
-    return SECRET
+    yield SECRET
+    job.manager.delete("secret", SECRET)
 
 
 def test_workers_elsewhere_show_the_users_own_token(job: Job, secret: str) -> None:
@@ -32,7 +35,6 @@ def test_workers_elsewhere_show_the_users_own_token(job: Job, secret: str) -> No
     job.wait_for_workers()
     _each_cluster_has_one_copy(job, secret)
     assert job.wait_for_end() == "SUCCEEDED", job.output()
-    job.manager.delete("secret", secret)
 
 
 def _each_cluster_has_one_copy(job: Job, source: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, checks, copies, dispatch, headaddress, layout, names, rayspec, references
+from adapter import api, checks, copies, dispatch, flavorlabels, headaddress, layout, names, rayspec, references
 from adapter.facts import (
     Job,
     Key,
@@ -117,11 +117,12 @@ class Observer:
         work = workload(raw) if raw else None
         check = self.check_of(work) if work else ""
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
-            before = self.absent(work, check)
-            templates = (podset.template.get("spec") or {} for podset in self.remote_podsets(work, check))
-            wanted = {one for spec in templates for one in references.wanted(spec)}
+            before, podsets = self.absent(work, check), self.remote_podsets(work, check)
+            wanted = {one for p in podsets for one in references.wanted(p.template.get("spec") or {})}
             if len(wanted) <= copies.MOST_OBJECTS:  # else it is refused, whatever they hold
                 await self.sources.look(work.namespace, wanted)
+                if self.sources.refusal(work, podsets):  # which is final: not of what somebody has put right meanwhile
+                    await self.sources.look(work.namespace, wanted, fresh=True)
             return self.absent(work, check) != before
         return False
 
@@ -300,7 +301,7 @@ class Observer:
 
     def _reservations(self, key: Key) -> list[Reservation]:
         return [
-            _with_pods(member, reservation(name, raw))
+            _with_flavors(member, _with_pods(member, reservation(name, raw)))
             for name, member in self.seen().items()
             for raw in member.workloads.group("/".join(key))
         ]
@@ -407,6 +408,23 @@ def _head_mirrors(pod: Raw, members: Mapping[str, Member]) -> dict[str, Standing
 
 def _by_name(store: Store) -> dict[str, Raw]:
     return {key_of(raw)[1]: raw for raw in store}
+
+
+def _with_flavors(member: Member, found: Reservation) -> Reservation:
+    """What Ray is told of the nodes that each role was given."""
+    told = {
+        role: {
+            key: value
+            for flavor in flavors
+            for key, value in flavorlabels.ray_labels(_node_labels(member.flavors.named(flavor))).items()
+        }
+        for role, flavors in found.flavors.items()
+    }
+    return replace(found, ray_labels={role: labels for role, labels in told.items() if labels})
+
+
+def _node_labels(flavor: Raw | None) -> Raw:
+    return ((flavor or {}).get("spec") or {}).get("nodeLabels") or {}
 
 
 def _with_pods(member: Member, found: Reservation) -> Reservation:

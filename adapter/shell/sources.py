@@ -6,7 +6,7 @@ there, their type and their size, never what they hold.
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from adapter import copies, references
 from adapter.copies import Source
@@ -68,8 +68,11 @@ class Sources:
         lasts = FOUND_SECONDS if found.state == "Found" else ABSENT_SECONDS
         self._known[key] = found, time.monotonic() + lasts
 
-    async def look(self, namespace: str, wanted: Iterable[Reference]) -> None:
-        """Read what is not known, or not any more; raises ApiError or Unreachable."""
+    async def look(self, namespace: str, wanted: Collection[Reference], *, fresh: bool = False) -> None:
+        """Read what is not known, or not any more; `fresh`: all of it. Raises ApiError or Unreachable."""
+        if fresh:
+            known = {(namespace, one): (found, 0.0) for one, found in self._of(namespace, wanted).items()}
+            self._known.update(known)
         now = time.monotonic()
         old = [one for one in wanted if self._known.get((namespace, one), (None, 0.0))[1] <= now]
         done = await asyncio.gather(*(self.read(namespace, one) for one in old), return_exceptions=True)

@@ -38,7 +38,9 @@ async def look(member: Member | None, namespace: str, name: str, home: Home) -> 
     try:
         anchor = await member.client.get(CONFIG_MAPS.path(namespace, name))
     except ApiError as error:
-        if error.missing:
+        if (
+            error.missing or error.status == 403
+        ):  # a namespace that is not open to us any more goes, or is its owner's to tidy
             return None
         raise
     if _stands(anchor, member, home):

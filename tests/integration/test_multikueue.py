@@ -164,10 +164,16 @@ def test_stock_multikueue_works_beside_us(parked: Clusters, stage: Stage, proces
         assert all(mine.values())
         assert "clusterName" not in stage.workload("pi")["status"], "MultiKueue answers for its own check only"
 
+        stack.callback(faults.heal, lab)
         faults.cut(lab, lab.cluster("east"), way="link")
         stage.ray_cluster("late", workers=1)
         _submit(stage, "job-late")
-        wait(lambda: stage.where("late") == "1 west", 30, "a gang is placed in the other cluster", process.tail)
+        wait(
+            lambda: stage.where("late") == f"1 {OURS['west']}",
+            30,
+            "a gang is placed in the other cluster",
+            process.tail,
+        )
         wait(lambda: stage.running(5), 30, "and runs there", process.tail)
         stage.manager.delete("raycluster", "late", stage.name, wait=False)
         west = parked.workers["west"]

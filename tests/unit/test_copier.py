@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from adapter import copies, rewriter
-from adapter.facts import workload
+from adapter.facts import key_of, workload
 from adapter.references import Reference
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.copier import Copier
@@ -258,6 +258,23 @@ async def test_nothing_is_remembered_of_a_share_that_is_gone() -> None:
         fill(bench.member.workloads)
         await bench.copier.refresh(bench.member)
         assert not bench.copier._written
+
+
+async def test_a_job_is_not_refused_for_what_was_put_right_meanwhile() -> None:
+    """Whoever binds the role and submits again at once: a refusal is final, so it is never an old one."""
+    async with benched([secret()]) as bench:
+        work = make_workload()
+        work["spec"]["podSets"][1]["template"] = {"spec": worker()[0]["spec"]}
+        home, observer = bench.sight.home, bench.sight.observer
+        fill(home.workloads, work)
+        bench.here.before = [refuses(403), refuses(403)]
+        await observer.look(key_of(work))
+        assert "bind ClusterRole rayspan-copies" in observer.sources.refusal(workload(work), workload(work).podsets)
+        assert bench.here.asked == ["GET secrets", "GET secrets"], "once more, to be sure"
+        await observer.look(key_of(work))
+        assert not observer.sources.refusal(workload(work), workload(work).podsets)
+        await observer.look(key_of(work))
+        assert len(bench.here.asked) == 3, "what is there is believed for a while"
 
 
 async def test_the_check_remembers_no_values() -> None:

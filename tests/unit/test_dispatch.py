@@ -3,6 +3,7 @@
 The rewriter and the mirror have their own tests; here it counts whether a copy is made, for whom, and when it goes.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -534,6 +535,47 @@ def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
     assert (said.about, said.reason, said.warning) == (JOB, "PlaceKept", False)
     assert said.message.startswith("The worker template sets RAY_NODE_ZONE, so its Ray nodes ")
     assert [type(one) for one in decide(worker(pod, job=None), at(5))] == [CreatePod]
+
+
+def test_ray_is_told_of_the_flavor_that_its_role_was_given() -> None:
+    """And of what the WorkerCluster says, which wins; what another role was given is none of its business."""
+    given = {"role-workers": {"ray.io/market-type": "spot", "a": "flavor"}, "role-gpu": {"b": "other"}}
+    reservations = {key: replace(one, ray_labels=given) for key, one in ADMITTED.items()}
+    targets = {**SEEN, "east": replace(SEEN["east"], labels={"a": "cluster"})}
+    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}]}}
+    (made,) = decide(worker(pod, reservations=reservations, targets=targets), at(5))
+    assert isinstance(made, CreatePod)
+    env = {one["name"]: one["value"] for one in made.body["spec"]["containers"][0]["env"]}
+    told = json.loads(env["RAY_OVERRIDE_LABELS"])
+    assert (told["ray.io/market-type"], told["a"], "b" in told) == ("spot", "cluster", False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "held", "said"),
+    [
+        ({"cpu": "1"}, {"cpu": "1"}, ""),
+        ({"cpu": "500m"}, {"cpu": "1", "memory": "1Gi"}, ""),
+        ({"cpu": "2"}, {"cpu": "1"}, "cpu: 2 instead of 1"),
+        ({"cpu": "1", "nvidia.com/gpu": "1"}, {"cpu": "1"}, "nvidia.com/gpu: 1 instead of 0"),
+        ({"cpu": "1", "memory": "256Mi"}, {"cpu": "1"}, ""),  # KubeRay's init container, for which nothing is held
+        ({"cpu": "1", "memory": "1Gi"}, {"cpu": "1"}, "memory: 1Gi instead of 0"),
+    ],
+)
+def test_a_pod_that_asks_for_more_than_is_held_is_not_made(
+    asked: dict[str, str], held: dict[str, str], said: str
+) -> None:
+    """Kueue lets the pods of a share run by role and number: nobody else would notice."""
+
+    def pod_spec(amounts: dict[str, str]) -> dict[str, Any]:
+        return {"containers": [{"name": "ray-worker", "resources": {"requests": amounts}}]}
+
+    templates = {"role-workers": {"spec": pod_spec(held)}}
+    reservations = {key: replace(one, templates=templates) for key, one in ADMITTED.items()}
+    (found,) = decide(worker({**SLOTTED, "spec": pod_spec(asked)}, reservations=reservations), at(5))
+    if said:
+        assert isinstance(found, Say) and f"it asks for {said}, which is not what quota is held for" in found.message
+    else:
+        assert isinstance(found, CreatePod)
 
 
 def test_a_copy_is_made_with_what_it_refers_to() -> None:

@@ -12,7 +12,7 @@ from tests.unit.builders import at, make_condition, make_worker_cluster, stamp
 
 Raw = dict[str, Any]
 ASKED = Asked("demo", ["ray"], "rayspan/rayspan:dev")
-WELL = Trip("", 0.3, 9400.0, 0.001)
+WELL = Trip("", 0.3, 9400.0, -0.001)
 HERE = "10.0.0.5"
 
 
@@ -347,7 +347,7 @@ def test_the_document() -> None:
         "error": None,
         "latencyMilliseconds": 0.3,
         "bandwidthMegabitsPerSecond": 9400.0,
-        "clockAheadSeconds": 0.001,
+        "clockAheadSeconds": -0.001,
     }
     assert (ways["east", MANAGER]["reached"], ways["east", MANAGER]["error"]) == (False, "timeout")
     assert ways["east", "west"]["reached"] is None

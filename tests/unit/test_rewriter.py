@@ -24,7 +24,6 @@ from hack.corpus import golden
 Pod = dict[str, Any]
 GOLDEN = golden.FOLDER
 RECORDED = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
-WITH_SECRET = ("token-auth", "user-tls")  # refused: the Secret is not there
 HEAD = "10.11.0.12"
 HEAD6 = "fd00:11::c"
 REMOTE_TOLERATION = {"key": "example.com/flavor", "operator": "Equal", "value": "far", "effect": "NoSchedule"}
@@ -391,6 +390,15 @@ def test_zone(case: Zone) -> None:
     assert {name: env[name] for name in case.want} == case.want, case.why
 
 
+@pytest.mark.parametrize(
+    ("env", "told"), [([], "spot"), ([{"name": "RAY_NODE_MARKET_TYPE", "value": "on-demand"}], None)]
+)
+def test_a_user_knows_better_what_is_spot(env: list[Pod], told: str | None) -> None:
+    target = replace(TARGET, labels={"ray.io/market-type": "spot"})
+    found = env_of(rewrite(kuberay_pod(env=env), target=target))
+    assert json.loads(found["RAY_OVERRIDE_LABELS"]).get("ray.io/market-type") == told
+
+
 def test_only_the_ray_container_learns_its_place() -> None:
     pod = kuberay_pod()
     sidecar = {"name": "sidecar", "image": "s"}
@@ -688,7 +696,7 @@ def test_a_worker_that_asks_for_nothing_is_refused(containers: list[Pod], refuse
     assert refusal({"spec": {"containers": containers}}) == (want if refused else None)
 
 
-@pytest.mark.parametrize("name", [name for name in RECORDED if name not in WITH_SECRET])
+@pytest.mark.parametrize("name", RECORDED)
 def test_a_rewritten_pod_would_not_be_refused(name: str) -> None:
     pod = yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text())
     assert refusal(rewrite(pod)) is None

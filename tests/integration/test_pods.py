@@ -1,0 +1,88 @@
+"""Do pods get what their WorkerCluster gives them, from its API server and its Kueue too, and does a plan know of it?"""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+
+from adapter import names
+from hack.apireader import Raw
+from hack.clusters import condition, wait
+from tests.integration.controller import Controller
+from tests.integration.stage import FAKE_NODE, Stage, ray_cluster
+
+Give = Callable[[Raw], None]
+TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def give(stage: Stage) -> Iterator[Give]:
+    """Write east's spec.pods and wait until the controller knows; whatever it was, other tests need it to be nothing."""
+
+    def write(pods: Raw | None) -> None:
+        stage.manager.kubectl(
+            "patch", "workercluster", "east", "--type=merge", "-p", json.dumps({"spec": {"pods": pods}})
+        )
+        wait(_seen, 20, "the controller has seen it")
+
+    def _seen() -> bool:
+        found = stage.manager.get("workerclusters", "east")
+        told = condition(found, names.CONNECTED).get("observedGeneration")
+        return bool(told == found["metadata"]["generation"])
+
+    yield write
+    stage.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", '{"spec": {"pods": null}}')
+
+
+def test_copies_have_it_and_rules_about_other_pods_hold_there(stage: Stage, running: Controller, give: Give) -> None:
+    """The template leaves the nodes to the cluster. Its matchLabelKeys were merged by the manager's API server, and the
+    worker's refuses to merge what is there already."""
+    give(
+        {
+            "nodeSelector": FAKE_NODE,
+            "tolerations": [TOLERATION],
+            "imageRegistries": {"docker.io/rayproject": "mirror.example/rays"},
+            "labels": {"node-selection": "luna"},
+            "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+        }
+    )
+    stage.build({"east": 2})
+    body = ray_cluster("pi", stage.name, {"workers": 2})
+    template = body["spec"]["workerGroupSpecs"][0]["template"]["spec"]
+    del template["nodeSelector"], template["tolerations"]
+    apart = {"labelSelector": {"matchLabels": {"ray.io/node-type": "worker"}}, "matchLabelKeys": ["ray.io/cluster"]}
+    hostname = "kubernetes.io/hostname"
+    template["topologySpreadConstraints"] = [
+        {"topologyKey": hostname, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **apart}
+    ]
+    stage.manager.apply(yaml.safe_dump(body))
+    wait(lambda: stage.running(2), 90, "both run", running.tail)
+    copies = stage.remote()["east"]
+    for copy in copies:
+        assert copy["spec"]["containers"][0]["image"] == "mirror.example/rays/ray:2.60.0"
+        assert copy["metadata"]["labels"]["node-selection"] == "luna"
+        assert copy["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
+        assert not [key for key in copy["metadata"]["labels"] if key.startswith("ray.io/")]
+    assert len({copy["spec"]["nodeName"] for copy in copies}) == 2, "they know of each other by their labels' new names"
+
+
+def test_a_plan_looks_for_the_nodes_that_the_cluster_asks_for(stage: Stage, running: Controller, give: Give) -> None:
+    give({"nodeSelector": {"pool": "nowhere"}})
+    stage.build({"east": 2, "west": 2})
+    stage.ray_cluster("pi", workers=1)
+    wait(lambda: stage.where("pi") == "1 west", 60, "it goes to west", running.tail)
+    assert "matches the worker's node selector" in stage.placement("pi")["spec"]["explanation"]
+
+
+def test_what_stands_beside_the_templates_is_refused_before_any_quota_is_held(
+    stage: Stage, running: Controller
+) -> None:
+    """Hosts of one replica may not come into different clusters; the Workload has nothing of it."""
+    stage.build({"east": 4})
+    body = ray_cluster("pi", stage.name, {"workers": 1})
+    body["spec"]["workerGroupSpecs"][0]["numOfHosts"] = 2
+    stage.manager.apply(yaml.safe_dump(body))
+    wait(lambda: "Refused" in stage.events("pi"), 60, "the job says so", running.tail)
+    assert "spec.workerGroupSpecs[0].numOfHosts is 2" in stage.events("pi")["Refused"]
+    assert stage.leftovers() == []
