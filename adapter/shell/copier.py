@@ -102,6 +102,8 @@ class Copier:
     async def _look_after(self, member: Member) -> None:
         try:
             await self.refresh(member)
+        except Exception:  # what a cluster says of its pods may be anything, and must not end those of the others
+            log.exception("worker cluster %s: its copies", member.name)
         finally:
             self._busy.discard(member.name)
 

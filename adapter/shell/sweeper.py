@@ -67,6 +67,8 @@ async def _sweep(member: Member, home: Home, manager: str) -> None:
             log.debug("cluster=%s namespace=%s not swept: %s", member.name, namespace, refusal)
         except Unreachable:
             return
+        except Exception:  # what it says may be anything, and must not end the sweeps of the others
+            log.exception("worker cluster %s: sweeping namespace %s", member.name, namespace)
 
 
 async def _namespace(member: Member, namespace: str, home: Home, manager: str) -> None:

@@ -242,6 +242,15 @@ async def test_a_pod_that_only_looks_like_a_worker_has_nothing_copied() -> None:
         assert bench.there.asked == []
 
 
+async def test_a_cluster_that_talks_nonsense_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async with benched([secret()]) as bench:
+        pod, remote = worker()
+        remote["metadata"]["ownerReferences"] = ["nonsense"]
+        bench.run((pod, remote))
+        await bench.copier._look_after(bench.member)
+        assert "worker cluster east: its copies" in caplog.text and not bench.copier._busy
+
+
 async def test_nothing_is_remembered_of_a_share_that_is_gone() -> None:
     async with benched([secret()]) as bench:
         await bench.ensure()

@@ -19,6 +19,16 @@ def config_map(name: str, **more: Any) -> Raw:
     return {"metadata": make_meta(name, creationTimestamp=stamp(), **more)}
 
 
+async def test_a_cluster_that_talks_nonsense_ends_no_sweep(caplog: pytest.LogCaptureFixture) -> None:
+    sight = Sight({"east": 1})
+    member = sight.members["east"]
+    server = Server(lists=[says({"kind": "List", "items": ["nonsense"]})])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        member.client = client
+        await sweeper._sweep(member, sight.home, "mgr")
+    assert "worker cluster east: sweeping namespace demo" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("found", "deleted"),
     [
