@@ -16,53 +16,14 @@ import yaml
 
 from adapter import names
 from e2e.heads import found_by
-from e2e.job import NAMESPACE, QUEUE, SAMPLE
+from e2e.job import NAMESPACE, QUEUE
+from e2e.kinds import NAME, OTHER_IMAGES, PROGRAM, raycluster
 from hack.apireader import Raw
 from hack.clusters import Cluster, Clusters, condition, wait
 from hack.lab.node import GPU
 
-NAME = "kinds"
 PATIENCE = 180  # seconds; five Ray nodes take 40 on two idle cores
 EVERYWHERE = [(zone, group) for zone in ("east", "west") for group in ("gpu", "plain")]
-OTHER_IMAGES = "gpu.example.com"  # stands for a registry that nobody has
-# It ends at once when it is told to, and is ready when it has reached the head by the name that it has in the manager.
-SIDECAR = f"""
-trap 'exit 0' TERM
-until (exec 3<>/dev/tcp/{NAME}-head-svc/6379) 2>/dev/null; do sleep 1 & wait $!; done
-touch /tmp/reached
-sleep infinity & wait
-"""
-# A resource of the user's own tells that it was this command. Neither names an address.
-STARTS = {
-    "plain": """ray start --block --address="$RAY_ADDRESS" --num-cpus=2 --resources='{"own-start": 1}'""",
-    "gpu": """eval "$KUBERAY_GEN_RAY_START_CMD" """,
-}
-# Prints which nodes there are, and where tasks ran that asked for a place.
-PROGRAM = """
-import json
-import ray
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as In
-
-ZONE = "ray.io/availability-zone"
-
-@ray.remote(num_cpus=0.1)
-def where():
-    return ray.get_runtime_context().get_node_id()
-
-ray.init(logging_level="ERROR")
-zones = ("east", "west")
-asked = {f"label {zone}": where.options(label_selector={ZONE: zone}).remote() for zone in zones}
-asked |= {f"resource {zone}": where.options(resources={f"zone:{zone}": 0.01}).remote() for zone in zones}
-asked |= {"gpu": where.options(num_gpus=1).remote(), "own start": where.options(resources={"own-start": 0.1}).remote()}
-ran = {what: ray.get(task, timeout=60) for what, task in asked.items()}
-group = ray.util.placement_group(
-    [{"GPU": 1, "CPU": 0.1} for _ in zones], strategy="SPREAD", bundle_label_selector=[{ZONE: zone} for zone in zones]
-)
-ray.get(group.ready(), timeout=60)
-bundles = {f"bundle {zone}": where.options(num_gpus=1, scheduling_strategy=In(group, at)).remote() for at, zone in enumerate(zones)}
-ran |= {what: ray.get(task, timeout=60) for what, task in bundles.items()}
-print(json.dumps({"nodes": [node for node in ray.nodes() if node["Alive"]], "ran": ran}))
-"""
 
 
 @pytest.fixture(params=["PodIP", "ServiceMirror"])
@@ -81,7 +42,7 @@ def address(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def cluster(fleet: Clusters, address: str) -> Iterator[Clusters]:
     """A RayCluster of two groups with two workers each, and with nothing of it left afterwards."""
-    fleet.manager.apply(yaml.safe_dump(_raycluster()))
+    fleet.manager.apply(yaml.safe_dump(raycluster()))
     try:
         yield fleet
     finally:
@@ -131,6 +92,7 @@ def _placed_by_ray(workers: list[Raw], seen: dict[str, Any]) -> None:
     for node in nodes:
         zone, group = at[node["NodeID"]]
         assert (node["Labels"][names.RAY_ZONE_LABEL], node["Labels"][names.CLUSTER_LABEL]) == (zone, zone)
+        assert [key for key in node["Resources"] if key.startswith("zone:")] == [f"zone:{zone}"]
         found = {key: node["Resources"].get(key) for key in ("GPU", "own-start")}
         assert found == ({"GPU": 1, "own-start": None} if group == "gpu" else {"GPU": None, "own-start": 1})
     ran = {what: at[node] for what, node in seen["ran"].items()}
@@ -144,45 +106,6 @@ def _inside(fleet: Clusters, head: Raw) -> dict[str, Any]:
     words = ("exec", head["metadata"]["name"], "-c", "ray-head", "--", "python", "-c", PROGRAM)
     found: dict[str, Any] = json.loads(fleet.manager.kubectl(*words).strip().splitlines()[-1])
     return found
-
-
-def _raycluster() -> Raw:
-    """The sample's RayCluster without its program, with these worker groups instead."""
-    rayjob = next(o for o in yaml.safe_load_all(SAMPLE.read_text()) if o["kind"] == "RayJob")
-    spec = rayjob["spec"]["rayClusterSpec"]
-    template = spec["headGroupSpec"]["template"]["spec"]
-    template.pop("volumes")
-    template["containers"][0].pop("volumeMounts")
-    image = template["containers"][0]["image"]
-    plain = _group("plain", image, {})
-    sidecars = [_sidecar("sidecar", image), {**_sidecar("native-sidecar", image), "restartPolicy": "Always"}]
-    plain["template"]["spec"]["containers"].append(sidecars[0])
-    plain["template"]["spec"]["initContainers"] = [sidecars[1]]
-    gpu = _group("gpu", f"{OTHER_IMAGES}/{image.rpartition('/')[2]}", {GPU: "1"})
-    gpu["template"]["metadata"] = {"annotations": {"ray.io/overwrite-container-cmd": "true"}}
-    metadata = {"name": NAME, "namespace": NAMESPACE, "labels": rayjob["metadata"]["labels"]}
-    whole = {**spec, "workerGroupSpecs": [plain, gpu]}
-    return {"apiVersion": rayjob["apiVersion"], "kind": "RayCluster", "metadata": metadata, "spec": whole}
-
-
-def _group(name: str, image: str, devices: Raw) -> Raw:
-    resources = {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "2Gi", **devices}}
-    container = {"name": "ray-worker", "image": image, "command": ["bash", "-c"], "args": [STARTS[name]]}
-    counts = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), 2)
-    template = {"spec": {"containers": [{**container, "resources": resources}]}}
-    return {"groupName": name, **counts, "rayStartParams": {}, "template": template}
-
-
-def _sidecar(name: str, image: str) -> Raw:
-    probe = {"exec": {"command": ["test", "-e", "/tmp/reached"]}, "periodSeconds": 1}
-    requests = {"requests": {"cpu": "50m", "memory": "32Mi"}}
-    return {
-        "name": name,
-        "image": image,
-        "command": ["bash", "-c", SIDECAR],
-        "readinessProbe": probe,
-        "resources": requests,
-    }
 
 
 @contextmanager
@@ -240,7 +163,7 @@ def _left(fleet: Clusters) -> list[str]:
         for pod in fleet.manager.items("pods", NAMESPACE, _of(kind))
     ]
     for name, worker in fleet.workers.items():
-        for kind in ("pods", "workloads", "services", "endpointslices"):
+        for kind in ("pods", "workloads", "configmaps", "services", "endpointslices"):
             found += [
                 f"{name}: {kind} {one['metadata']['name']}"
                 for one in worker.items(kind, NAMESPACE, names.MANAGER_LABEL)
