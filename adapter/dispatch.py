@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from adapter import headaddress, headmirror, mirror, names, rewriter, trouble, zone
+from adapter import headaddress, headmirror, mirror, names, refusal, rewriter, trouble, zone
 from adapter import reservation as holding
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, MirrorHead, PatchStatus, Say
 from adapter.facts import (
@@ -137,11 +137,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if share is None:
         return []
     body = _copy(worker, pod, reservation, share, slot)
-    if too_much := _beyond(body, reservation, slot):
-        text = (
-            f"A worker for {cluster} is not made: it asks for {too_much}, which is not what quota is held for; whatever adds to "
-            "the template's requests, such as sidecars of KubeRay's operator or a resize, must stand in the template."
-        )
+    if why := refusal.of_copy(body["spec"]) or _beyond(body, reservation, slot):
+        text = f"A worker for {cluster} is not made: {why}."
         return [Say(worker.job, "WorkerTrouble", text, warning=True)] if worker.job else []
     made = CreatePod(cluster, worker.job, pod, body, rewriter.referred(pod, worker.pull_secrets))
     return [*_kept(worker.job, pod, worker.targets[cluster]), *mirrors, made]
@@ -150,7 +147,11 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
 def _beyond(body: Raw, reservation: Reservation, slot: str) -> str:
     """What a copy asks for beyond its share: Kueue lets the pods of a group run by role and number alone."""
     held = reservation.templates.get(slot.split("/")[2])
-    return holding.excess(body["spec"], held) if held else ""
+    more = holding.excess(body["spec"], held) if held else ""
+    return more and (
+        f"it asks for {more}, which is not what quota is held for; whatever adds to the template's requests, such as sidecars "
+        "of KubeRay's operator or a resize, must stand in the template"
+    )
 
 
 def _mirrored(job: Job | None, pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:

@@ -27,6 +27,16 @@ def refusal(template: Raw, *, account_given: bool = False) -> str | None:
     return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), None)
 
 
+def of_copy(spec: Raw) -> str:
+    """Say the same of a copy's pod spec, as it is to be made; empty when it may be.
+
+    A template may be edited after its job was admitted, and the manager's admission adds to pods. What is reserved is
+    asked elsewhere (`reservation.excess`), and the account is the one that the worker cluster gives.
+    """
+    rules = [rule for rule in _RULES if rule[0] not in (_service_account, _no_requests)]
+    return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), "")
+
+
 def waits_for_all(kind: str, ray_job: Raw) -> str:
     """Say in a sentence why a job cannot start with a part of its workers, empty when it can.
 

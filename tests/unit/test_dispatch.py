@@ -578,6 +578,13 @@ def test_a_pod_that_asks_for_more_than_is_held_is_not_made(
         assert isinstance(found, CreatePod)
 
 
+def test_a_template_that_was_edited_after_its_job_was_admitted_gets_no_more() -> None:
+    """Else its owner would have files of the worker cluster's nodes, which nobody but that cluster's admission forbids."""
+    volumes = [{"name": "root", "hostPath": {"path": "/"}}]
+    (said,) = decide(worker({**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}], "volumes": volumes}}), at(5))
+    assert isinstance(said, Say) and "is not made: spec.volumes[root].hostPath is /: " in said.message
+
+
 def test_a_copy_is_made_with_what_it_refers_to() -> None:
     """What the pod itself names, and of pull secrets those that its template names."""
     env = [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "token", "key": "k"}}}]
