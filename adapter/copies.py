@@ -32,9 +32,10 @@ _LONGEST_NAME = 253
 class Source:
     """What the manager has under a reference, without what it holds; `size` is in bytes."""
 
-    state: Literal["Found", "Missing", "Forbidden"]
+    state: Literal["Found", "Missing", "Forbidden", "Unreadable"]
     type: str = ""
     size: int = 0
+    why: str = ""  # it cannot be read, in the API server's words
 
 
 MISSING, FORBIDDEN = Source("Missing"), Source("Forbidden")
@@ -137,8 +138,17 @@ def too_much(wanted: Iterable[Reference], known: Mapping[Reference, Source]) -> 
 
 def absent(namespace: str, wanted: Mapping[Reference, str], known: Mapping[Reference, Source]) -> str:
     """Say in a fragment which reference a template cannot do without and does not find now; empty when there is none."""
-    missing = ((reference, field) for reference, field in wanted.items() if field and known.get(reference) == MISSING)
-    return next((f"{field} is {reference}, {lacks(namespace)}" for reference, field in missing), "")
+    without = (
+        (reference, field, lack(namespace, known.get(reference))) for reference, field in wanted.items() if field
+    )
+    return next((f"{field} is {reference}, {why}" for reference, field, why in without if why), "")
+
+
+def lack(namespace: str, found: Source | None) -> str:
+    """Say why an object is not at hand now, though it may be later; empty when it is, or when that is not known."""
+    if found and found.state == "Unreadable":
+        return f"which cannot be read in namespace {namespace} ({found.why}); it is tried again"
+    return lacks(namespace) if found == MISSING else ""
 
 
 def lacks(namespace: str) -> str:

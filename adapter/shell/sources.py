@@ -42,7 +42,7 @@ class Sources:
         self._known: dict[_Key, tuple[Source, float]] = {}  # until when it counts
 
     async def read(self, namespace: str, reference: Reference) -> Raw:
-        """Read an object as it is now; raises Absent, ApiError or Unreachable."""
+        """Read an object as it is now; raises Absent or Unreachable."""
         if why := copies.nameless(reference):
             raise Absent(why)
         key = namespace, reference
@@ -52,7 +52,7 @@ class Sources:
         try:
             raw = await self._home.client.get(path(namespace, reference, reference.name))
         except ApiError as error:
-            refused = copies.MISSING if error.missing else copies.FORBIDDEN if error.status == 403 else None
+            refused = _refused(error)
             self._note(key, refused)
             _complain(namespace, reference, refused)
             raise
@@ -62,14 +62,12 @@ class Sources:
             raise Absent(why)
         return raw
 
-    def _note(self, key: _Key, found: Source | None) -> None:
-        if found is None:
-            return
+    def _note(self, key: _Key, found: Source) -> None:
         lasts = FOUND_SECONDS if found.state == "Found" else ABSENT_SECONDS
         self._known[key] = found, time.monotonic() + lasts
 
     async def look(self, namespace: str, wanted: Collection[Reference], *, fresh: bool = False) -> None:
-        """Read what is not known, or not any more; `fresh`: all of it. Raises ApiError or Unreachable."""
+        """Read what is not known, or not any more; `fresh`: all of it. Raises Unreachable."""
         if fresh:
             known = {(namespace, one): (found, 0.0) for one, found in self._of(namespace, wanted).items()}
             self._known.update(known)
@@ -107,8 +105,15 @@ class Sources:
         return {one: self._known[namespace, one][0] for one in wanted if (namespace, one) in self._known}
 
 
+def _refused(error: ApiError) -> Source:
+    """What an answer says of the object; one that cannot be decrypted, say, must not hold up all that its gang is looked at for."""
+    if error.missing:
+        return copies.MISSING
+    return copies.FORBIDDEN if error.status == 403 else Source("Unreadable", why=str(error))
+
+
 def _complain(namespace: str, reference: Reference, known: Source | None) -> None:
-    if known == copies.MISSING:
-        raise Absent(f"{reference}, {copies.lacks(namespace)}") from None
+    if why := copies.lack(namespace, known):
+        raise Absent(f"{reference}, {why}") from None
     if known == copies.FORBIDDEN:
         raise Absent(f"{reference}, {copies.may_not(namespace)}") from None
