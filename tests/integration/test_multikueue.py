@@ -175,6 +175,7 @@ def test_stock_multikueue_works_beside_us(parked: Clusters, stage: Stage, proces
             process.tail,
         )
         wait(lambda: stage.running(5), 30, "and runs there", process.tail)
+        mine["west"] |= _named(stage, "west", names.MANAGER_LABEL)
         stage.manager.delete("raycluster", "late", stage.name, wait=False)
         west = parked.workers["west"]
         wait(
