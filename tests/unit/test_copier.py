@@ -167,7 +167,10 @@ async def test_a_pod_is_made_without_what_is_optional_and_gets_it_later() -> Non
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (refuses(500, message="no key for it"), "which cannot be read in namespace demo .500 Forbidden: no key for it."),
+        (
+            refuses(500, message="no key for it"),
+            "which cannot be read in namespace demo .500 Forbidden: no key for it.",
+        ),
         (refuses(403), "which the controller may not read in namespace demo; bind ClusterRole rayspan-copies"),
         (says(secret(type="kubernetes.io/service-account-token")), "the token's issuer is the manager"),
     ],
