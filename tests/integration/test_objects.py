@@ -78,8 +78,8 @@ def test_the_smallest_object_is_enough(fleet: Clusters, kind: str, spec: Raw) ->
 @pytest.mark.parametrize(
     ("kind", "columns"),
     [
-        ("workerclusters", "NAME ZONE CONNECTED WORKERS CORDONED DRAINING AGE REASON MESSAGE"),
-        ("wc", "NAME ZONE CONNECTED WORKERS CORDONED DRAINING AGE REASON MESSAGE"),
+        ("workerclusters", "NAME ZONE CONNECTED REACHABLE WORKERS CORDONED DRAINING AGE REASON MESSAGE"),
+        ("wc", "NAME ZONE CONNECTED REACHABLE WORKERS CORDONED DRAINING AGE REASON MESSAGE"),
         ("dispatchpolicies", "NAME CLUSTERS STRATEGY GANG AGE"),
     ],
 )

@@ -98,7 +98,7 @@ def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> Non
     stage.build({"east": 2, "west": 3})
     first, second = (ray_cluster(name, stage.name, {"workers": 4}) for name in ("first", "second"))
     planned = _answer(stage, first)
-    assert planned["fits"]
+    assert planned["fits"], planned
     stage.manager.apply(yaml.safe_dump(first))
     wait(lambda: stage.state("first") == names.PLACED, 60, "the first is placed", door.tail)
     _same(planned, stage.placement("first"))
