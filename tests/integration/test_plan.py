@@ -97,8 +97,9 @@ def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> Non
     """The plan's sentence and figures are the Placement's, for a job that fits and for one behind it that does not."""
     stage.build({"east": 2, "west": 3})
     first, second = (ray_cluster(name, stage.name, {"workers": 4}) for name in ("first", "second"))
-    planned = _answer(stage, first)
-    assert planned["fits"], planned
+    planned = wait(
+        lambda: _fitting(stage, first), 20, "the controller knows the queues", lambda: str(_answer(stage, first))
+    )
     stage.manager.apply(yaml.safe_dump(first))
     wait(lambda: stage.state("first") == names.PLACED, 60, "the first is placed", door.tail)
     _same(planned, stage.placement("first"))
@@ -184,6 +185,12 @@ def _same(planned: Raw, placement: Raw) -> None:
 def _answer(stage: Stage, job: Raw) -> Raw:
     found: Raw = json.loads(_plan(stage.manager.kubeconfig, job, "-o", "json").stdout)
     return found
+
+
+def _fitting(stage: Stage, job: Raw) -> Raw:
+    """The plan once it fits, {} before: that queues are active is known to Kueue first."""
+    found = _answer(stage, job)
+    return found if found["fits"] else {}
 
 
 def _seen(stage: Stage) -> list[tuple[str, str, str]]:
