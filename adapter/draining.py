@@ -25,8 +25,8 @@ SILENCE_SECONDS = 3
 # - Who is stopped by SIGTERM from here takes leave of the head at once, even where the container's first process is a shell,
 #   which does not pass the signal on.
 # - A client of the head may hang for half a minute, hence the thread, and the timer for what else may.
-# - A raylet that is killed, and not stopped, makes `ray start --block` end within a second or two. One that is stopped does not,
-#   and the SIGTERM of the kubelet then has it look for a head that is gone until the grace period is over.
+# - A raylet that is killed, and not stopped, makes `ray start --block` end when it looks next, once a second: the hook gives it
+#   three. The SIGTERM of the kubelet, which comes when the hook ends, would have it drain a node that is gone for half a minute.
 SCRIPT = """\
 import glob, os, signal, socket, sys, threading, time
 
@@ -86,7 +86,8 @@ def drain(process, node, head):
         return say("the Ray node is drained")
     if time.time() < end:
         say("the head does not answer, so nobody can take what is left on the Ray node, which is killed now")
-        return os.kill(process, signal.SIGKILL)
+        os.kill(process, signal.SIGKILL)
+        return time.sleep(min(3, end - time.time()))
     say("work is left on the Ray node, which is stopped now")
     os.kill(process, signal.SIGTERM)
 
