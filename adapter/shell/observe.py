@@ -146,6 +146,9 @@ class Observer:
         stands_for = self.placement_of(pod) if pod else None
         work = self._workload_of(stands_for) if stands_for else None
         standing = self._reservations(work.key) if work and stands_for else []
+        unmade = bool(pod and dispatch.wants_slot(pod, remotes))
+        if unmade:  # only a copy that is made now is told of its flavor
+            standing = [_with_flavors(members[one.cluster], one) for one in standing]
         head = self._head(pod) if pod else None
         return dispatch.Worker(
             pod=pod,
@@ -156,7 +159,7 @@ class Observer:
             head=str(head["status"]["podIP"]) if head else "",
             reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
             targets={n: self.target(m, work, stands_for, 0) for n, m in members.items()} if work and stands_for else {},
-            taken=self._slots.taken(pod) if pod and dispatch.wants_slot(pod, remotes) else (),
+            taken=self._slots.taken(pod) if pod and unmade else (),
             draining=self._fleet.draining(),
             silence=self._silence(pod, work) if pod and work else None,
             made=bool(pod and uid_of(pod) in memory.made),
@@ -301,7 +304,7 @@ class Observer:
 
     def _reservations(self, key: Key) -> list[Reservation]:
         return [
-            _with_flavors(member, _with_pods(member, reservation(name, raw)))
+            _with_pods(member, reservation(name, raw))
             for name, member in self.seen().items()
             for raw in member.workloads.group("/".join(key))
         ]
