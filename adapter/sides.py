@@ -35,6 +35,7 @@ NAMESPACE_RIGHTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "services"): ("create", "get", "patch", "delete"),
     (names.DISCOVERY_GROUP, "endpointslices"): ("create", "get", "patch", "delete"),
     (names.DISCOVERY_GROUP, "endpointslices/restricted"): ("create",),
+    (names.VOLCANO_GROUP, "podgroups"): ("create", "get"),
 }
 
 

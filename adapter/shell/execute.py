@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from adapter import names, reservation
+from adapter import names, podgroup, reservation
 from adapter.actions import (
     Action,
     AssignSlot,
@@ -33,7 +33,7 @@ from adapter.actions import (
 )
 from adapter.facts import Placement, Raw, Workload, annotation, key_of, share_key, timestamp, uid_of
 from adapter.facts import reservation as read_reservation
-from adapter.shell import metrics, resources
+from adapter.shell import metrics, podgroups, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.copier import Copier
 from adapter.shell.events import Announcer
@@ -139,6 +139,10 @@ class Executor:
             uid_of(anchor),
             priority=work.priority,
         )
+        if group := podgroup.beside(
+            body, target
+        ):  # before any pod can name it, and before quota is held that it may not use
+            await podgroups.ensure(member.client, group)
         member.workloads.put(await _create(member.client, resources.WORKLOADS, body))
 
     async def _release(self, action: Release) -> None:
