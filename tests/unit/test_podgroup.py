@@ -8,7 +8,9 @@ import pytest
 
 from adapter import api, facts, names, podgroup, reservation
 from adapter.actions import CreatePod
+from adapter.changes import changes
 from adapter.dispatch import decide
+from adapter.rewriter import remote_pod
 from adapter.shell import podgroups
 from adapter.shell.client import ApiError
 from adapter.target import Target
@@ -110,6 +112,17 @@ def test_copies_on_a_share_that_was_made_for_another_scheduler_name_none() -> No
     assert isinstance(made, CreatePod)
     assert made.body["spec"]["schedulerName"] == "volcano"
     assert names.POD_GROUP_ANNOTATION not in made.body["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("group", "why"),
+    [("", "it speaks to the manager's scheduler"), ("p-1", "Volcano starts the share's workers together there")],
+)
+def test_what_becomes_of_the_managers_own_group_is_explained(group: str, why: str) -> None:
+    pod = {"metadata": {"name": "w", "annotations": {names.POD_GROUP_ANNOTATION: "ray-pi-pg"}}, "spec": {}}
+    out = remote_pod(pod, head="10.0.0.1", target=VOLCANO, role="r", total=1, slot="s", anchor_uid="a", pod_group=group)
+    (change,) = (one for one in changes(pod, out) if one.path == f"metadata.annotations.{names.POD_GROUP_ANNOTATION}")
+    assert (change.after, change.why) == (group, why)
 
 
 # --- the write ---------------------------------------------------------------------------------------------------------------
