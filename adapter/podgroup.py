@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from adapter import names
-from adapter.facts import Raw, meta
+from adapter.facts import Key, Raw, meta
 from adapter.shape import PODS, as_text, pod_requests
 from adapter.target import Target
 
@@ -50,7 +50,7 @@ def beside(workload: Raw, target: Target) -> dict[str, Any] | None:
     return {"apiVersion": names.VOLCANO_API_VERSION, "kind": "PodGroup", "metadata": metadata, "spec": spec}
 
 
-def refusal(key: tuple[str, str], status: int, said: str) -> str:
+def refusal(key: Key, status: int, said: str) -> str:
     """Say why a share's PodGroup (namespace and name) cannot be made, and what to do; `status` and `said` are its API server's."""
     text = f"PodGroup {'/'.join(key)}, which spec.pods.schedulerName {names.VOLCANO_SCHEDULER} asks for, cannot be made: {said}"
     if status == 404:
