@@ -43,8 +43,8 @@ class Aggregator:
     def _changes(self, raw: Raw) -> list[Change]:
         if not aggregate.wanted(raw):
             return []
-        check, flavor = aggregate.covered(raw, self._observer.our_checks())
-        chosen, _ = self._observer.policy(check)
+        check, flavor = aggregate.covered(raw, self._observer.policies.our_checks())
+        chosen, _ = self._observer.policies.policy(check)
         if chosen is None:
             return []  # the check's own condition says why; what was written last stays
         workers = {cluster: self._worker(cluster) for cluster in chosen.clusters}

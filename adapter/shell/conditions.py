@@ -42,7 +42,7 @@ class Conditions:
         reason = "BadConfiguration" if name in self._fleet.problems else "Unreachable"
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
         member = self._fleet.members().get(name)
-        steady, workers = bool(member and member.steady), self._observer.workers_in(name)
+        steady, workers = bool(member and member.steady), self._observer.shares.workers_in(name)
         if problem:  # what it holds for gangs that gave it up, or ended meanwhile, is yet to be removed there
             workers = max(workers, int((raw.get("status") or {}).get("workers") or 0))
         patch = checks.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC))
@@ -60,7 +60,7 @@ class Conditions:
         raw = self._home.checks.named(name)
         if raw is None or (raw.get("spec") or {}).get("controllerName") != names.CONTROLLER_NAME:
             return
-        seen = self._observer
+        seen = self._observer.policies
         told = seen.written(), seen.gate_problem(), seen.layout_problems(name)
         patch = checks.check_condition(raw, *told, datetime.now(UTC))
         if patch is None:

@@ -94,7 +94,7 @@ class Copier:
                 self._written = {key: kept for key, kept in self._written.items() if key[0] in there}
                 if self._home.lost:
                     continue
-                for name, member in self._observer.seen().items():
+                for name, member in self._observer.shares.seen().items():
                     if name not in self._busy:
                         self._busy.add(name)
                         tasks.create_task(self._look_after(member))
@@ -128,7 +128,7 @@ class Copier:
             pod = self._home.pods.get(key_of(remote))
             if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
                 continue
-            wanted = rewriter.referred(pod, self._observer.pull_secrets(pod))
+            wanted = rewriter.referred(pod, self._observer.workers.pull_secrets(pod))
             if wanted:
                 found.setdefault((anchor_uid(remote), frozenset(wanted)), (remote, wanted))
         return list(found.values())

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from adapter import names
-from adapter.facts import Key, Raw, key_of, label
+from adapter.facts import Job, Key, Raw, key_of, label
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following
@@ -150,3 +150,8 @@ class Home:
         """The manager's ClusterQueue behind a LocalQueue, empty when there is none."""
         queue = self.local_queues.get(key) or {}
         return self.cluster_queues.named((queue.get("spec") or {}).get("clusterQueue") or "") or {}
+
+    def job(self, job: Job) -> Raw:
+        """The RayJob or RayCluster as it stands, empty while nothing is known of it."""
+        store = self.ray_jobs if job.kind == "RayJob" else self.ray_clusters
+        return store.get((job.namespace, job.name)) or {}

@@ -30,13 +30,13 @@ class Room:
 
     def request(self, work: Workload, check: str, policy: api.DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
-        groups = tuple(self._group(podset) for podset in self._observer.remote_podsets(work, check))
+        groups = tuple(self._group(podset) for podset in self._observer.policies.remote_podsets(work, check))
         if policy is None:
             return Request(work.namespace, work.queue, groups)
         return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
     def _group(self, podset: PodSet) -> Group:
-        spec = self._observer.reservation_template(podset)["spec"]
+        spec = self._observer.targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
 
@@ -67,7 +67,7 @@ class Room:
             shares = place.shares if work.key != me.key else kept
             uncounted = [share for share in shares if not self._counted(place, share, now)]
             if uncounted:
-                fleet = planner.charged(self.request(work, self._observer.check_of(work)), fleet, uncounted)
+                fleet = planner.charged(self.request(work, self._observer.policies.check_of(work)), fleet, uncounted)
         return fleet
 
     def settles(self, me: Workload, now: datetime) -> datetime | None:

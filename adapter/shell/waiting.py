@@ -27,10 +27,15 @@ class Waiters:
 
     def _policy_of(self, one: turn.Waiting) -> checks.Chosen | None:
         """How a waiting gang is going to be planned; None when it is not, so that it takes nothing from anybody."""
-        check = self._observer.check_of(one.work)
-        chosen, problem = self._observer.policy(check)
-        stuck = not chosen or problem or self._observer.rivals(one.work) or self._observer.absent(one.work, check)
-        return None if stuck or self._observer.refusal(one.work, check, chosen) else chosen
+        check = self._observer.policies.check_of(one.work)
+        chosen, problem = self._observer.policies.policy(check)
+        stuck = (
+            not chosen
+            or problem
+            or self._observer.policies.rivals(one.work)
+            or self._observer.refusals.absent(one.work, check)
+        )
+        return None if stuck or self._observer.refusals.refusal(one.work, check, chosen) else chosen
 
     def _waiting(self, now: datetime) -> list[turn.Waiting]:
         """The gangs that hold the manager's quota and have no share, or are giving back those that they had; and who was one
@@ -41,7 +46,7 @@ class Waiters:
             if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
                 continue
             work = workload(raw)
-            check = self._observer.check_of(work)
+            check = self._observer.policies.check_of(work)
             if not check or not work.holds_quota or work.checks[check].state != names.CHECK_PENDING:
                 continue
             current = placed.get((work.uid, work.attempt))
@@ -62,6 +67,6 @@ class Waiters:
             current = workload(raw) if raw else None
             if current is None or current.uid != work.uid or current.deleted:
                 continue
-            back = current.holds_quota and self._observer.check_of(current)
+            back = current.holds_quota and self._observer.policies.check_of(current)
             if not back and now < since + BACK_WITHIN:
                 yield turn.Waiting(work, looked=True, until=since + BACK_WITHIN)

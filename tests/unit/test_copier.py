@@ -305,7 +305,7 @@ async def test_whoever_lacks_something_now_or_not_any_more_is_told_apart() -> No
         key = (NAMESPACE, work["metadata"]["name"])
         assert [await observer.look(key), await observer.look(key)] == [True, False]
         observer.sources.forget_old()
-        assert observer.absent(workload(work), "rayspan"), "those who plan others know it as long as it waits"
+        assert observer.refusals.absent(workload(work), "rayspan"), "those who plan others know it as long as it waits"
         observer.sources._known = {one: (found, 0.0) for one, (found, _) in observer.sources._known.items()}
         bench.here.secrets["token"] = secret()
         assert [await observer.look(key), await observer.look(key)] == [True, False]

@@ -9,10 +9,11 @@ import yaml
 from adapter import names
 from adapter.shell import resources
 from adapter.shell.client import ApiError
-from adapter.shell.execute import NAME_TAKEN, mirror_head
+from adapter.shell.create import NAME_TAKEN
 from adapter.shell.fleet import Fleet
 from adapter.shell.logins import Login, Logins
 from adapter.shell.member import Listeners, Member
+from adapter.shell.podwriter import mirror_head
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 from tests.unit.sight import make_member

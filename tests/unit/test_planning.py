@@ -44,7 +44,7 @@ def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
 
 def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
     planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
-    return planning.plan(workload(me), check, sight.observer.policy(check)[0], (), builders.START)
+    return planning.plan(workload(me), check, sight.observer.policies.policy(check)[0], (), builders.START)
 
 
 def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mapping[str, int], datetime | None]:
@@ -217,7 +217,7 @@ async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
             return left(old)
 
     sight.home.client = cast(Client, Manager())
-    executor = Executor(sight.home, sight.observer._fleet, sight.observer, cast(Announcer, None))
+    executor = Executor(sight.home, sight.observer._fleet, sight.observer, Announcer(sight.home.client))
     await executor.do(Yield(workload(old)))
     assert noted == [True]
 
@@ -285,7 +285,7 @@ def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
     sight.home.checks.replace([make_check(), rival])
     first, me = gang("first", 2, created=-9, checks=[builders.CHECK, "mk"]), gang("me", 2)
     fill(sight.home.workloads, first, me)
-    assert sight.observer.rivals(workload(first))
+    assert sight.observer.policies.rivals(workload(first))
     assert taken(planned(sight, me)) == {"east": 2}
 
 
