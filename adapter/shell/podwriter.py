@@ -49,7 +49,9 @@ class PodWriter:
                 "annotations": {names.SLOT_ANNOTATION: action.slot},
             }
         }
-        self._home.pods.put(await self._home.client.merge(resources.PODS.path(namespace, name), body))
+        # By the subresource, which takes metadata too (k8s:registry/core/pod/strategy.go): no webhook for pods is asked, such as
+        # Kueue's, and a controller that may patch the status alone cannot change what a pod of a user runs.
+        self._home.pods.put(await self._home.client.merge(resources.PODS.path(namespace, name, "status"), body))
 
     async def mirror_head(self, action: MirrorHead) -> None:
         """Make or change one object of the mirror of a head's Service."""
