@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import facts, names
+from adapter.groupworkload import Reservation, reservation
+from adapter.placement import Exclusion, GroupShare, Placement, placement
+from adapter.workload import Check, Job, Workload, workload
 from tests.unit import builders as make
 
 Raw = dict[str, Any]
@@ -81,7 +84,7 @@ def test_a_workload_is_read_whole() -> None:
     raw = make.make_workload(groups={"workers": 4, "gpu": 1}, check="Pending", message="m", version=7)
     raw["spec"] |= {"priority": 0}
     raw["status"]["admissionChecks"][0]["podSetUpdates"] = [{"name": "workers"}]
-    work = facts.workload(raw)
+    work = workload(raw)
     assert work.key == ("demo", "rayjob-train")
     assert (work.uid, work.resource_version, work.queue) == ("uid-of-rayjob-train", "7", "team-a")
     assert work.priority == 0, "zero is a priority, absent is none"
@@ -92,8 +95,8 @@ def test_a_workload_is_read_whole() -> None:
         ("workers", 4, ["remote"]),
         ("gpu", 1, ["remote"]),
     ]
-    assert work.job == facts.Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-job")
-    assert work.checks == {make.CHECK: facts.Check("Pending", "m", ({"name": "workers"},))}
+    assert work.job == Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-job")
+    assert work.checks == {make.CHECK: Check("Pending", "m", ({"name": "workers"},))}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ def test_a_workload_is_read_whole() -> None:
     ],
 )
 def test_a_workload_of_which_nothing_is_known_holds_nothing(raw: Raw) -> None:
-    work = facts.workload(raw)
+    work = workload(raw)
     assert (work.holds_quota, work.attempt, work.podsets, work.job, work.checks) == (False, "", (), None, {})
     assert work.reserved_at is None
 
@@ -117,7 +120,7 @@ def test_odd_podsets_and_flavors_are_survived() -> None:
     raw = make.make_workload()
     raw["spec"]["podSets"] = [{}, {"name": "workers", "count": None, "template": None}]
     raw["status"]["admission"]["podSetAssignments"] = [{"name": "workers", "flavors": None}]
-    assert [(p.name, p.count, p.template, p.flavors) for p in facts.workload(raw).podsets] == [
+    assert [(p.name, p.count, p.template, p.flavors) for p in workload(raw).podsets] == [
         ("main", 0, {}, frozenset()),
         ("workers", 0, {}, frozenset()),
     ]
@@ -134,19 +137,19 @@ HOLDS = [
 
 @pytest.mark.parametrize(("given", "want"), HOLDS)
 def test_quota_is_held_only_while_we_may_act(given: Raw, want: bool) -> None:
-    assert facts.workload(make.make_workload(**given)).holds_quota is want
+    assert workload(make.make_workload(**given)).holds_quota is want
 
 
 def test_active_is_the_default() -> None:
     raw = make.make_workload()
     del raw["spec"]["active"]
-    assert facts.workload(raw).holds_quota
+    assert workload(raw).holds_quota
 
 
 # --- records ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("record", [facts.Workload, facts.Placement, facts.Reservation], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("record", [Workload, Placement, Reservation], ids=lambda kind: kind.__name__)
 def test_a_record_holds_nothing_that_nobody_reads(record: Any) -> None:
     """What a decision depends on can be seen in the records; what is read by none misleads."""
     trees = [ast.parse(path.read_text()) for path in Path(facts.__file__).parent.rglob("*.py")]
@@ -158,7 +161,7 @@ def test_a_record_holds_nothing_that_nobody_reads(record: Any) -> None:
 
 
 def attempt(raw: Raw) -> str:
-    return facts.workload(raw).attempt
+    return workload(raw).attempt
 
 
 @pytest.mark.parametrize(
@@ -221,7 +224,7 @@ def test_a_new_reservation_is_another_attempt() -> None:
 
 def test_without_a_reservation_there_is_no_attempt() -> None:
     assert attempt(make.make_workload(reserved=None)) == ""
-    assert facts.workload(make.make_workload(reserved=None)).reserved_at is None
+    assert workload(make.make_workload(reserved=None)).reserved_at is None
 
 
 def test_an_attempt_can_stand_in_a_label() -> None:
@@ -246,19 +249,19 @@ def test_a_placement_is_read_whole() -> None:
         withdrawn=1,
         state="Waiting",
     )
-    place = facts.placement(raw)
+    place = placement(raw)
     assert (place.workload, place.workload_uid) == ("rayjob-train", "uid-of-rayjob-train")
     assert (place.attempt, place.round, place.wanted, place.planned_at) == (attempt(work), 2, 4, make.at(5))
     assert [(s.cluster, s.workers) for s in place.shares] == [("east", 2), ("west", 2)]
-    assert place.shares[0].groups[1] == facts.GroupShare("gpu", "role-gpu", 1)
-    assert place.excluded == (facts.Exclusion("north", make.at(60), "did not admit in time"),)
-    assert place.blocked == (facts.Exclusion("east", make.at(90), "did not admit in time"),)
+    assert place.shares[0].groups[1] == GroupShare("gpu", "role-gpu", 1)
+    assert place.excluded == (Exclusion("north", make.at(60), "did not admit in time"),)
+    assert place.blocked == (Exclusion("east", make.at(90), "did not admit in time"),)
     assert (place.withdrawing, place.status["state"]) == (False, "Waiting")
 
 
 def test_a_placement_of_which_nothing_is_known_is_empty() -> None:
     for raw in ({}, {"spec": None, "status": None}, {"spec": {"shares": None, "excluded": None, "workload": None}}):
-        place = facts.placement(raw)
+        place = placement(raw)
         assert (place.attempt, place.round, place.shares, place.excluded, place.blocked) == ("", 0, (), (), ())
         assert not place.withdrawing  # NB: round 0 is no round; a withdrawal of it would plan for ever
         assert place.status == {}
@@ -266,7 +269,7 @@ def test_a_placement_of_which_nothing_is_known_is_empty() -> None:
 
 def test_an_exclusion_that_names_no_time_has_ended() -> None:
     raw = {"spec": {"excluded": [{"cluster": "east"}, {"cluster": "west", "until": "soon"}]}}
-    assert facts.placement(raw).excluded == ()
+    assert placement(raw).excluded == ()
 
 
 @pytest.mark.parametrize(
@@ -280,12 +283,12 @@ def test_an_exclusion_that_names_no_time_has_ended() -> None:
 )
 def test_withdrawing(round_: int, withdrawn: int, want: bool) -> None:
     raw = make.make_placement(make.make_workload(), round=round_, withdrawn=withdrawn)
-    assert facts.placement(raw).withdrawing is want
+    assert placement(raw).withdrawing is want
 
 
 def test_a_reservation_is_read_whole() -> None:
     raw = make.make_reservation(make.make_placement(make.make_workload(), round=3), message="Quota reserved")
-    found = facts.reservation("east", raw)
+    found = reservation("east", raw)
     place = f"train-{attempt(make.make_workload())}"
     assert (found.cluster, found.name, found.placement, found.round) == ("east", f"{place}-3", place, 3)
     assert (found.anchor_uid, found.uid) == (f"anchor-of-{place}-3", f"uid-of-{place}-3")
@@ -296,7 +299,7 @@ def test_a_reservation_is_read_whole() -> None:
 def test_an_evicted_reservation_is_not_admitted() -> None:
     """Kueue takes Admitted back only in a second write."""
     raw = make.make_reservation(make.make_placement(make.make_workload()), conditions=[names.EVICTED])
-    assert not facts.reservation("east", raw).admitted
+    assert not reservation("east", raw).admitted
 
 
 @pytest.mark.parametrize(
@@ -312,7 +315,7 @@ def test_an_evicted_reservation_is_not_admitted() -> None:
     ],
 )
 def test_a_reservation_that_is_over_is_never_admitted(given: Raw, over: bool) -> None:
-    found = facts.reservation("east", make.make_reservation(make.make_placement(make.make_workload()), **given))
+    found = reservation("east", make.make_reservation(make.make_placement(make.make_workload()), **given))
     assert found.over is over
     assert found.admitted is (
         given.get("admitted", True) and not over and names.EVICTED not in given.get("conditions", ())
@@ -322,18 +325,18 @@ def test_a_reservation_that_is_over_is_never_admitted(given: Raw, over: bool) ->
 @pytest.mark.parametrize("spec", [None, {}, {"active": None}, {"active": True}])
 def test_a_reservation_is_active_by_default(spec: Raw | None) -> None:
     raw = make.make_reservation(make.make_placement(make.make_workload())) | {"spec": spec}
-    found = facts.reservation("east", raw)
+    found = reservation("east", raw)
     assert (found.over, found.admitted) == (False, True)
 
 
 @pytest.mark.parametrize("text", ["", "two", "-1", "1.5"])
 def test_a_round_that_cannot_be_read_is_none_of_ours(text: str) -> None:
     raw = {"metadata": {"annotations": {names.ROUND_ANNOTATION: text}}}
-    assert facts.reservation("east", raw).round == 0
+    assert reservation("east", raw).round == 0
 
 
 def test_a_reservation_of_which_nothing_is_known_is_empty() -> None:
-    found = facts.reservation("east", {})
+    found = reservation("east", {})
     assert (found.admitted, found.deleting, found.over, found.round, found.anchor_uid) == (False, False, False, 0, "")
 
 
