@@ -6,7 +6,10 @@ The counters and times that move all the time are not. Whom the news wakes is fo
 from collections.abc import Callable
 
 from adapter import names
-from adapter.facts import Raw, annotation, is_true, meta, placement, reservation, uid_of, workload
+from adapter.facts import Raw, annotation, is_true, meta, uid_of
+from adapter.groupworkload import reservation
+from adapter.placement import placement
+from adapter.workload import workload
 
 
 def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:

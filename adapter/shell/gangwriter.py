@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 
 from adapter import names, reservation
 from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Yield
-from adapter.facts import Placement, Raw, Workload, timestamp, uid_of
-from adapter.facts import reservation as read_reservation
+from adapter.facts import Raw, timestamp, uid_of
+from adapter.groupworkload import reservation as read_reservation
+from adapter.placement import Placement
 from adapter.shell import metrics, resources
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.create import create
@@ -18,6 +19,7 @@ from adapter.shell.home import Home
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
+from adapter.workload import Workload
 
 
 class GangWriter:

@@ -11,13 +11,14 @@ import logging
 from collections.abc import Callable
 
 from adapter import names
-from adapter.facts import Job, Key, Raw, key_of, label
+from adapter.facts import Key, Raw, key_of, label
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following
 from adapter.shell.member import by_placement
 from adapter.shell.resources import Resource
 from adapter.shell.store import Store
+from adapter.workload import Job
 
 log = logging.getLogger(__name__)
 

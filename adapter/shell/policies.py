@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from adapter import api, checks, layout, names
-from adapter.facts import PodSet, Raw, Workload, key_of
+from adapter.facts import Raw, key_of
 from adapter.shell.home import Home
 from adapter.shell.store import Store
+from adapter.workload import PodSet, Workload
 
 LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default: what runs must not be given up because a policy is gone
 

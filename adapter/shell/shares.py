@@ -6,23 +6,14 @@ Clusters that cannot be seen show no shares. Whether a share is to stay is for l
 from dataclasses import replace
 
 from adapter import names
-from adapter.facts import (
-    Key,
-    Placement,
-    Raw,
-    Reservation,
-    Workload,
-    annotation,
-    key_of,
-    label,
-    placement,
-    reservation,
-    share_key,
-    workload,
-)
+from adapter.facts import Key, Raw, annotation, key_of, label
+from adapter.groupworkload import Reservation, reservation
+from adapter.placement import Placement, placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
+from adapter.slots import share_key
+from adapter.workload import Workload, workload
 
 
 class Shares:

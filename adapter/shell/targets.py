@@ -5,11 +5,13 @@ Read from the WorkerCluster and from the flavors of the manager. How a pod is re
 
 from collections.abc import Iterable, Mapping
 
-from adapter.facts import Placement, PodSet, Raw, Workload
+from adapter.facts import Raw
+from adapter.placement import Placement
 from adapter.reservation import template
 from adapter.shell.home import Home
 from adapter.shell.member import Member
 from adapter.target import Target
+from adapter.workload import PodSet, Workload
 
 
 class Targets:

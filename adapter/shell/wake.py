@@ -7,7 +7,8 @@ more than finding those keys.
 from collections.abc import Callable, Iterable
 
 from adapter import names, news
-from adapter.facts import Key, Raw, annotation, condition, controller_uid, key_of, label, meta, placement, uid_of
+from adapter.facts import Key, Raw, annotation, condition, controller_uid, key_of, label, meta, uid_of
+from adapter.placement import placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey

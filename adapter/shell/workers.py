@@ -6,19 +6,9 @@ Reads the stores and builds the facts that dispatch.py decides from. Clusters th
 from collections.abc import Mapping
 from dataclasses import replace
 
-from adapter import dispatch, flavorlabels, headaddress, names
-from adapter.facts import (
-    Key,
-    Raw,
-    Reservation,
-    Workload,
-    annotation,
-    controller_uid,
-    key_of,
-    label,
-    share_key,
-    uid_of,
-)
+from adapter import flavorlabels, headaddress, names
+from adapter.facts import Key, Raw, annotation, controller_uid, key_of, label, uid_of
+from adapter.groupworkload import Reservation
 from adapter.headmirror import Standing
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
@@ -29,6 +19,9 @@ from adapter.shell.policies import Policies, lost_after
 from adapter.shell.shares import Shares
 from adapter.shell.slots import Slots
 from adapter.shell.targets import Targets
+from adapter.slots import group_of, share_key, wants_slot
+from adapter.worker import Silence, Worker
+from adapter.workload import Workload
 
 
 class Workers:
@@ -47,18 +40,18 @@ class Workers:
         self._home, self._fleet, self._policies = home, fleet, policies
         self._shares, self._targets, self._slots, self._losses = shares, targets, slots, losses
 
-    def facts(self, key: Key, memory: Memory) -> dispatch.Worker:
+    def facts(self, key: Key, memory: Memory) -> Worker:
         """The facts about a worker pod of the manager and its copies."""
         pod, members = self._home.pods.get(key), self._shares.seen()
         remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
         stands_for = self._shares.placement_of(pod) if pod else None
         work = self._shares.workload_of(stands_for) if stands_for else None
         standing = self._shares.standing(work.key) if work and stands_for else []
-        unmade = bool(pod and dispatch.wants_slot(pod, remotes))
+        unmade = bool(pod and wants_slot(pod, remotes))
         if unmade:  # only a copy that is made now is told of its flavor
             standing = [_with_flavors(members[one.cluster], one) for one in standing]
         head = self._head(pod) if pod else None
-        return dispatch.Worker(
+        return Worker(
             pod=pod,
             remotes=remotes,
             placement=stands_for if work else None,
@@ -82,7 +75,7 @@ class Workers:
         work = self._shares.workload_of(place) if place else None
         return _pull_secrets(pod, work) if work else ()
 
-    def _silence(self, pod: Raw, work: Workload) -> dispatch.Silence | None:
+    def _silence(self, pod: Raw, work: Workload) -> Silence | None:
         """What is to be thought of a pod whose cluster cannot be seen."""
         cluster, _ = share_key(annotation(pod, names.SLOT_ANNOTATION))
         if not cluster or cluster in self._shares.seen():
@@ -110,7 +103,7 @@ class Workers:
 
 def _pull_secrets(pod: Raw, work: Workload) -> tuple[Raw, ...]:
     """Admission gives a pod that has none those of its account, so the pod itself does not tell."""
-    specs = [p.template.get("spec") or {} for p in work.podsets if p.name == dispatch.group_of(pod)]
+    specs = [p.template.get("spec") or {} for p in work.podsets if p.name == group_of(pod)]
     return tuple(one for spec in specs for one in spec.get("imagePullSecrets") or ())
 
 
