@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from adapter.facts import Exclusion, Job, Placement, Reservation, Share, Workload
+from adapter.groupworkload import Reservation
+from adapter.placement import Exclusion, Placement, Share
 from adapter.references import Reference
+from adapter.workload import Job, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ import logging
 
 from adapter import aggregate, api, names
 from adapter.aggregate import Change, Worker
-from adapter.facts import Job, Key, Raw, key_of, uid_of
+from adapter.facts import Key, Raw, key_of, uid_of
 from adapter.shell import resources
 from adapter.shell.client import ApiError
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.observe import Observer
+from adapter.workload import Job
 
 log = logging.getLogger(__name__)
 

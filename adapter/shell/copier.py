@@ -13,7 +13,8 @@ from typing import Any
 
 from adapter import copies, rewriter
 from adapter.copies import anchor_uid
-from adapter.facts import Raw, key_of, label, meta, reservation, uid_of
+from adapter.facts import Raw, key_of, label, meta, uid_of
+from adapter.groupworkload import reservation
 from adapter.names import POD_UID_LABEL
 from adapter.references import Reference
 from adapter.shell.client import ApiError, Unreachable

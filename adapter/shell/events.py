@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from adapter import names
-from adapter.facts import Job, timestamp
+from adapter.facts import timestamp
 from adapter.shell.client import ApiError, Client
 from adapter.shell.resources import EVENTS
+from adapter.workload import Job
 
 log = logging.getLogger(__name__)
 

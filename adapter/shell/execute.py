@@ -31,8 +31,9 @@ from adapter.actions import (
     SetCheck,
     Yield,
 )
-from adapter.facts import Placement, Raw, Workload, annotation, key_of, share_key, timestamp, uid_of
-from adapter.facts import reservation as read_reservation
+from adapter.facts import Raw, annotation, key_of, timestamp, uid_of
+from adapter.groupworkload import reservation as read_reservation
+from adapter.placement import Placement
 from adapter.shell import metrics, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.copier import Copier
@@ -45,6 +46,8 @@ from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
 from adapter.shell.sources import Absent
 from adapter.shell.store import version
+from adapter.slots import share_key
+from adapter.workload import Workload
 
 log = logging.getLogger(__name__)
 

@@ -7,28 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, checks, copies, dispatch, flavorlabels, headaddress, layout, names, rayspec, references
-from adapter.facts import (
-    Job,
-    Key,
-    Placement,
-    PodSet,
-    Raw,
-    Reservation,
-    Workload,
-    annotation,
-    controller_uid,
-    key_of,
-    label,
-    meta,
-    placement,
-    reservation,
-    share_key,
-    uid_of,
-    workload,
-)
+from adapter import api, checks, copies, flavorlabels, headaddress, layout, names, rayspec, references
+from adapter.facts import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
 from adapter.gang import Gang
+from adapter.groupworkload import Reservation, reservation
 from adapter.headmirror import Standing
+from adapter.placement import Placement, placement
 from adapter.refusal import refusal as template_refusal
 from adapter.refusal import waits_for_all
 from adapter.reservation import template as reservation_template
@@ -41,7 +25,10 @@ from adapter.shell.memory import Memory
 from adapter.shell.slots import Slots
 from adapter.shell.sources import Sources
 from adapter.shell.store import Store
+from adapter.slots import group_of, share_key, wants_slot
 from adapter.target import Target
+from adapter.worker import Silence, Worker
+from adapter.workload import Job, PodSet, Workload, workload
 
 CHANGED = (
     "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first
@@ -139,18 +126,18 @@ class Observer:
         store = self._home.ray_jobs if job.kind == "RayJob" else self._home.ray_clusters
         return store.get((job.namespace, job.name)) or {}
 
-    def worker(self, key: Key, memory: Memory) -> dispatch.Worker:
+    def worker(self, key: Key, memory: Memory) -> Worker:
         """The facts about a worker pod of the manager and its copies."""
         pod, members = self._home.pods.get(key), self.seen()
         remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
         stands_for = self.placement_of(pod) if pod else None
         work = self._workload_of(stands_for) if stands_for else None
         standing = self._reservations(work.key) if work and stands_for else []
-        unmade = bool(pod and dispatch.wants_slot(pod, remotes))
+        unmade = bool(pod and wants_slot(pod, remotes))
         if unmade:  # only a copy that is made now is told of its flavor
             standing = [_with_flavors(members[one.cluster], one) for one in standing]
         head = self._head(pod) if pod else None
-        return dispatch.Worker(
+        return Worker(
             pod=pod,
             remotes=remotes,
             placement=stands_for if work else None,
@@ -174,7 +161,7 @@ class Observer:
         work = self._workload_of(place) if place else None
         return _pull_secrets(pod, work) if work else ()
 
-    def _silence(self, pod: Raw, work: Workload) -> dispatch.Silence | None:
+    def _silence(self, pod: Raw, work: Workload) -> Silence | None:
         """What is to be thought of a pod whose cluster cannot be seen."""
         cluster, _ = share_key(annotation(pod, names.SLOT_ANNOTATION))
         if not cluster or cluster in self.seen():
@@ -395,7 +382,7 @@ def _of_job(work: Workload) -> str:
 
 def _pull_secrets(pod: Raw, work: Workload) -> tuple[Raw, ...]:
     """Admission gives a pod that has none those of its account, so the pod itself does not tell."""
-    specs = [p.template.get("spec") or {} for p in work.podsets if p.name == dispatch.group_of(pod)]
+    specs = [p.template.get("spec") or {} for p in work.podsets if p.name == group_of(pod)]
     return tuple(one for spec in specs for one in spec.get("imagePullSecrets") or ())
 
 

@@ -12,13 +12,15 @@ from typing import Any
 from adapter import candidate, checks, explain, names, planner, quota, turn
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Request
-from adapter.facts import Exclusion, Job, Share, Workload, timestamp
+from adapter.facts import timestamp
+from adapter.placement import Exclusion, Share
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.room import Room
 from adapter.shell.waiting import Waiters
+from adapter.workload import Job, Workload
 
 # What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
 MOST_SHARES = 100

@@ -13,12 +13,13 @@ from adapter import answer, names, podsets, quota
 from adapter.answer import Answer
 from adapter.checks import Chosen
 from adapter.clusterqueue import UNREADABLE
-from adapter.facts import Raw, Workload, key_of, workload
+from adapter.facts import Raw, key_of
 from adapter.podsets import Asked, Unusable
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.observe import AGAIN, Observer
 from adapter.shell.planning import Planning
+from adapter.workload import Workload, workload
 
 log = logging.getLogger(__name__)
 

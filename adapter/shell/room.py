@@ -9,13 +9,16 @@ from datetime import datetime, timedelta
 
 from adapter import api, checks, names, outrank, planner, quota, reachable, reservation, shape
 from adapter.candidate import Candidate, Group, Request
-from adapter.facts import Placement, PodSet, Reservation, Share, Workload, annotation, placement, workload
-from adapter.facts import reservation as read_reservation
+from adapter.facts import annotation
+from adapter.groupworkload import Reservation
+from adapter.groupworkload import reservation as read_reservation
+from adapter.placement import Placement, Share, placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
 from adapter.shell.observe import Observer
 from adapter.shell.store import version
+from adapter.workload import PodSet, Workload, workload
 
 # Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
 # counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.

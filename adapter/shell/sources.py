@@ -10,14 +10,15 @@ from collections.abc import Collection, Iterable, Mapping
 
 from adapter import copies, references
 from adapter.copies import Source
-from adapter.facts import PodSet, Raw, Workload
+from adapter.facts import Raw
 from adapter.references import Reference
 from adapter.shell import resources
 from adapter.shell.client import ApiError
 from adapter.shell.home import Home
+from adapter.workload import PodSet, Workload
 
 # For how long an answer counts at the check. What is there will most likely stay, and is read again before any pod is made;
-# who waits for what is missing looks again after lifecycle.ABSENT_AGAIN.
+# who waits for what is missing looks again after patience.ABSENT_AGAIN.
 FOUND_SECONDS, ABSENT_SECONDS = 30.0, 3.0
 # For how long it is known to those who plan others, whatever holds up the look of the gang itself.
 KEPT_SECONDS = 120.0

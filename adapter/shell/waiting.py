@@ -6,12 +6,15 @@ What their turn means is for turn.py and the planner to say.
 from collections.abc import Iterable
 from datetime import datetime
 
-from adapter import checks, lifecycle, names, turn
-from adapter.facts import Workload, is_true, placement, workload
+from adapter import checks, names, turn
+from adapter.facts import is_true
+from adapter.patience import excluded
+from adapter.placement import placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.observe import Observer
+from adapter.workload import Workload, workload
 
 
 class Waiters:
@@ -48,7 +51,7 @@ class Waiters:
             if current is None or current.withdrawing or not current.shares:
                 of = current.uid if current and not current.withdrawing else ""
                 looked = self._memory.looked(of, self._fleet.room_version, now)
-                found.append(turn.Waiting(work, looked, lifecycle.excluded(current, now)))
+                found.append(turn.Waiting(work, looked, excluded(current, now)))
         return [*found, *self._aside(now)]
 
     def _aside(self, now: datetime) -> Iterable[turn.Waiting]:

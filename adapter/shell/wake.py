@@ -7,26 +7,15 @@ more than finding those keys.
 from collections.abc import Callable, Iterable
 
 from adapter import names
-from adapter.facts import (
-    Key,
-    Raw,
-    annotation,
-    condition,
-    controller_uid,
-    is_true,
-    key_of,
-    label,
-    meta,
-    placement,
-    reservation,
-    uid_of,
-    workload,
-)
+from adapter.facts import Key, Raw, annotation, condition, controller_uid, is_true, key_of, label, meta, uid_of
+from adapter.groupworkload import reservation
+from adapter.placement import placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.member import by_placement
 from adapter.shell.queue import WorkQueue
 from adapter.shell.sweeper import BEREFT_SECONDS
+from adapter.workload import workload
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
 GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "queue", "anchor"

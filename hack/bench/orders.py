@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from adapter import api, names, rewriter
-from adapter.facts import Placement, Raw, annotation, key_of, label, meta
-from adapter.facts import placement as read_placement
-from adapter.facts import reservation as read_reservation
+from adapter.facts import Raw, annotation, key_of, label, meta
+from adapter.groupworkload import reservation as read_reservation
+from adapter.placement import Placement
+from adapter.placement import placement as read_placement
 from adapter.target import Target
 from hack.clusters import Clusters
 from tests.integration.stage import QUEUE, Stage

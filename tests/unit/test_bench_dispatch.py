@@ -10,9 +10,12 @@ from typing import cast
 import pytest
 from aiohttp import web
 
-from adapter import dispatch, facts, names
+from adapter import dispatch, names
 from adapter.actions import CreatePod
 from adapter.facts import Raw
+from adapter.groupworkload import reservation
+from adapter.placement import placement
+from adapter.worker import Worker
 from hack.bench import dispatchreport, floor, orders, spent
 from hack.bench.audit import Kind, Request
 from hack.bench.recorder import Change
@@ -163,22 +166,20 @@ def a_stage() -> Stage:
 
 
 def test_the_floor_creates_the_same_bytes_as_the_controller() -> None:
-    found = list(orders._orders(a_stage(), PODS[::-1], facts.placement(PLACE)))
+    found = list(orders._orders(a_stage(), PODS[::-1], placement(PLACE)))
     assert [(one["cluster"], one["pod"]["metadata"]["name"]) for one in found] == [
         ("east", "worker-0"), ("east", "worker-1"), ("west", "worker-2"), ("west", "worker-3"),
     ]  # fmt: skip
-    place = facts.placement(PLACE)
+    place = placement(PLACE)
     for order in found:
         slot = order["body"]["metadata"]["annotations"][names.SLOT_ANNOTATION]
         target = orders._target(a_stage(), order["cluster"], SHARE, place)
         assert (target.workload, target.workload_uid, target.manager) == ("rayjob-train", "uid-of-rayjob-train", "mgr")
         pod = json.loads(json.dumps(order["pod"]))
         pod["metadata"]["annotations"][names.SLOT_ANNOTATION] = slot
-        found_there = facts.reservation(order["cluster"], SHARE)
+        found_there = reservation(order["cluster"], SHARE)
         standing = {(found_there.cluster, found_there.round): found_there}
-        worker = dispatch.Worker(
-            pod, {}, place, None, True, "10.12.0.5", standing, {order["cluster"]: target}, frozenset()
-        )
+        worker = Worker(pod, {}, place, None, True, "10.12.0.5", standing, {order["cluster"]: target}, frozenset())
         (action,) = dispatch.decide(worker, make.START)
         assert isinstance(action, CreatePod)
         assert order["body"] == action.body

@@ -15,9 +15,14 @@ from hypothesis import strategies as st
 
 from adapter import copies, facts, mirror, names, rewriter, trouble
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
-from adapter.dispatch import Silence, Worker, decide, slots_taken
+from adapter.dispatch import decide
+from adapter.groupworkload import Reservation, reservation
+from adapter.placement import placement
 from adapter.references import Reference, wanted
+from adapter.slots import share_key, slots_taken
 from adapter.target import Target
+from adapter.worker import Silence, Worker
+from adapter.workload import workload
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
 
@@ -25,9 +30,9 @@ Raw = dict[str, Any]
 
 WORK = make_workload()
 PLACE_RAW = make_placement(WORK)
-PLACE = facts.placement(PLACE_RAW)
+PLACE = placement(PLACE_RAW)
 NAME = PLACE.name
-JOB = facts.workload(WORK).job
+JOB = workload(WORK).job
 assert JOB
 SHARE = make_reservation(PLACE_RAW)
 HEAD = "10.12.0.5"
@@ -47,8 +52,8 @@ def target(cluster: str) -> Target:
     )
 
 
-def shares(**raw: Raw) -> dict[tuple[str, int], facts.Reservation]:
-    found = [facts.reservation(cluster, each) for cluster, each in raw.items()]
+def shares(**raw: Raw) -> dict[tuple[str, int], Reservation]:
+    found = [reservation(cluster, each) for cluster, each in raw.items()]
     return {(each.cluster, each.round): each for each in found}
 
 
@@ -360,7 +365,7 @@ CASES = [
          [AssignSlot(NEW, "west", WEST0)]),
     Case("4. nor on a round that is withdrawn",
          "its quota is given back",
-         worker(NEW, placement=facts.placement(make_placement(WORK, withdrawn=1))),
+         worker(NEW, placement=placement(make_placement(WORK, withdrawn=1))),
          []),
     Case("4. what was made of a slot outside the plan is not made again",
          "KubeRay shall replace it once the cluster can be asked",
@@ -522,7 +527,7 @@ def test_every_clause_has_its_cases() -> None:
 def test_the_total_of_a_share_counts_all_its_groups() -> None:
     """Kueue's group has one total for the cluster, whatever the roles."""
     mixed = make_placement(make_workload(groups={"workers": 1, "gpu": 3}), shares={"east": {"workers": 1, "gpu": 3}})
-    found = decide(worker(SLOTTED, placement=facts.placement(mixed)), at(5))
+    found = decide(worker(SLOTTED, placement=placement(mixed)), at(5))
     assert found == [CreatePod("east", JOB, SLOTTED, body(EAST0, total=4))]
 
 
@@ -664,7 +669,7 @@ class World:
         )
 
     def silence(self, pod: Raw) -> Silence | None:
-        cluster, _ = facts.share_key(facts.annotation(pod, names.SLOT_ANNOTATION))
+        cluster, _ = share_key(facts.annotation(pod, names.SLOT_ANNOTATION))
         until = at(0) if self.late else at(99)
         return Silence("cannot be seen", at(0), until, None) if cluster in self.silent else None
 

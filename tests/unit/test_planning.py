@@ -7,15 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from adapter import facts, names, turn
+from adapter import names, turn
 from adapter.actions import Plan, Yield
-from adapter.facts import workload
+from adapter.placement import placement
 from adapter.shell.client import Client
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.planning import Made, Planning
 from adapter.shell.room import STATUS_LAG
+from adapter.workload import workload
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.sight import Sight, fill, make_template
@@ -321,7 +322,7 @@ def test_of_two_placements_of_a_gang_the_one_of_this_attempt_counts(last: str) -
     now = make_placement(first, shares={"east": {"workers0": 2}})
     before = make_placement(first, shares={}, attempt="before")
     sight.home.placements.replace([now, before] if last == "before" else [before, now])
-    assert facts.placement(now).attempt != "before"
+    assert placement(now).attempt != "before"
     assert taken(planned(sight, me)) == {"east": 2}
 
 
