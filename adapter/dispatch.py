@@ -83,8 +83,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
     if worker.made or dispatched(pod):
         return reporting.gone(pod, cluster, now)
-    # 8. It is to be made, as soon as nothing is in the way.
-    return making.make(worker, pod, placement, slot)
+    # 8. It is to be made, as soon as nothing is in the way; of a slot that is not planned (see 4) nothing is.
+    return making.make(worker, pod, placement, slot) if slot in slots(placement, pod) else []
 
 
 def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:

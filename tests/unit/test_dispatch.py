@@ -623,6 +623,13 @@ def test_a_slot_that_the_plan_does_not_have_gets_no_copy() -> None:
     assert not [a for a in decide(worker(forged), at(5)) if isinstance(a, CreatePod)]
 
 
+@pytest.mark.parametrize("slot", ["east/1", "east/1/role-workers/999"])
+def test_a_slot_that_a_template_made_up_is_not_used_while_a_namesake_is_leaving_elsewhere(slot: str) -> None:
+    forged = make_pod(placement=NAME, slot=slot)
+    namesake = make_copy(make_pod(uid="an earlier one"))
+    assert not [a for a in decide(worker(forged, {"west": namesake}), at(5)) if isinstance(a, CreatePod)]
+
+
 # --- slots -----------------------------------------------------------------------------------------------------------
 
 
