@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import yaml
 
 from adapter import names
-from e2e.job import NAMESPACE, SAMPLE
+from e2e.job import JOB_SECONDS, NAMESPACE, SAMPLE
 from hack.apireader import Raw
 from hack.clusters import Clusters, condition, wait
 from hack.lab.progress import LabError
@@ -25,7 +25,7 @@ class RayCluster:
     workers: int = 4
 
     def create(self, change: Callable[[Raw], None] = lambda _: None) -> None:
-        """`kubectl apply` it; `change` may do to its spec what it likes."""
+        """`kubectl apply` it; `change` may do to it what it likes."""
         rayjob = next(o for o in yaml.safe_load_all(SAMPLE.read_text()) if o["kind"] == "RayJob")
         spec = rayjob["spec"]["rayClusterSpec"]
         template = spec["headGroupSpec"]["template"]["spec"]
@@ -33,9 +33,9 @@ class RayCluster:
         template["containers"][0].pop("volumeMounts")
         group = spec["workerGroupSpecs"][0]
         group["replicas"] = group["minReplicas"] = group["maxReplicas"] = self.workers
-        change(spec)
         metadata = {"name": self.name, "namespace": NAMESPACE, "labels": rayjob["metadata"]["labels"]}
         made = {"apiVersion": rayjob["apiVersion"], "kind": "RayCluster", "metadata": metadata, "spec": spec}
+        change(made)
         self.fleet.manager.apply(yaml.safe_dump(made))
 
     def delete(self) -> None:
@@ -44,8 +44,8 @@ class RayCluster:
         wait(lambda: not self.pods("worker"), 60, "its workers are gone")
 
     def wait_until_joined(self) -> None:
-        """Wait until all run, and are one to Ray."""
-        wait(self.joined, PATIENCE, "all run and joined", self.dump)
+        """Wait until all run, and are one to Ray, for the first time."""
+        wait(self.joined, JOB_SECONDS, "all run and joined", self.dump)
 
     def wait_for_another_head(self, than: Raw) -> Raw:
         """Wait until another head runs, and all have joined it; returns its pod."""

@@ -49,11 +49,6 @@ def running(manager: Cluster) -> Iterator[None]:
             manager.delete(kind, NAME)
 
 
-def keys(manager: Cluster) -> list[str]:
-    """What is kept in it: Ray's keys begin with the RayCluster's uid."""
-    return manager.kubectl("exec", NAME, "--", "redis-cli", "--scan").split()
-
-
 def _container() -> Raw:
     words = ["redis-server", "--protected-mode", "no", "--requirepass", _PASSWORD, "--save", "", "--appendonly", "no"]
     ready = {"exec": {"command": ["redis-cli", "ping"]}, "periodSeconds": 1}
