@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from e2e.heads import found_by
 from e2e.job import Job
 from hack.clusters import Clusters
 
@@ -15,3 +16,10 @@ def job(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[Job]:
     yield made
     made.delete()
     made.wait_until_gone()
+
+
+@pytest.fixture
+def mirroring(fleet: Clusters) -> Iterator[None]:
+    """Both worker clusters mirror heads."""
+    with found_by(fleet, {name: {"address": "ServiceMirror"} for name in ("east", "west")}):
+        yield
