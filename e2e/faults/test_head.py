@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from adapter import names
-from e2e.heads import found_by
 from e2e.job import NAMESPACE, SAMPLE
 from hack.apireader import Raw
 from hack.clusters import Clusters, condition, wait
@@ -34,13 +33,6 @@ def cluster(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[Cluster
     yield fleet
     fleet.manager.delete("raycluster", NAME, wait=False)
     wait(lambda: not _pods(fleet, "worker"), 60, "its workers are gone")
-
-
-@pytest.fixture
-def mirroring(fleet: Clusters) -> Iterator[None]:
-    """Both worker clusters mirror heads."""
-    with found_by(fleet, {name: {"address": "ServiceMirror"} for name in ("east", "west")}):
-        yield
 
 
 def test_workers_come_back_to_a_head_with_another_address(cluster: Clusters) -> None:
