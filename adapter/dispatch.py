@@ -242,7 +242,7 @@ def _stuck(pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
     ends = moment(meta(remote).get("deletionTimestamp"))  # the end of its grace period
     if ends is None or now < ends + STUCK_AFTER:
         return []
-    text = f"The pod in worker cluster {cluster} is being deleted, and did not end in time; its node may be lost."
+    text = f"The pod in worker cluster {cluster} is being deleted, and did not end in time; its node may be lost{_why(remote)}"
     return _failed(pod, "RemotePodStuck", text, now)
 
 
@@ -252,10 +252,13 @@ def _failed(pod: Raw, reason: str, text: str, now: datetime) -> list[Action]:
 
 
 def _gone(pod: Raw, cluster: str) -> str:
-    """Why a copy went, as it last said itself: Kueue and the kubelet write a condition before they stop a pod."""
+    return f"The pod in worker cluster {cluster} was deleted or evicted there{_why(pod)}"
+
+
+def _why(pod: Raw) -> str:
+    """Why a copy went or goes, as it last said itself: Kueue, the kubelet and whoever evicts write a condition before they stop a pod."""
     said = (condition(pod, kind).get("message") for kind in ("TerminationTarget", "DisruptionTarget"))
-    why = next((f": {text}" for text in said if text), ".")
-    return f"The pod in worker cluster {cluster} was deleted or evicted there{why}"
+    return next((f": {text}" for text in said if text), ".")
 
 
 def _dispatched(pod: Raw) -> bool:
