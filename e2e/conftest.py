@@ -22,13 +22,13 @@ def job(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[Job]:
 
 @pytest.fixture
 def mirroring(fleet: Clusters) -> Iterator[None]:
-    """Both worker clusters mirror heads; it comes before a job among a test's fixtures, and goes after it."""
+    """Both worker clusters mirror heads. Name it before `job`: it goes after it."""
     with found_by(fleet, {name: {"address": "ServiceMirror"} for name in fleet.workers}):
         yield
 
 
 @pytest.fixture
-def authority(job: Job, tmp_path: Path) -> Iterator[None]:
-    """What `tls.encrypt` needs beside the job; it goes with the test."""
-    with tls.authority(job, tmp_path):
+def authority(fleet: Clusters, tmp_path: Path) -> Iterator[None]:
+    """What `tls.encrypt` needs beside the job. Name it before `job`: it goes after it."""
+    with tls.authority(fleet.manager, tmp_path):
         yield

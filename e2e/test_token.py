@@ -11,6 +11,7 @@ from adapter import names
 from e2e import tls
 from e2e.job import NAMESPACE, Job
 from hack.apireader import Raw
+from hack.clusters import Clusters
 
 SECRET = "e2e-token"
 
@@ -25,16 +26,16 @@ def test_workers_elsewhere_show_the_token_that_kuberay_made(job: Job) -> None:
 
 
 @pytest.fixture
-def secret(job: Job) -> Iterator[str]:
-    """A token of the user's own; it goes with the test."""
-    job.manager.delete("secret", SECRET)
-    job.manager.kubectl("create", "secret", "generic", SECRET, f"--from-literal=auth_token={'t' * 40}")
+def secret(fleet: Clusters) -> Iterator[str]:
+    """A token of the user's own. Name it before `job`: without it KubeRay finishes no RayJob that is deleted while it runs."""
+    fleet.manager.delete("secret", SECRET)
+    fleet.manager.kubectl("create", "secret", "generic", SECRET, f"--from-literal=auth_token={'t' * 40}")
     yield SECRET
-    job.manager.delete("secret", SECRET)
+    fleet.manager.delete("secret", SECRET)
 
 
 @pytest.mark.usefixtures("mirroring", "authority")
-def test_by_name_over_tls_they_show_the_users_own_token(job: Job, secret: str) -> None:
+def test_by_name_over_tls_they_show_the_users_own_token(secret: str, job: Job) -> None:
     """authOptions.secretName, TLS and ServiceMirror in one RayCluster, for each takes half a minute."""
 
     def change(spec: Raw) -> None:

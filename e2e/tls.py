@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.job import NAMESPACE, Job
+from e2e.job import NAMESPACE
 from hack.apireader import Raw
+from hack.clusters import Cluster
 from hack.lab import commands
 
 NAME = "e2e-tls"  # of the Secret and of the ConfigMap
@@ -41,7 +42,7 @@ _VOLUMES = [
 
 
 @contextmanager
-def authority(job: Job, folder: Path) -> Iterator[None]:
+def authority(manager: Cluster, folder: Path) -> Iterator[None]:
     """A CA as the user would have it in the manager, and the script that makes certificates; both go in the end."""
     key, certificate = folder / "ca.key", folder / "ca.crt"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=ray-ca"]
@@ -49,12 +50,12 @@ def authority(job: Job, folder: Path) -> Iterator[None]:
     data = {file.name: base64.b64encode(file.read_bytes()).decode() for file in (key, certificate)}
     for body in ({"kind": "Secret", "data": data}, {"kind": "ConfigMap", "data": {"make.sh": _SCRIPT}}):
         whole = {"apiVersion": "v1", "metadata": {"name": NAME, "namespace": NAMESPACE}, **body}
-        job.manager.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(whole))
+        manager.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(whole))
     try:
         yield
     finally:
         for kind in ("secret", "configmap"):
-            job.manager.delete(kind, NAME)
+            manager.delete(kind, NAME)
 
 
 def encrypt(spec: Raw) -> None:
