@@ -64,20 +64,21 @@ def stuck(pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
     ends = moment(meta(remote).get("deletionTimestamp"))  # the end of its grace period
     if ends is None or now < ends + STUCK_AFTER:
         return []
-    text = f"The pod in worker cluster {cluster} is being deleted, and did not end in time; its node may be lost."
-    return _failed(pod, "RemotePodStuck", text, now)
+    ended = "is being deleted, and did not end in time; its node may be lost"
+    return _failed(pod, "RemotePodStuck", f"The pod in worker cluster {cluster} {ended}{_why(remote)}", now)
 
 
 def gone(pod: Raw, cluster: str, now: datetime) -> list[Action]:
     """The copy stood and is gone: KubeRay shall replace the worker."""
-    return _failed(pod, "RemotePodGone", _why_gone(pod, cluster), now)
+    text = f"The pod in worker cluster {cluster} was deleted or evicted there{_why(pod)}"
+    return _failed(pod, "RemotePodGone", text, now)
 
 
-def _why_gone(pod: Raw, cluster: str) -> str:
-    """Why a copy went, as it last said itself: Kueue and the kubelet write a condition before they stop a pod."""
+def _why(pod: Raw) -> str:
+    """Why a copy went or goes, as it last said itself: Kueue, the kubelet and whoever evicts write a condition before they
+    stop a pod."""
     said = (condition(pod, kind).get("message") for kind in ("TerminationTarget", "DisruptionTarget"))
-    why = next((f": {text}" for text in said if text), ".")
-    return f"The pod in worker cluster {cluster} was deleted or evicted there{why}"
+    return next((f": {text}" for text in said if text), ".")
 
 
 def _failed(pod: Raw, reason: str, text: str, now: datetime) -> list[Action]:

@@ -83,6 +83,13 @@ NEW = make_pod(placement=NAME)
 SLOTTED = make_pod(placement=NAME, slot=EAST0)
 OUT = make_pod(placement=NAME, slot=EAST0, dispatched=True)
 COPY, LEAVING, BROKEN = make_copy(OUT), make_copy(OUT, deleting=True), make_copy(OUT, phase="Failed")
+_TAINT = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "DeletionByTaintManager",
+    "message": "Taint manager: deleting due to NoExecute taint",
+}
+TAINTED = {**LEAVING, "status": {**LEAVING["status"], "conditions": [_TAINT]}}
 STARTING = make_copy(SLOTTED, phase="Pending")
 _WAITS = {"name": "ray-worker", "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
 IMAGELESS = {**STARTING, "status": {"phase": "Pending", "containerStatuses": [_WAITS]}}
@@ -152,8 +159,8 @@ def given_up(pod: Raw, text: str) -> PatchStatus:
     return PatchStatus(pod, patch)
 
 
-def stuck(pod: Raw) -> PatchStatus:
-    text = "The pod in worker cluster east is being deleted, and did not end in time; its node may be lost."
+def stuck(pod: Raw, why: str = ".") -> PatchStatus:
+    text = f"The pod in worker cluster east is being deleted, and did not end in time; its node may be lost{why}"
     patch = mirror.failed_patch(pod, reason="RemotePodStuck", message=text, now=make.stamp(60))
     assert patch
     return PatchStatus(pod, patch)
@@ -427,6 +434,10 @@ CASES = [
          "its node is lost: KubeRay shall replace the worker",
          worker(settled(OUT, LEAVING), {"east": LEAVING}),
          [stuck(settled(OUT, LEAVING))], seconds=60),
+    Case("6. with the cause, where its cluster gave one",
+         "people look here",
+         worker(settled(OUT, TAINTED), {"east": TAINTED}),
+         [stuck(settled(OUT, TAINTED), ": Taint manager: deleting due to NoExecute taint")], seconds=60),
     Case("6. not before it had its time",
          "clocks differ, and kubelets are busy",
          worker(settled(OUT, LEAVING), {"east": LEAVING}),
