@@ -48,8 +48,13 @@ def test_copies_stand_beside_the_workers_follow_their_sources_and_go_with_the_jo
     _secret(stage, "token", "newer")
     wait(lambda: _values(stage) == {"newer"}, KEEPS_UP, "the copies are newer", running.tail)
     stage.manager.delete("secret", "files", stage.name)
+    east = stage.fleet.workers["east"]
+    east.delete("secret", _copies(east, stage.name)["Secret token"]["metadata"]["name"], stage.name)
     _secret(stage, "token", "newest")
     wait(lambda: _values(stage) == {"newest"}, KEEPS_UP, "the copies are newest", running.tail)
+    wait(
+        lambda: "Secret token" in _copies(east, stage.name), KEEPS_UP, "the one that was deleted is back", running.tail
+    )
     copied = {origin for cluster in stage.fleet.workers.values() for origin in _copies(cluster, stage.name)}
     assert "Secret files" in copied, "what a running worker has mounted stays"
 

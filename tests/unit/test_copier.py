@@ -5,6 +5,7 @@ The servers answer from scripts; what real ones make of the writes is tried in t
 
 import base64
 import logging
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -220,10 +221,34 @@ async def test_a_copy_follows_its_source_and_is_left_alone_otherwise() -> None:
         bench.here.secrets["token"] = secret(2, data={"k": "bmV3"})
         await bench.copier.refresh(bench.member)
         assert bench.there.secrets[NAME]["data"] == {"k": "bmV3"}
-        assert bench.there.asked == ["POST secrets", "PUT secrets"]
+        assert bench.there.asked == ["PUT secrets"]
         del bench.here.secrets["token"]
         await bench.copier.refresh(bench.member)
         assert bench.there.secrets[NAME]["data"] == {"k": "bmV3"}, "running pods keep theirs"
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_copy_that_somebody_changed_or_deleted_there_is_written_again_after_a_while(
+    deleted: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """We may not look: so it is written, whatever stands there. What stands there as it should is no news."""
+    caplog.set_level(logging.INFO)
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        bench.run(worker("w0"), worker("w1"))
+        kept = bench.there.secrets
+        kept.pop(NAME) if deleted else kept.update({NAME: {**kept[NAME], "data": {"k": "c3BvaWx0"}}})
+        bench.there.asked.clear()
+        now += 110
+        await bench.copier.refresh(bench.member)
+        assert bench.there.asked == []
+        now += 20
+        await bench.copier.refresh(bench.member)
+        assert bench.there.secrets[NAME]["data"] == {"k": ENCODED}
+        assert bench.there.asked == (["PUT secrets", "POST secrets"] if deleted else ["PUT secrets"])
+        assert caplog.text.count("copied Secret token") == 1 + deleted
 
 
 async def test_after_a_restart_each_copy_is_written_once() -> None:
