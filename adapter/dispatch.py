@@ -125,7 +125,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     # 6. The copy stands: what happens to it happens to the pod.
     if remote is not None and label(remote, names.POD_UID_LABEL) == uid_of(pod):
         mirrored = _mirrored(worker.job, pod, remote, cluster, now)
-        return _stuck(pod, remote, cluster, now) or mirrors + mirrored + _replaced(worker, cluster, remote)
+        kept = mirrors if _reads_mirrors(worker, cluster) else []
+        return _stuck(pod, remote, cluster, now) or kept + mirrored + _replaced(worker, cluster, remote)
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
     if worker.made or _dispatched(pod):
         return _failed(pod, "RemotePodGone", _gone(pod, cluster), now)
@@ -182,6 +183,12 @@ def _mirrors(worker: Worker, pod: Raw, cluster: str, reservation: Reservation | 
     target = replace(worker.targets[cluster], share=reservation.name)
     lacks = headmirror.lacking(service, worker.head_pod, standing, target, reservation.anchor_uid)
     return [MirrorHead(cluster, worker.job, pod, body) for body in lacks]
+
+
+def _reads_mirrors(worker: Worker, cluster: str) -> bool:
+    """Whether it is known what stands there; where it is not, only who comes new is told so, by trying."""
+    standing = worker.head_mirrors.get(cluster)
+    return standing is not None and standing.known
 
 
 def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:

@@ -305,7 +305,12 @@ async def _create(client: Client, resource: resources.Resource, body: Raw) -> Ra
 
 
 async def mirror_head(member: Member, body: Raw) -> None:
-    """Make or change one object of a head's mirror, unless it was changed since this was decided: then it is looked at again."""
+    """Make or change one object of a head's mirror, unless it was changed since this was decided: then it is looked at again.
+
+    Raises ApiError where mirrors may not be read, for nobody could keep it true.
+    """
+    if member.unmirrored:
+        raise ApiError(403, "Forbidden", member.unmirrored)
     resource, store = {
         "Service": (resources.SERVICES, member.services),
         "EndpointSlice": (resources.ENDPOINT_SLICES, member.slices),
