@@ -309,8 +309,9 @@ def slots_taken(pods: Iterable[Raw], *, but: str | None = None) -> frozenset[str
 
 
 def _foreign(job: Job | None, pod: Raw) -> list[Action]:
+    made_up = meta(pod).get("generateName")  # the same for all of one template, which are told of once
     text = (
-        f"Pod {meta(pod).get('name')} carries the label {names.PLACEMENT_LABEL} but belongs to no RayCluster of this job, "
+        f"Pod {f'{made_up}*' if made_up else meta(pod).get('name')} carries the label {names.PLACEMENT_LABEL} but belongs to no RayCluster of this job, "
         "so it is left alone; remove the label from its template."
     )
     return [Say(job, "ForeignPod", text, warning=True)] if job else []

@@ -229,18 +229,18 @@ class Executor:
                 await mirror_head(member, action.body)
         except ApiError as refusal:
             if refusal.status in _REFUSALS or refusal.reason == NAME_TAKEN:
-                await self._refused(
-                    action, f"the mirror of the head's Service for pod {key_of(action.pod)[1]}", refusal
-                )
+                await self._refused(action, "the mirror of the head's Service", refusal)
             raise
 
     async def _refused(self, action: MirrorHead | CreatePod, what: str, refusal: ApiError) -> None:
-        """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner."""
+        """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner: without the
+        pod's name, since its siblings hear the same."""
         place = self._observer.placement_of(action.pod)
         if action.about and place:
             share = share_key(annotation(action.pod, names.SLOT_ANNOTATION))
-            self.memory.refuse_pod(place, share, f"the cluster refuses its pods: {refusal.message}")
-            text = f"worker cluster {action.cluster} refuses {what}: {refusal.message}"
+            why = refusal.message.replace(key_of(action.pod)[1], "*")
+            self.memory.refuse_pod(place, share, f"the cluster refuses its pods: {why}")
+            text = f"worker cluster {action.cluster} refuses {what}: {why}"
             await self._say(Say(action.about, "PodRefused", text, warning=True))
 
     async def _create_pod(self, action: CreatePod) -> None:
@@ -250,7 +250,7 @@ class Executor:
             member.pods.put(await _create(member.client, resources.PODS, action.body))
         except ApiError as refusal:
             if refusal.status in _REFUSALS:
-                await self._refused(action, f"pod {key_of(action.pod)[1]}", refusal)
+                await self._refused(action, "pods of the job", refusal)
             raise
         except Absent as absent:  # without the pod's name, since its siblings lack the same
             text = f"A worker for {action.cluster} is not made: {absent}."
