@@ -29,6 +29,7 @@ from adapter.facts import (
     timestamp,
     uid_of,
 )
+from adapter.mapping import PodMapping
 from adapter.target import Target
 
 # Why a copy goes, where nothing stands for it; the metrics know these apart.
@@ -206,16 +207,24 @@ def _kept(job: Job | None, pod: Raw, target: Target) -> list[Action]:
 def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: str) -> Raw:
     target, role = worker.targets[share.cluster], slot.split("/")[2]
     labels = {**reservation.ray_labels.get(role, {}), **target.labels}
+    pods = _as_reserved(target.pods, reservation, role)
     return rewriter.remote_pod(
         pod,
         head=worker.head,
-        target=replace(target, share=reservation.name, round=reservation.round, labels=labels),
+        target=replace(target, share=reservation.name, round=reservation.round, labels=labels, pods=pods),
         role=role,
         total=share.workers,
         slot=slot,
         anchor_uid=reservation.anchor_uid,
         pull_secrets=worker.pull_secrets,
     )
+
+
+def _as_reserved(pods: PodMapping, reservation: Reservation, role: str) -> PodMapping:
+    """What the cluster gives its pods, with the node selector of the share: Kueue chose a flavor by that, and would finish the whole
+    share for one pod that contradicts its flavor's node labels (kueue:pkg/podset, Merge; jobframework, FailedToStart)."""
+    held = reservation.templates.get(role)
+    return replace(pods, node_selector=(held.get("spec") or {}).get("nodeSelector") or {}) if held else pods
 
 
 def _unseen(pod: Raw, cluster: str, silence: Silence, now: datetime) -> list[Action]:

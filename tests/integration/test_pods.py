@@ -67,6 +67,23 @@ def test_copies_have_it_and_rules_about_other_pods_hold_there(stage: Stage, runn
     assert len({copy["spec"]["nodeName"] for copy in copies}) == 2, "they know of each other by their labels' new names"
 
 
+def test_a_share_keeps_the_nodes_that_it_was_reserved_for(stage: Stage, running: Controller, give: Give) -> None:
+    """Its flavor has them: a new pod that asks for others would have its Kueue end the share, and with it the pods that run."""
+    stage.build({"east": 2}, node_labels={"east": FAKE_NODE})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "both run", running.tail)
+    lost, stays = stage.remote()["east"]
+    give({"nodeSelector": {key: "others" for key in FAKE_NODE}})
+    stage.fleet.workers["east"].delete("pod", lost["metadata"]["name"], stage.name, wait=False)
+    uid = lost["metadata"]["uid"]
+    wait(lambda: uid not in _uids(stage) and stage.running(2), 90, "another one runs in its place", running.tail)
+    assert stays["metadata"]["uid"] in _uids(stage)
+
+
+def _uids(stage: Stage) -> set[str]:
+    return {copy["metadata"]["uid"] for copy in stage.remote()["east"]}
+
+
 def test_a_plan_looks_for_the_nodes_that_the_cluster_asks_for(stage: Stage, running: Controller, give: Give) -> None:
     give({"nodeSelector": {"pool": "nowhere"}})
     stage.build({"east": 2, "west": 2})
