@@ -79,7 +79,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if own := _own(worker, pod).get(cluster):
         mirrors = making.mirrors(worker, pod, cluster, worker.reservations.get((cluster, number)))
         mirrored = reporting.mirrored(worker.job, pod, own, cluster, now)
-        return reporting.stuck(pod, own, cluster, now) or mirrors + mirrored + _replaced(worker, cluster, own)
+        kept = mirrors if _reads_mirrors(worker, cluster) else []
+        return reporting.stuck(pod, own, cluster, now) or kept + mirrored + _replaced(worker, cluster, own)
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
     if worker.made or dispatched(pod):
         return reporting.gone(pod, cluster, now)
@@ -101,6 +102,12 @@ def _open(worker: Worker, slot: str) -> bool:
     return cluster in worker.targets and cluster not in worker.draining
 
 
+def _reads_mirrors(worker: Worker, cluster: str) -> bool:
+    """Whether it is known what stands there; where it is not, only who comes new is told so, by trying."""
+    standing = worker.head_mirrors.get(cluster)
+    return standing is not None and standing.known
+
+
 def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
     """A copy that must not stay: it goes with its grace period, in which its Ray node drains itself."""
     if leaving(remote) or ended(remote):
@@ -113,8 +120,9 @@ def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
 
 
 def _foreign(job: Job | None, pod: Raw) -> list[Action]:
+    made_up = meta(pod).get("generateName")  # the same for all of one template, which are told of once
     text = (
-        f"Pod {meta(pod).get('name')} carries the label {names.PLACEMENT_LABEL} but belongs to no RayCluster of this job, "
-        "so it is left alone; remove the label from its template."
+        f"Pod {f'{made_up}*' if made_up else meta(pod).get('name')} carries the label {names.PLACEMENT_LABEL} but belongs to no "
+        "RayCluster of this job, so it is left alone; remove the label from its template."
     )
     return telling.say(job, "ForeignPod", text, warning=True)

@@ -12,6 +12,7 @@ from adapter import reservation as holding
 from adapter.actions import Action, CreatePod, MirrorHead
 from adapter.facts import Raw, label, uid_of
 from adapter.groupworkload import Reservation
+from adapter.mapping import PodMapping
 from adapter.placement import Placement, Share
 from adapter.slots import role_of, share_key
 from adapter.target import Target
@@ -54,16 +55,24 @@ def mirrors(worker: Worker, pod: Raw, cluster: str, reservation: Reservation | N
 def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: str) -> Raw:
     target, role = worker.targets[share.cluster], role_of(slot)
     labels = {**reservation.ray_labels.get(role, {}), **target.labels}
+    pods = _as_reserved(target.pods, reservation, role)
     return rewriter.remote_pod(
         pod,
         head=worker.head,
-        target=replace(target, share=reservation.name, round=reservation.round, labels=labels),
+        target=replace(target, share=reservation.name, round=reservation.round, labels=labels, pods=pods),
         role=role,
         total=share.workers,
         slot=slot,
         anchor_uid=reservation.anchor_uid,
         pull_secrets=worker.pull_secrets,
     )
+
+
+def _as_reserved(pods: PodMapping, reservation: Reservation, role: str) -> PodMapping:
+    """What the cluster gives its pods, with the node selector of the share: Kueue chose a flavor by that, and would finish the whole
+    share for one pod that contradicts its flavor's node labels (kueue:pkg/podset, Merge; jobframework, FailedToStart)."""
+    held = reservation.templates.get(role)
+    return replace(pods, node_selector=(held.get("spec") or {}).get("nodeSelector") or {}) if held else pods
 
 
 def _beyond(body: Raw, reservation: Reservation, slot: str) -> str:

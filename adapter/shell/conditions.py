@@ -46,13 +46,14 @@ class Conditions:
         steady, workers = bool(member and member.steady), self._observer.shares.workers_in(name)
         if problem:  # what it holds for gangs that gave it up, or ended meanwhile, is yet to be removed there
             workers = max(workers, int((raw.get("status") or {}).get("workers") or 0))
-        patch = checks.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC))
+        lack = f"No new workers go there: {member.unmirrored}." if member and member.unmirrored and not problem else ""
+        patch = checks.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC), lack=lack)
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
             self._home.worker_clusters.put(await self._home.client.merge(path, patch))
-        if problem:
+        if problem or lack:
             about = _about(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
-            await self._announcer.say(about, reason, problem, warning=True)
+            await self._announcer.say(about, checks.NOT_MIRRORED if lack else reason, problem or lack, warning=True)
         lost = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None
 

@@ -63,18 +63,18 @@ class PodWriter:
                 await mirror_head(member, action.body)
         except ApiError as refusal:
             if refusal.status in _REFUSALS or refusal.reason == NAME_TAKEN:
-                await self._refused(
-                    action, f"the mirror of the head's Service for pod {key_of(action.pod)[1]}", refusal
-                )
+                await self._refused(action, "the mirror of the head's Service", refusal)
             raise
 
     async def _refused(self, action: MirrorHead | CreatePod, what: str, refusal: ApiError) -> None:
-        """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner."""
+        """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner: without the
+        pod's name, since its siblings hear the same."""
         place = self._observer.shares.placement_of(action.pod)
         if action.about and place:
             share = share_key(annotation(action.pod, names.SLOT_ANNOTATION))
-            self._memory.refuse_pod(place, share, f"the cluster refuses its pods: {refusal.message}")
-            text = f"worker cluster {action.cluster} refuses {what}: {refusal.message}"
+            why = refusal.message.replace(key_of(action.pod)[1], "*")
+            self._memory.refuse_pod(place, share, f"the cluster refuses its pods: {why}")
+            text = f"worker cluster {action.cluster} refuses {what}: {why}"
             await self._announcer.tell(Say(action.about, "PodRefused", text, warning=True))
 
     async def create_pod(self, action: CreatePod) -> None:
@@ -85,7 +85,7 @@ class PodWriter:
             member.pods.put(await create(member.client, resources.PODS, action.body))
         except ApiError as refusal:
             if refusal.status in _REFUSALS:
-                await self._refused(action, f"pod {key_of(action.pod)[1]}", refusal)
+                await self._refused(action, "pods of the job", refusal)
             raise
         except Absent as absent:  # without the pod's name, since its siblings lack the same
             text = f"A worker for {action.cluster} is not made: {absent}."
@@ -114,7 +114,12 @@ class PodWriter:
 
 
 async def mirror_head(member: Member, body: Raw) -> None:
-    """Make or change one object of a head's mirror, unless it was changed since this was decided: then it is looked at again."""
+    """Make or change one object of a head's mirror, unless it was changed since this was decided: then it is looked at again.
+
+    Raises ApiError where mirrors may not be read, for nobody could keep it true.
+    """
+    if member.unmirrored:
+        raise ApiError(403, "Forbidden", member.unmirrored)
     resource, store = {
         "Service": (resources.SERVICES, member.services),
         "EndpointSlice": (resources.ENDPOINT_SLICES, member.slices),

@@ -93,6 +93,8 @@ class Room:
             problem = "it is draining"
         elif member.spec.cordoned:
             problem = "it is cordoned"
+        elif not problem:
+            problem = member.unmirrored
         if member is None or problem:
             return Candidate(name, problem, quota.build((), (), ()), {}, {})
         return Candidate(

@@ -59,7 +59,7 @@ class Sources:
             raise
         found = copies.source({**raw, "kind": reference.kind})
         self._note(key, found)
-        if why := copies.refusal(namespace, {reference: ""}, {reference: found}):
+        if why := copies.refusal({reference: ""}, {reference: found}):
             raise Absent(why)
         return raw
 
@@ -89,7 +89,7 @@ class Sources:
         every: dict[Reference, str] = {}
         for podset in podsets:
             wanted = references.wanted(podset.template.get("spec") or {})
-            if why := copies.refusal(work.namespace, wanted, self._of(work.namespace, wanted)):
+            if why := copies.refusal(wanted, self._of(work.namespace, wanted)):
                 return f"worker group {podset.name}: {why}"
             every |= wanted
         return copies.too_much(every, self._of(work.namespace, every))
@@ -116,5 +116,3 @@ def _refused(error: ApiError) -> Source:
 def _complain(namespace: str, reference: Reference, known: Source | None) -> None:
     if why := copies.lack(namespace, known):
         raise Absent(f"{reference}, {why}") from None
-    if known == copies.FORBIDDEN:
-        raise Absent(f"{reference}, {copies.may_not(namespace)}") from None

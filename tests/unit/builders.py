@@ -240,7 +240,7 @@ def make_worker_cluster(name: str = "east", *, conditions: Iterable[Raw] = (), *
     return {
         "metadata": {"name": name, "uid": f"uid-of-{name}", "generation": 3},
         "spec": {"source": source, **spec},
-        "status": {"conditions": list(conditions)},
+        "status": {"conditions": list(conditions), "triedSource": f"Secret {name}"},
     }
 
 

@@ -17,6 +17,7 @@ from adapter import copies, facts, mirror, names, rewriter, trouble
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
 from adapter.dispatch import decide
 from adapter.groupworkload import Reservation, reservation
+from adapter.mapping import PodMapping
 from adapter.placement import placement
 from adapter.references import Reference, wanted
 from adapter.slots import share_key, slots_taken
@@ -592,6 +593,27 @@ def test_a_pod_that_asks_for_more_than_is_held_is_not_made(
         assert isinstance(found, Say) and f"it asks for {said}, which is not what quota is held for" in found.message
     else:
         assert isinstance(found, CreatePod)
+
+
+@pytest.mark.parametrize(
+    ("held", "now", "want"),
+    [
+        pytest.param({"pool": "a"}, {"pool": "b"}, {"disk": "ssd", "pool": "a"}, id="another value"),
+        pytest.param({"pool": "a"}, {}, {"disk": "ssd", "pool": "a"}, id="it was taken away"),
+        pytest.param({}, {"pool": "b"}, {"disk": "ssd"}, id="it is new"),
+        pytest.param(None, {"pool": "b"}, {"disk": "ssd", "pool": "b"}, id="it is not known what is held"),
+    ],
+)
+def test_a_share_keeps_the_node_selector_that_it_was_reserved_with(
+    held: dict[str, str] | None, now: dict[str, str], want: dict[str, str]
+) -> None:
+    """Kueue chose its flavor by that. A pod that contradicts the flavor's node labels would end the whole share, with all that runs."""
+    templates = {} if held is None else {"role-workers": {"spec": {"nodeSelector": held}}}
+    reservations = {key: replace(one, templates=templates) for key, one in ADMITTED.items()}
+    targets = {"east": replace(target("east"), pods=PodMapping(node_selector=now))}
+    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}], "nodeSelector": {"disk": "ssd"}}}
+    (made,) = decide(worker(pod, reservations=reservations, targets=targets), at(5))
+    assert isinstance(made, CreatePod) and made.body["spec"]["nodeSelector"] == want
 
 
 def test_a_template_that_was_edited_after_its_job_was_admitted_gets_no_more() -> None:
