@@ -35,6 +35,7 @@ class Reservation:
     templates: Mapping[str, Raw] = field(default_factory=dict)  # role -> what quota is held for, for each pod
     flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> what its pods were given
     ray_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # role -> what Ray is told of them
+    pod_group: str = ""  # the Volcano PodGroup of its pods; empty: it has none
     stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
 
     @property
@@ -70,6 +71,7 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
             one.get("name") or "": one.get("template") or {} for one in (raw.get("spec") or {}).get("podSets") or ()
         },
         flavors=_flavors((raw.get("status") or {}).get("admission") or {}),
+        pod_group=annotation(raw, names.POD_GROUP_ANNOTATION),
         evicted=str(condition(raw, names.EVICTED).get("message") or "evicted") if is_true(raw, names.EVICTED) else "",
     )
 

@@ -64,6 +64,7 @@ def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot
         total=share.workers,
         slot=slot,
         anchor_uid=reservation.anchor_uid,
+        pod_group=reservation.pod_group,
         pull_secrets=worker.pull_secrets,
     )
 

@@ -36,6 +36,7 @@ NAMESPACE_RIGHTS: Rights = {
     ("", "services"): ("create", "get", "patch", "delete"),
     (names.DISCOVERY_GROUP, "endpointslices"): ("create", "get", "patch", "delete"),
     (names.DISCOVERY_GROUP, "endpointslices/restricted"): ("create",),
+    (names.VOLCANO_GROUP, "podgroups"): ("create", "get"),
 }
 
 

@@ -6,12 +6,12 @@ creates under a name that only its own attempt can have, so doing it twice, or a
 
 from datetime import UTC, datetime
 
-from adapter import names, reservation
+from adapter import names, podgroup, reservation
 from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Yield
 from adapter.facts import Raw, timestamp, uid_of
 from adapter.groupworkload import reservation as read_reservation
 from adapter.placement import Placement
-from adapter.shell import metrics, resources
+from adapter.shell import metrics, podgroups, resources
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.create import create
 from adapter.shell.fleet import Fleet
@@ -75,6 +75,9 @@ class GangWriter:
             uid_of(anchor),
             priority=work.priority,
         )
+        # Before any pod can name it, and before quota is held that it may not use.
+        if group := podgroup.beside(body, target):
+            await podgroups.ensure(member.client, group)
         member.workloads.put(await create(member.client, resources.WORKLOADS, body))
 
     async def release(self, action: Release) -> None:

@@ -349,6 +349,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "services", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices/restricted", {"create"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "podgroups", {"create", "get"}),
     ],
 )
 def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource: str, verbs: set[str]) -> None:
@@ -434,7 +435,7 @@ def test_one_replica_is_always_there_to_take_over() -> None:
             _WORKER_RBAC,
             "ClusterRole",
             "rayspan-worker-tenant",
-            {"workloads", "pods", "configmaps", "services", "endpointslices"},
+            {"workloads", "pods", "configmaps", "services", "endpointslices", "podgroups"},
         ),
     ],
 )
