@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from hack.lab import adapterimage, archive, catalog, layer, lock, rayimage, tools, versions
+from hack.lab import adapterimage, archive, catalog, layer, lock, rayimage, redisimage, tools, versions
 from hack.lab.archive import Image
 from hack.lab.layer import File
 from hack.lab.paths import CACHE
@@ -40,6 +40,7 @@ _REFERENCES = {
     "kuberay": f"quay.io/kuberay/operator:{versions.KUBERAY}",
     "ray": rayimage.REFERENCE,
     "rayspan": adapterimage.REFERENCE,
+    "redis": redisimage.REFERENCE,
 }
 
 _IMAGES: dict[str, Callable[[], Image]] = {
@@ -49,6 +50,7 @@ _IMAGES: dict[str, Callable[[], Image]] = {
     "kueue": _static("kueue", _REFERENCES["kueue"], "manager", _NONROOT),
     "rayspan": adapterimage.image,
     "ray": rayimage.image,
+    "redis": redisimage.image,  # the lab starts without it; a test that wants it brings it in
 }
 
 NAMES: tuple[str, ...] = tuple(_IMAGES)

@@ -24,7 +24,7 @@ MANAGER_ROWS = [
     ("delete", "workloads.kueue.x-k8s.io", "-n default", False),
     ("patch", "admissionchecks.kueue.x-k8s.io/status", "", True),
     ("patch", "clusterqueues.kueue.x-k8s.io", "", False),
-    ("patch", "pods", "-n default", True),
+    ("patch", "pods", "-n default", False),
     ("patch", "pods/status", "-n default", True),
     ("create", "pods", "-n default", False),
     ("delete", "pods", "-n default", False),

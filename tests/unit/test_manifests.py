@@ -291,7 +291,8 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
     ("path", "kind", "name", "resource", "verbs"),
     [
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "secrets", set()),
-        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "pods", {"list", "watch", "patch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "pods", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "pods/status", {"patch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workloads", {"list", "watch", "patch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "admissionchecks", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "clusterqueues", {"list", "watch"}),

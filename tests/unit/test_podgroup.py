@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from adapter import api, facts, names, podgroup, reservation
+from adapter import api, names, podgroup, reservation
 from adapter.actions import CreatePod
 from adapter.changes import changes
 from adapter.dispatch import decide
+from adapter.groupworkload import Reservation
+from adapter.groupworkload import reservation as read_reservation
 from adapter.rewriter import remote_pod
 from adapter.shell import podgroups
 from adapter.shell.client import ApiError
@@ -63,7 +65,7 @@ def test_where_volcano_does_not_schedule_there_is_none(pods: Raw) -> None:
     workload = share(target)
     assert podgroup.beside(workload, target) is None
     assert names.POD_GROUP_ANNOTATION not in workload["metadata"]["annotations"]
-    assert facts.reservation("east", workload).pod_group == ""
+    assert read_reservation("east", workload).pod_group == ""
 
 
 def test_it_is_in_the_queue_that_the_clusters_pods_are_told_of() -> None:
@@ -89,7 +91,7 @@ def test_what_it_needs_is_what_its_pods_ask_for(requests: dict[str, str], want: 
 # --- the copies ------------------------------------------------------------------------------------------------------------
 
 
-def copy_of(pod: Raw, found: facts.Reservation) -> Raw:
+def copy_of(pod: Raw, found: Reservation) -> Raw:
     (made,) = decide(worker(pod, reservations={("east", found.round): found}), at(5))
     assert isinstance(made, CreatePod)
     return dict(made.body["metadata"]["annotations"])
@@ -102,7 +104,7 @@ def test_copies_name_the_pod_group_of_the_round_that_their_share_is_of() -> None
     place["spec"]["round"] = 2
     raw = make_reservation(place, round=1)
     raw["metadata"]["annotations"][names.POD_GROUP_ANNOTATION] = f"{NAME}-1"
-    assert copy_of(SLOTTED, facts.reservation("east", raw))[names.POD_GROUP_ANNOTATION] == f"{NAME}-1"
+    assert copy_of(SLOTTED, read_reservation("east", raw))[names.POD_GROUP_ANNOTATION] == f"{NAME}-1"
 
 
 def test_copies_on_a_share_that_was_made_for_another_scheduler_name_none() -> None:
