@@ -40,12 +40,14 @@ NAMESPACE_RIGHTS: Rights = {
 }
 
 
-def needed(rights: Rights, head: str) -> Rights:
-    """Which of them are used in a cluster whose workers find the head that way: Services are for those that mirror it."""
-    kinds = ("services", "endpointslices", "endpointslices/restricted")
-    return (
-        rights if head == "ServiceMirror" else {kind: verbs for kind, verbs in rights.items() if kind[1] not in kinds}
+def needed(rights: Rights, head: str, scheduler: str) -> Rights:
+    """Which of them are used in a cluster whose workers find the head that way and are scheduled by that: Services are for
+    those that mirror it, PodGroups for Volcano."""
+    unused: tuple[str, ...] = (
+        () if head == "ServiceMirror" else ("services", "endpointslices", "endpointslices/restricted")
     )
+    unused += () if scheduler == names.VOLCANO_SCHEDULER else ("podgroups",)
+    return {kind: verbs for kind, verbs in rights.items() if kind[1] not in unused}
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,11 @@ async def tried(client: Client, found: Mapping[str, Raw], asked: Asked, patience
     async with _workers(client, found) as (clients, troubles):
         looks = [inspection.manager(client, MANAGER)]
         for name, theirs in clients.items():
-            looks.append(inspection.worker(theirs, name, _head(found[name]), asked.namespace, asked.queues))
+            head, scheduler = (
+                _says(found[name], "head", "address") or "PodIP",
+                _says(found[name], "pods", "schedulerName"),
+            )
+            looks.append(inspection.worker(theirs, name, head, scheduler, asked.namespace, asked.queues))
         looked = await asking.told(_all(looks), "Waiting for the clusters' API servers ...")
         seen = {side.name: side for side in looked} | {name: Side(name, why) for name, why in troubles.items()}
         sides = {name: seen[name] for name in (MANAGER, *found)}
@@ -136,5 +140,5 @@ def _able(side: Side) -> bool:
     return not side.trouble and side.namespace
 
 
-def _head(raw: Raw) -> str:
-    return str(((raw.get("spec") or {}).get("head") or {}).get("address") or "PodIP")
+def _says(raw: Raw, part: str, field: str) -> str:
+    return str(((raw.get("spec") or {}).get(part) or {}).get(field) or "")

@@ -36,12 +36,14 @@ async def manager(client: Client, name: str) -> Side:
     return Side(name, networks=networks, addresses=addresses, unread=unread)
 
 
-async def worker(client: Client, name: str, head: str, namespace: str, queues: Sequence[str]) -> Side:
-    """Look at a worker cluster, by the rights of its WorkerCluster's account."""
+async def worker(client: Client, name: str, head: str, scheduler: str, namespace: str, queues: Sequence[str]) -> Side:
+    """Look at a worker cluster, by the rights of its WorkerCluster's account; `head` and `scheduler` are what its spec says."""
     try:
         exists = await _exists(client, namespace)
         found, missing, (networks, addresses, unread) = await asyncio.gather(
-            _queues(client, namespace, queues), _missing(client, head, namespace if exists else ""), _network(client)
+            _queues(client, namespace, queues),
+            _missing(client, head, scheduler, namespace if exists else ""),
+            _network(client),
         )
     except (ApiError, Unreachable) as error:
         return Side(
@@ -73,11 +75,11 @@ async def _queues(client: Client, namespace: str, queues: Sequence[str]) -> Mapp
     return {name: quota.leads_to(there[name])[1] if name in there else None for name in queues}
 
 
-async def _missing(client: Client, head: str, namespace: str) -> list[str]:
+async def _missing(client: Client, head: str, scheduler: str, namespace: str) -> list[str]:
     """Which rights the account lacks; those in a namespace only where one is given."""
-    rights = [_Right(*kind, verb) for kind, verbs in needed(CLUSTER_RIGHTS, head).items() for verb in verbs]
+    rights = [_Right(*kind, verb) for kind, verbs in needed(CLUSTER_RIGHTS, head, scheduler).items() for verb in verbs]
     if namespace:
-        there = needed(NAMESPACE_RIGHTS, head)
+        there = needed(NAMESPACE_RIGHTS, head, scheduler)
         rights += [_Right(*kind, verb, namespace) for kind, verbs in there.items() for verb in verbs]
     granted = await asyncio.gather(*(_granted(client, right) for right in rights))
     return [str(right) for right, yes in zip(rights, granted, strict=True) if not yes]
