@@ -57,7 +57,8 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
         stage.set_quota(stage.fleet.workers["east"], 9)
         wait(lambda: _remote(stage) == "9", 30, "more in east is more", running.tail)
         said = "from 5 to 9 (east 9)"
-        assert said in _told(stage, "QuotaFromWorkers"), "less in east was not less while west was unknown"
+        told_so = "less in east was not less while west was unknown"
+        wait(lambda: said in _told(stage, "QuotaFromWorkers"), 10, told_so, running.tail)
 
         _reach(stage.fleet, multikueue.kubeconfig(manager, "west"))
         wait(lambda: _remote(stage) == "11", 60, "west is counted again", running.tail)
