@@ -24,7 +24,7 @@ demo: $(VENV)/.ready ## Run the main job: one stock RayJob over two worker clust
 	@$(RUN) -m hack.demo
 
 .PHONY: test
-test: lint test-unit test-integration test-e2e ## Pass all tests: static checks, unit, integration and e2e on the lab
+test: lint test-unit test-integration test-e2e test-faults ## Pass all tests: static checks, unit, integration and e2e on the lab, faults and chaos
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Check format, lint, types and the import contracts

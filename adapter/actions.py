@@ -1,7 +1,7 @@
 """What may be done: the closed vocabulary between the decisions and the shell.
 
 Each action is safe to do twice: it names the uid it is meant for, or creates under a name that only its own attempt can
-have. `shell/execute.py` has one function for each.
+have. `shell/execute.py` says who does each.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from adapter.facts import Exclusion, Job, Placement, Reservation, Share, Workload
+from adapter.groupworkload import Reservation
+from adapter.placement import Exclusion, Placement, Share
 from adapter.references import Reference
+from adapter.workload import Job, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 from adapter import ledger, price, score
 from adapter.candidate import Candidate, Request, closed, queue_name
-from adapter.facts import Share
 from adapter.offers import Offers
+from adapter.placement import Share
 from adapter.planner import Plan
 from adapter.price import Prices
 from adapter.shape import PODS, Resources, as_text

@@ -19,7 +19,10 @@ from adapter.mapping import NOTHING, PodMapping
 _DURATION = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
 _PLACEHOLDER = re.compile(r"\{(?:service|namespace|cluster)\}")
 _OF_ONE_HEAD = re.compile(r"\{(?:service|cluster)\}")
-_HOST_AND_PORT = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[1-9][0-9]{0,4})?")
+_HOST_AND_PORT = re.compile(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:(?P<port>[1-9][0-9]{0,4}))?"
+)
+_LAST_PORT = 65535
 
 
 def parse_duration(text: object) -> timedelta:
@@ -80,12 +83,14 @@ class Head(_Spec):
     def _one(self) -> Self:
         if (self.address == "Static") != bool(self.template):
             raise ValueError("address Static needs a template, and no other address has one")
-        filled = _PLACEHOLDER.sub("x", self.template)
-        if self.template and not _HOST_AND_PORT.fullmatch(filled):
+        read = _HOST_AND_PORT.fullmatch(_PLACEHOLDER.sub("x", self.template))
+        if self.template and not read:
             raise ValueError(
                 f"template {self.template!r} is no host name with an optional port, made of {{service}}, {{namespace}} and "
                 "{cluster}, such as {service}.{namespace}.ray.example.com:6379"
             )
+        if read and int(read["port"] or 0) > _LAST_PORT:
+            raise ValueError(f"template {self.template!r} has a port above {_LAST_PORT}")
         if self.template and not _OF_ONE_HEAD.search(self.template):
             raise ValueError(
                 f"template {self.template!r} has neither {{service}} nor {{cluster}}: every head would have the same name"

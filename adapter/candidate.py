@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from adapter import mapping, quota
-from adapter.facts import Key, Raw, Share
+from adapter.facts import Key, Raw
 from adapter.mapping import NOTHING, PodMapping
 from adapter.nodes import Node
+from adapter.placement import Share
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
 Gang = Literal["AllOrNothing", "SameCluster", "BestEffort"]

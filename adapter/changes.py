@@ -100,6 +100,11 @@ _TEXTS: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first that fits
         "a member of the share that Kueue admitted there",
     ),
     (
+        r"^metadata\.annotations\.scheduling\.k8s\.io/group-name$",
+        ("added", "changed"),
+        "Volcano starts the share's workers together there",
+    ),
+    (
         r"^metadata\.(labels|annotations)\.([^/]*\.)?(volcano\.sh|yunikorn\.apache\.org|kai\.scheduler|scheduling\.(x-)?k8s\.io)/",
         ("removed",),
         "it speaks to the manager's scheduler",

@@ -13,6 +13,7 @@ from adapter import api, clusterset, names
 from adapter.facts import Raw, condition, meta, timestamp
 
 Patch = dict[str, Any]
+NOT_MIRRORED = "HeadsNotMirrored"  # reason of a WorkerCluster that is seen, and to which no new workers go
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +93,24 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
     return _patch(check, names.ACTIVE, "True", "Ready", text, now)
 
 
-def cluster_status(cluster: Raw, problem: str, reason: str, steady: bool, workers: int, now: datetime) -> Patch | None:
+def cluster_status(
+    cluster: Raw, problem: str, reason: str, steady: bool, workers: int, now: datetime, *, lack: str = ""
+) -> Patch | None:
     """The status patch of a WorkerCluster: `cluster_condition`, and for how many workers quota is held there."""
-    return _with(cluster, cluster_condition(cluster, problem, reason, steady, now), "workers", workers)
+    return _with(cluster, cluster_condition(cluster, problem, reason, steady, now, lack=lack), "workers", workers)
 
 
-def cluster_condition(cluster: Raw, problem: str, reason: str, steady: bool, now: datetime) -> Patch | None:
+def cluster_condition(
+    cluster: Raw, problem: str, reason: str, steady: bool, now: datetime, *, lack: str = ""
+) -> Patch | None:
     """The status patch that tells whether a WorkerCluster is connected, and since when it was lost; None when it is told.
 
     The first loss stays while the cluster comes and goes: it is over when the cluster was seen for long enough (`steady`).
+    `lack` is what keeps new workers from one that is seen, a sentence.
     """
     if not problem:
-        text = "Its API server answers and its queues are read."
-        patch = _patch(cluster, names.CONNECTED, "True", "Connected", text, now)
+        text = lack or "Its API server answers and its queues are read."
+        patch = _patch(cluster, names.CONNECTED, "True", NOT_MIRRORED if lack else "Connected", text, now)
         return _with(cluster, patch, "lostSince", None) if steady else patch
     silent = reason == "Unreachable"
     patch = _patch(cluster, names.CONNECTED, "Unknown" if silent else "False", reason, problem, now)

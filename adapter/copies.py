@@ -101,14 +101,12 @@ def anchor_uid(pod: Raw) -> str:
     return next((str(owner.get("uid") or "") for owner in owners if owner.get("kind") == "ConfigMap"), "")
 
 
-def refusal(namespace: str, wanted: Mapping[Reference, str], known: Mapping[Reference, Source]) -> str:
+def refusal(wanted: Mapping[Reference, str], known: Mapping[Reference, Source]) -> str:
     """Say in a fragment why a template's references can never be copied, empty when they can, or may be later."""
     for reference, field in wanted.items():
         if why := nameless(reference):
             return f"{field} is {why}" if field else why
         found = known.get(reference)
-        if found == FORBIDDEN and field:
-            return f"{field} is {reference}, {may_not(namespace)}"
         if found and found.type in FORBIDDEN_TYPES:
             where = f"{field} is " if field else ""
             return (
@@ -148,18 +146,16 @@ def lack(namespace: str, found: Source | None) -> str:
     """Say why an object is not at hand now, though it may be later; empty when it is, or when that is not known."""
     if found and found.state == "Unreadable":
         return f"which cannot be read in namespace {namespace} ({found.why}); it is tried again"
-    return lacks(namespace) if found == MISSING else ""
+    if found == FORBIDDEN:
+        return _may_not(namespace)
+    return f"which does not exist in namespace {namespace}; create it, and the job goes on" if found == MISSING else ""
 
 
-def lacks(namespace: str) -> str:
-    return f"which does not exist in namespace {namespace}; create it, and the job goes on"
-
-
-def may_not(namespace: str) -> str:
+def _may_not(namespace: str) -> str:
     """Say that the right to read is not given, and how an administrator gives it."""
     return (
         f"which the controller may not read in namespace {namespace}; bind ClusterRole {names.COPIES_ROLE} to ServiceAccount "
-        f"{names.CONTROLLER_ACCOUNT} of namespace {names.SYSTEM_NAMESPACE} there"
+        f"{names.CONTROLLER_ACCOUNT} of namespace {names.SYSTEM_NAMESPACE} there, and the job goes on"
     )
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from adapter import names
-from adapter.facts import Placement, Share, condition, timestamp
+from adapter.facts import condition, timestamp
+from adapter.placement import Placement, Share
 
 Status = dict[str, object]
 

@@ -1,6 +1,6 @@
 """What does the fate of a gang depend on: the facts about one manager's Workload, its Placements and its shares.
 
-Read from the stores by shell/observe.py; lifecycle.py and running.py decide from it.
+Read from the stores by shell/observe.py; lifecycle.py and the modules behind it decide from it.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from adapter.facts import Placement, Raw, Reservation, Workload
+from adapter.facts import Raw
+from adapter.groupworkload import Reservation
+from adapter.placement import Placement
+from adapter.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

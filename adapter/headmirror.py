@@ -21,6 +21,7 @@ class Standing:
 
     service: Raw | None
     slices: Sequence[Raw]
+    known: bool = True  # False: it may not be read, so nothing is said of what stands there
 
 
 def slice_keys(service: Key) -> list[Key]:

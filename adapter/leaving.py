@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.facts import Key, Placement, Raw, key_of, label, placement
+from adapter.facts import Key, Raw, key_of, label
+from adapter.placement import Placement, placement
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,13 @@ CHECK_READY: Final = "Ready"
 CHECK_RETRY: Final = "Retry"
 CHECK_REJECTED: Final = "Rejected"
 
+# --- Volcano, in worker clusters whose pods it schedules ---------------------------------------------------------------
+VOLCANO_SCHEDULER: Final = "volcano"  # as a pod's schedulerName
+VOLCANO_GROUP: Final = "scheduling.volcano.sh"
+VOLCANO_API_VERSION: Final = f"{VOLCANO_GROUP}/v1beta1"
+VOLCANO_QUEUE_ANNOTATION: Final = f"{VOLCANO_GROUP}/queue-name"
+POD_GROUP_ANNOTATION: Final = "scheduling.k8s.io/group-name"  # of a pod; its scheduler reads no other
+
 # --- KubeRay and Ray -------------------------------------------------------------------------------------------------
 RAY_DOMAIN: Final = "ray.io"
 RAY_API_VERSION: Final = "ray.io/v1"

@@ -12,7 +12,8 @@ from typing import Any
 
 from adapter import names, shape
 from adapter.clusterqueue import UNREADABLE
-from adapter.facts import PodSet, Raw, timestamp
+from adapter.facts import Raw, timestamp
+from adapter.workload import PodSet
 
 MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
 _MOST_PODS = 2**31 - 1  # an int32 in Kueue's and KubeRay's types

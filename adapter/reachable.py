@@ -68,15 +68,29 @@ def status(cluster: Raw, found: Reachability, now: datetime) -> dict[str, Any]:
         "apiVersion": names.API_VERSION,
         "kind": names.WORKER_CLUSTER_KIND,
         "metadata": {"name": key_of(cluster)[1], "uid": meta(cluster).get("uid")},
-        "status": {"conditions": [entry]},
+        "status": {"conditions": [entry], "triedSource": _source(cluster)},
     }
 
 
 def unproven(cluster: Raw) -> str:
-    """Why a policy that requires reachable clusters passes one over, a part of a sentence; empty when it does not."""
+    """Why a policy that requires reachable clusters passes one over, a part of a sentence; empty when it does not.
+
+    Not by the generation: pods were tried in the cluster that `spec.source` names, and nothing else in the spec changes where
+    that is. A cordon and its end would else take each cluster out of use.
+    """
     found = condition(cluster, names.REACHABLE)
+    tried = (cluster.get("status") or {}).get("triedSource") or ""
+    if found.get("status") == "True" and tried != _source(cluster):
+        return f"its spec.source has changed since the last preflight, which tried {tried or 'another'}: run `kubectl rayspan preflight`"
     if found.get("status") == "True":
         return ""
     if not found:
         return "no preflight has tried it, and the policy requires that: run `kubectl rayspan preflight`"
     return f"the last preflight found it not reachable ({found.get('reason')}): mend that, and run `kubectl rayspan preflight`"
+
+
+def _source(cluster: Raw) -> str:
+    """Where the kubeconfig is from, which says which cluster is meant."""
+    source = (cluster.get("spec") or {}).get("source") or {}
+    lent, secret = source.get("multiKueueClusterRef"), (source.get("kubeConfig") or {}).get("secretRef") or {}
+    return f"MultiKueueCluster {lent.get('name')}" if lent else f"Secret {secret.get('name')}"

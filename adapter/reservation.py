@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from adapter import names, stripping
+from adapter import names, podgroup, stripping
 from adapter.facts import Raw, meta
 from adapter.shape import as_text, pod_requests, quantity
 from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
@@ -77,7 +77,7 @@ def group_workload(
     job's (kueue:workloadpriorityclass_controller.go).
     """
     metadata = _metadata(target, namespace)
-    metadata["annotations"] = {**metadata["annotations"], names.GROUP_WORKLOAD_ANNOTATION: "true"}
+    metadata["annotations"] |= {names.GROUP_WORKLOAD_ANNOTATION: "true"} | podgroup.annotations(podgroup.name(target))
     metadata["ownerReferences"] = [anchor_owner(target, anchor_uid)]
     podsets = [_podset(group, count, found, target) for group, count, found in groups]
     # NB: sorted by name. Kueue sorts the roles of the pods it finds and looks for them in this list in one pass; in any

@@ -8,7 +8,7 @@ Order inside a container: literals first, then addresses (a literal may hold one
 from collections.abc import Sequence
 from typing import Any
 
-from adapter import affinity, copies, draining, headaddress, names, references, stripping, zone
+from adapter import affinity, copies, draining, headaddress, names, podgroup, references, stripping, zone
 from adapter.downward import literal
 from adapter.facts import Raw, meta, uid_of
 from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
@@ -26,14 +26,15 @@ def remote_pod(
     total: int,
     slot: str,
     anchor_uid: str,
+    pod_group: str = "",
     pull_secrets: Sequence[Raw] = (),
 ) -> dict[str, Any]:
     """Turn a manager's worker pod into the pod to create in the worker cluster, same name and namespace.
 
     `head` is the head pod's IP, which is dialled unless `target.head` says otherwise; `role` the podset's name
     (`reservation.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is
-    "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's anchor ConfigMap; `pull_secrets` what its template
-    says under that name. Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
+    "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's anchor ConfigMap; `pod_group` the share's Volcano
+    PodGroup, empty where it has none; `pull_secrets` what its template says under that name. Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
     """
     dialled = headaddress.seen_from(target.head, pod, head)
     relocate = headaddress.relocation(pod, dialled)
@@ -45,6 +46,7 @@ def remote_pod(
         names.SLOT_ANNOTATION: slot,
         **_head_annotations(pod, head, target),
         **_group_annotations(target, role, total),
+        **podgroup.annotations(pod_group),
     }
     metadata = {
         **kept,

@@ -2,30 +2,71 @@
 
 The job runs on: what is left of the gang stays where it is, and only the workers that lost their place are planned anew,
 in a further round of the same Placement, there or elsewhere. Or the whole gang starts again, if its policy says so.
-Whether a single worker lives is not asked here (dispatch.py), and how a round is asked for and given up is lifecycle.py's.
+Whether a single worker lives is not asked here (dispatch.py), and how a round is asked for and given up is reserving.py's.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
-from adapter import explain
-from adapter.facts import Placement, Reservation, Share
+from adapter import explain, names, telling
+from adapter.actions import Action, DeletePod, LookAgain, Plan
 from adapter.gang import Gang
+from adapter.groupworkload import Reservation
+from adapter.patience import RESYNC, SOON, excluded, excluded_for, may_fit
+from adapter.placement import Exclusion, Placement, Share
+from adapter.reserving import ask, why_not
+from adapter.workload import Workload
 
 
-def lost(gang: Gang, current: Placement) -> dict[Share, str]:
+def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
+    """Say what to do next for a gang whose job runs."""
+    # 12. The job runs: workers that lost their place are planned anew, and nothing else is touched.
+    seen = current if current.placed_round else replace(current, placed_round=current.round)
+    gone = _lost(gang, seen)
+    refused, why = _refused(gang, seen, gone), _why(gone)
+    told = telling.say(work.job, "ShareLost", why, warning=True) if why else []
+    # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
+    if set(gone) - set(refused) and gang.on_share_lost == "Restart":
+        text = f"{why} The whole job starts again, as its policy's onShareLost says."
+        return [*told, telling.check(gang, work, names.CHECK_RETRY, text)]
+    left = [share for share in _held(seen) if share not in gone]
+    spared = _spare(gang, seen, left)
+    if gone or spared or current.withdrawing:
+        again = now + excluded_for(current)
+        live = (*excluded(current, now), *(Exclusion(share.cluster, again, gone[share]) for share in refused))
+        kept = tuple(share for share in left if share not in spared)
+        return [*told, Plan(work, current, live, kept, why, len(refused)), LookAgain(SOON)]
+    if asked := _asked(seen):
+        return ask(gang, work, current, asked, True, now)
+    return _whole(gang, work, current, seen, now)
+
+
+def _whole(gang: Gang, work: Workload, current: Placement, seen: Placement, now: datetime) -> list[Action]:
+    """What is left to do while no share is lost or asked for: more workers may fit, and others are to move."""
+    live, missing = excluded(current, now), _missing(gang, seen)
+    if missing and may_fit(gang, current, live, now):
+        return [Plan(work, current, live, tuple(_held(seen))), LookAgain(SOON)]
+    moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
+    recorded = telling.record(current, _status(gang, seen, now))
+    ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if missing else []
+    waits = missing or _blocked(gang, seen)
+    return [*moved, *recorded, *([LookAgain(min([RESYNC, *(end - now for end in ends)]))] if waits else [])]
+
+
+def _lost(gang: Gang, current: Placement) -> dict[Share, str]:
     """The shares that were admitted and will not be again, each with the reason; what is only out of sight is not lost."""
-    standing = by_share(gang.reservations, current)
-    found = {share: _why_lost(gang, current, share, standing.get(_key(current, share))) for share in held(current)}
+    standing = _by_share(gang.reservations, current)
+    found = {share: _why_lost(gang, current, share, standing.get(_key(current, share))) for share in _held(current)}
     return {share: why for share, why in found.items() if why}
 
 
-def spare(gang: Gang, current: Placement, kept: Iterable[Share]) -> tuple[Share, ...]:
+def _spare(gang: Gang, current: Placement, kept: Iterable[Share]) -> tuple[Share, ...]:
     """Those of the held shares that no worker is on, and that are to be left or that nobody needs: others hold the whole gang."""
     kept = tuple(kept)
     empty = [share for share in kept if _key(current, share) not in gang.occupied]
     drained = [share for share in empty if share.cluster in gang.draining]
-    room = sum(share.workers for share in staying(gang, kept)) - current.wanted
+    room = sum(share.workers for share in _staying(gang, kept)) - current.wanted
     more = []
     for share in reversed([share for share in empty if share not in drained]):
         if share.workers <= room:
@@ -34,53 +75,53 @@ def spare(gang: Gang, current: Placement, kept: Iterable[Share]) -> tuple[Share,
     return (*drained, *more)
 
 
-def staying(gang: Gang, shares: Iterable[Share]) -> list[Share]:
+def _staying(gang: Gang, shares: Iterable[Share]) -> list[Share]:
     """The shares whose workers need no other place."""
     return [share for share in shares if share.cluster not in gang.draining]
 
 
-def held(current: Placement) -> list[Share]:
+def _held(current: Placement) -> list[Share]:
     """The shares of rounds that were admitted as a whole."""
     return [share for share in current.live if current.round_of(share) <= current.placed_round]
 
 
-def asked(current: Placement) -> list[Share]:
+def _asked(current: Placement) -> list[Share]:
     """The shares of the round that is being asked for."""
     return [share for share in current.live if current.round_of(share) > current.placed_round]
 
 
-def by_share(reservations: Iterable[Reservation], current: Placement) -> dict[tuple[str, int], Reservation]:
+def _by_share(reservations: Iterable[Reservation], current: Placement) -> dict[tuple[str, int], Reservation]:
     """What stands for the Placement's shares, by cluster and round."""
     return {(r.cluster, r.round): r for r in reservations if r.placement == current.name}
 
 
-def refused(gang: Gang, current: Placement, gone: Iterable[Share]) -> tuple[Share, ...]:
+def _refused(gang: Gang, current: Placement, gone: Iterable[Share]) -> tuple[Share, ...]:
     """Those of the lost shares whose clusters refuse the gang's pods: they would do so again."""
     return tuple(share for share in gone if _key(current, share) in gang.unusable and share.cluster not in gang.silent)
 
 
-def why(gone: Mapping[Share, str]) -> str:
+def _why(gone: Mapping[Share, str]) -> str:
     """Why workers are planned anew: a sentence, or empty when none was lost."""
     parts = [f"{share.workers} in {share.cluster}: {text.removesuffix('.')}" for share, text in gone.items()]
     return f"Workers were lost, {'; '.join(parts)}." if parts else ""
 
 
-def missing(gang: Gang, current: Placement) -> int:
+def _missing(gang: Gang, current: Placement) -> int:
     """How many workers have no place, or must leave theirs."""
-    return max(current.wanted - sum(share.workers for share in staying(gang, current.live)), 0)
+    return max(current.wanted - sum(share.workers for share in _staying(gang, current.live)), 0)
 
 
-def blocked(gang: Gang, current: Placement) -> dict[str, str]:
+def _blocked(gang: Gang, current: Placement) -> dict[str, str]:
     """The clusters of a running gang that cannot be seen, or whose share is not admitted now, and why."""
-    standing = by_share(gang.reservations, current)
+    standing = _by_share(gang.reservations, current)
     unseen = {share.cluster: gang.silent[share.cluster] for share in current.live if share.cluster in gang.silent}
     found = [standing[_key(current, share)] for share in current.live if _key(current, share) in standing]
     return unseen | {one.cluster: why_not(one) for one in found if one.deleting or not one.admitted}
 
 
-def status(gang: Gang, current: Placement, now: datetime) -> dict[str, object]:
+def _status(gang: Gang, current: Placement, now: datetime) -> dict[str, object]:
     """The Placement's status while nothing is asked for."""
-    found = blocked(gang, current)
+    found = _blocked(gang, current)
     return explain.running(current, found, gang.silent, now) if found else explain.placed(current, now)
 
 
@@ -103,15 +144,6 @@ def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation |
     # In its queue it would wait behind others, and while it does, other clusters may have room.
     stopped, waits = f"its workers were stopped there: {found.evicted}", f"it lost its quota there: {found.message}"
     return stopped if found.evicted else waits
-
-
-def why_not(found: Reservation) -> str:
-    """Why a share that stands is not admitted."""
-    if found.deleting:
-        return "it is being deleted there"
-    if found.evicted:
-        return f"its workers were stopped there: {found.evicted}"
-    return found.message if found.reserved_at is None else "an admission check there is pending"
 
 
 def _key(current: Placement, share: Share) -> tuple[str, int]:

@@ -2,7 +2,7 @@
 
 Amounts are plain integers: millicores for cpu, whole units (bytes, devices, pods) for everything else. What the worker
 cluster adds on its own side (LimitRange defaults, a RuntimeClass's overhead, Kueue's resource transformations, device
-claims) is not guessed here: it is learned from what that cluster's Kueue reserved.
+claims) is not guessed here: it counts once that cluster's Kueue has reserved it.
 """
 
 from collections.abc import Mapping

@@ -15,7 +15,8 @@ MANAGER = "the manager"  # no WorkerCluster can have this name
 
 # What a WorkerCluster's account needs: rights of manifests/rbac/worker.yaml, in all namespaces, and of worker-tenant.yaml in one.
 _LOOK = ("list", "watch")
-CLUSTER_RIGHTS: Mapping[tuple[str, str], tuple[str, ...]] = {
+Rights = Mapping[tuple[str, str], tuple[str, ...]]  # API group and resource -> verbs
+CLUSTER_RIGHTS: Rights = {
     (names.KUEUE_DOMAIN, "clusterqueues"): _LOOK,
     (names.KUEUE_DOMAIN, "localqueues"): _LOOK,
     (names.KUEUE_DOMAIN, "cohorts"): _LOOK,
@@ -27,7 +28,7 @@ CLUSTER_RIGHTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "services"): _LOOK,
     (names.DISCOVERY_GROUP, "endpointslices"): _LOOK,
 }
-NAMESPACE_RIGHTS: Mapping[tuple[str, str], tuple[str, ...]] = {
+NAMESPACE_RIGHTS: Rights = {
     (names.KUEUE_DOMAIN, "workloads"): ("create", "get", "delete"),
     ("", "pods"): ("create", "get", "delete"),
     ("", "configmaps"): ("create", "update", "get", "list", "delete"),
@@ -35,7 +36,16 @@ NAMESPACE_RIGHTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "services"): ("create", "get", "patch", "delete"),
     (names.DISCOVERY_GROUP, "endpointslices"): ("create", "get", "patch", "delete"),
     (names.DISCOVERY_GROUP, "endpointslices/restricted"): ("create",),
+    (names.VOLCANO_GROUP, "podgroups"): ("create", "get"),
 }
+
+
+def needed(rights: Rights, head: str) -> Rights:
+    """Which of them are used in a cluster whose workers find the head that way: Services are for those that mirror it."""
+    kinds = ("services", "endpointslices", "endpointslices/restricted")
+    return (
+        rights if head == "ServiceMirror" else {kind: verbs for kind, verbs in rights.items() if kind[1] not in kinds}
+    )
 
 
 @dataclass(frozen=True, slots=True)

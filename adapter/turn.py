@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from adapter import shape
-from adapter.facts import Exclusion, Key, Workload
+from adapter.facts import Key
+from adapter.placement import Exclusion
+from adapter.workload import Workload
 
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
 # given up and tried elsewhere: half as long cost a crowd of minute-long gangs four percent of its quota (make gangs). Short
@@ -21,7 +23,7 @@ from adapter.facts import Exclusion, Key, Workload
 STARVED_AFTER = timedelta(minutes=10)
 # Nobody minds to wait a minute longer than another, and a crowd that is submitted at once takes some seconds to arrive.
 SAME_AGE = timedelta(minutes=1)
-# Outlasts the 2 min 40 s for which a gang without room may keep the manager's quota (lifecycle.DOUBLINGS), so that
+# Outlasts the 2 min 40 s for which a gang without room may keep the manager's quota (patience.DOUBLINGS), so that
 # those who still queue for that have some of a pause, too.
 PAUSE = timedelta(minutes=3)
 # From one pause to the next at first. The hold between is twelve minutes: it outlasts small jobs, the stream that starves a

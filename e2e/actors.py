@@ -5,11 +5,13 @@ to a file in the head's container, for those who look while it runs.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from adapter import names
 from e2e.job import NAMESPACE, Job
+from hack.apireader import Raw
 from hack.clusters import wait
 
 DRIVER = """
@@ -60,9 +62,9 @@ class Seen:
         return tuple(actor[:2] for actor in self.actors)
 
 
-def submit(job: Job) -> None:
-    """Submit it, and wait until each worker's actor has answered."""
-    job.submit(DRIVER)
+def submit(job: Job, change: Callable[[Raw], None] = lambda _: None) -> None:
+    """Submit it, and wait until each worker's actor has answered; `change` as in `Job.submit`."""
+    job.submit(DRIVER, change)
     job.wait_for_workers()
     wait(lambda: "RAYSPAN-READY" in job.output(), 120, "the actors answer", job.dump)
 

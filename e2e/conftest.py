@@ -1,9 +1,11 @@
 """The clusters with Rayspan as a user installs it, and a job that each test may change before it submits it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from e2e import tls
 from e2e.heads import found_by
 from e2e.job import Job
 from hack.clusters import Clusters
@@ -20,6 +22,13 @@ def job(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[Job]:
 
 @pytest.fixture
 def mirroring(fleet: Clusters) -> Iterator[None]:
-    """Both worker clusters mirror heads."""
-    with found_by(fleet, {name: {"address": "ServiceMirror"} for name in ("east", "west")}):
+    """Both worker clusters mirror heads. Name it before `job`: it goes after it."""
+    with found_by(fleet, {name: {"address": "ServiceMirror"} for name in fleet.workers}):
+        yield
+
+
+@pytest.fixture
+def authority(fleet: Clusters, tmp_path: Path) -> Iterator[None]:
+    """What `tls.encrypt` needs beside the job. Name it before `job`: it goes after it."""
+    with tls.authority(fleet.manager, tmp_path):
         yield

@@ -1,12 +1,17 @@
-"""Does a RayCluster whose nodes must show a token span the clusters? KubeRay makes the Secret, and names it in its pods only."""
+"""Does a RayCluster whose nodes must show a token span the clusters? KubeRay makes the Secret, and names it in its pods only.
+
+By the head's address with KubeRay's token; by its name with the user's own, and with TLS, whose certificate must have that name.
+"""
 
 from collections.abc import Iterator
 
 import pytest
 
 from adapter import names
+from e2e import tls
 from e2e.job import NAMESPACE, Job
 from hack.apireader import Raw
+from hack.clusters import Clusters
 
 SECRET = "e2e-token"
 
@@ -21,29 +26,43 @@ def test_workers_elsewhere_show_the_token_that_kuberay_made(job: Job) -> None:
 
 
 @pytest.fixture
-def secret(job: Job) -> Iterator[str]:
-    """A token of the user's own; it goes with the test."""
-    job.manager.delete("secret", SECRET)
-    job.manager.kubectl("create", "secret", "generic", SECRET, f"--from-literal=auth_token={'t' * 40}")
+def secret(fleet: Clusters) -> Iterator[str]:
+    """A token of the user's own. Name it before `job`: without it KubeRay finishes no RayJob that is deleted while it runs."""
+    fleet.manager.delete("secret", SECRET)
+    fleet.manager.kubectl("create", "secret", "generic", SECRET, f"--from-literal=auth_token={'t' * 40}")
     yield SECRET
-    job.manager.delete("secret", SECRET)
+    fleet.manager.delete("secret", SECRET)
 
 
-def test_workers_elsewhere_show_the_users_own_token(job: Job, secret: str) -> None:
-    """authOptions.secretName."""
-    job.submit(change=lambda spec: spec.update(authOptions={"mode": "token", "secretName": secret}))
+@pytest.mark.usefixtures("mirroring", "authority")
+def test_by_name_over_tls_they_show_the_users_own_token(secret: str, job: Job) -> None:
+    """authOptions.secretName, TLS and ServiceMirror in one RayCluster, for each takes half a minute."""
+
+    def change(spec: Raw) -> None:
+        tls.encrypt(spec)
+        spec.update(authOptions={"mode": "token", "secretName": secret})
+
+    job.submit(change=change)
     job.wait_for_workers()
     _each_cluster_has_one_copy(job, secret)
+    for name, cluster in job.fleet.workers.items():
+        for pod in cluster.items("pods", NAMESPACE, names.MANAGER_LABEL):
+            env = _env(pod)
+            assert env["RAY_USE_TLS"]["value"] == "1", name
+            assert env["FQ_RAY_IP"]["value"].endswith(f"-head-svc.{NAMESPACE}.svc.cluster.local"), name
     assert job.wait_for_end() == "SUCCEEDED", job.output()
+    assert {node["cluster"] for node in job.result()["nodes"]} == {"manager", "east", "west"}
 
 
 def _each_cluster_has_one_copy(job: Job, source: str) -> None:
     """Its workers read the copy, under a name that the source does not have, and show it to Ray."""
     for name, cluster in job.fleet.workers.items():
-        (copy,) = cluster.items("secrets", NAMESPACE, names.MANAGER_LABEL)
-        assert copy["metadata"]["annotations"][names.COPY_OF_ANNOTATION] == f"Secret {source}", name
+        copies = cluster.items("secrets", NAMESPACE, names.MANAGER_LABEL)
+        (copy,) = (
+            one for one in copies if one["metadata"]["annotations"][names.COPY_OF_ANNOTATION] == f"Secret {source}"
+        )
         pods = cluster.items("pods", NAMESPACE, names.MANAGER_LABEL)
-        assert len(pods) == 2
+        assert len(pods) == 2, name
         for pod in pods:
             env = _env(pod)
             assert env["RAY_AUTH_MODE"]["value"] == "token"

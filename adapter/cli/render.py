@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from adapter import api, names, rayspec, reservation, rewriter, stripping
+from adapter import api, names, podgroup, rayspec, reservation, rewriter, stripping
 from adapter.changes import changes
 from adapter.cli import files
 from adapter.cli.asking import DONE, USAGE, complain
@@ -168,7 +168,16 @@ def _shown(one: Found, head: str, cluster: str, spec: api.WorkerCluster) -> str:
         role = reservation.role(group)
         target = _target(one.pod, cluster, spec)
         slot = f"{cluster}/{target.round}/{role}/0"
-        copy = rewriter.remote_pod(one.pod, head=head, target=target, role=role, total=1, slot=slot, anchor_uid=_NOBODY)
+        copy = rewriter.remote_pod(
+            one.pod,
+            head=head,
+            target=target,
+            role=role,
+            total=1,
+            slot=slot,
+            anchor_uid=_NOBODY,
+            pod_group=podgroup.name(target),
+        )
         comments = [f"{one.where} in worker cluster {cluster}"]
         comments += (
             ["KubeRay adds the start command, the head's address and wait-gcs-ready later."] if one.template else []

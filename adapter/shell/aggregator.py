@@ -8,13 +8,14 @@ import logging
 
 from adapter import aggregate, api, names
 from adapter.aggregate import Change, Worker
-from adapter.facts import Job, Key, Raw, key_of, uid_of
+from adapter.facts import Key, Raw, key_of, uid_of
 from adapter.shell import resources
 from adapter.shell.client import ApiError
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.observe import Observer
+from adapter.workload import Job
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +44,8 @@ class Aggregator:
     def _changes(self, raw: Raw) -> list[Change]:
         if not aggregate.wanted(raw):
             return []
-        check, flavor = aggregate.covered(raw, self._observer.our_checks())
-        chosen, _ = self._observer.policy(check)
+        check, flavor = aggregate.covered(raw, self._observer.policies.our_checks())
+        chosen, _ = self._observer.policies.policy(check)
         if chosen is None:
             return []  # the check's own condition says why; what was written last stays
         workers = {cluster: self._worker(cluster) for cluster in chosen.clusters}

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from adapter import checks, names
-from adapter.facts import Job, Raw, key_of, uid_of
+from adapter.facts import Raw, key_of, uid_of
 from adapter.shell import metrics, resources
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
@@ -11,6 +11,7 @@ from adapter.shell.home import Home
 from adapter.shell.logins import Logins
 from adapter.shell.member import FIRST_LISTS, STEADY_AFTER
 from adapter.shell.observe import Observer
+from adapter.workload import Job
 
 
 class Conditions:
@@ -42,16 +43,17 @@ class Conditions:
         reason = "BadConfiguration" if name in self._fleet.problems else "Unreachable"
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
         member = self._fleet.members().get(name)
-        steady, workers = bool(member and member.steady), self._observer.workers_in(name)
+        steady, workers = bool(member and member.steady), self._observer.shares.workers_in(name)
         if problem:  # what it holds for gangs that gave it up, or ended meanwhile, is yet to be removed there
             workers = max(workers, int((raw.get("status") or {}).get("workers") or 0))
-        patch = checks.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC))
+        lack = f"No new workers go there: {member.unmirrored}." if member and member.unmirrored and not problem else ""
+        patch = checks.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC), lack=lack)
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
             self._home.worker_clusters.put(await self._home.client.merge(path, patch))
-        if problem:
+        if problem or lack:
             about = _about(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
-            await self._announcer.say(about, reason, problem, warning=True)
+            await self._announcer.say(about, checks.NOT_MIRRORED if lack else reason, problem or lack, warning=True)
         lost = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None
 
@@ -60,7 +62,7 @@ class Conditions:
         raw = self._home.checks.named(name)
         if raw is None or (raw.get("spec") or {}).get("controllerName") != names.CONTROLLER_NAME:
             return
-        seen = self._observer
+        seen = self._observer.policies
         told = seen.written(), seen.gate_problem(), seen.layout_problems(name)
         patch = checks.check_condition(raw, *told, datetime.now(UTC))
         if patch is None:

@@ -1,19 +1,22 @@
 """How do Secrets and ConfigMaps get into the worker clusters, and how do they stay equal to their sources?
 
 Before a share's first pod is created, what the pod refers to is copied; later pods find it done. While the share stands, the
-copies are compared with their sources now and then. A copy is never deleted here: its anchor owns it. Nothing is read in a
-worker cluster, because our account there may not read a Secret, and need not: what has the copy's name is our own.
+copies are compared with their sources now and then, and written again now and then whether or not they changed. A copy is never
+deleted here: its anchor owns it. Nothing is read in a worker cluster, because our account there may not read a Secret, and need
+not: what has the copy's name is our own.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from adapter import copies, rewriter
 from adapter.copies import anchor_uid
-from adapter.facts import Raw, key_of, label, meta, reservation, uid_of
+from adapter.facts import Raw, key_of, label, meta, uid_of
+from adapter.groupworkload import reservation
 from adapter.names import POD_UID_LABEL
 from adapter.references import Reference
 from adapter.shell.client import ApiError, Unreachable
@@ -28,6 +31,10 @@ log = logging.getLogger(__name__)
 # Between two comparisons. A kubelet looks at what it mounted about once a minute (k8s: syncFrequency), so a pod sees a change
 # within a minute and a half instead of one. Each costs a read in the manager for each source in use.
 PAUSE_SECONDS = 30.0
+# After which a copy is written again, whoever changed or deleted it there: we may not look. A pod that waits for one, or shows
+# a changed one, does so for a few minutes. A write that changes nothing is not kept (k8s: etcd3 store, GuaranteedUpdate) and
+# wakes nobody; it costs a quarter of the reads that go before it.
+AGAIN_SECONDS = 120.0
 _NOTHING = ""  # the version of a source that is not there, and need not be
 
 
@@ -36,6 +43,7 @@ class Written:
     """What this process has written for one share."""
 
     versions: dict[Reference, str] = field(default_factory=dict)  # which version of its source a copy is of
+    due: dict[Reference, float] = field(default_factory=dict)  # when it is written again, by the monotonic clock
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -72,17 +80,19 @@ class Copier:
         return self._written.setdefault((member.name, anchor_uid(pod)), Written())
 
     async def _copy(self, member: Member, written: Written, reference: Reference, pod: Raw) -> None:
-        """Write the copy of a source, unless it is the same that was written last."""
+        """Write the copy of a source, unless it is the same that was written a moment ago."""
         found = await self._sources.read(key_of(pod)[0], reference)
         version = f"{uid_of(found)}/{meta(found).get('resourceVersion')}"
-        if written.versions.get(reference) == version:
+        before = written.versions.get(reference)
+        if before == version and time.monotonic() < written.due[reference]:
             return
         try:
-            await _write(member, reference, copies.copy(reference, found, pod))
+            made = await _write(member, reference, copies.copy(reference, found, pod), stands=bool(before))
         except ApiError as error:
             raise ApiError(error.status, error.reason, f"the copy of {reference}: {error.message}") from None
-        written.versions[reference] = version
-        log.info("cluster=%s copied %s of %s/%s", member.name, reference, *key_of(pod))
+        written.versions[reference], written.due[reference] = version, time.monotonic() + AGAIN_SECONDS
+        if made or before != version:
+            log.info("cluster=%s copied %s of %s/%s", member.name, reference, *key_of(pod))
 
     async def run(self) -> None:
         """Keep all copies equal to their sources until cancelled; a slow cluster is left to its own pace."""
@@ -94,7 +104,7 @@ class Copier:
                 self._written = {key: kept for key, kept in self._written.items() if key[0] in there}
                 if self._home.lost:
                     continue
-                for name, member in self._observer.seen().items():
+                for name, member in self._observer.shares.seen().items():
                     if name not in self._busy:
                         self._busy.add(name)
                         tasks.create_task(self._look_after(member))
@@ -128,7 +138,7 @@ class Copier:
             pod = self._home.pods.get(key_of(remote))
             if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
                 continue
-            wanted = rewriter.referred(pod, self._observer.pull_secrets(pod))
+            wanted = rewriter.referred(pod, self._observer.workers.pull_secrets(pod))
             if wanted:
                 found.setdefault((anchor_uid(remote), frozenset(wanted)), (remote, wanted))
         return list(found.values())
@@ -146,8 +156,13 @@ class Copier:
         return True
 
 
-async def _write(member: Member, reference: Reference, body: dict[str, Any]) -> None:
-    """Create a copy, or replace the one that stands; an answer is not kept, since it holds what was copied."""
+async def _write(member: Member, reference: Reference, body: dict[str, Any], *, stands: bool) -> bool:
+    """Create a copy, or replace the one that stands; what is most likely is tried first. Returns whether there was none.
+
+    An answer is not kept, since it holds what was copied.
+    """
+    if stands and await _replaced(member, reference, body):
+        return False
     namespace, name = key_of(body)
     try:
         await member.client.create(path(namespace, reference), body)
@@ -155,3 +170,16 @@ async def _write(member: Member, reference: Reference, body: dict[str, Any]) -> 
         if not error.conflict:
             raise
         await member.client.replace(path(namespace, reference, name), body)
+        return False
+    return True
+
+
+async def _replaced(member: Member, reference: Reference, body: dict[str, Any]) -> bool:
+    """Replace a copy; False where there is none."""
+    try:
+        await member.client.replace(path(key_of(body)[0], reference, key_of(body)[1]), body)
+    except ApiError as error:
+        if not error.missing:
+            raise
+        return False
+    return True

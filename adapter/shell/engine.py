@@ -27,6 +27,7 @@ from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey
 from adapter.shell.lease import Lease
 from adapter.shell.logins import Logins
 from adapter.shell.losses import Losses
@@ -35,7 +36,7 @@ from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
 from adapter.shell.preview import Preview
 from adapter.shell.queue import Postpone, WorkQueue
-from adapter.shell.wake import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey, Waker
+from adapter.shell.wake import Waker
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Engine:
             await self._lead(tasks)
             tasks.create_task(self._resync(self._waker))
             tasks.create_task(losses.run(self._waker.unseen))
-            tasks.create_task(sweeper.run(self._observer.seen, self.home, manager))
+            tasks.create_task(sweeper.run(self._observer.shares.seen, self.home, manager))
             tasks.create_task(self._executor.copier.run())
 
     async def _lead(self, tasks: asyncio.TaskGroup) -> None:
@@ -179,7 +180,7 @@ class Engine:
     def _decide(self, what: str, key: Key) -> list[Action]:
         now = datetime.now(UTC)
         if what == POD:
-            return self._claims.take(dispatch.decide(self._observer.worker(key, self._executor.memory), now))
+            return self._claims.take(dispatch.decide(self._observer.workers.facts(key, self._executor.memory), now))
         assert what == GANG, what
         return lifecycle.decide(self._observer.gang(key, self._executor.memory, now), now)
 

@@ -10,9 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from adapter import names
-from adapter.facts import Job, timestamp
-from adapter.shell.client import ApiError, Client
+from adapter.actions import Say
+from adapter.facts import timestamp
+from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import EVENTS
+from adapter.workload import Job
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,13 @@ class Announcer:
         log.info("%s/%s %s: %s", about.namespace, about.name, reason, message)
         self._said = {key: said for key, said in self._said.items() if now - said[1] < REPEATED_AFTER}
         self._said[about.uid, reason] = (message, now)
+
+    async def tell(self, what: Say) -> None:
+        """The same for an action; what cannot be said must not hold up what is done."""
+        try:
+            await self.say(what.about, what.reason, what.message, warning=what.warning)
+        except (ApiError, Unreachable) as trouble:
+            log.warning("event %s on %s %s: %s", what.reason, what.about.kind, what.about.name, trouble)
 
 
 def _event(about: Job, reason: str, message: str, warning: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from adapter import api
 from adapter.facts import Raw
-from adapter.shell.client import BadLogin, Client, MayWrite
+from adapter.shell.client import BadLogin, Client, MayWrite, Unreachable
 from adapter.shell.logins import Login, Logins, unusable
 from adapter.shell.member import Listeners, Member
 
@@ -41,6 +41,13 @@ class Fleet:
     def members(self) -> dict[str, Member]:
         """All engaged members, seen or not."""
         return {name: engagement.member for name, engagement in self._engaged.items()}
+
+    def connected(self, name: str) -> Member:
+        """The member of that name, seen or not; raises Unreachable when there is none."""
+        member = self.members().get(name)
+        if member is None:
+            raise Unreachable(f"worker cluster {name} is not connected")
+        return member
 
     def silent(self) -> dict[str, str]:
         """Why clusters cannot be seen now: engaged ones that do not answer, and those never engaged."""

@@ -18,6 +18,7 @@ from adapter.shell.follow import Following
 from adapter.shell.member import by_placement
 from adapter.shell.resources import Resource
 from adapter.shell.store import Store
+from adapter.workload import Job
 
 log = logging.getLogger(__name__)
 
@@ -150,3 +151,8 @@ class Home:
         """The manager's ClusterQueue behind a LocalQueue, empty when there is none."""
         queue = self.local_queues.get(key) or {}
         return self.cluster_queues.named((queue.get("spec") or {}).get("clusterQueue") or "") or {}
+
+    def job(self, job: Job) -> Raw:
+        """The RayJob or RayCluster as it stands, empty while nothing is known of it."""
+        store = self.ray_jobs if job.kind == "RayJob" else self.ray_clusters
+        return store.get((job.namespace, job.name)) or {}

@@ -12,7 +12,7 @@ from adapter.facts import Raw, key_of
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import Resource
-from adapter.sides import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, Side
+from adapter.sides import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, Side, needed
 
 # Nodes tell which addresses their pods get, unless their network has its own ways; then some pods must do.
 _SOME_PODS = "500"
@@ -41,7 +41,7 @@ async def worker(client: Client, name: str, head: str, namespace: str, queues: S
     try:
         exists = await _exists(client, namespace)
         found, missing, (networks, addresses, unread) = await asyncio.gather(
-            _queues(client, namespace, queues), _missing(client, namespace if exists else ""), _network(client)
+            _queues(client, namespace, queues), _missing(client, head, namespace if exists else ""), _network(client)
         )
     except (ApiError, Unreachable) as error:
         return Side(
@@ -73,11 +73,12 @@ async def _queues(client: Client, namespace: str, queues: Sequence[str]) -> Mapp
     return {name: quota.leads_to(there[name])[1] if name in there else None for name in queues}
 
 
-async def _missing(client: Client, namespace: str) -> list[str]:
+async def _missing(client: Client, head: str, namespace: str) -> list[str]:
     """Which rights the account lacks; those in a namespace only where one is given."""
-    rights = [_Right(*kind, verb) for kind, verbs in CLUSTER_RIGHTS.items() for verb in verbs]
+    rights = [_Right(*kind, verb) for kind, verbs in needed(CLUSTER_RIGHTS, head).items() for verb in verbs]
     if namespace:
-        rights += [_Right(*kind, verb, namespace) for kind, verbs in NAMESPACE_RIGHTS.items() for verb in verbs]
+        there = needed(NAMESPACE_RIGHTS, head)
+        rights += [_Right(*kind, verb, namespace) for kind, verbs in there.items() for verb in verbs]
     granted = await asyncio.gather(*(_granted(client, right) for right in rights))
     return [str(right) for right, yes in zip(rights, granted, strict=True) if not yes]
 

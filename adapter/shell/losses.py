@@ -2,7 +2,7 @@
 
 The first loss stands in the WorkerCluster's status, so a restart of ours, or a link that comes and goes, does not start
 the clock anew. While a cluster is silent, the heads of the RayClusters with workers there are asked which nodes they
-hear from: Ray's own word counts for more than our link. Who is given up is decided in dispatch.py and running.py.
+hear from: Ray's own word counts for more than our link. Who is given up is decided in reporting.py and running.py.
 """
 
 import asyncio
@@ -14,11 +14,12 @@ from datetime import UTC, datetime, timedelta
 import aiohttp
 
 from adapter import names, raynodes
-from adapter.dispatch import Silence
-from adapter.facts import Key, Raw, annotation, key_of, label, meta, moment, share_key
+from adapter.facts import Key, Raw, annotation, key_of, label, meta, moment
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.member import FIRST_LISTS
+from adapter.slots import share_key
+from adapter.worker import Silence
 
 log = logging.getLogger(__name__)
 

@@ -60,6 +60,7 @@ class Member:
         self._silent_since: datetime | None = datetime.now(UTC)
         self._seen_since: datetime | None = None
         self._troubles = {"probe": FIRST_LISTS}  # by who met it: one watch that is refused is enough
+        self._unread: dict[str, str] = {}  # what of heads' mirrors may not be read, and why
 
         self._tree: quota.Tree | None = None
         self._tree_is_old = False
@@ -99,7 +100,8 @@ class Member:
     @property
     def why_silent(self) -> str:
         """Why nothing may be concluded from the stores now; empty when all is well."""
-        if self._silent_since is None and all(store.synced for _, store, _ in self._followed()):
+        needed = (store for what, store, _ in self._followed() if what.plural not in self._unread)
+        if self._silent_since is None and all(store.synced for store in needed):
             return ""
         trouble = next(iter(self._troubles.values()), FIRST_LISTS)
         since = f" since {self._silent_since:%H:%M:%S} UTC" if self._silent_since else ""
@@ -110,6 +112,12 @@ class Member:
         would each wait for an answer in vain."""
         if self.why_silent:
             raise Unreachable(f"worker cluster {self.name} {self.why_silent}")
+
+    @property
+    def unmirrored(self) -> str:
+        """Why no worker can be made there that finds its head by a mirror, a part of a sentence; empty where there is nothing in
+        the way. What runs there needs none of that to be seen."""
+        return next((f"heads cannot be mirrored there: {why}" for _, why in sorted(self._unread.items())), "")
 
     @property
     def steady(self) -> bool:
@@ -151,6 +159,8 @@ class Member:
         """What stands there of a head's Service; None where heads are not mirrored."""
         if not self.spec.head.mirrored:
             return None
+        if self._unread:
+            return Standing(None, (), known=False)
         slices = [self.slices.get(key) for key in slice_keys(service)]
         return Standing(self.services.get(service), [found for found in slices if found])
 
@@ -176,13 +186,25 @@ class Member:
         followed = []
         for resource, store, labels in self._followed():
             selectors = {"labelSelector": labels} if labels else {}
-            heard = functools.partial(self._heard, resource.plural)
+            tell = self._heard_of_mirrors if store in (self.services, self.slices) else self._heard
+            heard = functools.partial(tell, resource.plural)
             followed.append(Following(self.client, resource, store, heard, selectors=selectors))
         await contact.keep(self.client, functools.partial(self._heard, "probe"), followed)
 
     def broken(self, why: str) -> None:
         """Note that `run` ended by itself: nothing is seen until it runs again."""
         self._heard("connection", Unreachable(why))
+
+    def _heard_of_mirrors(self, source: str, error: Exception | None) -> None:
+        """A missing right to mirrors is in the way of new workers only: what runs there must not count as out of sight for it."""
+        refused, before = isinstance(error, ApiError) and error.status == 403, self.unmirrored
+        self._unread.pop(source, None)
+        if error and refused:
+            self._unread[source] = _sentence(error, self.spec)
+        self._heard(source, None if refused else error)
+        if self.unmirrored != before:
+            log.info("worker cluster %s: %s", self.name, self.unmirrored or "heads can be mirrored there")
+            self._tell.contact(self.name)
 
     def _heard(self, source: str, error: Exception | None) -> None:
         if error is None:

@@ -7,13 +7,14 @@ out of the queue for a moment loses the room that it gathered.
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from adapter import lifecycle
-from adapter.facts import Placement, Workload
+from adapter.patience import AWAY
+from adapter.placement import Placement
+from adapter.workload import Workload
 
 # How long a gang that steps aside may keep what it gathered. Once it is back in the queue, Kueue gives it free quota within
 # a second; five are enough for a busy one and for our watch. Who does not hold it by then waits behind somebody else, for
 # hours perhaps, and whoever could use the room shall not wait for that.
-BACK_WITHIN = lifecycle.AWAY + timedelta(seconds=5)
+BACK_WITHIN = AWAY + timedelta(seconds=5)
 
 
 class Memory:

@@ -12,13 +12,15 @@ from typing import Any
 from adapter import candidate, checks, explain, names, planner, quota, turn
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Request
-from adapter.facts import Exclusion, Job, Share, Workload, timestamp
+from adapter.facts import timestamp
+from adapter.placement import Exclusion, Share
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.room import Room
 from adapter.shell.waiting import Waiters
+from adapter.workload import Job, Workload
 
 # What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
 MOST_SHARES = 100
@@ -59,8 +61,8 @@ class Planning:
         ends.
         """
         work, before = action.workload, action.placement
-        check = self._observer.check_of(work)
-        chosen, _ = self._observer.policy(check)
+        check = self._observer.policies.check_of(work)
+        chosen, _ = self._observer.policies.policy(check)
         found = self.plan(work, check, chosen, action.excluded, now, action.kept)
         made = found.plan
         kept = [_share(replace(share, round=before.round_of(share))) for share in action.kept or ()] if before else []
@@ -153,7 +155,7 @@ class Planning:
         """What is left for a gang once those whose turn comes first have taken what they can, and who holds room back."""
         holds = []
         for one, chosen in earlier:
-            request = self._room.request(one.work, self._observer.check_of(one.work), chosen.policy)
+            request = self._room.request(one.work, self._observer.policies.check_of(one.work), chosen.policy)
             theirs = [candidate for name in chosen.clusters for candidate in fleet if candidate.name == name]
             theirs = self._room.allowed(chosen, _without(theirs, one.excluded))
             shares: Sequence[Share] = () if one.looked else planner.plan(request, theirs).shares

@@ -13,12 +13,14 @@ from adapter import answer, names, podsets, quota
 from adapter.answer import Answer
 from adapter.checks import Chosen
 from adapter.clusterqueue import UNREADABLE
-from adapter.facts import Raw, Workload, key_of, workload
+from adapter.facts import Raw, key_of
 from adapter.podsets import Asked, Unusable
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
-from adapter.shell.observe import AGAIN, Observer
+from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
+from adapter.shell.refusals import AGAIN
+from adapter.workload import Workload, workload
 
 log = logging.getLogger(__name__)
 
@@ -51,18 +53,18 @@ class Preview:
         priority = podsets.known_priority(asked.priority_class, self._home.workloads)
         flavors = _flavors(cluster_queue)
         work = workload(podsets.workload(asked, queue, _checks(cluster_queue), flavors, priority or 0, now))
-        check = self._observer.check_of(work)
+        check = self._observer.policies.check_of(work)
         if not check:
             raise Unusable(
                 f"{asked}: ClusterQueue {key_of(cluster_queue)[1]} of LocalQueue {queue} has no AdmissionCheck of "
                 f"{names.CONTROLLER_NAME}, so its jobs run in the manager cluster; name a queue that has one."
             )
-        about = _about(asked, queue, cluster_queue, check, self._observer.policy_name(check))
-        chosen, problem = self._observer.policy(check)
+        about = _about(asked, queue, cluster_queue, check, self._observer.policies.policy_name(check))
+        chosen, problem = self._observer.policies.policy(check)
         why = self._refusal(asked, work, check, chosen) or problem or self._stopped(asked, work, queue)
         if why or chosen is None:
             return answer.refused(about, why)
-        if not self._observer.remote_podsets(work, check):
+        if not self._observer.policies.remote_podsets(work, check):
             return answer.local(about)
         made = self._planned(about, work, check, chosen, now)
         return {**made, "priority": work.priority, "notes": _notes(asked, cluster_queue, priority)}
@@ -74,7 +76,7 @@ class Preview:
 
     def _refusal(self, asked: Asked, work: Workload, check: str, chosen: Chosen | None) -> str:
         """Why the job itself can never run remotely; it is not submitted, so nobody need delete it."""
-        return self._observer.refusal_of(asked.raw, work, check, chosen).removesuffix(AGAIN).rstrip()
+        return self._observer.refusals.refusal_of(asked.raw, work, check, chosen).removesuffix(AGAIN).rstrip()
 
     def _queue(self, asked: Asked) -> tuple[str, Raw]:
         """The LocalQueue that the job would wait in, and the manager's ClusterQueue behind it."""
@@ -102,7 +104,7 @@ class Preview:
         """What stops every job of the queue now, empty when nothing does."""
         why = quota.leads_to(self._home.local_queues.get((asked.namespace, queue)) or {})[1]
         stopped = f"In the manager cluster, {why}." if why else ""
-        return self._observer.rivals(work) or self._observer.gate_problem() or stopped
+        return self._observer.policies.rivals(work) or self._observer.policies.gate_problem() or stopped
 
 
 def _checks(cluster_queue: Raw) -> list[str]:

@@ -9,13 +9,16 @@ from datetime import datetime, timedelta
 
 from adapter import api, checks, names, outrank, planner, quota, reachable, reservation, shape
 from adapter.candidate import Candidate, Group, Request
-from adapter.facts import Placement, PodSet, Reservation, Share, Workload, annotation, placement, workload
-from adapter.facts import reservation as read_reservation
+from adapter.facts import annotation
+from adapter.groupworkload import Reservation
+from adapter.groupworkload import reservation as read_reservation
+from adapter.placement import Placement, Share, placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
 from adapter.shell.observe import Observer
 from adapter.shell.store import version
+from adapter.workload import PodSet, Workload, workload
 
 # Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
 # counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
@@ -30,13 +33,13 @@ class Room:
 
     def request(self, work: Workload, check: str, policy: api.DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
-        groups = tuple(self._group(podset) for podset in self._observer.remote_podsets(work, check))
+        groups = tuple(self._group(podset) for podset in self._observer.policies.remote_podsets(work, check))
         if policy is None:
             return Request(work.namespace, work.queue, groups)
         return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
     def _group(self, podset: PodSet) -> Group:
-        spec = self._observer.reservation_template(podset)["spec"]
+        spec = self._observer.targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
 
@@ -67,7 +70,7 @@ class Room:
             shares = place.shares if work.key != me.key else kept
             uncounted = [share for share in shares if not self._counted(place, share, now)]
             if uncounted:
-                fleet = planner.charged(self.request(work, self._observer.check_of(work)), fleet, uncounted)
+                fleet = planner.charged(self.request(work, self._observer.policies.check_of(work)), fleet, uncounted)
         return fleet
 
     def settles(self, me: Workload, now: datetime) -> datetime | None:
@@ -90,6 +93,8 @@ class Room:
             problem = "it is draining"
         elif member.spec.cordoned:
             problem = "it is cordoned"
+        elif not problem:
+            problem = member.unmirrored
         if member is None or problem:
             return Candidate(name, problem, quota.build((), (), ()), {}, {})
         return Candidate(

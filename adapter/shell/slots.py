@@ -7,12 +7,15 @@ cluster that is silent now), and by whoever is just being given it.
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from adapter import dispatch, names
-from adapter.facts import Placement, Raw, annotation, is_true, key_of, label, share_key, uid_of
+from adapter import names
+from adapter.facts import Raw, annotation, is_true, key_of, label, uid_of
+from adapter.placement import Placement
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import by_placement
+from adapter.slots import group_of, share_key, slots_on, slots_taken
+from adapter.worker import ended, leaving
 
 Shares = frozenset[tuple[str, int]]  # by cluster and round
 
@@ -34,11 +37,11 @@ class Slots:
     def there(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
         members = self._fleet.members().values()
-        return frozenset[str]().union(*(dispatch.slots_taken(one.pods.group(_group(place))) for one in members))
+        return frozenset[str]().union(*(slots_taken(one.pods.group(_group(place))) for one in members))
 
     def alive(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement whose pods in the manager cluster neither ended nor are being deleted."""
-        return dispatch.slots_taken(self._living(place))
+        return slots_taken(self._living(place))
 
     def unplaced(self, place: Placement) -> bool:
         """Whether a pod in the manager cluster, which neither ended nor is being deleted, has no slot."""
@@ -46,7 +49,7 @@ class Slots:
 
     def _living(self, place: Placement) -> list[Raw]:
         pods = self._home.pods.group(_group(place))
-        return [one for one in pods if not (dispatch.leaving(one) or dispatch.ended(one))]
+        return [one for one in pods if not (leaving(one) or ended(one))]
 
     def movers(self, place: Placement, admitted: Shares) -> tuple[tuple[str, Raw], ...]:
         """The copies that are to leave clusters which are drained, now, by cluster and copy.
@@ -62,9 +65,9 @@ class Slots:
         free, found = self._free(place, admitted, draining), []
         away = min(place.wanted, self._desired(pods, place)) - sum(self._serves(pod) for pod in pods)
         for pod in sorted(pods, key=self._serves):
-            cluster, group = share_key(annotation(pod, names.SLOT_ANNOTATION))[0], dispatch.group_of(pod)
+            cluster, group = share_key(annotation(pod, names.SLOT_ANNOTATION))[0], group_of(pod)
             copy = draining[cluster].pods.get(key_of(pod)) if cluster in draining else None
-            if copy is None or dispatch.leaving(copy) or not free[group]:
+            if copy is None or leaving(copy) or not free[group]:
                 continue
             if self._serves(pod):
                 if away >= draining[cluster].spec.max_unavailable:
@@ -78,7 +81,7 @@ class Slots:
         """Whether a worker is ready, and not about to go; what it says of itself is older than what becomes of its copy."""
         member = self._fleet.members().get(label(pod, names.CLUSTER_LABEL))
         copy = member and member.pods.get(key_of(pod))
-        return bool(copy) and is_true(pod, "Ready") and not (dispatch.leaving(pod) or dispatch.leaving(copy or {}))
+        return bool(copy) and is_true(pod, "Ready") and not (leaving(pod) or leaving(copy or {}))
 
     def _free(self, place: Placement, admitted: Shares, draining: Collection[str]) -> Counter[str]:
         """How many workers of each group have a place to go to."""
@@ -87,7 +90,7 @@ class Slots:
             key = share.cluster, place.round_of(share)
             if key in admitted and share.cluster not in draining:
                 for group in share.groups:
-                    free[group.name] += sum(slot not in held for slot in dispatch.slots_on(place, share, group))
+                    free[group.name] += sum(slot not in held for slot in slots_on(place, share, group))
         return free
 
     def _desired(self, pods: Sequence[Raw], place: Placement) -> int:
@@ -99,9 +102,9 @@ class Slots:
         return sum(_replicas(group) for group in groups if str(group.get("groupName")).lower() in ours)
 
     def _of(self, group: str, *, but: str | None) -> frozenset[str]:
-        here = dispatch.slots_taken(self._home.pods.group(group), but=but)
+        here = slots_taken(self._home.pods.group(group), but=but)
         members = self._fleet.members().values()
-        there = (dispatch.slots_taken(member.pods.group(group), but=but) for member in members)
+        there = (slots_taken(member.pods.group(group), but=but) for member in members)
         return here.union(*there, self._claims.slots(group, but=but))
 
 

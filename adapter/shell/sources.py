@@ -10,14 +10,15 @@ from collections.abc import Collection, Iterable, Mapping
 
 from adapter import copies, references
 from adapter.copies import Source
-from adapter.facts import PodSet, Raw, Workload
+from adapter.facts import Raw
 from adapter.references import Reference
 from adapter.shell import resources
 from adapter.shell.client import ApiError
 from adapter.shell.home import Home
+from adapter.workload import PodSet, Workload
 
 # For how long an answer counts at the check. What is there will most likely stay, and is read again before any pod is made;
-# who waits for what is missing looks again after lifecycle.ABSENT_AGAIN.
+# who waits for what is missing looks again after patience.ABSENT_AGAIN.
 FOUND_SECONDS, ABSENT_SECONDS = 30.0, 3.0
 # For how long it is known to those who plan others, whatever holds up the look of the gang itself.
 KEPT_SECONDS = 120.0
@@ -58,7 +59,7 @@ class Sources:
             raise
         found = copies.source({**raw, "kind": reference.kind})
         self._note(key, found)
-        if why := copies.refusal(namespace, {reference: ""}, {reference: found}):
+        if why := copies.refusal({reference: ""}, {reference: found}):
             raise Absent(why)
         return raw
 
@@ -88,7 +89,7 @@ class Sources:
         every: dict[Reference, str] = {}
         for podset in podsets:
             wanted = references.wanted(podset.template.get("spec") or {})
-            if why := copies.refusal(work.namespace, wanted, self._of(work.namespace, wanted)):
+            if why := copies.refusal(wanted, self._of(work.namespace, wanted)):
                 return f"worker group {podset.name}: {why}"
             every |= wanted
         return copies.too_much(every, self._of(work.namespace, every))
@@ -115,5 +116,3 @@ def _refused(error: ApiError) -> Source:
 def _complain(namespace: str, reference: Reference, known: Source | None) -> None:
     if why := copies.lack(namespace, known):
         raise Absent(f"{reference}, {why}") from None
-    if known == copies.FORBIDDEN:
-        raise Absent(f"{reference}, {copies.may_not(namespace)}") from None

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
 
 from adapter import names
-from adapter.facts import Raw, annotation, key_of, label, meta, moment, placement, uid_of
+from adapter.facts import Raw, annotation, key_of, label, meta, moment, uid_of
+from adapter.placement import placement
 from adapter.shell import metrics
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.home import Home

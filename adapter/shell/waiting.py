@@ -6,12 +6,15 @@ What their turn means is for turn.py and the planner to say.
 from collections.abc import Iterable
 from datetime import datetime
 
-from adapter import checks, lifecycle, names, turn
-from adapter.facts import Workload, is_true, placement, workload
+from adapter import checks, names, turn
+from adapter.facts import is_true
+from adapter.patience import excluded
+from adapter.placement import placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.observe import Observer
+from adapter.workload import Workload, workload
 
 
 class Waiters:
@@ -27,10 +30,15 @@ class Waiters:
 
     def _policy_of(self, one: turn.Waiting) -> checks.Chosen | None:
         """How a waiting gang is going to be planned; None when it is not, so that it takes nothing from anybody."""
-        check = self._observer.check_of(one.work)
-        chosen, problem = self._observer.policy(check)
-        stuck = not chosen or problem or self._observer.rivals(one.work) or self._observer.absent(one.work, check)
-        return None if stuck or self._observer.refusal(one.work, check, chosen) else chosen
+        check = self._observer.policies.check_of(one.work)
+        chosen, problem = self._observer.policies.policy(check)
+        stuck = (
+            not chosen
+            or problem
+            or self._observer.policies.rivals(one.work)
+            or self._observer.refusals.absent(one.work, check)
+        )
+        return None if stuck or self._observer.refusals.refusal(one.work, check, chosen) else chosen
 
     def _waiting(self, now: datetime) -> list[turn.Waiting]:
         """The gangs that hold the manager's quota and have no share, or are giving back those that they had; and who was one
@@ -41,14 +49,14 @@ class Waiters:
             if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
                 continue
             work = workload(raw)
-            check = self._observer.check_of(work)
+            check = self._observer.policies.check_of(work)
             if not check or not work.holds_quota or work.checks[check].state != names.CHECK_PENDING:
                 continue
             current = placed.get((work.uid, work.attempt))
             if current is None or current.withdrawing or not current.shares:
                 of = current.uid if current and not current.withdrawing else ""
                 looked = self._memory.looked(of, self._fleet.room_version, now)
-                found.append(turn.Waiting(work, looked, lifecycle.excluded(current, now)))
+                found.append(turn.Waiting(work, looked, excluded(current, now)))
         return [*found, *self._aside(now)]
 
     def _aside(self, now: datetime) -> Iterable[turn.Waiting]:
@@ -62,6 +70,6 @@ class Waiters:
             current = workload(raw) if raw else None
             if current is None or current.uid != work.uid or current.deleted:
                 continue
-            back = current.holds_quota and self._observer.check_of(current)
+            back = current.holds_quota and self._observer.policies.check_of(current)
             if not back and now < since + BACK_WITHIN:
                 yield turn.Waiting(work, looked=True, until=since + BACK_WITHIN)

@@ -1,18 +1,18 @@
-"""How does a gang come to stand with all of its pods made, gated and with room reserved, and with nobody to dispatch them?
+"""How does a gang come to stand with room reserved, and with its pods still to be made, by whom and when we like?
 
-KubeRay makes pods one after the other, at a pace of its own, which would be measured instead of the dispatch. So one after the
-other is parked: KubeRay while the gang is admitted, then our controller while KubeRay makes the pods. Both are the deployed
-ones, so nobody else may use the lab meanwhile.
+KubeRay makes pods one after the other, at a pace of its own, which would be measured instead of the dispatch. So it makes them
+once, while our controller is parked; then it is parked itself, its pods are deleted, and what they were is handed out. Both are
+the deployed ones, so nobody else may use the lab meanwhile.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from adapter import names
-from adapter.facts import Raw, is_true, label
+from adapter.facts import Raw, is_true, label, meta
 from adapter.shell.resources import PODS, WORKLOADS
 from hack import install
-from hack.bench import timeline
+from hack.bench import control, timeline
 from hack.bench.recorder import Place, Recorder
 from hack.clusters import Cluster
 from hack.lab.addons import KUBERAY
@@ -22,18 +22,35 @@ from tests.integration.stage import Stage
 CPU = "200m"  # of each worker: what the init container that KubeRay adds asks for anyway
 PATIENCE = 600.0  # seconds; KubeRay takes up to a minute for 1000 pods, and 15 s to take its lease over
 
+_KEPT = ("name", "namespace", "labels", "annotations", "ownerReferences")
+
 
 @contextmanager
-def standing(stage: Stage, seen: Recorder, job: str, workers: int) -> Iterator[None]:
-    """A RayCluster of so many workers that wait for their dispatch; at the end of the context the controller comes back."""
+def reserved(stage: Stage, seen: Recorder, job: str, workers: int, *, controller: bool) -> Iterator[list[Raw]]:
+    """The worker pods, by other names, that a RayCluster with reserved room and a running head lacks; within the context
+    KubeRay is away, and so is our controller unless it is asked for."""
     manager = stage.manager
-    with ExitStack() as later:
+    with ExitStack() as back, ExitStack() as ours:
         with parked(manager, KUBERAY.deployment, KUBERAY.namespace):
             stage.ray_cluster(job, workers=workers, cpu=CPU)
             seen.wait(lambda now: _admitted(now, manager.name), PATIENCE, "the gang is admitted")
-            later.enter_context(parked(manager, install.CONTROLLER, names.SYSTEM_NAMESPACE))
+            ours.enter_context(parked(manager, install.CONTROLLER, names.SYSTEM_NAMESPACE))
         seen.poll(lambda now: _made(now, manager.name) == workers, PATIENCE, f"KubeRay has made {workers} pods")
-        yield
+        back.enter_context(parked(manager, KUBERAY.deployment, KUBERAY.namespace))
+        pods = stage.workers()
+        selector = f"{names.RAY_NODE_TYPE_LABEL}={names.WORKER}"
+        manager.kubectl("-n", stage.name, "delete", "pods", "-l", selector, "--wait=false")
+        seen.poll(lambda now: _made(now, manager.name) == 0, PATIENCE, "the pods that KubeRay made are gone")
+        if controller:
+            ours.close()
+            control.wait_for_it(manager)
+        yield [again(pod) for pod in pods]
+
+
+def again(pod: Raw) -> Raw:
+    """What is sent to make a pod like this one, under a name that was not there."""
+    kept = {key: value for key, value in meta(pod).items() if key in _KEPT}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": kept | {"name": f"{kept['name']}-2"}, "spec": pod["spec"]}
 
 
 @contextmanager

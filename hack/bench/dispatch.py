@@ -1,8 +1,8 @@
 """How fast are a gang's gated pods dispatched, beside the floor of our own protocol, and what does each cost?
 
-Both begin with the same backlog: N pods that KubeRay made, gated, with room reserved and admitted in two clusters. Our
-controller is let go on it, or a bare script (floor.py) that creates each copy and writes one status back; the same pods, the same
-bytes, the same fake nodes, turn about. A by-line tells how a gang fares while KubeRay makes its pods, at its own pace.
+Both begin with room reserved and admitted in two clusters for N pods. A bare script (floor.py) makes them, all at once, creates
+each copy and writes one status back; or it makes them only, and our controller does the rest: the same pods, the same bytes, the
+same fake nodes, turn about. A by-line tells how a gang fares while KubeRay makes its pods, at its own pace.
 The deployed controller and KubeRay are parked for moments, so nobody else may use the lab meanwhile.
 """
 
@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter import names
-from adapter.facts import Raw, annotation
+from adapter.facts import Raw
 from adapter.shell.resources import PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import audit, backlog, control, dispatchreport, figures, orders, spent, timeline
 from hack.bench.backlog import PATIENCE
 from hack.bench.dispatchreport import Figures
+from hack.bench.floor import MAKE_ONLY
 from hack.bench.recorder import Place, Recorder
 from hack.clusters import Clusters, wait
 from hack.lab import commands
@@ -31,7 +31,7 @@ from hack.lab.progress import step
 from tests.integration.stage import Stage
 
 NAME = "dispatch"
-HELP = "a backlog of gated pods until all of them run, beside a bare script that does the least there is to do"
+HELP = "gated pods until all of them run, beside a bare script that does the least there is to do"
 
 _SIZES = (100, 300, 1000)
 _TIMES = 3  # the median of so many; a gang of a thousand is long enough to be measured once
@@ -52,7 +52,7 @@ class Start:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backlogs", type=int, nargs="+", default=list(_SIZES), metavar="N",
-                        help=f"how many pods wait, up to 1000 (default {' '.join(map(str, _SIZES))})")  # fmt: skip
+                        help=f"how many pods, up to 1000 (default {' '.join(map(str, _SIZES))})")  # fmt: skip
     parser.add_argument("--times", type=int, default=_TIMES, metavar="N",
                         help=f"how often each is measured, below {_LARGE} pods (default {_TIMES})")  # fmt: skip
 
@@ -70,37 +70,32 @@ def _size(fleet: Clusters, workers: int, times: int) -> dict[str, figures.Value]
     with _stage(fleet, workers) as stage:
         for number in range(times):
             with step(f"dispatch: {workers} pods, the floor ({number + 1} of {times})"):
-                floor.append(_floor(stage, f"floor-{number}", workers))
+                floor.append(_run(stage, f"floor-{number}", workers, floor=True))
             with step(f"dispatch: {workers} pods, our controller ({number + 1} of {times})"):
-                ours.append(_ours(stage, f"ours-{number}", workers))
+                ours.append(_run(stage, f"ours-{number}", workers, floor=False))
         with step(f"dispatch: {workers} pods while KubeRay makes them"):
             through = _through(stage, "through", workers)
     return dispatchreport.values(workers, ours, floor, through)
 
 
-def _ours(stage: Stage, job: str, workers: int) -> Figures:
-    with _recorder(stage) as seen:
-        with backlog.standing(stage, seen, job, workers):
-            start = _start()
-        found = _measured(stage, seen, workers, start)
-        stage.manager.delete("raycluster", job, stage.name, wait=False)
-        _cleared(stage, seen)
-    return found
-
-
-def _floor(stage: Stage, job: str, workers: int) -> Figures:
+def _run(stage: Stage, job: str, workers: int, *, floor: bool) -> Figures:
+    """One gang, from its first pod until all run: by the script alone, or by our controller of pods that the script makes."""
+    script = [sys.executable, "-m", "hack.bench.floor"]
     with _recorder(stage) as seen, tempfile.TemporaryDirectory() as place, ThreadPoolExecutor() as pool:
-        with backlog.standing(stage, seen, job, workers):
-            orders.write(stage, job, Path(place))
+        with backlog.reserved(stage, seen, job, workers, controller=not floor) as pods:
+            orders.write(stage, job, pods, Path(place))
             start = _start()
-            script = [sys.executable, "-m", "hack.bench.floor", place]
-            done = pool.submit(commands.run, script, cwd=REPO, timeout=PATIENCE)
+            done = pool.submit(
+                commands.run, [*script, place, *([] if floor else [MAKE_ONLY])], cwd=REPO, timeout=PATIENCE
+            )
             found = _measured(stage, seen, workers, start, lambda: done.done() and bool(done.exception()))
             own = json.loads(done.result())
             stage.manager.delete("raycluster", job, stage.name, wait=False)
         _cleared(stage, seen)
     lab = found["lab_cpu_ms"] + own["cpu_s"] * 1000 / workers  # the script is no process of the lab
-    return {**found, "cpu_ms": own["cpu_s"] * 1000 / workers, "lab_cpu_ms": lab, "rss_mb": own["rss_mb"]}
+    return {**found, "lab_cpu_ms": lab} | (
+        {"cpu_ms": own["cpu_s"] * 1000 / workers, "rss_mb": own["rss_mb"]} if floor else {}
+    )
 
 
 def _through(stage: Stage, job: str, workers: int) -> Figures:
@@ -114,12 +109,10 @@ def _through(stage: Stage, job: str, workers: int) -> Figures:
     return found
 
 
-def _measured(
-    stage: Stage, seen: Recorder, workers: int, start: Start, failed: Callable[[], bool] = lambda: False
-) -> Figures:
-    """From the first write of whoever dispatches until the manager shows all pods Running, or until that one has failed."""
+def _measured(stage: Stage, seen: Recorder, workers: int, start: Start, failed: Callable[[], bool]) -> Figures:
+    """From the first pod until the manager shows all of them Running, or until the script has failed."""
     manager = stage.manager.name
-    seen.poll(lambda now: failed() or _begun(now, stage), PATIENCE, "the first pod is dispatched", every=_SOON)
+    seen.poll(lambda now: failed() or bool(_pods(now, stage)), PATIENCE, "the first pod is there", every=_SOON)
     own = spent.controllers()
     lab = start.lab | own
     before, lab_before = spent.cpu(own), spent.cpu(lab)
@@ -143,19 +136,14 @@ def _recorder(stage: Stage) -> Recorder:
     return Recorder(stage.name, {**what, **{stage.fleet.workers[name]: (PODS,) for name in stage.clusters}})
 
 
-def _pods(now: Mapping[Place, Raw], stage: Stage, *, here: bool) -> list[Raw]:
-    """The worker pods that the manager has (`here`), or their copies."""
-    found = (raw for (c, kind, _), raw in now.items() if kind == PODS.plural and (c == stage.manager.name) is here)
-    return [pod for pod in found if timeline.worker(pod)]
-
-
-def _begun(now: Mapping[Place, Raw], stage: Stage) -> bool:
-    slotted = any(annotation(pod, names.SLOT_ANNOTATION) for pod in _pods(now, stage, here=True))
-    return slotted or bool(_pods(now, stage, here=False))
+def _pods(now: Mapping[Place, Raw], stage: Stage) -> list[Raw]:
+    """The worker pods that the manager has."""
+    here = (raw for (c, kind, _), raw in now.items() if kind == PODS.plural and c == stage.manager.name)
+    return [pod for pod in here if timeline.worker(pod)]
 
 
 def _running(now: Mapping[Place, Raw], stage: Stage) -> int:
-    return sum(map(timeline.runs, _pods(now, stage, here=True)))
+    return sum(map(timeline.runs, _pods(now, stage)))
 
 
 def _cleared(stage: Stage, seen: Recorder) -> None:

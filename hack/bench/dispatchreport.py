@@ -1,4 +1,4 @@
-"""How fast was a backlog of gated pods dispatched, by whom, and at which cost? Pure: recorded changes and requests in, figures out."""
+"""How fast were gated pods dispatched, by whom, and at which cost? Pure: recorded changes and requests in, figures out."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ _THROUGH = {
 
 
 def pace(changes: Sequence[Change], manager: str) -> Figures:
-    """Of a backlog: seconds count from the first write of whoever dispatches, a slot or a copy, whichever came first."""
+    """Seconds count from the first of the pods that were dispatched; those that KubeRay made before never are."""
     rise = timeline.rise(changes, manager)
-    begun = min([*rise.slots.values(), *rise.remotes.values()], default=float("nan"))
+    begun = min((rise.pods[name] for name in rise.running), default=float("nan"))
     since = [at - begun for at in rise.running.values()]
     copies = [rise.running[name] - at for name, at in rise.remotes.items() if name in rise.running]
     total = percentile(since, 100)
@@ -97,7 +97,7 @@ def values(workers: int, ours: Sequence[Figures], floor: Sequence[Figures], by_l
 
 def table(rows: Sequence[Mapping[str, Value]]) -> str:
     """All sizes side by side, each beside its floor."""
-    head = ["a backlog of gated pods", *(word for row in rows for word in (str(row["workers"]), "floor"))]
+    head = ["gated pods", *(word for row in rows for word in (str(row["workers"]), "floor"))]
     nothing = float("nan")
     lines: list[list[Value]] = [["pods/s against the floor's", *_pairs(rows, "ratio", "")]]
     lines += [[text, *(row[which + key] for row in rows for which in ("", "floor_"))] for key, text in _KEYS.items()]

@@ -1,8 +1,9 @@
-"""`python -m hack.bench.floor FOLDER`: the least that our protocol asks for, by a bare script that knows nothing and decides nothing.
+"""`python -m hack.bench.floor FOLDER [--make-only]`: the least that our protocol asks for, by a bare script that decides nothing.
 
-For each pod that it is told of: create its copy, see it Running in a watch, write one status back. No caches, no queue, no
-preconditions beyond the uid, and nobody would survive its crash. What it reaches is what API servers, Kueue, schedulers and
-fake nodes allow on this machine. In the end it prints what it spent itself, as JSON.
+For each pod that it is told of: create it, gated, create its copy, see it Running in a watch, write one status back. No caches,
+no queue, no preconditions beyond the uid, and nobody would survive its crash. What it reaches is what API servers, Kueue,
+schedulers and fake nodes allow on this machine. With --make-only it does the first of the four, at the same pace, for somebody
+else to do the rest. In the end it prints what it spent itself, as JSON.
 """
 
 import asyncio
@@ -14,72 +15,91 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import mirror, names
-from adapter.facts import Raw
+from adapter.facts import Raw, uid_of
 from adapter.shell.client import PARALLEL
 from adapter.shell.resources import PODS
-from hack.bench.orders import HOME, WORK
+from hack.bench.orders import HOME, USER, WORK
+
+MAKE_ONLY = "--make-only"
 
 _LINE = 2**21  # bytes: one event of a watch is one line
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _JSON = {"Content-Type": "application/json"}
 
 
-async def run(folder: Path) -> dict[str, float]:
+async def run(folder: Path, *, make_only: bool = False) -> dict[str, float]:
     """Do all orders; returns CPU seconds and megabytes."""
     work = json.loads((folder / WORK).read_text(encoding="utf-8"))
     orders: dict[str, list[Raw]] = defaultdict(list)
     for order in work["orders"]:
         orders[order["cluster"]].append(order)
     async with AsyncExitStack() as stack:
-        home = await stack.enter_async_context(_server(folder / HOME))
+        user, home = [await stack.enter_async_context(_server(folder / name)) for name in (USER, HOME)]
         there = {name: await stack.enter_async_context(_server(folder / name)) for name in orders}
         begun = time.process_time()
         async with asyncio.TaskGroup() as tasks:
             for cluster, server in there.items():
-                left = {order["pod"]["metadata"]["name"]: order["pod"] for order in orders[cluster]}
-                tasks.create_task(_mirror(home, server, work, cluster, left))
+                left: dict[str, Raw] = {}
+                if not make_only:
+                    tasks.create_task(_mirror(home, server, work, cluster, left, len(orders[cluster])))
                 for order in orders[cluster]:
-                    tasks.create_task(_send(server, "POST", PODS.path(work["namespace"]), order["body"], _JSON))
+                    tasks.create_task(_make(user, None if make_only else server, work["namespace"], order, left))
         return {
             "cpu_s": time.process_time() - begun,
             "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
 
 
-async def _mirror(
-    home: aiohttp.ClientSession, server: aiohttp.ClientSession, work: Raw, cluster: str, left: dict[str, Raw]
+async def _make(
+    user: aiohttp.ClientSession, server: aiohttp.ClientSession | None, namespace: str, order: Raw, left: dict[str, Raw]
 ) -> None:
-    """Write back the status of each copy in one cluster as soon as it is Running, until none is left."""
+    """Make one pod, and its copy if there is a server for it."""
+    pod = await _send(user, "POST", PODS.path(namespace), order["pod"], _JSON)
+    if server:
+        left[pod["metadata"]["name"]] = pod
+        order["body"]["metadata"]["labels"][names.POD_UID_LABEL] = uid_of(pod)
+        await _send(server, "POST", PODS.path(namespace), order["body"], _JSON)
+
+
+async def _mirror(
+    home: aiohttp.ClientSession,
+    server: aiohttp.ClientSession,
+    work: Raw,
+    cluster: str,
+    left: dict[str, Raw],
+    count: int,
+) -> None:
+    """Write back the status of each copy in one cluster as soon as it is Running, until all are."""
     params = {"watch": "true", "labelSelector": f"{names.PLACEMENT_LABEL}={work['placement']}"}
     async with asyncio.TaskGroup() as tasks:
         async with server.get(PODS.path(work["namespace"]), params=params) as answer:
             answer.raise_for_status()
-            while left:
+            while count:
                 line = await answer.content.readline()
                 if not line:
-                    raise RuntimeError(f"the watch of {cluster} ended while {len(left)} pods were not Running")
+                    raise RuntimeError(f"the watch of {cluster} ended while {count} pods were not Running")
                 copy = json.loads(line)["object"]
                 name = copy["metadata"]["name"]
                 if name in left and (copy.get("status") or {}).get("phase") == "Running":
                     patch = mirror.status_patch(left.pop(name), copy, cluster)
                     path = PODS.path(work["namespace"], name, "status")
                     tasks.create_task(_send(home, "PATCH", path, patch, _MERGE))
+                    count -= 1
 
 
-async def _send(
-    server: aiohttp.ClientSession, method: str, path: str, body: object, headers: Mapping[str, str]
-) -> None:
+async def _send(server: aiohttp.ClientSession, method: str, path: str, body: object, headers: Mapping[str, str]) -> Raw:
     async with server.request(method, path, data=json.dumps(body), headers=headers) as answer:
         said = await answer.read()
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path}: {answer.status} {said[:300].decode(errors='replace')}")
+        return cast(Raw, json.loads(said))
 
 
 @asynccontextmanager
@@ -98,4 +118,4 @@ async def _server(kubeconfig: Path) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run(Path(sys.argv[1])))))
+    print(json.dumps(asyncio.run(run(Path(sys.argv[1]), make_only=sys.argv[2:] == [MAKE_ONLY]))))

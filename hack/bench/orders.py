@@ -1,40 +1,43 @@
-"""What is there to do for a gang whose pods stand gated, as a script without any knowledge can do it?
+"""What is there to do for a gang whose pods are to be made, as a script without any knowledge can do it?
 
-For each pod the body of its copy, made by the product's own rewriter: the same bytes as the controller's. And the kubeconfigs
-with the controller's own rights, so that API servers treat both alike, and audit logs count both alike.
+For each pod its own body and that of its copy, made by the product's own rewriter: the same bytes as the controller's. And the
+kubeconfigs with the controller's own rights, so that API servers treat both alike, and audit logs count both alike.
 """
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from adapter import api, names, rewriter
-from adapter.facts import Placement, Raw, annotation, key_of, label, meta
-from adapter.facts import placement as read_placement
-from adapter.facts import reservation as read_reservation
+from adapter.facts import Raw, annotation, key_of, label, meta
+from adapter.groupworkload import reservation as read_reservation
+from adapter.placement import Placement
+from adapter.placement import placement as read_placement
 from adapter.target import Target
 from hack.clusters import Clusters
 from tests.integration.stage import QUEUE, Stage
 
 HOME = "home"  # what the manager's kubeconfig is called
+USER = "user"  # and the one of whoever makes the pods, as KubeRay does otherwise
 WORK = "work.json"
 
 
-def write(stage: Stage, job: str, folder: Path) -> None:
+def write(stage: Stage, job: str, pods: Sequence[Raw], folder: Path) -> None:
     """Write kubeconfigs and work into a folder that only we can read."""
+    (folder / USER).write_text(stage.manager.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
     (folder / HOME).write_text(_manager(stage.fleet), encoding="utf-8")
     for name in stage.clusters:
         (folder / name).write_text(_worker(stage.fleet, name), encoding="utf-8")
     place = read_placement(stage.placement(job))
-    work = {"namespace": stage.name, "placement": place.name, "orders": list(_orders(stage, job, place))}
+    work = {"namespace": stage.name, "placement": place.name, "orders": list(_orders(stage, pods, place))}
     (folder / WORK).write_text(json.dumps(work), encoding="utf-8")
 
 
-def _orders(stage: Stage, job: str, place: Placement) -> Iterator[dict[str, Any]]:
-    """One for each pod, which go to the plan's slots in the order of their names."""
-    pods = iter(sorted(stage.workers(), key=key_of))
+def _orders(stage: Stage, wanted: Sequence[Raw], place: Placement) -> Iterator[dict[str, Any]]:
+    """One for each pod, which go to the plan's slots in the order of their names; a copy lacks the uid of its pod."""
+    pods = iter(sorted(wanted, key=key_of))
     (head,) = stage.manager.items("pods", stage.name, f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}")
     for share in place.shares:
         standing = stage.fleet.workers[share.cluster].get(

@@ -6,9 +6,11 @@ What `never` says may not be so for an instant; all else may be so for a while a
 from collections import Counter
 from collections.abc import Iterator
 
-from adapter import facts, names
+from adapter import names
 from adapter.facts import is_true, uid_of
+from adapter.placement import Placement, placement
 from adapter.shape import as_text, quantity
+from adapter.workload import workload
 from hack.chaos.finding import LEDGER, RECORD, Finding
 from hack.chaos.sight import Member, Sight
 from hack.gangs import books
@@ -43,7 +45,7 @@ def ledgers(sight: Sight) -> Iterator[Finding]:
 
 def records(sight: Sight) -> Iterator[Finding]:
     """Each gang has one Workload that is admitted, and that has one Placement for as many workers, which says Placed."""
-    workloads = [work for work in map(facts.workload, sight.workloads) if not work.finished]
+    workloads = [work for work in map(workload, sight.workloads) if not work.finished]
     jobs = Counter(work.job.name for work in workloads if work.job)
     admitted = {uid_of(raw) for raw in sight.workloads if is_true(raw, names.ADMITTED)}
     for name in sight.wanted:
@@ -66,9 +68,9 @@ def records(sight: Sight) -> Iterator[Finding]:
             yield Finding(RECORD, f"Placement {mine[0].name} is of another attempt than its Workload's")
 
 
-def standing(sight: Sight) -> list[facts.Placement]:
+def standing(sight: Sight) -> list[Placement]:
     """Those that still stand for something; one that has ended is a record of what was."""
-    found = map(facts.placement, sight.placements)
+    found = map(placement, sight.placements)
     return [place for place in found if place.status.get("state") != names.ENDED]
 
 

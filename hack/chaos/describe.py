@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from adapter import facts, names
+from adapter import names
 from adapter.facts import Raw, annotation, is_true, label, meta, uid_of
+from adapter.placement import placement
+from adapter.workload import workload
 from hack.chaos.sight import Sight
 
 
@@ -16,10 +18,10 @@ def text(sight: Sight) -> str:
 def _manager(sight: Sight) -> Iterator[str]:
     yield from (f"  RayCluster {meta(job)['name']}{_leaving(job)}" for job in sight.jobs)
     for raw in sight.workloads:
-        work = facts.workload(raw)
+        work = workload(raw)
         checks = ", ".join(f"{check.state}: {check.message}" for check in work.checks.values())
         yield f"  Workload {work.name} {_conditions(raw)} [{checks}]{_leaving(raw)}"
-    for place in map(facts.placement, sight.placements):
+    for place in map(placement, sight.placements):
         shares = ", ".join(f"{share.workers} {share.cluster}" for share in place.shares)
         said = f"{place.status.get('state')}: {place.status.get('reason')}"
         yield f"  Placement {place.name} round {place.round} ({shares}) {said}"

@@ -6,8 +6,10 @@ whether two copies of one worker ever ran at the same time needs more than one l
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from adapter import facts, names
+from adapter import names
 from adapter.facts import Raw, annotation, is_true, label, meta, uid_of
+from adapter.placement import placement
+from adapter.workload import workload
 from hack.chaos import accounts
 from hack.chaos.finding import DOUBLED, LOST, ORPHAN, Finding
 from hack.chaos.sight import Sight
@@ -83,11 +85,11 @@ def _leftovers(sight: Sight) -> Iterator[Finding]:
     for job in sight.jobs:
         if meta(job)["name"] not in sight.wanted:
             yield Finding(ORPHAN, f"RayCluster {meta(job)['name']} is still there")
-    for work in map(facts.workload, sight.workloads):
+    for work in map(workload, sight.workloads):
         if not work.job or work.job.name not in sight.wanted:
             yield Finding(ORPHAN, f"Workload {work.name} in the manager is of no gang")
     uids = {uid_of(one) for one in sight.workloads}
-    for place in map(facts.placement, sight.placements):
+    for place in map(placement, sight.placements):
         if place.workload_uid not in uids:
             yield Finding(ORPHAN, f"Placement {place.name} has no Workload")
     for pod in sight.pods:

@@ -1,7 +1,9 @@
 """How far is a new gang on its way to running? Pure: one look in; a moment that has passed counts as reached."""
 
-from adapter import facts, names
+from adapter import names
 from adapter.facts import label, meta
+from adapter.placement import placement
+from adapter.workload import workload
 from hack.chaos.draw import MOMENTS
 from hack.chaos.sight import Sight
 
@@ -12,8 +14,8 @@ def reached(moment: str, gang: str, sight: Sight) -> bool:
 
 
 def _stage(gang: str, sight: Sight) -> int:
-    uids = {work.uid for work in map(facts.workload, sight.workloads) if work.job and work.job.name == gang}
-    places = [place for place in map(facts.placement, sight.placements) if place.workload_uid in uids]
+    uids = {work.uid for work in map(workload, sight.workloads) if work.job and work.job.name == gang}
+    places = [place for place in map(placement, sight.placements) if place.workload_uid in uids]
     called = {place.name for place in places}
     ours = [one for member in sight.members.values() for one in (*member.pods, *member.shares)]
     mine = [one for one in ours if label(one, names.PLACEMENT_LABEL) in called]

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from adapter.actions import Action
 from adapter.cli import controller
 from adapter.facts import Raw
 from adapter.references import Reference
+from adapter.shell import podgroups
 from adapter.shell.aggregator import Aggregator
+from adapter.shell.client import Client
 from adapter.shell.copier import Copier, Written
 from adapter.shell.execute import Executor
 from adapter.shell.member import Member
@@ -178,11 +181,24 @@ def _mortal(death: _Death) -> dict[str, type]:
     return {"Executor": MortalExecutor, "Aggregator": MortalAggregator, "Copier": MortalCopier}
 
 
+def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
+    """What makes PodGroups, dying right after the one that was named."""
+    ensure = podgroups.ensure
+
+    async def mortal(client: Client, body: Raw) -> None:
+        await ensure(client, body)
+        await death.done("PodGroup", body)
+
+    return mortal
+
+
 def main(port: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller, mortal if asked."""
     from adapter.shell import engine, execute
 
-    mortal = _mortal(_Death(kind, int(count), namespace))
+    death = _Death(kind, int(count), namespace)
+    mortal = _mortal(death)
+    vars(podgroups).update(ensure=_mortal_group(death))
     vars(execute).update(Copier=mortal.pop("Copier"))
     vars(engine).update(mortal)
     return controller.main(int(port), int(port) + 1, verbose=False, leader_elect=elect == ELECT)

@@ -4,13 +4,14 @@ Real Kueue and KubeRay; heads and workers on fake nodes, so nobody dials: that D
 """
 
 import json
+from collections.abc import Iterator
 
 import pytest
 import yaml
 
 from adapter import names
 from hack.apireader import Raw
-from hack.clusters import Cluster, wait
+from hack.clusters import Cluster, condition, wait
 from tests.integration.controller import Controller
 from tests.integration.losses import dump, preempt
 from tests.integration.stage import Stage
@@ -86,6 +87,54 @@ def test_a_service_of_somebody_else_is_left_alone(stage: Stage, running: Control
     assert workers["east"].get("services", SERVICE, stage.name) == before
 
 
+@pytest.fixture
+def no_services(stage: Stage) -> Iterator[None]:
+    """East's account as it was before there was a ServiceMirror."""
+    east = stage.fleet.workers["east"]
+    role = east.get("clusterroles", "rayspan-worker")
+    fewer = [rule for rule in role["rules"] if not {"services", "endpointslices"} & set(rule["resources"])]
+    assert fewer != role["rules"]
+    _give(east, fewer)
+    yield
+    _give(east, role["rules"])
+
+
+def _give(cluster: Cluster, rules: object) -> None:
+    cluster.kubectl("patch", "clusterrole", "rayspan-worker", "--type=merge", "-p", json.dumps({"rules": rules}))
+
+
+def test_a_cluster_without_rights_on_services_keeps_what_it_runs(
+    stage: Stage, running: Controller, no_services: None
+) -> None:
+    """It says which right it lacks; who comes new waits for it, and goes on when it is given."""
+    rules = stage.fleet.workers["west"].get("clusterroles", "rayspan-worker")["rules"]
+    name, east = _own(stage, "east"), _mirroring(stage, {"east": 3}, "PodIP")["east"]
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", lambda: dump(stage, running))
+    to_mirror = json.dumps({"spec": {"head": {"address": "ServiceMirror"}}})
+    stage.manager.kubectl("patch", "workercluster", name, "--type=merge", "-p", to_mirror)
+    wait(lambda: _connected(stage, name)["reason"] == "HeadsNotMirrored", 30, "it says so", running.tail)
+    told = _connected(stage, name)
+    assert told["status"] == "True" and "cannot list resource" in told["message"]
+
+    stage.ray_cluster("late", workers=1)
+    wait(lambda: stage.state("late") == names.WAITING, 60, "it waits", running.tail)
+    assert "heads cannot be mirrored there" in stage.placement("late")["spec"]["explanation"]
+    copies = stage.remote()["east"]
+    east.delete("pod", copies[0]["metadata"]["name"], stage.name, wait=False)
+    wait(lambda: "PodRefused" in stage.events("pi"), 60, "its replacement is told", running.tail)
+    assert "heads cannot be mirrored there" in stage.events("pi")["PodRefused"]
+    assert [one["metadata"]["uid"] for one in stage.remote()["east"]] == [copies[1]["metadata"]["uid"]], "it stays"
+
+    _give(east, rules)
+    wait(lambda: stage.running(3), 90, "all run", lambda: dump(stage, running))
+    assert _connected(stage, name)["reason"] == "Connected"
+
+
+def _connected(stage: Stage, name: str) -> Raw:
+    return condition(stage.manager.get("workerclusters", name), names.CONNECTED)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3], ids=["service", "slice", "owner"])
 def test_killed_while_it_mirrors(stage: Stage, process: Controller, count: int) -> None:
     """After each write of a mirror; the third is made when the head has moved."""
@@ -104,9 +153,9 @@ def test_killed_while_it_mirrors(stage: Stage, process: Controller, count: int) 
     assert _addresses(east, stage) == [_head(stage)["status"]["podIP"]]
 
 
-def _mirroring(stage: Stage, cpu: dict[str, int]) -> dict[str, Cluster]:
+def _mirroring(stage: Stage, cpu: dict[str, int], address: str = "ServiceMirror") -> dict[str, Cluster]:
     """Build the stage over WorkerClusters of its own, which mirror heads."""
-    registered = [_registered(stage, name) for name in cpu]
+    registered = [_registered(stage, name, address) for name in cpu]
     stage.manager.apply(yaml.safe_dump_all(registered))
     stage.made += [(stage.manager, f"workercluster.{names.DOMAIN}", each["metadata"]["name"]) for each in registered]
     stage.build(cpu, policy={"clusters": {"names": [_own(stage, name) for name in cpu]}})
@@ -117,9 +166,9 @@ def _own(stage: Stage, name: str) -> str:
     return f"{stage.name}-{name}"
 
 
-def _registered(stage: Stage, name: str) -> Raw:
+def _registered(stage: Stage, name: str, address: str) -> Raw:
     source = {"kubeConfig": {"secretRef": {"name": name}}}
-    spec = {"source": source, "head": {"address": "ServiceMirror"}}
+    spec = {"source": source, "head": {"address": address}}
     kind, metadata = names.WORKER_CLUSTER_KIND, {"name": _own(stage, name)}
     return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 

@@ -30,6 +30,7 @@ REFUSED = [
     ("an unknown strategy for the head", "WorkerCluster", {"source": SOURCE, "head": {"address": "Magic"}}, "PodIP"),
     ("a static name without its template", "WorkerCluster", {"source": SOURCE, "head": {"address": "Static"}}, "address Static needs a template"),
     ("a template that nobody reads", "WorkerCluster", {"source": SOURCE, "head": {"template": "{service}.x"}}, "address is PodIP: remove the template"),
+    ("a port that is none", "WorkerCluster", {"source": SOURCE, "head": {"address": "Static", "template": "{service}:65536"}}, "has a port above 65535"),
     ("an unknown placeholder", "WorkerCluster", {"source": SOURCE, "head": {"address": "Static", "template": "{service}.{zone}"}}, "is no host name"),
     ("one name for every head", "WorkerCluster", {"source": SOURCE, "head": {"address": "Static", "template": "ray.example.com"}}, "neither {service} nor {cluster}"),
     ("a drain that moves nothing", "WorkerCluster", {"source": SOURCE, "maxUnavailable": 0}, "greater than or equal to 1"),

@@ -67,6 +67,59 @@ def test_copies_have_it_and_rules_about_other_pods_hold_there(stage: Stage, runn
     assert len({copy["spec"]["nodeName"] for copy in copies}) == 2, "they know of each other by their labels' new names"
 
 
+def test_a_share_keeps_the_nodes_that_it_was_reserved_for(stage: Stage, running: Controller, give: Give) -> None:
+    """Its flavor has them: a new pod that asks for others would have its Kueue end the share, and with it the pods that run."""
+    stage.build({"east": 2}, node_labels={"east": FAKE_NODE})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "both run", running.tail)
+    lost, stays = stage.remote()["east"]
+    give({"nodeSelector": {key: "others" for key in FAKE_NODE}})
+    stage.fleet.workers["east"].delete("pod", lost["metadata"]["name"], stage.name, wait=False)
+    uid = lost["metadata"]["uid"]
+    wait(lambda: uid not in _uids(stage) and stage.running(2), 90, "another one runs in its place", running.tail)
+    assert stays["metadata"]["uid"] in _uids(stage)
+
+
+def _uids(stage: Stage) -> set[str]:
+    return {copy["metadata"]["uid"] for copy in stage.remote()["east"]}
+
+
+@pytest.fixture
+def heavy(stage: Stage) -> Iterator[str]:
+    """A RuntimeClass of east, which the manager does not have."""
+    east, name = stage.fleet.workers["east"], f"{stage.name}-heavy"
+    overhead = {"podFixed": {"cpu": "500m"}}
+    made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "heavy"}
+    east.apply(yaml.safe_dump({**made, "overhead": overhead}))
+    yield name
+    east.delete("runtimeclass", name)
+
+
+def test_the_overhead_of_a_runtime_class_is_held_and_not_planned_with(
+    stage: Stage, running: Controller, give: Give, heavy: str
+) -> None:
+    """East's Kueue counts it, so nobody runs on quota that was not given. A plan does not know of it, is told no, and goes elsewhere."""
+    give({"runtimeClassName": heavy})
+    stage.build({"east": 3, "west": 3})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "both run", running.tail)
+    assert stage.where("pi") == "2 east"
+    assert {copy["spec"]["overhead"]["cpu"] for copy in stage.remote()["east"]} == {"500m"}
+    wait(lambda: _reserved(stage) == "3", 20, "two workers and their overhead are held", running.tail)
+    stage.manager.delete("raycluster", "pi", stage.name, wait=False)
+    wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: str(stage.leftovers()))
+
+    stage.ray_cluster("large", workers=3)
+    wait(lambda: stage.running(3), 90, "all run", running.tail)
+    assert stage.where("large") == "3 west"
+    assert "Withdrawn" in stage.events("large")
+
+
+def _reserved(stage: Stage) -> str:
+    queue = stage.fleet.workers["east"].get("clusterqueues", stage.name)
+    return str(queue["status"]["flavorsReservation"][0]["resources"][0]["total"])
+
+
 def test_a_plan_looks_for_the_nodes_that_the_cluster_asks_for(stage: Stage, running: Controller, give: Give) -> None:
     give({"nodeSelector": {"pool": "nowhere"}})
     stage.build({"east": 2, "west": 2})

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from adapter import facts, names
+from adapter import names
+from adapter.workload import workload as read_workload
 
 Raw = dict[str, Any]
 Groups = Mapping[str, int]  # worker group -> workers
@@ -97,7 +98,7 @@ def make_placement(
     **status: Any,
 ) -> Raw:
     """The Placement of a Workload's attempt; `excluded` and `blocked` are cluster -> seconds after START."""
-    attempt = attempt or facts.workload(workload).attempt
+    attempt = attempt or read_workload(workload).attempt
     wanted = sum(p["count"] for p in workload["spec"]["podSets"] if p["name"] != names.HEAD)
     spread: Mapping[str, Groups] = {"east": {"workers": 2}, "west": {"workers": 2}} if shares is None else shares
     entries = [
@@ -239,7 +240,7 @@ def make_worker_cluster(name: str = "east", *, conditions: Iterable[Raw] = (), *
     return {
         "metadata": {"name": name, "uid": f"uid-of-{name}", "generation": 3},
         "spec": {"source": source, **spec},
-        "status": {"conditions": list(conditions)},
+        "status": {"conditions": list(conditions), "triedSource": f"Secret {name}"},
     }
 
 

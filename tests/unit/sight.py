@@ -32,6 +32,9 @@ class Members:
     def members(self) -> dict[str, Member]:
         return self._members
 
+    def connected(self, name: str) -> Member:
+        return self._members[name]
+
     def draining(self) -> frozenset[str]:
         return Fleet.draining(cast(Fleet, self))
 

@@ -65,6 +65,8 @@ def test_a_whole_worker_cluster_is_read() -> None:
         ({"address": "Static", "template": "{service}.{zone}"}, r"template '\{service\}\.\{zone\}' is no host name"),
         ({"address": "Static", "template": "http://{service}"}, r"is no host name with an optional port"),
         ({"address": "Static", "template": "{service}:port"}, r"is no host name with an optional port"),
+        ({"address": "Static", "template": "{service}:65536"}, r"template '\{service\}:65536' has a port above 65535"),
+        ({"address": "Static", "template": "{service}:0"}, r"is no host name with an optional port"),
         ({"address": "Static", "template": "{service.__class__}"}, r"is no host name with an optional port"),
         ({"address": "Static", "template": "ray.example.com"}, r"neither \{service\} nor \{cluster\}"),
     ],
@@ -81,6 +83,7 @@ def test_a_head_that_cannot_be_found_is_told(head: Raw, said: str) -> None:
         {"address": "ClusterSet"},
         {"address": "Static", "template": "{service}.{namespace}.{cluster}.ray.example.com"},
         {"address": "Static", "template": "head-{cluster}:16379"},
+        {"address": "Static", "template": "head-{cluster}:65535"},
     ],
 )
 def test_a_head_is_found_in_one_of_these_ways(head: Raw) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapter import facts, names
+from adapter import names
+from adapter.workload import workload
 from hack.chaos import accounts, deeds, describe, draw, finding, invariants, moments, outages, report
 from hack.chaos.campaign import Failure, Outcome
 from hack.chaos.draw import Fault
@@ -136,7 +137,7 @@ def manager_workload() -> Raw:
 def placement(work: Raw) -> Raw:
     shares = [{"cluster": one, "groups": [{"name": "w", "role": "r", "count": 1}]} for one in ("east", "west")]
     reference = {"name": WORK, "uid": f"uid-{WORK}"}
-    attempt = facts.workload(work).attempt
+    attempt = workload(work).attempt
     return {
         "metadata": {"name": PLACE},
         "spec": {"workload": reference, "attempt": attempt, "round": 1, "shares": shares},

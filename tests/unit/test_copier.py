@@ -5,6 +5,7 @@ The servers answer from scripts; what real ones make of the writes is tried in t
 
 import base64
 import logging
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,11 +15,12 @@ import pytest
 from aiohttp import web
 
 from adapter import copies, rewriter
-from adapter.facts import key_of, workload
+from adapter.facts import key_of
 from adapter.references import Reference
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.copier import Copier
 from adapter.shell.sources import Absent, Sources
+from adapter.workload import workload
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -220,10 +222,34 @@ async def test_a_copy_follows_its_source_and_is_left_alone_otherwise() -> None:
         bench.here.secrets["token"] = secret(2, data={"k": "bmV3"})
         await bench.copier.refresh(bench.member)
         assert bench.there.secrets[NAME]["data"] == {"k": "bmV3"}
-        assert bench.there.asked == ["POST secrets", "PUT secrets"]
+        assert bench.there.asked == ["PUT secrets"]
         del bench.here.secrets["token"]
         await bench.copier.refresh(bench.member)
         assert bench.there.secrets[NAME]["data"] == {"k": "bmV3"}, "running pods keep theirs"
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_copy_that_somebody_changed_or_deleted_there_is_written_again_after_a_while(
+    deleted: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """We may not look: so it is written, whatever stands there. What stands there as it should is no news."""
+    caplog.set_level(logging.INFO)
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        bench.run(worker("w0"), worker("w1"))
+        kept = bench.there.secrets
+        kept.pop(NAME) if deleted else kept.update({NAME: {**kept[NAME], "data": {"k": "c3BvaWx0"}}})
+        bench.there.asked.clear()
+        now += 110
+        await bench.copier.refresh(bench.member)
+        assert bench.there.asked == []
+        now += 20
+        await bench.copier.refresh(bench.member)
+        assert bench.there.secrets[NAME]["data"] == {"k": ENCODED}
+        assert bench.there.asked == (["PUT secrets", "POST secrets"] if deleted else ["PUT secrets"])
+        assert caplog.text.count("copied Secret token") == 1 + deleted
 
 
 async def test_after_a_restart_each_copy_is_written_once() -> None:
@@ -265,20 +291,36 @@ async def test_nothing_is_remembered_of_a_share_that_is_gone() -> None:
 
 
 async def test_a_job_is_not_refused_for_what_was_put_right_meanwhile() -> None:
-    """Whoever binds the role and submits again at once: a refusal is final, so it is never an old one."""
+    """Whoever makes it anew and submits again at once: a refusal is final, so it is never an old one."""
     async with benched([secret()]) as bench:
         work = make_workload()
         work["spec"]["podSets"][1]["template"] = {"spec": worker()[0]["spec"]}
         home, observer = bench.sight.home, bench.sight.observer
         fill(home.workloads, work)
-        bench.here.before = [refuses(403), refuses(403)]
+        account = says(secret(type="kubernetes.io/service-account-token"))
+        bench.here.before = [account, account]
         await observer.look(key_of(work))
-        assert "bind ClusterRole rayspan-copies" in observer.sources.refusal(workload(work), workload(work).podsets)
+        assert "use a credential of another kind" in observer.sources.refusal(workload(work), workload(work).podsets)
         assert bench.here.asked == ["GET secrets", "GET secrets"], "once more, to be sure"
         await observer.look(key_of(work))
         assert not observer.sources.refusal(workload(work), workload(work).podsets)
         await observer.look(key_of(work))
         assert len(bench.here.asked) == 3, "what is there is believed for a while"
+
+
+async def test_a_job_waits_for_a_right_as_for_a_secret() -> None:
+    """An administrator may bind the role at any time, and then the job goes on as it is."""
+    async with benched([secret()]) as bench:
+        raw, sources = asking(1), bench.sight.observer.sources
+        work = workload(raw)
+        fill(bench.sight.home.workloads, raw)
+        bench.here.before = [refuses(403)]
+        await bench.sight.observer.look(work.key)
+        assert not sources.refusal(work, work.podsets)
+        assert "bind ClusterRole rayspan-copies" in sources.absent(work, work.podsets)
+        sources._known = {one: (found, 0.0) for one, (found, _) in sources._known.items()}
+        assert await bench.sight.observer.look(work.key)
+        assert not sources.absent(work, work.podsets)
 
 
 async def test_the_check_remembers_no_values() -> None:
@@ -305,7 +347,7 @@ async def test_whoever_lacks_something_now_or_not_any_more_is_told_apart() -> No
         key = (NAMESPACE, work["metadata"]["name"])
         assert [await observer.look(key), await observer.look(key)] == [True, False]
         observer.sources.forget_old()
-        assert observer.absent(workload(work), "rayspan"), "those who plan others know it as long as it waits"
+        assert observer.refusals.absent(workload(work), "rayspan"), "those who plan others know it as long as it waits"
         observer.sources._known = {one: (found, 0.0) for one, (found, _) in observer.sources._known.items()}
         bench.here.secrets["token"] = secret()
         assert [await observer.look(key), await observer.look(key)] == [True, False]

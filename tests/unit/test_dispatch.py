@@ -15,9 +15,15 @@ from hypothesis import strategies as st
 
 from adapter import copies, facts, mirror, names, rewriter, trouble
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
-from adapter.dispatch import Silence, Worker, decide, slots_taken
+from adapter.dispatch import decide
+from adapter.groupworkload import Reservation, reservation
+from adapter.mapping import PodMapping
+from adapter.placement import placement
 from adapter.references import Reference, wanted
+from adapter.slots import share_key, slots_taken
 from adapter.target import Target
+from adapter.worker import Silence, Worker
+from adapter.workload import workload
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
 
@@ -25,9 +31,9 @@ Raw = dict[str, Any]
 
 WORK = make_workload()
 PLACE_RAW = make_placement(WORK)
-PLACE = facts.placement(PLACE_RAW)
+PLACE = placement(PLACE_RAW)
 NAME = PLACE.name
-JOB = facts.workload(WORK).job
+JOB = workload(WORK).job
 assert JOB
 SHARE = make_reservation(PLACE_RAW)
 HEAD = "10.12.0.5"
@@ -47,8 +53,8 @@ def target(cluster: str) -> Target:
     )
 
 
-def shares(**raw: Raw) -> dict[tuple[str, int], facts.Reservation]:
-    found = [facts.reservation(cluster, each) for cluster, each in raw.items()]
+def shares(**raw: Raw) -> dict[tuple[str, int], Reservation]:
+    found = [reservation(cluster, each) for cluster, each in raw.items()]
     return {(each.cluster, each.round): each for each in found}
 
 
@@ -78,6 +84,13 @@ NEW = make_pod(placement=NAME)
 SLOTTED = make_pod(placement=NAME, slot=EAST0)
 OUT = make_pod(placement=NAME, slot=EAST0, dispatched=True)
 COPY, LEAVING, BROKEN = make_copy(OUT), make_copy(OUT, deleting=True), make_copy(OUT, phase="Failed")
+_TAINT = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "DeletionByTaintManager",
+    "message": "Taint manager: deleting due to NoExecute taint",
+}
+TAINTED = {**LEAVING, "status": {**LEAVING["status"], "conditions": [_TAINT]}}
 STARTING = make_copy(SLOTTED, phase="Pending")
 _WAITS = {"name": "ray-worker", "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
 IMAGELESS = {**STARTING, "status": {"phase": "Pending", "containerStatuses": [_WAITS]}}
@@ -147,8 +160,8 @@ def given_up(pod: Raw, text: str) -> PatchStatus:
     return PatchStatus(pod, patch)
 
 
-def stuck(pod: Raw) -> PatchStatus:
-    text = "The pod in worker cluster east is being deleted, and did not end in time; its node may be lost."
+def stuck(pod: Raw, why: str = ".") -> PatchStatus:
+    text = f"The pod in worker cluster east is being deleted, and did not end in time; its node may be lost{why}"
     patch = mirror.failed_patch(pod, reason="RemotePodStuck", message=text, now=make.stamp(60))
     assert patch
     return PatchStatus(pod, patch)
@@ -360,7 +373,7 @@ CASES = [
          [AssignSlot(NEW, "west", WEST0)]),
     Case("4. nor on a round that is withdrawn",
          "its quota is given back",
-         worker(NEW, placement=facts.placement(make_placement(WORK, withdrawn=1))),
+         worker(NEW, placement=placement(make_placement(WORK, withdrawn=1))),
          []),
     Case("4. what was made of a slot outside the plan is not made again",
          "KubeRay shall replace it once the cluster can be asked",
@@ -422,6 +435,10 @@ CASES = [
          "its node is lost: KubeRay shall replace the worker",
          worker(settled(OUT, LEAVING), {"east": LEAVING}),
          [stuck(settled(OUT, LEAVING))], seconds=60),
+    Case("6. with the cause, where its cluster gave one",
+         "people look here",
+         worker(settled(OUT, TAINTED), {"east": TAINTED}),
+         [stuck(settled(OUT, TAINTED), ": Taint manager: deleting due to NoExecute taint")], seconds=60),
     Case("6. not before it had its time",
          "clocks differ, and kubelets are busy",
          worker(settled(OUT, LEAVING), {"east": LEAVING}),
@@ -522,7 +539,7 @@ def test_every_clause_has_its_cases() -> None:
 def test_the_total_of_a_share_counts_all_its_groups() -> None:
     """Kueue's group has one total for the cluster, whatever the roles."""
     mixed = make_placement(make_workload(groups={"workers": 1, "gpu": 3}), shares={"east": {"workers": 1, "gpu": 3}})
-    found = decide(worker(SLOTTED, placement=facts.placement(mixed)), at(5))
+    found = decide(worker(SLOTTED, placement=placement(mixed)), at(5))
     assert found == [CreatePod("east", JOB, SLOTTED, body(EAST0, total=4))]
 
 
@@ -578,6 +595,27 @@ def test_a_pod_that_asks_for_more_than_is_held_is_not_made(
         assert isinstance(found, CreatePod)
 
 
+@pytest.mark.parametrize(
+    ("held", "now", "want"),
+    [
+        pytest.param({"pool": "a"}, {"pool": "b"}, {"disk": "ssd", "pool": "a"}, id="another value"),
+        pytest.param({"pool": "a"}, {}, {"disk": "ssd", "pool": "a"}, id="it was taken away"),
+        pytest.param({}, {"pool": "b"}, {"disk": "ssd"}, id="it is new"),
+        pytest.param(None, {"pool": "b"}, {"disk": "ssd", "pool": "b"}, id="it is not known what is held"),
+    ],
+)
+def test_a_share_keeps_the_node_selector_that_it_was_reserved_with(
+    held: dict[str, str] | None, now: dict[str, str], want: dict[str, str]
+) -> None:
+    """Kueue chose its flavor by that. A pod that contradicts the flavor's node labels would end the whole share, with all that runs."""
+    templates = {} if held is None else {"role-workers": {"spec": {"nodeSelector": held}}}
+    reservations = {key: replace(one, templates=templates) for key, one in ADMITTED.items()}
+    targets = {"east": replace(target("east"), pods=PodMapping(node_selector=now))}
+    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}], "nodeSelector": {"disk": "ssd"}}}
+    (made,) = decide(worker(pod, reservations=reservations, targets=targets), at(5))
+    assert isinstance(made, CreatePod) and made.body["spec"]["nodeSelector"] == want
+
+
 def test_a_template_that_was_edited_after_its_job_was_admitted_gets_no_more() -> None:
     """Else its owner would have files of the worker cluster's nodes, which nobody but that cluster's admission forbids."""
     volumes = [{"name": "root", "hostPath": {"path": "/"}}]
@@ -616,6 +654,13 @@ def test_a_slot_that_is_none_does_not_stop_the_loop(slot: str) -> None:
 def test_a_slot_that_the_plan_does_not_have_gets_no_copy() -> None:
     forged = make_pod(placement=NAME, slot="east/1/role-workers/99")
     assert not [a for a in decide(worker(forged), at(5)) if isinstance(a, CreatePod)]
+
+
+@pytest.mark.parametrize("slot", ["east/1", "east/1/role-workers/999"])
+def test_a_slot_that_a_template_made_up_is_not_used_while_a_namesake_is_leaving_elsewhere(slot: str) -> None:
+    forged = make_pod(placement=NAME, slot=slot)
+    namesake = make_copy(make_pod(uid="an earlier one"))
+    assert not [a for a in decide(worker(forged, {"west": namesake}), at(5)) if isinstance(a, CreatePod)]
 
 
 # --- slots -----------------------------------------------------------------------------------------------------------
@@ -664,7 +709,7 @@ class World:
         )
 
     def silence(self, pod: Raw) -> Silence | None:
-        cluster, _ = facts.share_key(facts.annotation(pod, names.SLOT_ANNOTATION))
+        cluster, _ = share_key(facts.annotation(pod, names.SLOT_ANNOTATION))
         until = at(0) if self.late else at(99)
         return Silence("cannot be seen", at(0), until, None) if cluster in self.silent else None
 

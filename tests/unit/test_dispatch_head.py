@@ -5,18 +5,22 @@ from typing import Any
 
 import pytest
 
-from adapter import facts, headmirror, names
+from adapter import headmirror, names
 from adapter.actions import CreatePod, DeletePod, MirrorHead
 from adapter.api import Head
-from adapter.dispatch import Worker, decide
+from adapter.dispatch import decide
+from adapter.groupworkload import reservation
 from adapter.headmirror import Standing
+from adapter.placement import placement
 from adapter.target import Target
+from adapter.worker import Worker
+from adapter.workload import workload
 from tests.unit.builders import at, make_copy, make_meta, make_placement, make_pod, make_reservation, make_workload
 
 Raw = dict[str, Any]
 WORK = make_workload()
 PLACE_RAW = make_placement(WORK)
-PLACE = facts.placement(PLACE_RAW)
+PLACE = placement(PLACE_RAW)
 NAME, SLOT = PLACE.name, "east/1/role-workers/0"
 KEY = ("demo", "train-abc-head-svc")
 MIRRORS, IP = Head(address="ServiceMirror"), Head()
@@ -44,12 +48,12 @@ def worker(how: Head, address: str = "10.0.0.1", *, standing: Standing = NOTHING
         "pod": named(make_pod(placement=NAME, slot=SLOT)),
         "remotes": {},
         "placement": PLACE,
-        "job": facts.workload(WORK).job,
+        "job": workload(WORK).job,
         "belongs": True,
         "head": address,
         "head_pod": head(address) if address else None,
         "head_mirrors": {"east": standing} if how.mirrored else {},
-        "reservations": {("east", 1): facts.reservation("east", make_reservation(PLACE_RAW))},
+        "reservations": {("east", 1): reservation("east", make_reservation(PLACE_RAW))},
         "targets": {"east": target(how)},
         "taken": (),
     }
@@ -85,7 +89,7 @@ def test_where_heads_are_not_mirrored_nothing_is_written() -> None:
     [
         pytest.param({"reservations": {}}, id="no share stands"),
         pytest.param(
-            {"reservations": {("east", 1): facts.reservation("east", make_reservation(PLACE_RAW, deleting=True))}},
+            {"reservations": {("east", 1): reservation("east", make_reservation(PLACE_RAW, deleting=True))}},
             id="its share goes, and what its anchor owns with it",
         ),
     ],
@@ -96,6 +100,14 @@ def test_without_a_share_there_is_no_owner_for_it(held_up: Raw) -> None:
 
 def test_it_is_kept_true_while_a_worker_is_there() -> None:
     assert kinds(worker(MIRRORS, remotes={"east": copy()})) == ["MirrorHead", "MirrorHead", "PatchStatus"]
+
+
+def test_where_mirrors_may_not_be_read_what_runs_is_left_alone_and_who_comes_new_is_told() -> None:
+    """He is told by the try, which is refused; the copy is made after it, and so it is not."""
+    unread = Standing(None, (), known=False)
+    followed = copy(head="10.0.0.9", head_service=KEY[1])
+    assert kinds(worker(MIRRORS, standing=unread, remotes={"east": followed})) == ["PatchStatus"]
+    assert kinds(worker(MIRRORS, standing=unread)) == ["MirrorHead", "MirrorHead", "CreatePod"]
 
 
 def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> None:
@@ -126,7 +138,7 @@ def test_a_head_without_a_service_of_its_namespace_is_not_mirrored() -> None:
 
 
 def _anchor() -> str:
-    return facts.reservation("east", make_reservation(PLACE_RAW)).anchor_uid
+    return reservation("east", make_reservation(PLACE_RAW)).anchor_uid
 
 
 def _stored(bodies: list[Raw]) -> tuple[Raw, list[Raw]]:

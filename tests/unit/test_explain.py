@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from adapter import explain, facts
+from adapter import explain
+from adapter.placement import Placement, placement
 from tests.unit.builders import at, make_placement, make_workload, stamp
 
 Raw = dict[str, Any]
 WORK = make_workload()
-ROUND1 = facts.placement(make_placement(WORK))
-NO_ROOM = facts.placement(make_placement(WORK, shares={}, explanation="4 workers needed at once, 2 fit now."))
+ROUND1 = placement(make_placement(WORK))
+NO_ROOM = placement(make_placement(WORK, shares={}, explanation="4 workers needed at once, 2 fit now."))
 PLAN = "2 of 4 workers to east, 2 of 4 workers to west."
 SHORT = {"east": "cpu is short"}
 LATE = "Not admitted within 30s"
@@ -159,13 +160,13 @@ def test_a_withdrawal_names_its_round_and_its_blockers_for_the_next_plan() -> No
         {"cluster": "east", "until": stamp(60), "reason": "did not admit in time: cpu is short"},
         {"cluster": "west", "until": stamp(60), "reason": "did not admit in time"},
     ]
-    read = facts.placement({**make_placement(WORK), "status": status})
+    read = placement({**make_placement(WORK), "status": status})
     assert read.withdrawing
     assert [(e.cluster, e.until) for e in read.blocked] == [("east", at(60)), ("west", at(60))]
 
 
-def told(status: explain.Status) -> facts.Placement:
-    return facts.placement({**make_placement(WORK), "status": status})
+def told(status: explain.Status) -> Placement:
+    return placement({**make_placement(WORK), "status": status})
 
 
 def transition(status: explain.Status) -> object:
@@ -193,10 +194,10 @@ def test_what_is_told_already_comes_out_the_same() -> None:
 def test_where_lists_all_groups_of_a_cluster_as_one_number() -> None:
     shares: dict[str, dict[str, int]] = {"east": {"workers": 2, "gpu": 1}, "west": {"workers": 1}}
     raw = make_placement(make_workload(groups={"workers": 3, "gpu": 1}), shares=shares)
-    assert explain.where(facts.placement(raw)) == "3 east, 1 west"
+    assert explain.where(placement(raw)) == "3 east, 1 west"
 
 
 def test_a_condition_of_somebody_elses_is_not_taken_for_ours() -> None:
     """Its time is not ours to continue."""
     raw = make_placement(WORK, conditions=[{"type": "Other", "status": "True", "lastTransitionTime": stamp()}])
-    assert transition(explain.placed(facts.placement(raw), at(5))) == stamp(5)
+    assert transition(explain.placed(placement(raw), at(5))) == stamp(5)

@@ -1,4 +1,4 @@
-"""Facts are read from whatever an API server gives: what is missing is empty, what is there is not lost."""
+"""Whatever an API server gives is read: what is missing is empty, what is there is not lost."""
 
 import ast
 import dataclasses
@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import facts, names
+from adapter import facts
+from adapter.groupworkload import Reservation
+from adapter.placement import Placement
+from adapter.workload import Workload
 from tests.unit import builders as make
-
-Raw = dict[str, Any]
-
-
-# --- small readers ---------------------------------------------------------------------------------------------------
 
 
 def test_an_object_without_anything_reads_as_nothing() -> None:
@@ -74,269 +72,14 @@ def test_a_timestamp_reads_back_to_the_second(when: datetime, hours: int) -> Non
     assert facts.timestamp(aware + timedelta(microseconds=999_999)) == facts.timestamp(aware)
 
 
-# --- Workload --------------------------------------------------------------------------------------------------------
+def test_times_are_told_in_utc() -> None:
+    assert facts.timestamp(datetime(2026, 1, 2, 5, 4, 5, tzinfo=timezone(timedelta(hours=2)))) == make.stamp()
+    assert make.START.tzinfo is UTC
 
 
-def test_a_workload_is_read_whole() -> None:
-    raw = make.make_workload(groups={"workers": 4, "gpu": 1}, check="Pending", message="m", version=7)
-    raw["spec"] |= {"priority": 0}
-    raw["status"]["admissionChecks"][0]["podSetUpdates"] = [{"name": "workers"}]
-    work = facts.workload(raw)
-    assert work.key == ("demo", "rayjob-train")
-    assert (work.uid, work.resource_version, work.queue) == ("uid-of-rayjob-train", "7", "team-a")
-    assert work.priority == 0, "zero is a priority, absent is none"
-    assert (work.deleted, work.finished, work.holds_quota) == (False, False, True)
-    assert work.reserved_at == make.START
-    assert [(p.name, p.count, sorted(p.flavors)) for p in work.podsets] == [
-        ("head", 1, []),
-        ("workers", 4, ["remote"]),
-        ("gpu", 1, ["remote"]),
-    ]
-    assert work.job == facts.Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-job")
-    assert work.checks == {make.CHECK: facts.Check("Pending", "m", ({"name": "workers"},))}
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param({}, id="nothing"),
-        pytest.param({"metadata": None, "spec": None, "status": None}, id="nulls"),
-        pytest.param(
-            {"spec": {"podSets": None}, "status": {"admission": None, "admissionChecks": None}}, id="no lists"
-        ),
-        pytest.param({"metadata": {"ownerReferences": [{"uid": "a"}]}}, id="an owner that controls nothing"),
-    ],
-)
-def test_a_workload_of_which_nothing_is_known_holds_nothing(raw: Raw) -> None:
-    work = facts.workload(raw)
-    assert (work.holds_quota, work.attempt, work.podsets, work.job, work.checks) == (False, "", (), None, {})
-    assert work.reserved_at is None
-
-
-def test_odd_podsets_and_flavors_are_survived() -> None:
-    raw = make.make_workload()
-    raw["spec"]["podSets"] = [{}, {"name": "workers", "count": None, "template": None}]
-    raw["status"]["admission"]["podSetAssignments"] = [{"name": "workers", "flavors": None}]
-    assert [(p.name, p.count, p.template, p.flavors) for p in facts.workload(raw).podsets] == [
-        ("main", 0, {}, frozenset()),
-        ("workers", 0, {}, frozenset()),
-    ]
-
-
-HOLDS = [
-    pytest.param({}, True, id="reserved and active"),
-    pytest.param({"conditions": [names.ADMITTED]}, True, id="admitted too"),
-    pytest.param({"reserved": None}, False, id="not reserved"),
-    pytest.param({"conditions": [names.EVICTED]}, False, id="reserved still, but evicted"),
-    pytest.param({"active": False}, False, id="reserved still, but deactivated"),
-]
-
-
-@pytest.mark.parametrize(("given", "want"), HOLDS)
-def test_quota_is_held_only_while_we_may_act(given: Raw, want: bool) -> None:
-    assert facts.workload(make.make_workload(**given)).holds_quota is want
-
-
-def test_active_is_the_default() -> None:
-    raw = make.make_workload()
-    del raw["spec"]["active"]
-    assert facts.workload(raw).holds_quota
-
-
-# --- records ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("record", [facts.Workload, facts.Placement, facts.Reservation], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("record", [Workload, Placement, Reservation], ids=lambda kind: kind.__name__)
 def test_a_record_holds_nothing_that_nobody_reads(record: Any) -> None:
     """What a decision depends on can be seen in the records; what is read by none misleads."""
     trees = [ast.parse(path.read_text()) for path in Path(facts.__file__).parent.rglob("*.py")]
     read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert {field.name for field in dataclasses.fields(record)} - read == set()
-
-
-# --- attempts --------------------------------------------------------------------------------------------------------
-
-
-def attempt(raw: Raw) -> str:
-    return facts.workload(raw).attempt
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        pytest.param({"version": 99}, id="a newer version"),
-        pytest.param({"check": names.CHECK_READY, "message": "placed"}, id="our check turned Ready"),
-        pytest.param({"conditions": [names.ADMITTED]}, id="admitted"),
-        pytest.param({"conditions": [names.FINISHED]}, id="finished"),
-    ],
-)
-def test_an_attempt_keeps_its_name_while_its_reservation_stands(later: Raw) -> None:
-    assert attempt(make.make_workload(**later)) == attempt(make.make_workload()) != ""
-
-
-def test_key_order_does_not_name_another_attempt() -> None:
-    """A second API server, or a proxy, may write the same object in another order."""
-    one, two = make.make_workload(), make.make_workload()
-    two["status"]["admission"] = dict(reversed(two["status"]["admission"].items()))
-    assert attempt(one) == attempt(two)
-
-
-def assigned(**more: Any) -> Raw:
-    """A Workload whose one podset is assigned otherwise."""
-    raw = make.make_workload()
-    raw["status"]["admission"]["podSetAssignments"][0] |= more
-    return raw
-
-
-def test_a_topology_assignment_does_not_name_another_attempt() -> None:
-    """Kueue may change it within a reservation: a node is replaced, the quota stands."""
-    first, second = ({"levels": ["zone"], "slices": [{"domainCount": n}]} for n in (1, 2))
-    found = {
-        attempt(assigned()),
-        attempt(assigned(topologyAssignment=first)),
-        attempt(assigned(topologyAssignment=second)),
-    }
-    assert len(found) == 1
-
-
-def test_a_new_reservation_is_another_attempt() -> None:
-    other, elsewhere, second = make.make_workload(), make.make_workload(), make.make_workload()
-    other["metadata"]["uid"] = "another"
-    elsewhere["status"]["admission"]["clusterQueue"] = "team-b"
-    second["status"]["admission"]["podSetAssignments"].append({"name": "gpu"})
-    changed = {
-        "as it was": make.make_workload(),
-        "reserved later": make.make_workload(reserved=1),
-        "another object": other,
-        "another queue": elsewhere,
-        "another podset": second,
-        "another name of the podset": assigned(name="gpu"),
-        "another flavor": assigned(flavors={"cpu": "local"}),
-        "another resource": assigned(flavors={"cpu": "remote", "memory": "remote"}),
-        "another count": assigned(count=3),
-    }
-    found = {what: attempt(raw) for what, raw in changed.items()}
-    assert len(set(found.values())) == len(changed), found
-
-
-def test_without_a_reservation_there_is_no_attempt() -> None:
-    assert attempt(make.make_workload(reserved=None)) == ""
-    assert facts.workload(make.make_workload(reserved=None)).reserved_at is None
-
-
-def test_an_attempt_can_stand_in_a_label() -> None:
-    name = attempt(make.make_workload())
-    assert len(name) == 8
-    assert set(name) <= set("0123456789abcdef")
-
-
-# --- Placement and reservation ---------------------------------------------------------------------------------------
-
-
-def test_a_placement_is_read_whole() -> None:
-    work = make.make_workload(groups={"workers": 3, "gpu": 1})
-    shares: dict[str, dict[str, int]] = {"east": {"workers": 1, "gpu": 1}, "west": {"workers": 2}}
-    raw = make.make_placement(
-        work,
-        shares=shares,
-        round=2,
-        planned=5,
-        excluded={"north": 60},
-        blocked={"east": 90},
-        withdrawn=1,
-        state="Waiting",
-    )
-    place = facts.placement(raw)
-    assert (place.workload, place.workload_uid) == ("rayjob-train", "uid-of-rayjob-train")
-    assert (place.attempt, place.round, place.wanted, place.planned_at) == (attempt(work), 2, 4, make.at(5))
-    assert [(s.cluster, s.workers) for s in place.shares] == [("east", 2), ("west", 2)]
-    assert place.shares[0].groups[1] == facts.GroupShare("gpu", "role-gpu", 1)
-    assert place.excluded == (facts.Exclusion("north", make.at(60), "did not admit in time"),)
-    assert place.blocked == (facts.Exclusion("east", make.at(90), "did not admit in time"),)
-    assert (place.withdrawing, place.status["state"]) == (False, "Waiting")
-
-
-def test_a_placement_of_which_nothing_is_known_is_empty() -> None:
-    for raw in ({}, {"spec": None, "status": None}, {"spec": {"shares": None, "excluded": None, "workload": None}}):
-        place = facts.placement(raw)
-        assert (place.attempt, place.round, place.shares, place.excluded, place.blocked) == ("", 0, (), (), ())
-        assert not place.withdrawing  # NB: round 0 is no round; a withdrawal of it would plan for ever
-        assert place.status == {}
-
-
-def test_an_exclusion_that_names_no_time_has_ended() -> None:
-    raw = {"spec": {"excluded": [{"cluster": "east"}, {"cluster": "west", "until": "soon"}]}}
-    assert facts.placement(raw).excluded == ()
-
-
-@pytest.mark.parametrize(
-    ("round_", "withdrawn", "want"),
-    [
-        pytest.param(1, 0, False, id="nothing was withdrawn"),
-        pytest.param(2, 1, False, id="an earlier round was"),
-        pytest.param(2, 2, True, id="this round is"),
-        pytest.param(1, 2, True, id="a later one than is known"),
-    ],
-)
-def test_withdrawing(round_: int, withdrawn: int, want: bool) -> None:
-    raw = make.make_placement(make.make_workload(), round=round_, withdrawn=withdrawn)
-    assert facts.placement(raw).withdrawing is want
-
-
-def test_a_reservation_is_read_whole() -> None:
-    raw = make.make_reservation(make.make_placement(make.make_workload(), round=3), message="Quota reserved")
-    found = facts.reservation("east", raw)
-    place = f"train-{attempt(make.make_workload())}"
-    assert (found.cluster, found.name, found.placement, found.round) == ("east", f"{place}-3", place, 3)
-    assert (found.anchor_uid, found.uid) == (f"anchor-of-{place}-3", f"uid-of-{place}-3")
-    assert (found.admitted, found.deleting, found.over, found.reserved_at) == (True, False, False, make.START)
-    assert found.message == "Quota reserved"
-
-
-def test_an_evicted_reservation_is_not_admitted() -> None:
-    """Kueue takes Admitted back only in a second write."""
-    raw = make.make_reservation(make.make_placement(make.make_workload()), conditions=[names.EVICTED])
-    assert not facts.reservation("east", raw).admitted
-
-
-@pytest.mark.parametrize(
-    ("given", "over"),
-    [
-        pytest.param({}, False, id="it stands"),
-        pytest.param({"admitted": False}, False, id="it waits"),
-        pytest.param({"conditions": [names.EVICTED]}, False, id="evicted: its Kueue queues it again"),
-        pytest.param({"conditions": [names.FINISHED]}, True, id="finished: Kueue leaves Admitted as it was"),
-        pytest.param({"admitted": False, "conditions": [names.FINISHED]}, True, id="finished while it waited"),
-        pytest.param({"active": False}, True, id="deactivated"),
-        pytest.param({"active": False, "admitted": False}, True, id="deactivated while it waited"),
-    ],
-)
-def test_a_reservation_that_is_over_is_never_admitted(given: Raw, over: bool) -> None:
-    found = facts.reservation("east", make.make_reservation(make.make_placement(make.make_workload()), **given))
-    assert found.over is over
-    assert found.admitted is (
-        given.get("admitted", True) and not over and names.EVICTED not in given.get("conditions", ())
-    )
-
-
-@pytest.mark.parametrize("spec", [None, {}, {"active": None}, {"active": True}])
-def test_a_reservation_is_active_by_default(spec: Raw | None) -> None:
-    raw = make.make_reservation(make.make_placement(make.make_workload())) | {"spec": spec}
-    found = facts.reservation("east", raw)
-    assert (found.over, found.admitted) == (False, True)
-
-
-@pytest.mark.parametrize("text", ["", "two", "-1", "1.5"])
-def test_a_round_that_cannot_be_read_is_none_of_ours(text: str) -> None:
-    raw = {"metadata": {"annotations": {names.ROUND_ANNOTATION: text}}}
-    assert facts.reservation("east", raw).round == 0
-
-
-def test_a_reservation_of_which_nothing_is_known_is_empty() -> None:
-    found = facts.reservation("east", {})
-    assert (found.admitted, found.deleting, found.over, found.round, found.anchor_uid) == (False, False, False, 0, "")
-
-
-def test_times_are_told_in_utc() -> None:
-    assert facts.timestamp(datetime(2026, 1, 2, 5, 4, 5, tzinfo=timezone(timedelta(hours=2)))) == make.stamp()
-    assert make.START.tzinfo is UTC

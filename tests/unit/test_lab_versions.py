@@ -7,7 +7,7 @@ from hack.lab.catalog import Tool
 from hack.lab.paths import REPO
 
 
-@pytest.mark.parametrize("tool", catalog.ALL, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", (*catalog.ALL, catalog.VOLCANO), ids=lambda tool: tool.name)
 def test_the_module_is_pinned_at_the_version_that_we_name(tool: Tool) -> None:
     pins = (REPO / "hack" / "tools" / tool.source / "go.mod").read_text().splitlines()
     assert any(f"{tool.module} {tool.version}" in line for line in pins)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import explain, facts, lifecycle, names
+from adapter import explain, names
 from adapter.actions import (
     Action,
     DeletePod,
@@ -30,7 +30,12 @@ from adapter.actions import (
     Yield,
 )
 from adapter.gang import Gang
-from adapter.lifecycle import EXCLUDED_FOR, RESYNC, RETRY, SOON, decide
+from adapter.groupworkload import Reservation, reservation
+from adapter.lifecycle import decide
+from adapter.patience import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC, RETRY, SOON, YIELD_AFTER, excluded_for
+from adapter.placement import Exclusion, Placement, Share
+from adapter.placement import placement as read_placement
+from adapter.workload import Workload, workload
 from tests.unit import builders as make
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_workload
 
@@ -59,9 +64,9 @@ def gang(
         "remote_podsets": ("workers",),
     }
     return Gang(
-        workload=facts.workload(work) if work else None,
-        placements=tuple(facts.placement(raw) for raw in places),
-        reservations=tuple(facts.reservation(cluster, raw) for cluster, raw in standing),
+        workload=workload(work) if work else None,
+        placements=tuple(read_placement(raw) for raw in places),
+        reservations=tuple(reservation(cluster, raw) for cluster, raw in standing),
         **plain | more,
     )
 
@@ -78,17 +83,17 @@ HELD = make_reservation(ROUND1)
 ASKED = make_reservation(ROUND1, admitted=False, message="pending the preemption of 1 workload")
 BOTH: dict[str, Raw | list[Raw]] = {"east": HELD, "west": HELD}
 HALF: dict[str, Raw | list[Raw]] = {"east": ASKED, "west": HELD}
-W, R = facts.workload(WORK), facts.workload(READY)
+W, R = workload(WORK), workload(READY)
 JOB = W.job
 assert JOB
 
 
-def place(raw: Raw) -> facts.Placement:
-    return facts.placement(raw)
+def place(raw: Raw) -> Placement:
+    return read_placement(raw)
 
 
-def there(cluster: str, raw: Raw) -> facts.Reservation:
-    return facts.reservation(cluster, raw)
+def there(cluster: str, raw: Raw) -> Reservation:
+    return reservation(cluster, raw)
 
 
 def told(raw: Raw, status: Mapping[str, Any]) -> Raw:
@@ -101,7 +106,7 @@ def with_shares(raw: Raw, *shares: Raw) -> Raw:
     return {**raw, "spec": {**raw["spec"], "shares": list(shares)}}
 
 
-def pending(message: str, work: facts.Workload = W) -> SetCheck:
+def pending(message: str, work: Workload = W) -> SetCheck:
     return SetCheck(work, CHECK, names.CHECK_PENDING, message)
 
 
@@ -110,12 +115,12 @@ NO_STATUS = explain.withdrawing(
     place(ROUND1),
     {"east": "cpu is short"},
     "Not admitted within 4s",
-    at(4) + lifecycle.excluded_for(place(ROUND1)),
+    at(4) + excluded_for(place(ROUND1)),
     at(4),
 )
 MUTE = make_reservation(ROUND1, admitted=False)
 MUTE_STATUS = explain.withdrawing(
-    place(ROUND1), {"east": ""}, "Not admitted within 4s", at(4) + lifecycle.excluded_for(place(ROUND1)), at(4)
+    place(ROUND1), {"east": ""}, "Not admitted within 4s", at(4) + excluded_for(place(ROUND1)), at(4)
 )
 AGAIN, OFTEN_AGAIN = make_placement(WORK, given_up=2), make_placement(WORK, given_up=4)
 PLACED = explain.placed(place(ROUND1), at(5))
@@ -126,7 +131,7 @@ GIVEN_UP = explain.withdrawing(
     place(ROUND1),
     {"east": "pending the preemption of 1 workload"},
     LATE,
-    at(30) + lifecycle.excluded_for(place(ROUND1)),
+    at(30) + excluded_for(place(ROUND1)),
     at(30),
 )
 LOST = explain.running(place(ROUND1), {"east": "pending the preemption of 1 workload"}, {}, at(5))
@@ -145,14 +150,14 @@ AGAIN_NO = explain.withdrawing(
     place(AGAIN_WEST),
     {"west": "cpu is short"},
     "Not admitted within 4s",
-    at(4) + lifecycle.excluded_for(place(AGAIN_WEST)),
+    at(4) + excluded_for(place(AGAIN_WEST)),
     at(4),
 )
 DRAINED = told(
     with_shares(make_placement(WORK, round=2), {**KEPT_WEST, "cluster": "east"}, KEPT_WEST, {**KEPT_WEST, "round": 2}),
     {"placedRound": 2},
 )
-LEFT_OUT = facts.Exclusion("east", at(5) + lifecycle.excluded_for(place(ROUND1)), "it refuses its pods")
+LEFT_OUT = Exclusion("east", at(5) + excluded_for(place(ROUND1)), "it refuses its pods")
 COPY = make.make_copy(make.make_pod())
 ON_BOTH = frozenset({("east", 1), ("west", 1)})
 UPDATE = {
@@ -184,7 +189,7 @@ class Case:
     seconds: float = 5  # after START, when the Workload was reserved and the plan made
 
 
-def ask(cluster: str, work: facts.Workload = W, raw: Raw = ROUND1) -> Reserve:
+def ask(cluster: str, work: Workload = W, raw: Raw = ROUND1) -> Reserve:
     return Reserve(work, place(raw), next(s for s in place(raw).shares if s.cluster == cluster))
 
 
@@ -316,7 +321,7 @@ PLANNED = [
     Case("8. a Secret that is not there yet is looked for again soon",
          "nobody tells us that it was created",
          gang(WORK, absent="no Secret."),
-         [Say(JOB, "CannotDispatch", "no Secret.", True), pending("no Secret."), LookAgain(lifecycle.ABSENT_AGAIN)]),
+         [Say(JOB, "CannotDispatch", "no Secret.", True), pending("no Secret."), LookAgain(ABSENT_AGAIN)]),
     Case("8. a problem of the queue is told before it",
          "its user cannot help that one",
          gang(WORK, problem="no gate.", absent="no Secret."),
@@ -371,7 +376,7 @@ PLANNED = [
              Plan(
                  W,
                  place(make_placement(WORK, round=2, withdrawn=2, excluded={"north": 40}, blocked={"east": 60})),
-                 facts.placement(make_placement(WORK, excluded={"north": 40, "east": 60})).excluded,
+                 read_placement(make_placement(WORK, excluded={"north": 40, "east": 60})).excluded,
              ),
          ]),
 ]  # fmt: skip
@@ -385,7 +390,7 @@ STEPPED_ASIDE = [
     Case("3. and goes back, whoever wrote down that it went",
          "the note is on the Workload, so a crash does not strand it",
          gang(AWAY),
-         [Rejoin(facts.workload(AWAY))], seconds=5),
+         [Rejoin(workload(AWAY))], seconds=5),
     Case("3. what a user deactivated stays so",
          "only what we took out is ours to put back",
          gang(STOPPED_BY_USER),
@@ -411,7 +416,7 @@ WAITED_FOR = [
     Case("10. a Workload of no job has nobody to tell",
          "an event needs an object",
          gang(LONELY, [make_placement(LONELY, shares={}, explanation=SHORT)]),
-         [Record(place(NO_ROOM), WAITS), pending(SHORT, facts.workload(LONELY)), LookAgain(RESYNC)]),
+         [Record(place(NO_ROOM), WAITS), pending(SHORT, workload(LONELY)), LookAgain(RESYNC)]),
     Case("10. room that changed is a new plan",
          "this is what it waits for",
          gang(WORK, [NO_ROOM], room_changed=True),
@@ -449,14 +454,14 @@ WAITED_FOR = [
          gang(OFTEN, [NO_ROOM], others_wait=True),
          [
              Record(place(NO_ROOM), explain.waiting(place(NO_ROOM), at(39))),
-             pending(SHORT, facts.workload(OFTEN)),
+             pending(SHORT, workload(OFTEN)),
              Say(JOB, "Waiting", SHORT),
              LookAgain(SECOND),
          ], seconds=39),
     Case("10. and yields then",
          "10 s doubled twice",
          gang(OFTEN, [NO_ROOM], others_wait=True),
-         [YIELD[0], Yield(facts.workload(OFTEN))], seconds=40),
+         [YIELD[0], Yield(workload(OFTEN))], seconds=40),
     Case("10. a new plan comes before yielding",
          "it may just have got its room",
          gang(WORK, [NO_ROOM], others_wait=True, room_changed=True),
@@ -468,9 +473,7 @@ ONE_ASKED = {"west": ""}
 SILENT = "cannot be seen since 03:04:05 UTC: no answer in time"
 SILENT_STATUS = PLACED | explain.running(place(ROUND1), {"east": SILENT}, {"east": SILENT}, at(5))
 NOT_OPEN = "its API server refuses the share: namespace demo is not open"
-REFUSED_UP = explain.withdrawing(
-    place(ROUND1), {"east": NOT_OPEN}, LATE, at(30) + lifecycle.excluded_for(place(ROUND1)), at(30)
-)
+REFUSED_UP = explain.withdrawing(place(ROUND1), {"east": NOT_OPEN}, LATE, at(30) + excluded_for(place(ROUND1)), at(30))
 TOLD = told(ROUND1, RESERVING)
 
 
@@ -478,7 +481,7 @@ def reserving(
     blocked: Mapping[str, str],
     seconds: float = 5,
     raw: Raw = ROUND1,
-    work: facts.Workload = W,
+    work: Workload = W,
     again: timedelta | None = None,
 ) -> list[Action]:
     status = explain.reserving(place(raw), blocked, at(5))
@@ -816,7 +819,7 @@ def test_who_yielded_very_often_still_gets_an_answer() -> None:
     """A gang that nobody has room for may yield every five minutes for days."""
     tired = make_workload(yields=1000)
     last = decide(gang(tired, [NO_ROOM], others_wait=True), at(300))[-1]
-    assert last == Yield(facts.workload(tired))
+    assert last == Yield(workload(tired))
 
 
 # --- a small world ---------------------------------------------------------------------------------------------------
@@ -838,7 +841,7 @@ class Cluster:
     shares: dict[str, Raw] = field(default_factory=dict)
 
     def held(self) -> int:
-        return sum(raw["size"] for raw in self.shares.values() if facts.reservation("", raw).admitted)
+        return sum(raw["size"] for raw in self.shares.values() if reservation("", raw).admitted)
 
     def step(self) -> bool:
         """What this cluster's own controllers do next: finish a deletion, which makes room, or else admit the first that fits."""
@@ -847,7 +850,7 @@ class Cluster:
                 del self.shares[name]
                 return True
         for name, raw in self.shares.items():
-            found = facts.reservation("", raw)
+            found = reservation("", raw)
             if self.honest and not found.admitted and not found.over and self.held() + raw["size"] <= self.room:
                 self.shares[name] = {**raw, "status": {"conditions": [make.make_condition(names.ADMITTED)]}}
                 break
@@ -937,7 +940,7 @@ class World:
             case _:
                 raise AssertionError(f"{action} is no business of a gang")
 
-    def reserve(self, placement: facts.Placement, share: facts.Share) -> None:
+    def reserve(self, placement: Placement, share: Share) -> None:
         cluster = self.visible(share.cluster)
         said = self.refused.setdefault((placement.name, placement.round), {})
         if cluster.refuses:
@@ -979,7 +982,7 @@ class World:
     def set_check(self, action: SetCheck) -> None:
         for share in action.verify:
             raw = self.visible(share.cluster).shares.get(share.name)
-            if raw is None or not facts.reservation("", raw).admitted or "deletionTimestamp" in raw["metadata"]:
+            if raw is None or not reservation("", raw).admitted or "deletionTimestamp" in raw["metadata"]:
                 raise Trouble
         if self.work is None or self.work["metadata"]["resourceVersion"] != action.workload.resource_version:
             raise Trouble
@@ -991,20 +994,18 @@ class World:
     def whole(self) -> bool:
         """The newest Placement's shares stand and are admitted, and add up to the gang."""
         assert self.work
-        found = next(
-            p for p in map(facts.placement, self.places.values()) if p.attempt == facts.workload(self.work).attempt
-        )
+        found = next(p for p in map(read_placement, self.places.values()) if p.attempt == workload(self.work).attempt)
         sizes = []
         for share in found.shares:
             raw = self.clusters[share.cluster].shares.get(f"{found.name}-{found.round_of(share)}", {})
-            stands = facts.reservation("", raw)
+            stands = reservation("", raw)
             sizes.append(raw.get("size", 0) if stands.admitted and not stands.deleting else 0)
         return sum(sizes) == found.wanted > 0
 
     def placed(self) -> bool:
         """Whether a Placement stands for the present attempt."""
-        attempt = facts.workload(self.work).attempt if self.work else ""
-        return any(facts.placement(raw).attempt == attempt for raw in self.places.values())
+        attempt = workload(self.work).attempt if self.work else ""
+        return any(read_placement(raw).attempt == attempt for raw in self.places.values())
 
     def touch(self) -> None:
         assert self.work
@@ -1065,7 +1066,7 @@ class World:
         return False
 
 
-def _kept(placement: facts.Placement, share: facts.Share) -> Raw:
+def _kept(placement: Placement, share: Share) -> Raw:
     groups = [{"name": g.name, "role": g.role, "count": g.count} for g in share.groups]
     return {"cluster": share.cluster, "groups": groups, "round": placement.round_of(share)}
 
@@ -1162,11 +1163,11 @@ def test_the_same_facts_give_the_same_actions(rooms: list[int], script: list[Any
 
 @pytest.mark.parametrize(("given_up", "seconds"), [(0, 15), (1, 30), (2, 60), (3, 60), (10**6, 60)])
 def test_a_cluster_is_left_alone_for_longer_each_time(given_up: int, seconds: float) -> None:
-    left_alone = lifecycle.excluded_for(place(make_placement(WORK, given_up=given_up)))
+    left_alone = excluded_for(place(make_placement(WORK, given_up=given_up)))
     assert seconds <= left_alone.total_seconds() <= seconds * 1.25
 
 
 def test_the_clocks_fit_each_other() -> None:
     """A gang that yields must look again before its cluster is forgiven, or it would never see the room."""
     assert RETRY < TIMEOUT, "a share that was refused would be asked for once only"
-    assert lifecycle.YIELD_AFTER < RESYNC < EXCLUDED_FOR < lifecycle.YIELD_AFTER * 2**lifecycle.DOUBLINGS
+    assert YIELD_AFTER < RESYNC < EXCLUDED_FOR < YIELD_AFTER * 2**DOUBLINGS

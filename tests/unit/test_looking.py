@@ -8,8 +8,8 @@ import pytest
 from adapter.shell.client import Unreachable
 from adapter.shell.engine import Engine
 from adapter.shell.home import Home
+from adapter.shell.keys import GANG
 from adapter.shell.queue import Postpone
-from adapter.shell.wake import GANG
 from tests.unit import apiserver
 
 

@@ -8,11 +8,13 @@ import pytest
 from adapter import api, facts, names
 from adapter.api import dispatch_policy
 from adapter.candidate import Group, Request, rest
+from adapter.placement import GroupShare, Share, placement
 from adapter.shell.claims import Claims
 from adapter.shell.client import Unreachable
 from adapter.shell.losses import Losses, _newest
 from adapter.shell.member import FIRST_LISTS
 from adapter.shell.slots import Slots
+from adapter.slots import share_key
 from tests.unit.builders import (
     NAMESPACE,
     at,
@@ -105,7 +107,7 @@ def drained(*pods: Raw, copies: tuple[Raw, ...] = (), at_once: int = 1) -> Slots
     fill(sight.home.ray_clusters, {**make_ray_cluster(), **replicas})
     fill(sight.home.pods, *pods)
     names_of = {facts.key_of(copy) for copy in copies}
-    there = [one for one in pods if facts.share_key(facts.annotation(one, names.SLOT_ANNOTATION))[0] == "east"]
+    there = [one for one in pods if share_key(facts.annotation(one, names.SLOT_ANNOTATION))[0] == "east"]
     fill(east.pods, *copies, *(copied(one) for one in there if facts.key_of(one) not in names_of))
     fill(sight.members["west"].pods, *(copied(one) for one in pods if one not in there))
     return Slots(sight.home, sight.fleet, Claims())
@@ -118,7 +120,7 @@ def copied(one: Raw) -> Raw:
 
 
 def leave(slots: Slots, admitted: frozenset[tuple[str, int]] = ALL) -> list[str]:
-    return sorted(facts.key_of(copy)[1] for _, copy in slots.movers(facts.placement(PLACE), admitted))
+    return sorted(facts.key_of(copy)[1] for _, copy in slots.movers(placement(PLACE), admitted))
 
 
 def pod(name: str, slot: str, *, ready: bool = True, group: str = "workers") -> Raw:
@@ -176,7 +178,7 @@ def test_a_group_without_a_place_holds_up_no_other() -> None:
     place["metadata"]["name"] = NAME
     pods = [pod("one", "east/1/role-a/0", group="a"), pod("two", "east/1/role-b/0", group="b")]
     slots = drained(*pods)
-    assert [facts.key_of(copy)[1] for _, copy in slots.movers(facts.placement(place), ALL)] == ["two"]
+    assert [facts.key_of(copy)[1] for _, copy in slots.movers(placement(place), ALL)] == ["two"]
 
 
 def test_who_is_not_ready_leaves_first_and_costs_nobody_a_turn() -> None:
@@ -195,7 +197,7 @@ def test_a_suspended_or_raised_group_is_reckoned_as_kuberay_does() -> None:
 
 def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
     groups = tuple(Group(name, f"role-{name}", count, {}, {}) for name, count in (("a", 6), ("b", 2)))
-    kept = facts.Share("east", (facts.GroupShare("a", "role-a", 1), facts.GroupShare("b", "role-b", 2)))
+    kept = Share("east", (GroupShare("a", "role-a", 1), GroupShare("b", "role-b", 2)))
     left = rest(Request("demo", "ray", groups), [kept])
     assert [(group.name, group.count) for group in left.groups] == [("a", 5)]
     assert (left.gang, left.needed) == ("BestEffort", 2), "a quarter at once, rounded up"

@@ -291,7 +291,8 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
     ("path", "kind", "name", "resource", "verbs"),
     [
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "secrets", set()),
-        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "pods", {"list", "watch", "patch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "pods", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "pods/status", {"patch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workloads", {"list", "watch", "patch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "admissionchecks", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "clusterqueues", {"list", "watch"}),
@@ -348,6 +349,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "services", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices/restricted", {"create"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "podgroups", {"create", "get"}),
     ],
 )
 def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource: str, verbs: set[str]) -> None:
@@ -433,7 +435,7 @@ def test_one_replica_is_always_there_to_take_over() -> None:
             _WORKER_RBAC,
             "ClusterRole",
             "rayspan-worker-tenant",
-            {"workloads", "pods", "configmaps", "services", "endpointslices"},
+            {"workloads", "pods", "configmaps", "services", "endpointslices", "podgroups"},
         ),
     ],
 )

@@ -10,12 +10,14 @@ import yaml
 from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
 
-from adapter import dispatch, explain, facts
+from adapter import dispatch, explain
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
+from adapter.placement import placement
 from adapter.shell import meter, metrics
 from adapter.shell.census import Census
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
+from adapter.worker import Worker
 from hack.lab.paths import REPO
 from tests.unit import apiserver, sight
 from tests.unit.apiserver import lists, refuses, says, streams
@@ -25,7 +27,7 @@ Raw = dict[str, Any]
 DOC = REPO / "docs" / "metrics.md"
 _ROW = re.compile(r"^\| `(rayspan_\w+)` \| (.*?) \|", re.MULTILINE)
 _NAME = re.compile(r"rayspan_[a-z_]+")
-PLACE = facts.placement(make_placement(make_workload()))
+PLACE = placement(make_placement(make_workload()))
 
 
 def value(name: str, labels: Mapping[str, str] | None = None) -> float:
@@ -102,7 +104,7 @@ def test_an_orphan_is_counted_by_its_reason(
     before = {
         reason: value("rayspan_orphans_deleted_total", {"cluster": "lost", "reason": reason}) for reason in reasons
     }
-    facts_ = dispatch.Worker(pod, remotes, None, None, None, "", {}, {}, ())
+    facts_ = Worker(pod, remotes, None, None, None, "", {}, {}, ())
     actions = dispatch.decide(facts_, at(0))
     assert [type(action) for action in actions] == [DeletePod]
     for action in actions:
@@ -120,7 +122,7 @@ def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() 
     actions: Iterable[Action] = (
         Record(PLACE, explain.reserving(PLACE, blocked, at(0))),
         Record(PLACE, status),
-        Record(facts.placement(make_placement(make_workload(), withdrawn=1)), status),  # said again: nothing new
+        Record(placement(make_placement(make_workload(), withdrawn=1)), status),  # said again: nothing new
     )
     for action in actions:
         meter.done(action, "", at(0))

@@ -1,22 +1,29 @@
 """Who follows and who writes heads' mirrors: only clusters that have them, and one write for all workers of a head."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 import yaml
+from aiohttp import web
 
-from adapter import names
+from adapter import api, checks, names
 from adapter.shell import resources
 from adapter.shell.client import ApiError
-from adapter.shell.execute import NAME_TAKEN, mirror_head
+from adapter.shell.create import NAME_TAKEN
 from adapter.shell.fleet import Fleet
 from adapter.shell.logins import Login, Logins
 from adapter.shell.member import Listeners, Member
+from adapter.shell.podwriter import mirror_head
+from adapter.shell.room import Room
+from adapter.workload import workload
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
-from tests.unit.sight import make_member
+from tests.unit.builders import at
+from tests.unit.sight import Sight, make_member
 
+WORK = workload(builders.make_workload())
 Raw = dict[str, Any]
 LABELS = {names.MANAGER_LABEL: "mgr", names.CLUSTER_LABEL: "east"}
 
@@ -108,3 +115,55 @@ async def test_what_is_of_somebody_else_is_not_touched(server: Server, labels: R
         await _write(server, service())
     assert refusal.value.reason == NAME_TAKEN
     assert [asked.method for asked in server.asked] == ["POST", "GET"]
+
+
+class _OldAccount(Server):
+    """A worker cluster with nothing in it, whose account was made before there was a ServiceMirror."""
+
+    may = False
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            return await apiserver.silence(self)(request)
+        if request.path.rpartition("/")[2] in ("services", "endpointslices") and not self.may:
+            return await refuses(403, message=f"{request.path} is forbidden")(request)
+        return await says({"metadata": {"resourceVersion": "1"}, "items": []})(request)
+
+
+@apiserver.hurried
+async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_workers() -> None:
+    """What runs there from before shall not be given up, nor what is to be removed there be left."""
+    sight, spec = Sight({"east": 4}), builders.make_worker_cluster("east", head={"address": "ServiceMirror"})
+    account = _OldAccount()
+    async with apiserver.serving(account) as server, apiserver.connected(server.url) as client:
+        heard = asyncio.Event()
+        tell = replace(Listeners(*[lambda *_: None] * 5), contact=lambda _: heard.set())
+        member = sight.fleet.members()["east"] = Member("east", api.worker_cluster(spec), client, "mgr", tell)
+        following = asyncio.create_task(member.run())
+        async with asyncio.timeout(apiserver.PATIENCE):
+            await member.seen.wait()
+        why = (
+            "heads cannot be mirrored there: the kubeconfig's account lacks a right (/apis/discovery.k8s.io/v1/endpointslices is "
+            "forbidden); apply kustomize/overlays/worker there"
+        )
+        assert (member.why_silent, member.unmirrored) == ("", why)
+        (candidate,) = Room(sight.home, sight.fleet, sight.observer).left(["east"], WORK, at(0), {})
+        assert candidate.problem == why
+        with pytest.raises(ApiError, match="heads cannot be mirrored there"):
+            await mirror_head(member, service())
+        account.may = True
+        async with asyncio.timeout(apiserver.PATIENCE):
+            while member.unmirrored:
+                heard.clear()
+                await heard.wait()
+        assert not member.why_silent
+        following.cancel()
+
+
+def test_the_worker_cluster_says_so() -> None:
+    patch = checks.cluster_condition(
+        builders.make_worker_cluster(), "", "", True, at(5), lack="No new workers go there."
+    )
+    assert patch
+    (told,) = patch["status"]["conditions"]
+    assert (told["status"], told["reason"], told["message"]) == ("True", "HeadsNotMirrored", "No new workers go there.")

@@ -7,15 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from adapter import facts, names, turn
+from adapter import names, turn
 from adapter.actions import Plan, Yield
-from adapter.facts import workload
+from adapter.placement import placement
 from adapter.shell.client import Client
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.planning import Made, Planning
 from adapter.shell.room import STATUS_LAG
+from adapter.workload import workload
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.sight import Sight, fill, make_template
@@ -44,7 +45,7 @@ def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
 
 def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
     planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
-    return planning.plan(workload(me), check, sight.observer.policy(check)[0], (), builders.START)
+    return planning.plan(workload(me), check, sight.observer.policies.policy(check)[0], (), builders.START)
 
 
 def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mapping[str, int], datetime | None]:
@@ -217,7 +218,7 @@ async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
             return left(old)
 
     sight.home.client = cast(Client, Manager())
-    executor = Executor(sight.home, sight.observer._fleet, sight.observer, cast(Announcer, None))
+    executor = Executor(sight.home, sight.observer._fleet, sight.observer, Announcer(sight.home.client))
     await executor.do(Yield(workload(old)))
     assert noted == [True]
 
@@ -285,7 +286,7 @@ def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
     sight.home.checks.replace([make_check(), rival])
     first, me = gang("first", 2, created=-9, checks=[builders.CHECK, "mk"]), gang("me", 2)
     fill(sight.home.workloads, first, me)
-    assert sight.observer.rivals(workload(first))
+    assert sight.observer.policies.rivals(workload(first))
     assert taken(planned(sight, me)) == {"east": 2}
 
 
@@ -321,7 +322,7 @@ def test_of_two_placements_of_a_gang_the_one_of_this_attempt_counts(last: str) -
     now = make_placement(first, shares={"east": {"workers0": 2}})
     before = make_placement(first, shares={}, attempt="before")
     sight.home.placements.replace([now, before] if last == "before" else [before, now])
-    assert facts.placement(now).attempt != "before"
+    assert placement(now).attempt != "before"
     assert taken(planned(sight, me)) == {"east": 2}
 
 

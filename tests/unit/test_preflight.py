@@ -427,6 +427,26 @@ def test_the_condition_is_applied_alone_and_to_this_very_object() -> None:
     ]
 
 
+BY_SECRET = {"kubeConfig": {"secretRef": {"name": "other"}}}
+BY_MULTIKUEUE = {"multiKueueClusterRef": {"name": "east"}}
+
+
+@pytest.mark.parametrize("source", [BY_SECRET, BY_MULTIKUEUE])
+def test_what_was_found_of_another_cluster_counts_no_more(source: Raw) -> None:
+    """Another source is another cluster, for all that is known. A cordon changes nothing of what was tried."""
+    before = make_worker_cluster()
+    told = reachable.status(before, FOUND, at(9))["status"]
+    assert reachable.unproven({**before, "status": told}) == ""
+    assert reachable.unproven({**make_worker_cluster(cordoned=True), "status": told}) == ""
+    assert reachable.unproven({**make_worker_cluster(source=source), "status": told}) == (
+        "its spec.source has changed since the last preflight, which tried Secret east: run `kubectl rayspan preflight`"
+    )
+    assert reachable.unproven({**before, "status": {"conditions": told["conditions"]}})
+    assert reachable.status(make_worker_cluster(source=BY_MULTIKUEUE), FOUND, at(9))["status"]["triedSource"] == (
+        "MultiKueueCluster east"
+    )
+
+
 @pytest.mark.parametrize(("status", "want"), [("True", stamp(2)), ("False", stamp(9))])
 def test_its_time_is_that_of_its_change(status: str, want: str) -> None:
     before = {"type": "Reachable", "status": status, "lastTransitionTime": stamp(2)}

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from adapter import names, podsets, table
 from adapter.actions import Plan
-from adapter.facts import Exclusion, workload
+from adapter.placement import Exclusion
 from adapter.podsets import Unusable
 from adapter.shell.planning import Planning
+from adapter.workload import workload
 from tests.unit import builders
 from tests.unit.builders import (
     NAMESPACE,

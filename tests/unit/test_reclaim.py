@@ -9,11 +9,14 @@ import pytest
 from adapter import quota
 from adapter.actions import Record, Reserve
 from adapter.candidate import Candidate, Group, Request
-from adapter.facts import placement, reservation, workload
 from adapter.gang import Gang
-from adapter.lifecycle import ASKED_LAST, decide
+from adapter.groupworkload import reservation
+from adapter.lifecycle import decide
 from adapter.nodes import Node
+from adapter.placement import placement
 from adapter.planner import plan
+from adapter.reserving import ASKED_LAST
+from adapter.workload import workload
 from tests.unit.builders import (
     CHECK,
     NAMESPACE,

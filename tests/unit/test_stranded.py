@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from adapter import facts, names
+from adapter import names
 from adapter.actions import LookAgain, Plan, Record, Release
 from adapter.gang import Gang
-from adapter.lifecycle import RESYNC, decide
+from adapter.lifecycle import decide
+from adapter.patience import RESYNC
+from adapter.placement import placement
+from adapter.workload import workload
 from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.sight import Sight, fill
 
@@ -55,8 +58,8 @@ def test_stranded(share: Raw, pods: list[Raw], stranded: bool, lost: bool) -> No
 
 
 def test_a_stranded_share_of_a_job_that_does_not_run_goes_at_once() -> None:
-    place = facts.placement(make_placement(WORK, shares={"east": {"workers": 4}}))
-    gang = replace(seen(EVICTED), workload=facts.workload(make_workload()), placements=(place,))
+    place = placement(make_placement(WORK, shares={"east": {"workers": 4}}))
+    gang = replace(seen(EVICTED), workload=workload(make_workload()), placements=(place,))
     assert decide(gang, at(5)) == [Release(gang.reservations[0]), LookAgain(RESYNC)]
 
 

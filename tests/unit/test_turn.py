@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import lifecycle, turn
-from adapter.facts import Workload, workload
+from adapter import turn
+from adapter.patience import DOUBLINGS, YIELD_AFTER
+from adapter.workload import Workload, workload
 from tests.unit.builders import at, make_workload
 
 
@@ -81,7 +82,7 @@ def test_holds_until(one: turn.Waiting, minutes: float, until: float | None) -> 
 
 
 def test_a_pause_gives_time_to_those_who_queue_behind() -> None:
-    longest = lifecycle.YIELD_AFTER * 2**lifecycle.DOUBLINGS
+    longest = YIELD_AFTER * 2**DOUBLINGS
     assert longest < turn.PAUSE < turn.PERIOD / 2
 
 

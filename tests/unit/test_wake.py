@@ -9,9 +9,10 @@ import pytest
 from adapter import names
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS, QueueKey
 from adapter.shell.member import Listeners
 from adapter.shell.queue import WorkQueue
-from adapter.shell.wake import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS, QueueKey, Waker
+from adapter.shell.wake import Waker
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_workload

@@ -1,0 +1,92 @@
+"""What does a worker cluster say of a group Workload of ours, which holds the quota of a share there?
+
+Read tolerantly from the object alone; what only the store of that cluster knows (`stranded`, `ray_labels`) is added by who
+reads it. How such a Workload is made is not asked here (reservation.py), nor what follows from its state.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from adapter import names
+from adapter.facts import Raw, annotation, condition, is_true, key_of, label, meta, number, true_since, uid_of
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A group Workload of ours as a worker cluster shows it."""
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    anchor_uid: str
+    placement: str
+    round: int
+    deleting: bool
+    over: bool  # finished or deactivated there: it will never be admitted again
+    admitted: bool
+    reserved_at: datetime | None  # None: holds no quota now
+    message: str  # what that cluster's Kueue says while it waits
+    refused: bool  # it looked, and found no quota that it could give now or take from others
+    cluster_queue: str = ""  # where it holds quota
+    version: int = 0  # of the object, as a number
+    evicted: str = ""  # why its pods were stopped, as that cluster's Kueue says it; empty when they were not
+    templates: Mapping[str, Raw] = field(default_factory=dict)  # role -> what quota is held for, for each pod
+    flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> what its pods were given
+    ray_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # role -> what Ray is told of them
+    pod_group: str = ""  # the Volcano PodGroup of its pods; empty: it has none
+    stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
+
+    @property
+    def unanswered(self) -> bool:
+        """That cluster's Kueue has neither looked at it nor begun to."""
+        return not (self.message or self.evicted or self.deleting or self.reserved_at)
+
+
+def reservation(cluster: str, raw: Raw) -> Reservation:
+    """Read a remote group Workload."""
+    namespace, name = key_of(raw)
+    owners = meta(raw).get("ownerReferences") or ()
+    round_text = annotation(raw, names.ROUND_ANNOTATION)
+    # Kueue's Finish leaves Admitted as it was (kueue:pkg/workload/finish).
+    over = is_true(raw, names.FINISHED) or (raw.get("spec") or {}).get("active") is False
+    return Reservation(
+        cluster=cluster,
+        namespace=namespace,
+        name=name,
+        uid=uid_of(raw),
+        anchor_uid=next((o.get("uid") or "" for o in owners if o.get("kind") == "ConfigMap"), ""),
+        placement=label(raw, names.PLACEMENT_LABEL),
+        round=number(round_text),
+        deleting=bool(meta(raw).get("deletionTimestamp")),
+        over=over,
+        admitted=is_true(raw, names.ADMITTED) and not is_true(raw, names.EVICTED) and not over,
+        reserved_at=true_since(raw, names.QUOTA_RESERVED),
+        message=condition(raw, names.QUOTA_RESERVED).get("message") or "",
+        refused=_refused(condition(raw, names.QUOTA_RESERVED)),
+        cluster_queue=((raw.get("status") or {}).get("admission") or {}).get("clusterQueue") or "",
+        version=_version(meta(raw).get("resourceVersion") or ""),
+        templates={
+            one.get("name") or "": one.get("template") or {} for one in (raw.get("spec") or {}).get("podSets") or ()
+        },
+        flavors=_flavors((raw.get("status") or {}).get("admission") or {}),
+        pod_group=annotation(raw, names.POD_GROUP_ANNOTATION),
+        evicted=str(condition(raw, names.EVICTED).get("message") or "evicted") if is_true(raw, names.EVICTED) else "",
+    )
+
+
+def _flavors(admission: Raw) -> dict[str, tuple[str, ...]]:
+    assigned = admission.get("podSetAssignments") or ()
+    return {one.get("name") or "": tuple(sorted(set((one.get("flavors") or {}).values()))) for one in assigned}
+
+
+def _refused(reserved: Raw) -> bool:
+    """Kueue tells the reason in a word only under a gate that is off by default; what preempts or is yet to be looked at
+    says so in its message. One that we misread is given up early or late, and nothing worse."""
+    message = str(reserved.get("message") or "").lower()
+    return reserved.get("status") == "False" and bool(message) and "preempt" not in message
+
+
+def _version(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0  # etcd counts in 63 bits

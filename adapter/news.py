@@ -1,0 +1,59 @@
+"""What of an object does any decision read: which difference between two of its versions is news?
+
+The counters and times that move all the time are not. Whom the news wakes is for shell/wake.py.
+"""
+
+from collections.abc import Callable
+
+from adapter import names
+from adapter.facts import Raw, annotation, is_true, meta, uid_of
+from adapter.groupworkload import reservation
+from adapter.placement import placement
+from adapter.workload import workload
+
+
+def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:
+    """Whether the object came, went, or differs in what matters."""
+    return before is None or after is None or facts(before) != facts(after)
+
+
+def share(cluster: str, raw: Raw) -> object:
+    """What of a share decides whether its pods may be made."""
+    found = reservation(cluster, raw)
+    return found.admitted, found.round, found.anchor_uid
+
+
+def turn(raw: Raw) -> object:
+    """Whether a gang stands in the order of planning, and where."""
+    work = workload(raw)
+    return work.holds_quota and not (work.finished or work.deleted), work.priority
+
+
+def held(place: Raw) -> object:
+    """Where a Placement holds quota, and whether it still does."""
+    found = placement(place)
+    return found.live, found.status.get("state") == names.ENDED
+
+
+def stand(pod: Raw) -> object:
+    """What of a manager's pod decides on the fate of its share, and on whose turn it is to move."""
+    gone = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
+    return gone, annotation(pod, names.SLOT_ANNOTATION), is_true(pod, "Ready")
+
+
+def head(raw: Raw) -> object:
+    """Which pod is the head of a RayCluster, and where it is reached."""
+    return (raw.get("status") or {}).get("podIP"), meta(raw).get("deletionTimestamp"), uid_of(raw)
+
+
+def quota(raw: Raw) -> object:
+    """What of a ClusterQueue of the manager decides on the quota that it is to have."""
+    return raw.get("spec"), annotation(raw, names.QUOTA_ANNOTATION)
+
+
+def room(raw: Raw) -> object:
+    """What of a queue, cohort, flavor, namespace or node decides on room: not the counters that move all the time."""
+    status = raw.get("status") or {}
+    active = [(c.get("type"), c.get("status")) for c in status.get("conditions") or ()]
+    ready = [state for kind, state in active if kind in (names.ACTIVE, "Ready")]
+    return raw.get("spec"), status.get("flavorsReservation"), status.get("allocatable"), ready, meta(raw).get("labels")

@@ -1,0 +1,89 @@
+"""How long is waited: for a cluster to admit a share, until one that did not is asked again, and before a gang gives way?
+
+Also when a gang looks again without having been woken. Only times are said here, and what they are up against; what is done
+when one is over is decided by who asks (lifecycle.py, reserving.py, running.py, yielding.py).
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from adapter.gang import Gang
+from adapter.groupworkload import Reservation
+from adapter.placement import Exclusion, Placement
+from adapter.workload import Workload
+
+# A cluster that did not admit in time is asked again after this long, twice as long after each round that was given up, up
+# to EXCLUDED_FOR: long enough for another one to be tried first, short enough that a Kueue which was merely slow, or being
+# restarted, is not held against it.
+EXCLUDED_FIRST = timedelta(seconds=15)
+EXCLUDED_FOR = timedelta(seconds=60)
+# How long a gang without room keeps the manager's quota although others queue behind it.
+YIELD_AFTER = timedelta(seconds=10)
+# How long it stays out of the queue. Kueue looks again at those behind at most a second after quota came free
+# (requeueBatchPeriod of pkg/cache/queue), and may be busy. A check's Retry would not do: without a delay the quota comes
+# straight back to whoever gave it up, and with one it is kept for the whole delay (lab.md 5.11).
+AWAY = timedelta(seconds=5)
+# How often a wait is doubled at most. Of those 10 s to 2 min 40 s: a gang that yielded often still gives way three times in
+# ten minutes. Longer than any timeout that is not meant to be very long, and than EXCLUDED_FOR.
+DOUBLINGS = 4
+# A cluster whose Kueue says no is not waited for: the next one is decided on within five seconds of the plan. Not at once,
+# since a Workload that has just gone may still be counted for a second. One that says nothing (its queue may stand still
+# behind another Workload, or it may be down) has as long, and twice as long after each round that was given up: it may also
+# be busy, and a gang shall not go round for ever among clusters that would all admit it a little later.
+SPILL_AFTER = timedelta(seconds=4)
+# A safety net under the watches, not the way in which changes are noticed.
+RESYNC = timedelta(seconds=30)
+# A plan that comes out as before writes nothing, and so wakes nobody: whoever asked for it looks again by himself. By then
+# a write, if there was one, has come back by its watch.
+SOON = timedelta(seconds=1)
+# Nobody tells us that a Secret or ConfigMap was created: we may read them by name, and neither list nor watch.
+ABSENT_AGAIN = timedelta(seconds=5)
+RETRY = timedelta(seconds=2)  # after which a share that was refused is asked for again, within its deadline
+
+
+def patience(gang: Gang, current: Placement, standing: Mapping[str, Reservation]) -> timedelta:
+    """How long a round may take: shares that preempt, once they are asked for, have as long again as the others had.
+
+    A round is given up before they are asked for when the others take too long: asked for at the last moment, they would
+    preempt somebody for a round that is then given up.
+    """
+    if any(share.preempts and share.cluster in standing for share in current.shares):
+        return gang.timeout * 2  # whatever Kueue says first: its victims' quota is yet to come free
+    waiting = [found for found in standing.values() if not found.admitted]
+    if any(found.refused for found in waiting):
+        return min(SPILL_AFTER, gang.timeout)
+    if any(found.unanswered for found in waiting):
+        return min(_doubled(SPILL_AFTER, current.given_up), gang.timeout)
+    return gang.timeout
+
+
+def excluded_for(current: Placement) -> timedelta:
+    """How long a cluster that did not admit is not asked again: from EXCLUDED_FIRST to EXCLUDED_FOR, and up to a quarter longer.
+
+    By the gang: those that failed together shall not all come back in the same second.
+    """
+    longer = 1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100
+    return min(_doubled(EXCLUDED_FIRST, current.given_up), EXCLUDED_FOR) * longer
+
+
+def excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:
+    """The clusters that are not asked now: those of earlier rounds and those that made the last one fail."""
+    listed = (*current.excluded, *current.blocked) if current else ()
+    return tuple({e.cluster: e for e in listed if e.until > now}.values())
+
+
+def may_fit(gang: Gang, current: Placement, live: Sequence[Exclusion], now: datetime) -> bool:
+    """Whether a plan that found no room may find some now."""
+    settled = gang.settles is not None and now >= gang.settles
+    return gang.room_changed or settled or len(live) < len(current.excluded)
+
+
+def gives_way_at(work: Workload, now: datetime) -> datetime:
+    """When a gang without room gives way: later each time that it did."""
+    return (work.reserved_at or now) + _doubled(YIELD_AFTER, work.yields)
+
+
+def _doubled(first: timedelta, times: int) -> timedelta:
+    """A wait that is twice as long each time."""
+    return first * (1 << min(times, DOUBLINGS))

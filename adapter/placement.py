@@ -1,0 +1,124 @@
+"""What was decided for one attempt of a Workload, as our own record of it says?
+
+A Placement's spec is what is wanted in the worker clusters, a round with its shares; its status is what came of it. Nothing
+here decides anything: plans are made in planner.py, and the sentences of a status in explain.py.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from adapter.facts import Raw, key_of, moment, uid_of
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShare:
+    """How many workers of one worker group go to one cluster."""
+
+    name: str
+    role: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one cluster is asked to reserve for a gang."""
+
+    cluster: str
+    groups: tuple[GroupShare, ...]
+    preempts: bool = False  # Kueue must preempt others for it, so it is asked for last
+    round: int = 0  # which round of its Placement made it; 0: the one that the Placement is in
+
+    @property
+    def workers(self) -> int:
+        return sum(group.count for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """A cluster that did not admit in time and is not asked again before `until`."""
+
+    cluster: str
+    until: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Our own record of what was decided for one attempt of a Workload."""
+
+    namespace: str
+    name: str
+    uid: str
+    workload_uid: str
+    workload: str
+    attempt: str
+    round: int
+    given_up: int  # how many earlier rounds of the attempt were withdrawn
+    planned_at: datetime | None
+    shares: tuple[Share, ...]
+    wanted: int
+    excluded: tuple[Exclusion, ...]
+    explanation: str
+    lost: str  # why workers had to be planned anew, empty when all have a place
+    withdrawn_round: int
+    placed_round: int  # the last round of which every share was admitted
+    blocked: tuple[Exclusion, ...]
+    status: Raw
+
+    @property
+    def withdrawing(self) -> bool:
+        """The shares of this round are given up; they go first, then comes a new round."""
+        return self.round > 0 and self.withdrawn_round >= self.round
+
+    @property
+    def live(self) -> tuple[Share, ...]:
+        """The shares that are wanted: while a round is withdrawn only those that earlier ones left in place."""
+        return tuple(share for share in self.shares if not self.withdrawing or self.round_of(share) < self.round)
+
+    def round_of(self, share: Share) -> int:
+        """The round that made a share: with its cluster it tells the share from all others of the Placement."""
+        return share.round or self.round
+
+
+def placement(raw: Raw) -> Placement:
+    """Read a Placement."""
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    owner = spec.get("workload") or {}
+    namespace, name = key_of(raw)
+    return Placement(
+        namespace=namespace,
+        name=name,
+        uid=uid_of(raw),
+        workload_uid=owner.get("uid") or "",
+        workload=owner.get("name") or "",
+        attempt=spec.get("attempt") or "",
+        round=int(spec.get("round") or 0),
+        given_up=int(spec.get("givenUp") or 0),
+        planned_at=moment(spec.get("plannedAt")),
+        shares=tuple(_share(entry) for entry in spec.get("shares") or ()),
+        wanted=int(spec.get("wanted") or 0),
+        excluded=tuple(_exclusions(spec.get("excluded") or ())),
+        explanation=spec.get("explanation") or "",
+        lost=spec.get("lost") or "",
+        blocked=tuple(_exclusions(status.get("blocked") or ())),
+        withdrawn_round=int(status.get("withdrawnRound") or 0),
+        placed_round=int(status.get("placedRound") or 0),
+        status=status,
+    )
+
+
+def _share(entry: Raw) -> Share:
+    groups = (
+        GroupShare(g.get("name") or "", g.get("role") or "", int(g.get("count") or 0))
+        for g in entry.get("groups") or ()
+    )
+    preempts, round_ = bool(entry.get("preempts")), int(entry.get("round") or 0)
+    return Share(entry.get("cluster") or "", tuple(groups), preempts, round_)
+
+
+def _exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:
+    for entry in entries:
+        until = moment(entry.get("until"))
+        if until:
+            yield Exclusion(entry.get("cluster") or "", until, entry.get("reason") or "")

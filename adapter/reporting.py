@@ -1,0 +1,86 @@
+"""What does the manager's pod say of its copy: as it starts and runs, is out of sight, hangs, or is gone?
+
+Only the pod's status is written, and only what is news in it (mirror.py has the patches). A pod that is said to have failed is
+replaced by KubeRay. What is made or deleted in the worker clusters is decided elsewhere (dispatch.py).
+"""
+
+from datetime import datetime, timedelta
+
+from adapter import mirror, telling, trouble
+from adapter.actions import Action, LookAgain, PatchStatus
+from adapter.facts import Raw, condition, meta, moment, timestamp
+from adapter.worker import Silence, dispatched
+from adapter.workload import Job
+
+# A copy whose image is at hand runs within a second or two, in a large gang within five, and then one write says all; before
+# that there is nothing in it that anybody waits for. The write that is spared is a third of all writes to the manager.
+SETTLES_IN = timedelta(seconds=5)
+# Longer than a kubelet takes after the grace period, and than clocks of two clusters differ.
+STUCK_AFTER = timedelta(seconds=60)
+
+
+def mirrored(job: Job | None, pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
+    """Say of the pod what its copy says, if that is news; of one that just starts only when it does, or takes its time."""
+    patch = mirror.status_patch(pod, remote, cluster)
+    if not patch:
+        return []
+    said, left = _told(job, remote, cluster), _starting(remote, now)
+    if left and not said and not dispatched(pod):
+        return [LookAgain(left)]
+    return [PatchStatus(pod, patch), *said]
+
+
+def _starting(remote: Raw, now: datetime) -> timedelta:
+    """For how long a copy that is pending may well run in a moment; nothing by a clock of which that cannot be told."""
+    created = moment(meta(remote).get("creationTimestamp"))
+    if created is None or (remote.get("status") or {}).get("phase") not in (None, "Pending"):
+        return timedelta(0)
+    left = created + SETTLES_IN - now
+    return left if timedelta(0) < left <= SETTLES_IN else timedelta(0)
+
+
+def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
+    text = trouble.sentence(remote, cluster)
+    return telling.say(job, "WorkerTrouble", text, warning=True) if text else []
+
+
+def unseen(pod: Raw, cluster: str, silence: Silence, now: datetime) -> list[Action]:
+    """API link lost is not data path lost: the worker counts as running until its time is over, for as long as the head
+    hears from it, and no longer than until the head says that it does not."""
+    late = silence.until is not None and now >= silence.until
+    if silence.alive is False:
+        return _failed(pod, "WorkerLost", f"Ray's head lost the node, and worker cluster {cluster} {silence.why}.", now)
+    if late and not silence.alive:
+        return _failed(pod, "WorkerLost", f"Given up: worker cluster {cluster} {silence.why}.", now)
+    known = silence.since is not None and dispatched(pod)
+    patch = mirror.unknown_patch(pod, cluster, silence.why, timestamp(silence.since or now)) if known else None
+    unknown: list[Action] = [PatchStatus(pod, patch)] if patch else []
+    return [*unknown, LookAgain(silence.until - now)] if silence.until and not late else unknown
+
+
+def stuck(pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
+    """A copy that should be gone, and nobody ends: its node is lost, most likely. Its worker shall be replaced all the same;
+    its slot is free when that cluster has removed it."""
+    ends = moment(meta(remote).get("deletionTimestamp"))  # the end of its grace period
+    if ends is None or now < ends + STUCK_AFTER:
+        return []
+    ended = "is being deleted, and did not end in time; its node may be lost"
+    return _failed(pod, "RemotePodStuck", f"The pod in worker cluster {cluster} {ended}{_why(remote)}", now)
+
+
+def gone(pod: Raw, cluster: str, now: datetime) -> list[Action]:
+    """The copy stood and is gone: KubeRay shall replace the worker."""
+    text = f"The pod in worker cluster {cluster} was deleted or evicted there{_why(pod)}"
+    return _failed(pod, "RemotePodGone", text, now)
+
+
+def _why(pod: Raw) -> str:
+    """Why a copy went or goes, as it last said itself: Kueue, the kubelet and whoever evicts write a condition before they
+    stop a pod."""
+    said = (condition(pod, kind).get("message") for kind in ("TerminationTarget", "DisruptionTarget"))
+    return next((f": {text}" for text in said if text), ".")
+
+
+def _failed(pod: Raw, reason: str, text: str, now: datetime) -> list[Action]:
+    patch = mirror.failed_patch(pod, reason=reason, message=text, now=timestamp(now))
+    return [PatchStatus(pod, patch)] if patch else []

@@ -1,0 +1,109 @@
+"""What happens next to a round whose shares are asked for: it is admitted as a whole, or given up as a whole?
+
+A round is the first of a gang, or holds the workers that a running gang lost. What it asks for was planned before
+(planner.py), and for how long it is waited for is said in patience.py. Shares of earlier rounds are not looked at: they stand.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from adapter import explain, names, telling
+from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck
+from adapter.gang import Gang
+from adapter.groupworkload import Reservation
+from adapter.patience import RETRY, excluded_for, patience
+from adapter.placement import Placement, Share
+from adapter.workload import Workload
+
+ASKED_LAST = "it is asked when all others are admitted, because others must be preempted for it"
+
+
+def ask(
+    gang: Gang, work: Workload, current: Placement, shares: Sequence[Share], ready: bool, now: datetime
+) -> list[Action]:
+    """Say what to do next for the shares of a round; `ready` when the gang runs already."""
+    # 11. Shares that do not stand are asked for (again: a share that vanished is replaced on the same plan). Those that
+    #     take quota back from others come last, when all others are admitted: a round that is given up before has then
+    #     cost nobody a running pod.
+    standing = {r.cluster: r for r in gang.reservations if r.round == current.round}
+    blocked = _blocked(gang, shares, standing)
+    may_preempt = all(share.preempts or share.cluster not in blocked for share in shares)
+    missing: list[Action] = [
+        Reserve(work, current, share)
+        for share in shares
+        if share.cluster not in standing and share.cluster not in gang.silent and (may_preempt or not share.preempts)
+    ]
+    if not blocked:
+        return _commit(gang, work, current, ready, now)
+    return _while_blocked(gang, work, current, blocked, standing, missing, ready, now)
+
+
+def _while_blocked(
+    gang: Gang,
+    work: Workload,
+    current: Placement,
+    blocked: Mapping[str, str],
+    standing: Mapping[str, Reservation],
+    missing: Sequence[Action],
+    ready: bool,
+    now: datetime,
+) -> list[Action]:
+    # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
+    waits = patience(gang, current, standing)
+    deadline = (current.planned_at or now) + waits
+    if now >= deadline:
+        status = _withdrawn(current, blocked, waits, now)
+        pending = [] if ready else telling.pending(gang, work, str(status["reason"]))
+        return [Record(current, status), *pending, *telling.say(work.job, "Withdrawn", str(status["reason"]))]
+    status = explain.reserving(current, blocked, now)
+    pending = [] if ready else telling.pending(gang, work, str(status["reason"]))
+    again = min(deadline - now, RETRY) if missing else deadline - now
+    return [*missing, *telling.record(current, status), *pending, LookAgain(again)]
+
+
+def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: datetime) -> list[Action]:
+    """Every share of the round is admitted: let Kueue admit the whole gang, if it has not yet."""
+    status = explain.placed(current, now)
+    actions: list[Action] = list(telling.record(current, status))
+    if not ready:
+        updates = tuple(_update(name, current.name) for name in gang.remote_podsets)
+        actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(status["reason"]), updates, gang.reservations))
+    return actions + telling.say(work.job, "Placed" if not ready else "Replaced", str(status["reason"]))
+
+
+def _update(podset: str, placement: str) -> dict[str, object]:
+    return {
+        "name": podset,
+        "labels": {names.PLACEMENT_LABEL: placement},
+        "nodeSelector": {names.LOCK_NODE_SELECTOR: names.LOCK_NODE_SELECTOR_VALUE},
+    }
+
+
+def _withdrawn(current: Placement, blocked: Mapping[str, str], waited: timedelta, now: datetime) -> dict[str, object]:
+    late = f"Not admitted within {waited.total_seconds():.0f}s"
+    asked = {cluster: why for cluster, why in blocked.items() if why != ASKED_LAST}
+    return explain.withdrawing(current, asked, late, now + excluded_for(current), now)
+
+
+def _blocked(gang: Gang, shares: Sequence[Share], standing: Mapping[str, Reservation]) -> dict[str, str]:
+    """Say, for each cluster whose share is not admitted, why; empty while its Kueue has not answered."""
+    blocked: dict[str, str] = {}
+    for share in shares:
+        found = standing.get(share.cluster)
+        if share.cluster in gang.silent:
+            blocked[share.cluster] = gang.silent[share.cluster]
+        elif found is None:
+            unasked = ASKED_LAST if share.preempts and len(shares) > 1 else ""
+            blocked[share.cluster] = gang.refused.get(share.cluster, unasked)
+        elif found.deleting or not found.admitted:
+            blocked[share.cluster] = why_not(found)
+    return blocked
+
+
+def why_not(found: Reservation) -> str:
+    """Why a share that stands is not admitted."""
+    if found.deleting:
+        return "it is being deleted there"
+    if found.evicted:
+        return f"its workers were stopped there: {found.evicted}"
+    return found.message if found.reserved_at is None else "an admission check there is pending"

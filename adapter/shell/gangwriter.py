@@ -1,0 +1,157 @@
+"""How is each action on a gang done: its plan, its shares, its admission check, its place in the queue?
+
+Nothing is decided here, apart from what Planning answers to a Plan. Every write either names the uid that it is meant for or
+creates under a name that only its own attempt can have, so doing it twice, or after a crash, changes nothing more.
+"""
+
+from datetime import UTC, datetime
+
+from adapter import names, podgroup, reservation
+from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Yield
+from adapter.facts import Raw, timestamp, uid_of
+from adapter.groupworkload import reservation as read_reservation
+from adapter.placement import Placement
+from adapter.shell import metrics, podgroups, resources
+from adapter.shell.client import ApiError, Unreachable
+from adapter.shell.create import create
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.memory import Memory
+from adapter.shell.observe import Observer
+from adapter.shell.planning import Planning
+from adapter.workload import Workload
+
+
+class GangWriter:
+    """Writes Workloads and Placements in the manager, and shares in the worker clusters."""
+
+    def __init__(self, home: Home, fleet: Fleet, observer: Observer, memory: Memory) -> None:
+        self._home, self._fleet, self._observer, self._memory = home, fleet, observer, memory
+        self._planning = Planning(home, fleet, observer, memory)
+
+    async def plan(self, action: Plan) -> None:
+        """Plan a gang, and write its Placement, unless the plan says nothing new."""
+        version = self._fleet.room_version
+        with metrics.DECISION.time():
+            body, _, settles = self._planning.body(action, datetime.now(UTC))
+        # NB: no await between reading the stores and this write being on its way would still let another plan read the
+        # old stores; the engine therefore runs one plan at a time.
+        before = action.placement
+        if before is None:
+            raw = await self._home.client.create(resources.PLACEMENTS.path(action.workload.namespace), body)
+        elif _as_before(before, body["spec"], action):
+            self._note(before.uid, version, settles)
+            return
+        else:
+            path = resources.PLACEMENTS.path(before.namespace, before.name)
+            raw = await self._home.client.merge(path, {"metadata": {"uid": before.uid}, "spec": body["spec"]})
+        self._note(uid_of(raw), version, settles)
+        self._home.placements.put(raw)
+
+    def _note(self, uid: str, version: int, settles: datetime | None) -> None:
+        self._memory.planned[uid] = version
+        self._memory.settles.pop(uid, None)
+        if settles:
+            self._memory.settles[uid] = settles
+
+    async def reserve(self, action: Reserve) -> None:
+        """Make a share; what its cluster's API server refuses is remembered as the gang's reason."""
+        try:
+            await self._make_share(action)
+            self._memory.accept(action.placement, action.share.cluster)
+        except ApiError as refusal:  # not trouble of ours: the gang waits with this reason, and tries again
+            why = f"its API server refuses the share: {refusal.message or refusal.reason}"
+            self._memory.refuse(action.placement, action.share.cluster, why)
+
+    async def _make_share(self, action: Reserve) -> None:
+        member, work, place = self._fleet.connected(action.share.cluster), action.workload, action.placement
+        target = self._observer.targets.target(member, work, place, place.round_of(action.share))
+        anchor = await create(member.client, resources.CONFIG_MAPS, reservation.anchor(target, work.namespace))
+        templates = {podset.name: podset.template for podset in work.podsets}
+        body = reservation.group_workload(
+            target,
+            work.namespace,
+            [(group.name, group.count, templates[group.name]) for group in action.share.groups],
+            uid_of(anchor),
+            priority=work.priority,
+        )
+        # Before any pod can name it, and before quota is held that it may not use.
+        if group := podgroup.beside(body, target):
+            await podgroups.ensure(member.client, group)
+        member.workloads.put(await create(member.client, resources.WORKLOADS, body))
+
+    async def release(self, action: Release) -> None:
+        """Delete a share: its anchor, with all that it owns, and its Workload."""
+        found = action.reservation
+        client = self._fleet.connected(found.cluster).client
+        if found.anchor_uid:
+            await client.delete(resources.CONFIG_MAPS.path(found.namespace, found.name), found.anchor_uid)
+        await client.delete(resources.WORKLOADS.path(found.namespace, found.name), found.uid)
+
+    async def set_check(self, action: SetCheck) -> None:
+        """Write our entry of a Workload's admission checks, after one more look at the shares it relies on."""
+        for share in action.verify:
+            client = self._fleet.connected(share.cluster).client
+            raw = await client.get(resources.WORKLOADS.path(share.namespace, share.name))
+            found = read_reservation(share.cluster, raw)
+            if not found.admitted or found.deleting or found.uid != share.uid:
+                raise Unreachable(f"the share in {share.cluster} is not admitted any more")
+        work = action.workload
+        entry = {
+            "name": action.check,
+            "state": action.state,
+            "message": action.message,
+            "lastTransitionTime": timestamp(datetime.now(UTC)),
+            **({"podSetUpdates": list(action.updates)} if action.updates else {}),
+        }
+        body = {
+            "apiVersion": names.KUEUE_API_VERSION,
+            "kind": "Workload",
+            "metadata": {
+                "name": work.name,
+                "namespace": work.namespace,
+                "uid": work.uid,
+                "resourceVersion": work.resource_version,  # a late answer must not poison the next attempt
+            },
+            "status": {"admissionChecks": [entry]},
+        }
+        path = resources.WORKLOADS.path(work.namespace, work.name, "status")
+        self._home.workloads.put(await self._home.client.apply(path, body, names.FIELD_MANAGER))
+
+    async def step_aside(self, action: Yield) -> None:
+        """Make a Workload inactive, so that others get its turn."""
+        now, count = datetime.now(UTC), str(action.workload.yields + 1)
+        self._memory.step_aside(action.workload, now)  # before anybody can hear of it and take what it gathered
+        since = timestamp(now)
+        await self._activate(action.workload, False, {names.YIELDED_ANNOTATION: since, names.YIELDS_ANNOTATION: count})
+
+    async def rejoin(self, action: Rejoin) -> None:
+        """Make a Workload that stepped aside active again."""
+        await self._activate(action.workload, True, {names.YIELDED_ANNOTATION: None})
+
+    async def _activate(self, work: Workload, active: bool, annotations: dict[str, str | None]) -> None:
+        """Write both in one patch: a Workload that is inactive on our account says so, whenever we die."""
+        metadata = {"uid": work.uid, "resourceVersion": work.resource_version, "annotations": annotations}
+        path = resources.WORKLOADS.path(work.namespace, work.name)
+        body = {"metadata": metadata, "spec": {"active": active}}
+        self._home.workloads.put(await self._home.client.merge(path, body))
+
+    async def record(self, action: Record) -> None:
+        """Write a Placement's status."""
+        place = action.placement
+        path = resources.PLACEMENTS.path(place.namespace, place.name, "status")
+        body = {"metadata": {"uid": place.uid}, "status": action.status}
+        self._home.placements.put(await self._home.client.merge(path, body))
+
+    async def forget(self, action: Forget) -> None:
+        """Delete a Placement."""
+        place = action.placement
+        await self._home.client.delete(resources.PLACEMENTS.path(place.namespace, place.name), place.uid)
+
+
+def _as_before(before: Placement, spec: Raw, action: Plan) -> bool:
+    """Whether a plan says nothing new: the same shares as those that stand, and the same sentence."""
+    if not before.round or before.withdrawing or len(before.excluded) != len(action.excluded):
+        return False
+    same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
+    return same and bool(before.explanation == spec["explanation"])

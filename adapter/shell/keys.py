@@ -1,0 +1,103 @@
+"""Which keys belong together, and how soon are they due: those of a gang, of a RayCluster, of whoever waits for room?
+
+It puts them into the work queue and reads no event: which of them a change wakes is for wake.py.
+"""
+
+from collections.abc import Iterable
+
+from adapter import names
+from adapter.facts import Raw, annotation, key_of, meta
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home, by_ray_cluster
+from adapter.shell.queue import WorkQueue
+
+QueueKey = tuple[str, str, str]  # what, namespace, name
+GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "queue", "anchor"
+# A pod that starts changes its status several times within a fraction of a second; one write tells of all of them. Nobody
+# waits for less than this: KubeRay and people look at seconds.
+BURST_SECONDS = 0.3
+# Kueue counts in bursts, too, and every plan reads all queues: one look at a burst is enough.
+ROOM_SECONDS = 0.5
+
+
+class Keys:
+    """Adds keys to the work queue, by what they have in common."""
+
+    def __init__(self, queue: WorkQueue[QueueKey], home: Home, fleet: Fleet) -> None:
+        self._queue, self._home, self._fleet = queue, home, fleet
+
+    def named(self, what: str, namespace: str, name: str, after: float = 0.0) -> None:
+        """One key, due after so many seconds."""
+        self._queue.add((what, namespace, name), after)
+
+    def add(self, what: str, raw: Raw, after: float = 0.0) -> None:
+        """The key of an object."""
+        namespace, name = key_of(raw)
+        self._queue.add((what, namespace, name), after)
+
+    def all(self, what: str, objects: Iterable[Raw], after: float = 0.0) -> None:
+        """The keys of objects."""
+        for raw in objects:
+            self.add(what, raw, after)
+
+    def gang_of(self, place: Raw, after: float = 0.0) -> None:
+        """The gang that a Placement stands for."""
+        owner = (place.get("spec") or {}).get("workload") or {}
+        self._queue.add((GANG, key_of(place)[0], owner.get("name") or ""), after)
+
+    def owner_of_share(self, raw: Raw) -> None:
+        """The gang that a share was made for."""
+        self._queue.add((GANG, key_of(raw)[0], annotation(raw, names.WORKLOAD_ANNOTATION)))
+
+    def of_ray_cluster(self, key: str, after: float = 0.0) -> None:
+        """The worker pods of a RayCluster, by namespace and name."""
+        self.all(POD, (pod for pod in self._home.pods if by_ray_cluster(pod) == key), after)
+
+    def member(self, cluster: str) -> None:
+        """What stands in a worker cluster."""
+        member = self._fleet.members().get(cluster)
+        if member:
+            self.all(POD, member.pods)
+            for raw in member.workloads:
+                self.owner_of_share(raw)
+
+    def checks(self, checks: Iterable[Raw]) -> None:
+        """These AdmissionChecks, and all that depends on any."""
+        self.all(CHECK, checks)
+        self.all(GANG, self._home.workloads)
+        self.quotas()
+
+    def policies(self) -> None:
+        """Where gangs may go, in which order and with which of their groups may be another now."""
+        self._fleet.room_version += 1
+        self.checks(self._home.checks)
+
+    def quotas(self) -> None:
+        """ClusterQueues whose quota is to follow that of the worker clusters."""
+        for raw in self._home.cluster_queues:
+            if annotation(raw, names.QUOTA_ANNOTATION):
+                self._queue.add((QUEUE, "", key_of(raw)[1]), ROOM_SECONDS)
+
+    def room(self) -> None:
+        """What might fit somewhere changed."""
+        self._fleet.room_version += 1
+        self.waiting()
+
+    def waiting(self) -> None:
+        """Gangs that want a place: room may have come, and is offered by priority, then age."""
+        places = [place for place in self._home.placements if self._wants(place)]
+        for place in sorted(places, key=self._turn):
+            self.gang_of(place, ROOM_SECONDS)
+
+    def _wants(self, place: Raw) -> bool:
+        """Whether a gang holds no share, or too few, or must leave a cluster that is drained."""
+        spec, draining = place.get("spec") or {}, self._fleet.draining()
+        stays = (share for share in spec.get("shares") or () if share.get("cluster") not in draining)
+        held = sum(int(group.get("count") or 0) for share in stays for group in share.get("groups") or ())
+        return held < int(spec.get("wanted") or 0)
+
+    def _turn(self, place: Raw) -> tuple[int, str]:
+        name = ((place.get("spec") or {}).get("workload") or {}).get("name") or ""
+        work = self._home.workloads.get((key_of(place)[0], name)) or {}
+        # The Workload's age, not the Placement's: one that yielded has a new Placement, and is as old as before.
+        return -int((work.get("spec") or {}).get("priority") or 0), str(meta(work).get("creationTimestamp"))

@@ -1,0 +1,136 @@
+"""How is each action on a worker pod done: its slot, its head's mirror, its copy, its status?
+
+Nothing is decided here. A cluster that does not want what a worker needs is remembered, so that the share goes elsewhere, and
+the owner is told; what stands in a cluster under our name and is not ours is left alone.
+"""
+
+import asyncio
+from collections import defaultdict
+
+from adapter import names
+from adapter.actions import AssignSlot, CreatePod, DeletePod, MirrorHead, PatchStatus, Say
+from adapter.facts import Raw, annotation, key_of, uid_of
+from adapter.shell import resources
+from adapter.shell.client import ApiError, Unreachable
+from adapter.shell.copier import Copier
+from adapter.shell.create import NAME_TAKEN, create
+from adapter.shell.events import Announcer
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.member import Member
+from adapter.shell.memory import Memory
+from adapter.shell.observe import Observer
+from adapter.shell.sources import Absent
+from adapter.shell.store import version
+from adapter.slots import share_key
+
+# What a cluster answers whose webhooks, policies or quotas do not want a pod. Not 401 and 429, which pass, and not 409: there
+# is a pod of that name.
+_REFUSALS = (400, 403, 404, 422)
+
+
+class PodWriter:
+    """Writes worker pods in the manager, and their copies in the worker clusters."""
+
+    def __init__(
+        self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer, memory: Memory, copier: Copier
+    ) -> None:
+        self._home, self._fleet, self._observer = home, fleet, observer
+        self._announcer, self._memory, self._copier = announcer, memory, copier
+        self._mirroring: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by cluster
+
+    async def assign(self, action: AssignSlot) -> None:
+        """Give a pod of the manager its slot, unless somebody changed the pod meanwhile."""
+        namespace, name = key_of(action.pod)
+        body = {
+            "metadata": {
+                "uid": uid_of(action.pod),
+                "resourceVersion": action.pod["metadata"]["resourceVersion"],
+                "labels": {names.CLUSTER_LABEL: action.cluster},
+                "annotations": {names.SLOT_ANNOTATION: action.slot},
+            }
+        }
+        # By the subresource, which takes metadata too (k8s:registry/core/pod/strategy.go): no webhook for pods is asked, such as
+        # Kueue's, and a controller that may patch the status alone cannot change what a pod of a user runs.
+        self._home.pods.put(await self._home.client.merge(resources.PODS.path(namespace, name, "status"), body))
+
+    async def mirror_head(self, action: MirrorHead) -> None:
+        """Make or change one object of the mirror of a head's Service."""
+        member = self._fleet.connected(action.cluster)
+        try:
+            async with self._mirroring[action.cluster]:  # one after the other: all workers of a head want the same
+                member.must_be_seen()
+                await mirror_head(member, action.body)
+        except ApiError as refusal:
+            if refusal.status in _REFUSALS or refusal.reason == NAME_TAKEN:
+                await self._refused(action, "the mirror of the head's Service", refusal)
+            raise
+
+    async def _refused(self, action: MirrorHead | CreatePod, what: str, refusal: ApiError) -> None:
+        """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner: without the
+        pod's name, since its siblings hear the same."""
+        place = self._observer.shares.placement_of(action.pod)
+        if action.about and place:
+            share = share_key(annotation(action.pod, names.SLOT_ANNOTATION))
+            why = refusal.message.replace(key_of(action.pod)[1], "*")
+            self._memory.refuse_pod(place, share, f"the cluster refuses its pods: {why}")
+            text = f"worker cluster {action.cluster} refuses {what}: {why}"
+            await self._announcer.tell(Say(action.about, "PodRefused", text, warning=True))
+
+    async def create_pod(self, action: CreatePod) -> None:
+        """Make a pod's copy, and before it what it refers to."""
+        member = self._fleet.connected(action.cluster)
+        try:
+            await self._copier.ensure(member, action.references, action.body)
+            member.pods.put(await create(member.client, resources.PODS, action.body))
+        except ApiError as refusal:
+            if refusal.status in _REFUSALS:
+                await self._refused(action, "pods of the job", refusal)
+            raise
+        except Absent as absent:  # without the pod's name, since its siblings lack the same
+            text = f"A worker for {action.cluster} is not made: {absent}."
+            if action.about:
+                await self._announcer.tell(Say(action.about, "WorkerTrouble", text, warning=True))
+            raise Unreachable(text) from None
+        self._memory.made.add(uid_of(action.pod))
+        if place := self._observer.shares.placement_of(action.pod):
+            self._memory.accept_pod(place, share_key(annotation(action.pod, names.SLOT_ANNOTATION)))
+
+    async def delete_pod(self, action: DeletePod) -> None:
+        """Delete a copy."""
+        namespace, name = key_of(action.pod)
+        client = self._fleet.connected(action.cluster).client
+        await client.delete(resources.PODS.path(namespace, name), uid_of(action.pod))
+
+    async def patch_status(self, action: PatchStatus) -> None:
+        """Bring a pod's status in the manager up to date with its copy's."""
+        namespace, name = key_of(action.pod)
+        path = resources.PODS.path(namespace, name, "status")
+        try:
+            self._home.pods.put(await self._home.client.merge(path, action.body))
+        except ApiError as error:
+            if not (error.missing or error.conflict):  # deleted, or another pod by now: then there is nothing to tell
+                raise
+
+
+async def mirror_head(member: Member, body: Raw) -> None:
+    """Make or change one object of a head's mirror, unless it was changed since this was decided: then it is looked at again.
+
+    Raises ApiError where mirrors may not be read, for nobody could keep it true.
+    """
+    if member.unmirrored:
+        raise ApiError(403, "Forbidden", member.unmirrored)
+    resource, store = {
+        "Service": (resources.SERVICES, member.services),
+        "EndpointSlice": (resources.ENDPOINT_SLICES, member.slices),
+    }[body["kind"]]
+    if version(store.get(key_of(body)) or {}) != version(body):
+        return
+    if not version(body):
+        store.put(await create(member.client, resource, body))
+        return
+    try:
+        store.put(await member.client.merge(resource.path(*key_of(body)), body))
+    except ApiError as error:
+        if not error.missing:  # its deletion will be heard of
+            raise

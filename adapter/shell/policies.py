@@ -1,0 +1,96 @@
+"""Which of our AdmissionChecks is a Workload under, which DispatchPolicy is behind it, and can what the admins wrote work?
+
+Read from the manager's stores alone. It decides nothing, and does not say whether a job may go where a policy sends it.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from adapter import api, checks, layout, names
+from adapter.facts import Raw, key_of
+from adapter.shell.home import Home
+from adapter.shell.store import Store
+from adapter.workload import PodSet, Workload
+
+LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default: what runs must not be given up because a policy is gone
+
+
+class Policies:
+    """Reads AdmissionChecks, DispatchPolicies and what they refer to."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def check_of(self, work: Workload) -> str:
+        """The name of our AdmissionCheck on a Workload, empty when it has none."""
+        return next(iter(self._our_checks(work)), "")
+
+    def our_checks(self) -> set[str]:
+        """The names of the AdmissionChecks that are ours."""
+        every = self._controllers(key_of(raw)[1] for raw in self._home.checks)
+        return {name for name, found in every.items() if found == names.CONTROLLER_NAME}
+
+    def _our_checks(self, work: Workload) -> list[str]:
+        return [name for name, found in self._controllers(work.checks).items() if found == names.CONTROLLER_NAME]
+
+    def _controllers(self, listed: Iterable[str]) -> dict[str, str]:
+        found = {name: (self._home.checks.named(name) or {}).get("spec") or {} for name in listed}
+        return {name: str(spec.get("controllerName") or "") for name, spec in found.items()}
+
+    def rivals(self, work: Workload | None) -> str:
+        """Why the checks on a Workload exclude each other, empty when they do not."""
+        if work is None:
+            return ""
+        return layout.rivals(f"ClusterQueue of LocalQueue {work.queue}", self._controllers(work.checks))
+
+    def layout_problems(self, check: str) -> list[str]:
+        """What cannot work in the queues that list an AdmissionCheck."""
+        home = self._home
+        queues = layout.Queues(
+            list(home.cluster_queues),
+            list(home.local_queues),
+            _by_name(home.flavors),
+            self._controllers(key_of(raw)[1] for raw in home.checks),
+        )
+        return layout.problems(check, queues)
+
+    def written(self) -> checks.Written:
+        """What admins have written that an AdmissionCheck may refer to."""
+        configs = self._home.multikueue_configs
+        return checks.Written(
+            _by_name(self._home.policies),
+            list(self._home.worker_clusters),
+            _by_name(configs) if configs.synced else None,
+        )
+
+    def policy(self, check: str) -> tuple[checks.Chosen | None, str]:
+        """The policy behind an AdmissionCheck, or why there is none."""
+        try:
+            return checks.policy(self._home.checks.named(check) or {}, self.written()), ""
+        except api.Invalid as error:
+            return None, str(error)
+
+    def policy_name(self, check: str) -> str:
+        """The DispatchPolicy that an AdmissionCheck names, whether or not it can be used."""
+        return checks.policy_name(self._home.checks.named(check) or {})
+
+    def gate_problem(self) -> str:
+        """Why worker pods would not be held, empty when they would."""
+        return checks.gate_problem(_by_name(self._home.gate_policies), _by_name(self._home.gate_bindings))
+
+    def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
+        """The worker groups that the check covers: all, or those with one of its flavors (kueue.md 1.2)."""
+        strategy = self._home.cluster_queue((work.namespace, work.queue)).get("spec") or {}
+        listed = (strategy.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+        flavors = next((set(c.get("onFlavors") or ()) for c in listed if c.get("name") == check), set[str]())
+        workers = [p for p in work.podsets if p.name not in (names.HEAD, names.SUBMITTER) and p.count]
+        return [p for p in workers if not flavors or p.flavors & flavors]
+
+
+def lost_after(chosen: checks.Chosen | None) -> timedelta:
+    """For how long a cluster may be out of sight before its workers count as lost."""
+    return chosen.policy.worker_lost_timeout if chosen else LOST_TIMEOUT
+
+
+def _by_name(store: Store) -> dict[str, Raw]:
+    return {key_of(raw)[1]: raw for raw in store}

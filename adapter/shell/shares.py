@@ -1,0 +1,73 @@
+"""What stands for gangs: which Placement and which live Workload, and which shares in the clusters that can be seen?
+
+Clusters that cannot be seen show no shares. Whether a share is to stay is for lifecycle.py.
+"""
+
+from dataclasses import replace
+
+from adapter import names
+from adapter.facts import Key, Raw, annotation, key_of, label
+from adapter.groupworkload import Reservation, reservation
+from adapter.placement import Placement, placement
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home
+from adapter.shell.member import Member
+from adapter.slots import share_key
+from adapter.workload import Workload, workload
+
+
+class Shares:
+    """Reads Placements, and the group Workloads that stand for them."""
+
+    def __init__(self, home: Home, fleet: Fleet) -> None:
+        self._home, self._fleet = home, fleet
+
+    def seen(self) -> dict[str, Member]:
+        """The members from whose stores something may be concluded."""
+        return {name: member for name, member in self._fleet.members().items() if not member.why_silent}
+
+    def workers_in(self, cluster: str) -> int:
+        """For how many workers quota is held or asked for in a cluster: by the Placements of Workloads that are not over, or by
+        what stands there, whichever is more."""
+        places = (placement(raw) for raw in self._home.placements)
+        live = (place for place in places if self.workload_of(place))
+        wanted = sum(share.workers for place in live for share in place.live if share.cluster == cluster)
+        member = self._fleet.members().get(cluster)
+        standing = (
+            podset for raw in (member.workloads if member else ()) for podset in raw["spec"].get("podSets") or ()
+        )
+        return max(wanted, sum(int(podset.get("count") or 0) for podset in standing))
+
+    def placement_of(self, pod: Raw) -> Placement | None:
+        """The Placement that a pod is labelled with."""
+        found = self._home.placements.get((key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)))
+        return placement(found) if found else None
+
+    def workload_of(self, place: Placement) -> Workload | None:
+        """The Workload that a Placement was made for, while it holds quota and is not over."""
+        raw = self._home.workloads.get((place.namespace, place.workload))
+        work = workload(raw) if raw else None
+        live = work and work.uid == place.workload_uid and work.attempt == place.attempt and work.holds_quota
+        return work if live and work and not work.finished else None
+
+    def standing(self, key: Key) -> list[Reservation]:
+        """What stands for a Workload in the clusters that can be seen."""
+        return [
+            _with_pods(member, reservation(name, raw))
+            for name, member in self.seen().items()
+            for raw in member.workloads.group("/".join(key))
+        ]
+
+    def admitted(self, place: Placement) -> frozenset[tuple[str, int]]:
+        """The Placement's shares that hold quota now, by cluster and round."""
+        found = self.standing((place.namespace, place.workload))
+        return frozenset((r.cluster, r.round) for r in found if r.placement == place.name and r.admitted)
+
+
+def _with_pods(member: Member, found: Reservation) -> Reservation:
+    """Whether an evicted share has lost its last pod before Kueue took note of it."""
+    if not found.evicted or found.reserved_at is None:
+        return found
+    pods = member.pods.group(f"{found.namespace}/{found.placement}")
+    on_it = (share_key(annotation(pod, names.SLOT_ANNOTATION)) == (member.name, found.round) for pod in pods)
+    return replace(found, stranded=not any(on_it))

@@ -1,0 +1,130 @@
+"""What is known about one worker pod of the manager and its copies?
+
+Reads the stores and builds the facts that dispatch.py decides from. Clusters that cannot be seen contribute no copies.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from adapter import flavorlabels, headaddress, names
+from adapter.facts import Key, Raw, annotation, controller_uid, key_of, label, uid_of
+from adapter.groupworkload import Reservation
+from adapter.headmirror import Standing
+from adapter.shell.fleet import Fleet
+from adapter.shell.home import Home, by_ray_cluster
+from adapter.shell.losses import Losses
+from adapter.shell.member import Member
+from adapter.shell.memory import Memory
+from adapter.shell.policies import Policies, lost_after
+from adapter.shell.shares import Shares
+from adapter.shell.slots import Slots
+from adapter.shell.targets import Targets
+from adapter.slots import group_of, share_key, wants_slot
+from adapter.worker import Silence, Worker
+from adapter.workload import Workload
+
+
+class Workers:
+    """Reads facts about worker pods."""
+
+    def __init__(
+        self,
+        home: Home,
+        fleet: Fleet,
+        policies: Policies,
+        shares: Shares,
+        targets: Targets,
+        slots: Slots,
+        losses: Losses,
+    ) -> None:
+        self._home, self._fleet, self._policies = home, fleet, policies
+        self._shares, self._targets, self._slots, self._losses = shares, targets, slots, losses
+
+    def facts(self, key: Key, memory: Memory) -> Worker:
+        """The facts about a worker pod of the manager and its copies."""
+        pod, members = self._home.pods.get(key), self._shares.seen()
+        remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
+        stands_for = self._shares.placement_of(pod) if pod else None
+        work = self._shares.workload_of(stands_for) if stands_for else None
+        standing = self._shares.standing(work.key) if work and stands_for else []
+        unmade = bool(pod and wants_slot(pod, remotes))
+        if unmade:  # only a copy that is made now is told of its flavor
+            standing = [_with_flavors(members[one.cluster], one) for one in standing]
+        head = self._head(pod) if pod else None
+        return Worker(
+            pod=pod,
+            remotes=remotes,
+            placement=stands_for if work else None,
+            job=work.job if work else None,
+            belongs=self._belongs(pod, work) if pod and work else None,
+            head=str(head["status"]["podIP"]) if head else "",
+            reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
+            targets=self._targets.every(members, work, stands_for) if work and stands_for else {},
+            taken=self._slots.taken(pod) if pod and unmade else (),
+            draining=self._fleet.draining(),
+            silence=self._silence(pod, work) if pod and work else None,
+            made=bool(pod and uid_of(pod) in memory.made),
+            head_pod=head,
+            head_mirrors=_head_mirrors(pod, members) if pod else {},
+            pull_secrets=_pull_secrets(pod, work) if pod and work else (),
+        )
+
+    def pull_secrets(self, pod: Raw) -> tuple[Raw, ...]:
+        """Those that the pod's template names, while its Workload holds quota."""
+        place = self._shares.placement_of(pod)
+        work = self._shares.workload_of(place) if place else None
+        return _pull_secrets(pod, work) if work else ()
+
+    def _silence(self, pod: Raw, work: Workload) -> Silence | None:
+        """What is to be thought of a pod whose cluster cannot be seen."""
+        cluster, _ = share_key(annotation(pod, names.SLOT_ANNOTATION))
+        if not cluster or cluster in self._shares.seen():
+            return None
+        chosen, _ = self._policies.policy(self._policies.check_of(work))
+        return self._losses.silence(cluster, pod, lost_after(chosen))
+
+    def _belongs(self, pod: Raw, work: Workload) -> bool | None:
+        namespace = key_of(pod)[0]
+        ray_cluster = self._home.ray_clusters.get((namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL)))
+        if ray_cluster is None and controller_uid(pod):
+            return None  # deleted before its pods, or not heard of yet
+        if ray_cluster is None or work.job is None or controller_uid(pod) != uid_of(ray_cluster):
+            return False
+        return work.job.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
+
+    def _head(self, pod: Raw) -> Raw | None:
+        """The head of the pod's RayCluster, None while there is none with an address that stays."""
+        for head in self._home.heads.group(by_ray_cluster(pod)):
+            same = controller_uid(head) == controller_uid(pod)
+            if same and not head["metadata"].get("deletionTimestamp") and (head.get("status") or {}).get("podIP"):
+                return head
+        return None
+
+
+def _pull_secrets(pod: Raw, work: Workload) -> tuple[Raw, ...]:
+    """Admission gives a pod that has none those of its account, so the pod itself does not tell."""
+    specs = [p.template.get("spec") or {} for p in work.podsets if p.name == group_of(pod)]
+    return tuple(one for spec in specs for one in spec.get("imagePullSecrets") or ())
+
+
+def _head_mirrors(pod: Raw, members: Mapping[str, Member]) -> dict[str, Standing]:
+    service = headaddress.service(pod)
+    found = {name: member.head_mirror(service) for name, member in members.items()} if service else {}
+    return {name: standing for name, standing in found.items() if standing}
+
+
+def _with_flavors(member: Member, found: Reservation) -> Reservation:
+    """What Ray is told of the nodes that each role was given."""
+    told = {
+        role: {
+            key: value
+            for flavor in flavors
+            for key, value in flavorlabels.ray_labels(_node_labels(member.flavors.named(flavor))).items()
+        }
+        for role, flavors in found.flavors.items()
+    }
+    return replace(found, ray_labels={role: labels for role, labels in told.items() if labels})
+
+
+def _node_labels(flavor: Raw | None) -> Raw:
+    return ((flavor or {}).get("spec") or {}).get("nodeLabels") or {}

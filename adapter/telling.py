@@ -1,0 +1,36 @@
+"""How is it said what was decided of a gang: on its check, on its Placement, and on the job that its user looks at?
+
+A reason to wait and a status that stand there already are not written again, so a gang that only waits costs no writes. What
+is said is not worded here (explain.py), and whether it is to be said is for who decides.
+"""
+
+from collections.abc import Mapping
+
+from adapter import names
+from adapter.actions import Action, Record, Say, SetCheck
+from adapter.gang import Gang
+from adapter.placement import Placement
+from adapter.workload import Job, Workload
+
+
+def pending(gang: Gang, work: Workload, message: str) -> list[Action]:
+    """Let the Workload wait, with the reason on its check."""
+    entry = work.checks[gang.check]
+    if entry.state == names.CHECK_PENDING and entry.message == message:
+        return []
+    return [check(gang, work, names.CHECK_PENDING, message)]
+
+
+def check(gang: Gang, work: Workload, state: str, message: str) -> SetCheck:
+    """Write our entry of the Workload's checks."""
+    return SetCheck(work, gang.check, state, message)
+
+
+def record(placement: Placement, status: Mapping[str, object]) -> list[Action]:
+    """Write the Placement's status, as far as it is another."""
+    return [] if all(placement.status.get(k) == v for k, v in status.items()) else [Record(placement, status)]
+
+
+def say(job: Job | None, reason: str, message: str, *, warning: bool = False) -> list[Action]:
+    """An event on the job, where it is known."""
+    return [Say(job, reason, message, warning)] if job else []

@@ -1,0 +1,62 @@
+"""What does the fate of one worker pod depend on: the manager's pod, its copies, its share, and the head that it joins?
+
+Read from the stores by shell/observe.py; dispatch.py decides from it. Nothing here decides anything.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from adapter import headmirror, names
+from adapter.facts import Raw, condition, meta
+from adapter.groupworkload import Reservation
+from adapter.placement import Placement
+from adapter.target import Target
+from adapter.workload import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A worker cluster that cannot be seen, as it concerns one pod."""
+
+    why: str
+    since: datetime | None  # first loss; None: not known yet
+    until: datetime | None  # when its workers count as lost; None: never
+    alive: bool | None  # what the head's GCS says of the pod's Ray node; None: it cannot be asked, or does not know
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Everything that the fate of one worker pod depends on."""
+
+    pod: Raw | None
+    remotes: Mapping[str, Raw]  # cluster -> pod of that name with our manager label
+    placement: Placement | None
+    job: Job | None
+    belongs: bool | None  # to the RayCluster that the Placement's Workload admitted; None: its RayCluster is not known
+    head: str  # address of the head, empty while it has none
+    reservations: Mapping[tuple[str, int], Reservation]  # by cluster and round, as far as clusters can be seen
+    targets: Mapping[str, Target]  # for clusters that can be seen
+    taken: Collection[str]  # slots held by other pods of the Placement, here or there; known where `wants_slot`
+    draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
+    silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
+    made: bool = False  # whether this process made its copy, of which the manager may not be told yet
+    head_pod: Raw | None = None  # the head itself, None while it has no address
+    # cluster that mirrors heads -> what it has of this one's mirror
+    head_mirrors: Mapping[str, headmirror.Standing] = field(default_factory=dict)
+    pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
+
+
+def leaving(raw: Raw) -> bool:
+    """Whether a pod is being deleted."""
+    return bool(meta(raw).get("deletionTimestamp"))
+
+
+def ended(raw: Raw) -> bool:
+    """Whether a pod is over."""
+    return (raw.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
+def dispatched(pod: Raw) -> bool:
+    """Whether a pod's copy was seen once."""
+    return bool(condition(pod, names.DISPATCHED_CONDITION))

@@ -1,0 +1,50 @@
+"""What does a gang do that finds no room: it waits, gives the manager's quota to those who queue behind, and queues again?
+
+It holds nothing in the worker clusters meanwhile. How long it keeps what it has is said in patience.py; who among those that
+wait has the first word on room that comes free is not asked here (turn.py).
+"""
+
+from datetime import datetime, timedelta
+
+from adapter import explain, telling
+from adapter.actions import Action, LookAgain, Plan, Rejoin, Yield
+from adapter.gang import Gang
+from adapter.patience import AWAY, RESYNC, SOON, excluded, gives_way_at, may_fit
+from adapter.placement import Placement
+from adapter.workload import Workload
+
+
+def wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
+    """Look again when something changed, and give way to those who queue behind."""
+    live = excluded(current, now)
+    if may_fit(gang, current, live, now):
+        return [Plan(work, current, live), LookAgain(SOON)]
+    reason = current.explanation
+    if given := give_way(gang, work, reason, now):
+        return given
+    turns = [now + RESYNC, *(one.until for one in live)]
+    turns += [gives_way_at(work, now)] if gang.others_wait else []
+    turns += [gang.settles] if gang.settles else []
+    status = explain.waiting(current, now)
+    return [
+        *telling.record(current, status),
+        *telling.pending(gang, work, reason),
+        *telling.say(work.job, "Waiting", reason),
+        LookAgain(min(turns) - now),
+    ]
+
+
+def give_way(gang: Gang, work: Workload, reason: str, now: datetime) -> list[Action]:
+    """Leave the queue, if somebody waits for our place in it and it is time; the reason is said to the user."""
+    if not gang.others_wait or now < gives_way_at(work, now):
+        return []
+    text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
+    return [*telling.say(work.job, "Yielded", text), Yield(work)]
+
+
+def rejoin(work: Workload, now: datetime) -> list[Action]:
+    """Put back what we took out of the queue ourselves, after AWAY."""
+    if work.active or work.yielded_at is None:
+        return []
+    left = work.yielded_at + AWAY - now
+    return [LookAgain(left)] if left > timedelta(0) else [Rejoin(work)]

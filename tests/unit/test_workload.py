@@ -1,0 +1,153 @@
+"""A Workload is read whole, counts as ours only while it holds quota, and each reservation of it is another attempt."""
+
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.workload import Check, Job, workload
+from tests.unit import builders as make
+
+Raw = dict[str, Any]
+
+
+def test_a_workload_is_read_whole() -> None:
+    raw = make.make_workload(groups={"workers": 4, "gpu": 1}, check="Pending", message="m", version=7)
+    raw["spec"] |= {"priority": 0}
+    raw["status"]["admissionChecks"][0]["podSetUpdates"] = [{"name": "workers"}]
+    work = workload(raw)
+    assert work.key == ("demo", "rayjob-train")
+    assert (work.uid, work.resource_version, work.queue) == ("uid-of-rayjob-train", "7", "team-a")
+    assert work.priority == 0, "zero is a priority, absent is none"
+    assert (work.deleted, work.finished, work.holds_quota) == (False, False, True)
+    assert work.reserved_at == make.START
+    assert [(p.name, p.count, sorted(p.flavors)) for p in work.podsets] == [
+        ("head", 1, []),
+        ("workers", 4, ["remote"]),
+        ("gpu", 1, ["remote"]),
+    ]
+    assert work.job == Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-job")
+    assert work.checks == {make.CHECK: Check("Pending", "m", ({"name": "workers"},))}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"metadata": None, "spec": None, "status": None}, id="nulls"),
+        pytest.param(
+            {"spec": {"podSets": None}, "status": {"admission": None, "admissionChecks": None}}, id="no lists"
+        ),
+        pytest.param({"metadata": {"ownerReferences": [{"uid": "a"}]}}, id="an owner that controls nothing"),
+    ],
+)
+def test_a_workload_of_which_nothing_is_known_holds_nothing(raw: Raw) -> None:
+    work = workload(raw)
+    assert (work.holds_quota, work.attempt, work.podsets, work.job, work.checks) == (False, "", (), None, {})
+    assert work.reserved_at is None
+
+
+def test_odd_podsets_and_flavors_are_survived() -> None:
+    raw = make.make_workload()
+    raw["spec"]["podSets"] = [{}, {"name": "workers", "count": None, "template": None}]
+    raw["status"]["admission"]["podSetAssignments"] = [{"name": "workers", "flavors": None}]
+    assert [(p.name, p.count, p.template, p.flavors) for p in workload(raw).podsets] == [
+        ("main", 0, {}, frozenset()),
+        ("workers", 0, {}, frozenset()),
+    ]
+
+
+HOLDS = [
+    pytest.param({}, True, id="reserved and active"),
+    pytest.param({"conditions": [names.ADMITTED]}, True, id="admitted too"),
+    pytest.param({"reserved": None}, False, id="not reserved"),
+    pytest.param({"conditions": [names.EVICTED]}, False, id="reserved still, but evicted"),
+    pytest.param({"active": False}, False, id="reserved still, but deactivated"),
+]
+
+
+@pytest.mark.parametrize(("given", "want"), HOLDS)
+def test_quota_is_held_only_while_we_may_act(given: Raw, want: bool) -> None:
+    assert workload(make.make_workload(**given)).holds_quota is want
+
+
+def test_active_is_the_default() -> None:
+    raw = make.make_workload()
+    del raw["spec"]["active"]
+    assert workload(raw).holds_quota
+
+
+# --- attempts --------------------------------------------------------------------------------------------------------
+
+
+def attempt(raw: Raw) -> str:
+    return workload(raw).attempt
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param({"version": 99}, id="a newer version"),
+        pytest.param({"check": names.CHECK_READY, "message": "placed"}, id="our check turned Ready"),
+        pytest.param({"conditions": [names.ADMITTED]}, id="admitted"),
+        pytest.param({"conditions": [names.FINISHED]}, id="finished"),
+    ],
+)
+def test_an_attempt_keeps_its_name_while_its_reservation_stands(later: Raw) -> None:
+    assert attempt(make.make_workload(**later)) == attempt(make.make_workload()) != ""
+
+
+def test_key_order_does_not_name_another_attempt() -> None:
+    """A second API server, or a proxy, may write the same object in another order."""
+    one, two = make.make_workload(), make.make_workload()
+    two["status"]["admission"] = dict(reversed(two["status"]["admission"].items()))
+    assert attempt(one) == attempt(two)
+
+
+def assigned(**more: Any) -> Raw:
+    """A Workload whose one podset is assigned otherwise."""
+    raw = make.make_workload()
+    raw["status"]["admission"]["podSetAssignments"][0] |= more
+    return raw
+
+
+def test_a_topology_assignment_does_not_name_another_attempt() -> None:
+    """Kueue may change it within a reservation: a node is replaced, the quota stands."""
+    first, second = ({"levels": ["zone"], "slices": [{"domainCount": n}]} for n in (1, 2))
+    found = {
+        attempt(assigned()),
+        attempt(assigned(topologyAssignment=first)),
+        attempt(assigned(topologyAssignment=second)),
+    }
+    assert len(found) == 1
+
+
+def test_a_new_reservation_is_another_attempt() -> None:
+    other, elsewhere, second = make.make_workload(), make.make_workload(), make.make_workload()
+    other["metadata"]["uid"] = "another"
+    elsewhere["status"]["admission"]["clusterQueue"] = "team-b"
+    second["status"]["admission"]["podSetAssignments"].append({"name": "gpu"})
+    changed = {
+        "as it was": make.make_workload(),
+        "reserved later": make.make_workload(reserved=1),
+        "another object": other,
+        "another queue": elsewhere,
+        "another podset": second,
+        "another name of the podset": assigned(name="gpu"),
+        "another flavor": assigned(flavors={"cpu": "local"}),
+        "another resource": assigned(flavors={"cpu": "remote", "memory": "remote"}),
+        "another count": assigned(count=3),
+    }
+    found = {what: attempt(raw) for what, raw in changed.items()}
+    assert len(set(found.values())) == len(changed), found
+
+
+def test_without_a_reservation_there_is_no_attempt() -> None:
+    assert attempt(make.make_workload(reserved=None)) == ""
+    assert workload(make.make_workload(reserved=None)).reserved_at is None
+
+
+def test_an_attempt_can_stand_in_a_label() -> None:
+    name = attempt(make.make_workload())
+    assert len(name) == 8
+    assert set(name) <= set("0123456789abcdef")
