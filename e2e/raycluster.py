@@ -73,7 +73,7 @@ class RayCluster:
         if not head:
             raise LabError(f"{self.name} has no head that is ready.")
         call = ("exec", head["metadata"]["name"], "-c", "ray-head", "--", "python", "-c", program, *words)
-        return self.fleet.manager.kubectl(*call).strip().splitlines()[-1]
+        return self.fleet.manager.kubectl(*call).strip().rpartition("\n")[2]
 
     def head(self) -> Raw:
         """The head's pod once it is ready, {} while there is none."""

@@ -36,9 +36,9 @@ class Counter:
 
 ray.init(namespace="e2e", logging_level="ERROR")
 nodes = [n["NodeID"] for n in ray.nodes() if n["Alive"] and "node:__internal_head__" not in n["Resources"]]
-ask = [Counter.options(name=f"c{i}", lifetime="detached", scheduling_strategy=On(node, soft=True)).remote().ask
-       for i, node in enumerate(nodes)]
-ray.get([each.remote() for each in ask])
+counters = [Counter.options(name=f"c{i}", lifetime="detached", scheduling_strategy=On(node, soft=True)).remote()
+            for i, node in enumerate(nodes)]
+ray.get([c.ask.remote() for c in counters])
 """
 ASK = """
 import json, sys
