@@ -125,7 +125,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     # 6. The copy stands: what happens to it happens to the pod.
     if remote is not None and label(remote, names.POD_UID_LABEL) == uid_of(pod):
         mirrored = _mirrored(worker.job, pod, remote, cluster, now)
-        return _stuck(pod, remote, cluster, now) or mirrors + mirrored + _replaced(worker, cluster, remote)
+        going = _ending(remote, now) or _replaced(worker, cluster, remote)
+        return _stuck(pod, remote, cluster, now) or mirrors + mirrored + going
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
     if worker.made or _dispatched(pod):
         return _failed(pod, "RemotePodGone", _gone(pod, cluster), now)
@@ -234,6 +235,12 @@ def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
     if worker.head and made_with and made_with != worker.head and not follows:
         return [DeletePod(cluster, remote, f"the head moved from {made_with} to {worker.head}")]
     return []
+
+
+def _ending(remote: Raw, now: datetime) -> list[Action]:
+    """Nobody tells of a copy that does not end, so it is looked at when its time is over."""
+    ends = moment(meta(remote).get("deletionTimestamp"))
+    return [LookAgain(ends + STUCK_AFTER - now)] if ends else []
 
 
 def _stuck(pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
