@@ -80,7 +80,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         mirrors = making.mirrors(worker, pod, cluster, worker.reservations.get((cluster, number)))
         mirrored = reporting.mirrored(worker.job, pod, own, cluster, now)
         kept = mirrors if _reads_mirrors(worker, cluster) else []
-        return reporting.stuck(pod, own, cluster, now) or kept + mirrored + _replaced(worker, cluster, own)
+        going = reporting.ending(own, now) or _replaced(worker, cluster, own)
+        return reporting.stuck(pod, own, cluster, now) or kept + mirrored + going
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
     if worker.made or dispatched(pod):
         return reporting.gone(pod, cluster, now)

@@ -68,6 +68,12 @@ def stuck(pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
     return _failed(pod, "RemotePodStuck", f"The pod in worker cluster {cluster} {ended}{_why(remote)}", now)
 
 
+def ending(remote: Raw, now: datetime) -> list[Action]:
+    """Nobody tells of a copy that does not end, so it is looked at when its time is over."""
+    ends = moment(meta(remote).get("deletionTimestamp"))
+    return [LookAgain(ends + STUCK_AFTER - now)] if ends and now < ends + STUCK_AFTER else []
+
+
 def gone(pod: Raw, cluster: str, now: datetime) -> list[Action]:
     """The copy stood and is gone: KubeRay shall replace the worker."""
     text = f"The pod in worker cluster {cluster} was deleted or evicted there{_why(pod)}"
