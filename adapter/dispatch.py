@@ -104,7 +104,7 @@ def _open(worker: Worker, slot: str) -> bool:
 
 
 def _reads_mirrors(worker: Worker, cluster: str) -> bool:
-    """Whether it is known what stands there; where it is not, only who comes new is told so, by trying."""
+    """Whether it is known what stands there, so that it is kept true; where it is not, only who comes new is told so, by trying."""
     standing = worker.head_mirrors.get(cluster)
     return standing is not None and standing.known
 
@@ -114,7 +114,7 @@ def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
     if leaving(remote) or ended(remote):
         return []
     made_with = annotation(remote, names.HEAD_ANNOTATION)
-    follows = cluster in worker.head_mirrors and annotation(remote, names.HEAD_SERVICE_ANNOTATION)
+    follows = _reads_mirrors(worker, cluster) and annotation(remote, names.HEAD_SERVICE_ANNOTATION)
     if worker.head and made_with and made_with != worker.head and not follows:
         return [DeletePod(cluster, remote, f"the head moved from {made_with} to {worker.head}")]
     return []

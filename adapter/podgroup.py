@@ -1,6 +1,6 @@
 """Which of a share's workers must Volcano start together, in a worker cluster whose pods it schedules?
 
-All of them: one PodGroup for each share, beside its group Workload and owned by the same anchor. Volcano itself would make a
+All of them, while the gang starts: one PodGroup for each share, beside its group Workload and owned by the same anchor. Volcano itself would make a
 group of one for each pod, for it reads a size from owners of Kubernetes' own kinds only
 (volcano:pkg/controllers/podgroup/pg_controller_handler.go, getAnnotationsFromUpperRes). Where Volcano does not schedule
 there is none. Whether quota is held for the workers, and in which order things are made, is not decided here.
@@ -30,19 +30,19 @@ def annotations(group: str) -> dict[str, str]:
     return {names.POD_GROUP_ANNOTATION: group} if group else {}
 
 
-def beside(workload: Raw, target: Target) -> dict[str, Any] | None:
+def beside(workload: Raw, target: Target, *, starts: bool) -> dict[str, Any] | None:
     """Build the PodGroup of a share from its group Workload (`reservation.group_workload`); None where it gets none.
 
-    Volcano takes none of its pods before there is room for all. One that is replaced later starts as soon as there is room
-    for it beside those that run: they count (volcano:pkg/scheduler/api/job_info.go, ReadyTaskNum).
+    Volcano takes none of its pods before all are there and have room. One that is replaced later starts as soon as there is
+    room for it beside those that run: they count (volcano:pkg/scheduler/api/job_info.go, ReadyTaskNum). A share for a gang that
+    runs already (not `starts`) takes its workers one by one, as a drain moves them, so none of them waits for another.
     """
     if not name(target):
         return None
     podsets = workload["spec"]["podSets"]
-    spec: dict[str, Any] = {
-        "minMember": sum(podset["count"] for podset in podsets),
-        "minResources": _requests(podsets),
-    }
+    spec: dict[str, Any] = {"minMember": 1}
+    if starts:
+        spec = {"minMember": sum(podset["count"] for podset in podsets), "minResources": _requests(podsets)}
     # A pod's own word for it is not read by a PodGroup that Volcano did not make.
     if queue := target.pods.annotations.get(names.VOLCANO_QUEUE_ANNOTATION):
         spec["queue"] = queue

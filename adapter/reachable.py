@@ -80,8 +80,10 @@ def unproven(cluster: Raw) -> str:
     """
     found = condition(cluster, names.REACHABLE)
     tried = (cluster.get("status") or {}).get("triedSource") or ""
+    if found.get("status") == "True" and not tried:
+        return "the last preflight did not note which cluster it tried: run `kubectl rayspan preflight`"
     if found.get("status") == "True" and tried != _source(cluster):
-        return f"its spec.source has changed since the last preflight, which tried {tried or 'another'}: run `kubectl rayspan preflight`"
+        return f"its spec.source has changed since the last preflight, which tried {tried}: run `kubectl rayspan preflight`"
     if found.get("status") == "True":
         return ""
     if not found:

@@ -89,6 +89,8 @@ class Copier:
         try:
             made = await _write(member, reference, copies.copy(reference, found, pod), stands=bool(before))
         except ApiError as error:
+            if before == version:  # one that somebody made immutable there, say: not at every look
+                written.due[reference] = time.monotonic() + AGAIN_SECONDS
             raise ApiError(error.status, error.reason, f"the copy of {reference}: {error.message}") from None
         written.versions[reference], written.due[reference] = version, time.monotonic() + AGAIN_SECONDS
         if made or before != version:

@@ -1,8 +1,6 @@
-"""Who does each action: one function for each, here or in the writers.
+"""Who does each action?
 
-Nothing is decided. Every write either names the uid that it is meant for or creates under a name that only its own attempt can
-have, so doing it twice, or after a crash, changes nothing more. Answers go back into the stores, for the next decision should
-not have to wait for the watch.
+The table alone: what an action writes, and by which precondition doing it twice changes nothing more, stands with who does it.
 """
 
 from collections.abc import Awaitable, Callable

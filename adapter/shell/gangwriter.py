@@ -76,7 +76,8 @@ class GangWriter:
             priority=work.priority,
         )
         # Before any pod can name it, and before quota is held that it may not use.
-        if group := podgroup.beside(body, target):
+        check = work.checks.get(self._observer.policies.check_of(work))
+        if group := podgroup.beside(body, target, starts=not check or check.state != names.CHECK_READY):
             await podgroups.ensure(member.client, group)
         member.workloads.put(await create(member.client, resources.WORKLOADS, body))
 

@@ -7,8 +7,9 @@ more than finding those keys.
 from collections.abc import Callable, Iterable
 
 from adapter import names, news
-from adapter.facts import Key, Raw, annotation, condition, controller_uid, key_of, label, meta, uid_of
+from adapter.facts import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
 from adapter.placement import placement
+from adapter.reachable import unproven
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
@@ -172,8 +173,8 @@ class Waker:
         if news.changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
             self._keys.all(POD, self._home.pods)  # when their workers count as lost is reckoned from it
             self._keys.all(GANG, self._home.workloads)
-        if news.changed(before, after, lambda cluster: condition(cluster, names.REACHABLE).get("status")):
-            self._keys.room()  # policies may require it
+        if news.changed(before, after, unproven):
+            self._keys.room()  # policies may require that it was reached
         if news.changed(before, after, lambda cluster: cluster.get("spec")):
             self._keys.policies()  # a selector may choose it now, or not any more
 

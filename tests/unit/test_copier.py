@@ -252,6 +252,21 @@ async def test_a_copy_that_somebody_changed_or_deleted_there_is_written_again_af
         assert caplog.text.count("copied Secret token") == 1 + deleted
 
 
+async def test_a_copy_that_somebody_made_immutable_there_is_tried_as_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        bench.run(worker("w0"))
+        now += 130
+        for _ in range(3):
+            bench.there.before = [refuses(422, "Invalid", "field is immutable when `immutable` is set")]
+            bench.there.asked.clear()
+            await bench.copier.refresh(bench.member)
+            now += 30
+            assert bench.there.asked == (["PUT secrets"] if now == 1160 else [])
+
+
 async def test_after_a_restart_each_copy_is_written_once() -> None:
     async with benched([secret()]) as bench:
         bench.run(worker("w0"), worker("w1"))

@@ -105,9 +105,16 @@ def test_it_is_kept_true_while_a_worker_is_there() -> None:
 def test_where_mirrors_may_not_be_read_what_runs_is_left_alone_and_who_comes_new_is_told() -> None:
     """He is told by the try, which is refused; the copy is made after it, and so it is not."""
     unread = Standing(None, (), known=False)
-    followed = copy(head="10.0.0.9", head_service=KEY[1])
+    followed = copy(head="10.0.0.1", head_service=KEY[1])
     assert kinds(worker(MIRRORS, standing=unread, remotes={"east": followed})) == ["PatchStatus"]
     assert kinds(worker(MIRRORS, standing=unread)) == ["MirrorHead", "MirrorHead", "CreatePod"]
+
+
+def test_where_mirrors_may_not_be_read_nobody_dials_the_address_of_a_head_that_moved() -> None:
+    """The mirror says the old one for ever, which may be somebody else's head by now."""
+    stale = copy(head="10.0.0.9", head_service=KEY[1])
+    unread = Standing(None, (), known=False)
+    assert kinds(worker(MIRRORS, standing=unread, remotes={"east": stale})) == ["PatchStatus", "DeletePod"]
 
 
 def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> None:

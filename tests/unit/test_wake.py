@@ -467,6 +467,7 @@ REACHED = make.make_worker_cluster(conditions=[make.make_condition(names.REACHAB
     [
         pytest.param(make.make_worker_cluster(), True, id="not tried"),
         pytest.param(changed(REACHED, "status", "conditions", to=[{"type": names.REACHABLE}]), True, id="not reached"),
+        pytest.param(changed(REACHED, "status", "triedSource", to="Secret other"), True, id="tried elsewhere"),
         pytest.param(changed(REACHED, "status", "workers", to=7), False, id="a counter"),
     ],
 )
