@@ -171,6 +171,15 @@ def test_an_image_that_cannot_be_had_is_told_at_once(stage: Stage) -> None:
     assert reachable(stage, "east") == before
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Tests may run in the background, where Ctrl-C is ignored; what they start would ignore it as well."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_one_that_is_stopped_removes_its_pods(stage: Stage, how: signal.Signals) -> None:
     """Kueue in the worker clusters knows nothing of them."""
