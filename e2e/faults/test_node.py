@@ -39,8 +39,7 @@ def east(lab: Lab) -> Iterator[Cluster]:
 
 def test_workers_of_a_lost_node_are_replaced_where_they_were(job: Job, lab: Lab, east: Cluster, tmp_path: Path) -> None:
     """They are failed with the cause, and those that take their place run when the node has given up the old ones, not before."""
-    job.workers = 3
-    actors.submit(job, _leave_soon)
+    actors.submit(job, _leave_soon)  # two in each cluster, and neither has room for more
     before, copies = _by_uid(job), _copies(job)
     lost = {uid for uid, pod in before.items() if pod["metadata"]["labels"][names.CLUSTER_LABEL] == "east"}
     assert len(lost) == len(copies) == 2
@@ -62,17 +61,17 @@ def test_workers_of_a_lost_node_are_replaced_where_they_were(job: Job, lab: Lab,
         fresh = _by_uid(job).keys() - before.keys()
         assert not any(names.SLOT_ANNOTATION in _notes(_by_uid(job)[uid]) for uid in fresh)
         assert _copies(job).keys() == copies.keys()
-        assert actors.seen(job).alive == 3, "Ray still hears from the old ones, and from nobody new"
+        assert actors.seen(job).alive == 4, "Ray still hears from the old ones, and from nobody new"
 
         starts.one(lab, east, "kubelet")
-        wait(lambda: _ready(job) == set(_by_uid(job)) and len(_ready(job)) == 3, 120, "all run", job.dump)
+        wait(lambda: _ready(job) == set(_by_uid(job)) and len(_ready(job)) == 4, 180, "all run", job.dump)
         assert _ready(job) == fresh | (before.keys() - lost)
         _one_at_a_time(done())
         found = actors.end(job)
-    assert len(found["alive"]) == 3
+    assert len(found["alive"]) == 4
     first = {(process, where) for process, where, _ in found["first"]}
     stayed = [count for process, where, count in found["last"] if (process, where) in first]
-    assert stayed == [found["asked"]], "the actor in west ran on, and the others moved"
+    assert stayed == [found["asked"]] * 2, "those in west ran on, and the others moved"
 
 
 _SLOT = ".metadata.annotations." + names.SLOT_ANNOTATION.replace(".", r"\.")
@@ -132,7 +131,7 @@ def _failed(said: Story) -> dict[str, str]:
 
 
 def _one_at_a_time(done: list[list[str]]) -> None:
-    """Each slot had one copy at any time, and two in turn."""
+    """No slot had two copies at any time; four came and two stayed."""
     held: dict[str, list[str]] = {}
     for kind, uid, slot in done:
         here = held.setdefault(slot, [])
@@ -141,5 +140,5 @@ def _one_at_a_time(done: list[list[str]]) -> None:
             here.append(uid)
         elif kind == "DELETED":
             here.remove(uid)
-    assert len(held) == 2 and all(held.values()), held
+    assert sum(len(here) for here in held.values()) == 2, held
     assert len({uid for _, uid, _ in done}) == 4, done
