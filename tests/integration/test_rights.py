@@ -10,6 +10,7 @@ from hack.apireader import Raw
 from hack.clusters import Cluster, Clusters
 from hack.lab.progress import LabError
 from tests.integration.stage import added
+from tests.integration.volcano import known
 
 CONTROLLER = "system:serviceaccount:rayspan-system:rayspan-controller"
 WORKER = "system:serviceaccount:rayspan-system:rayspan-worker"
@@ -62,6 +63,13 @@ MANAGER_ROWS = [
     ("create", "leases", "-n kube-system", False),
     ("patch", "mutatingadmissionpolicies/rayspan-gate", "", False),
 ]
+# Where Volcano is: kubectl asks for kinds that the cluster knows.
+VOLCANO_ROWS = [
+    ("create", "podgroups.scheduling.volcano.sh", "-n default", True),
+    ("get", "podgroups.scheduling.volcano.sh", "-n default", True),
+    ("delete", "podgroups.scheduling.volcano.sh", "-n default", False),
+    ("create", "podgroups.scheduling.volcano.sh", "-n kube-system", False),
+]
 # With the components that an admin adds.
 MULTIKUEUE_ROWS = [
     ("list", "secrets/east", "-n kueue-system", True),
@@ -109,10 +117,6 @@ WORKER_ROWS = [
     ("patch", "endpointslices.discovery.k8s.io", "-n default", True),
     ("patch", "endpointslices.discovery.k8s.io", "-n kube-system", False),
     ("patch", "endpoints", "-n default", False),
-    ("create", "podgroups.scheduling.volcano.sh", "-n default", True),
-    ("delete", "podgroups.scheduling.volcano.sh", "-n default", False),
-    ("create", "podgroups.scheduling.volcano.sh", "-n kube-system", False),
-    ("create", "queues.scheduling.volcano.sh", "", False),
     ("get", "secrets", "-n default", False),
     ("list", "secrets", "-n default", False),
     ("watch", "secrets", "-n default", False),
@@ -250,6 +254,18 @@ def test_what_it_may_do_in_a_worker_cluster(
     fleet: Clusters, verb: str, resource: str, where: str, allowed: bool
 ) -> None:
     assert _can(fleet.workers["east"], WORKER, verb, resource, where) is allowed
+
+
+@pytest.fixture(scope="module")
+def volcano(fleet: Clusters) -> Iterator[Cluster]:
+    """East, where PodGroups are known."""
+    with known(fleet.workers["east"]):
+        yield fleet.workers["east"]
+
+
+@pytest.mark.parametrize(("verb", "resource", "where", "allowed"), VOLCANO_ROWS)
+def test_what_it_may_do_with_pod_groups(volcano: Cluster, verb: str, resource: str, where: str, allowed: bool) -> None:
+    assert _can(volcano, WORKER, verb, resource, where) is allowed
 
 
 def test_no_token_leaves_its_secret(deployed: None, fleet: Clusters) -> None:

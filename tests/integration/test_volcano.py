@@ -13,25 +13,20 @@ import yaml
 from adapter import names
 from hack.apireader import Raw
 from hack.clusters import Cluster, Clusters, wait
-from hack.lab import tools
 from hack.lab.progress import LabError
 from tests.integration.controller import Controller
 from tests.integration.losses import dump
 from tests.integration.stage import FAKE_NODE, Stage
+from tests.integration.volcano import KIND, known
 
-KIND = f"podgroups.{names.VOLCANO_GROUP}"
-CRD = f"installer/helm/chart/volcano/crd/bases/{names.VOLCANO_GROUP}_podgroups.yaml"
 TENANT = "rayspan-worker-tenant"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(fleet: Clusters) -> Iterator[None]:
     """East knows PodGroups, as where Volcano is installed."""
-    east, path = fleet.workers["east"], tools.module_dir("volcano") / CRD
-    east.kubectl("apply", "-f", path)
-    east.kubectl("wait", "--for=condition=Established", f"crd/{KIND}", "--timeout=30s")
-    yield
-    east.kubectl("delete", "-f", path)
+    with known(fleet.workers["east"]):
+        yield
 
 
 def test_a_share_is_one_pod_group_until_it_goes(stage: Stage, running: Controller) -> None:
