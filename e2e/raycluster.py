@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
@@ -62,18 +63,20 @@ class RayCluster:
         if not head or len(workers) != self.workers or len(self.ready("worker")) != self.workers:
             return False
         try:
-            said = self.ask(_ALIVE)
+            alive = self.ask(_ALIVE)
         except LabError:  # it is about to go, or does not answer yet
             return False
-        return sorted(json.loads(said)) == sorted(pod["status"]["podIP"] for pod in (head, *workers))
+        return sorted(alive) == sorted(pod["status"]["podIP"] for pod in (head, *workers))
 
-    def ask(self, program: str, *words: str) -> str:
-        """The last line that a Python program prints on the head; raises LabError when there is none that answers."""
+    def ask(self, program: str, *words: str) -> Any:
+        """What a Python program prints on the head, a JSON list, or None if it prints none; raises LabError when there is no
+        head that answers. What Ray says between its lines, of nodes that went say, is passed over."""
         head = self.head()
         if not head:
             raise LabError(f"{self.name} has no head that is ready.")
         call = ("exec", head["metadata"]["name"], "-c", "ray-head", "--", "python", "-c", program, *words)
-        return self.fleet.manager.kubectl(*call).strip().rpartition("\n")[2]
+        lists = [line for line in self.fleet.manager.kubectl(*call).splitlines() if line.startswith("[")]
+        return json.loads(lists[-1]) if lists else None
 
     def head(self) -> Raw:
         """The head's pod once it is ready, {} while there is none."""

@@ -4,7 +4,6 @@ KubeRay's gcsFaultToleranceOptions. A detached actor on each worker tells: it ho
 process, under the same raylet, counts on.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -118,7 +117,7 @@ def _started(cluster: RayCluster) -> list[Answer]:
 
 
 def _asked(cluster: RayCluster) -> list[Answer]:
-    return [Answer(*told) for told in json.loads(cluster.ask(ASK, str(WORKERS)))]
+    return [Answer(*told) for told in cluster.ask(ASK, str(WORKERS))]
 
 
 def _answers(cluster: RayCluster) -> list[Answer]:
