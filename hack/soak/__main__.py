@@ -44,7 +44,8 @@ def _run(asked: argparse.Namespace) -> int:
             traffic.run()
         with step("soak: what is open when all is gone"):
             end = _at_rest(fleet.manager)
-    return _tell(traffic, samples, begin, end)
+        status = _tell(traffic, samples, begin, end)  # also where it turns out that the controller was not left alone
+    return status
 
 
 def _at_rest(manager: Cluster) -> Reading:
