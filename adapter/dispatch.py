@@ -6,12 +6,11 @@ that KubeRay replaces it; a copy is made only for a pod that holds a slot on an 
 Clusters that cannot be seen are left alone: what runs there counts as running, until it counts as lost.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from adapter import making, names, reporting, telling
 from adapter.actions import Action, AssignSlot, DeletePod
-from adapter.facts import Raw, annotation, label, meta, uid_of
+from adapter.facts import Raw, annotation, meta
 from adapter.placement import Placement
 from adapter.slots import share_key, slots, wants_slot
 from adapter.worker import Worker, dispatched, ended, leaving
@@ -30,9 +29,7 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
     # 2. A pod that is being deleted or has ended wants no copy that still runs.
     if leaving(pod) or ended(pod):
         over = "its pod in the manager cluster ended"
-        return orphans + [
-            DeletePod(c, r, over) for c, r in _own(worker, pod).items() if not leaving(r) and not ended(r)
-        ]
+        return orphans + [DeletePod(c, r, over) for c, r in worker.own(pod).items() if not leaving(r) and not ended(r)]
     # 3. A label is easily forged: only pods of the RayCluster that this Placement stands for are ours.
     if worker.placement is None or worker.belongs is None:
         return orphans
@@ -44,7 +41,7 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
 def _orphans(worker: Worker) -> list[Action]:
     # 1. Copies of a pod that is gone, or of an earlier pod of this name, are orphans.
     pod = worker.pod
-    own = {} if pod is None else _own(worker, pod)
+    own = {} if pod is None else worker.own(pod)
     orphans: list[Action] = [
         DeletePod(cluster, remote, POD_GONE)
         for cluster, remote in worker.remotes.items()
@@ -55,11 +52,6 @@ def _orphans(worker: Worker) -> list[Action]:
         return orphans
     astray = {c: r for c, r in own.items() if not slot.startswith(f"{c}/") and not leaving(r)}
     return orphans + [DeletePod(cluster, remote, SLOT_ELSEWHERE) for cluster, remote in astray.items()]
-
-
-def _own(worker: Worker, pod: Raw) -> Mapping[str, Raw]:
-    """The copies that were made for this very pod."""
-    return {c: r for c, r in worker.remotes.items() if label(r, names.POD_UID_LABEL) == uid_of(pod)}
 
 
 def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> list[Action]:
@@ -76,10 +68,10 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if cluster not in worker.targets:
         return reporting.unseen(pod, cluster, worker.silence, now) if worker.silence else []
     # 6. The copy stands: what happens to it happens to the pod.
-    if own := _own(worker, pod).get(cluster):
-        mirrors = making.mirrors(worker, pod, cluster, worker.reservations.get((cluster, number)))
+    if own := worker.own(pod).get(cluster):
+        reservation = worker.reservations.get((cluster, number))
+        kept = making.mirrors(worker, pod, cluster, reservation) if _reads_mirrors(worker, cluster) else []
         mirrored = reporting.mirrored(worker.job, pod, own, cluster, now)
-        kept = mirrors if _reads_mirrors(worker, cluster) else []
         going = reporting.ending(own, now) or _replaced(worker, cluster, own)
         return reporting.stuck(pod, own, cluster, now) or kept + mirrored + going
     # 7. The copy stood and is gone: KubeRay shall replace the worker.

@@ -7,10 +7,10 @@ to have a copy at all is decided before (dispatch.py); what stands in the copy's
 from collections.abc import Sequence
 from dataclasses import replace
 
-from adapter import headaddress, headmirror, names, refusal, rewriter, telling, zone
+from adapter import headaddress, headmirror, refusal, rewriter, telling, zone
 from adapter import reservation as holding
 from adapter.actions import Action, CreatePod, MirrorHead
-from adapter.facts import Raw, label, uid_of
+from adapter.facts import Raw
 from adapter.groupworkload import Reservation
 from adapter.mapping import PodMapping
 from adapter.placement import Placement, Share
@@ -25,9 +25,14 @@ def make(worker: Worker, pod: Raw, placement: Placement, slot: str) -> list[Acti
     cluster, number = share_key(slot)
     # An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand, or the head has no address yet.
     share = next((s for s in placement.live if (s.cluster, placement.round_of(s)) == (cluster, number)), None)
-    elsewhere = any(label(r, names.POD_UID_LABEL) == uid_of(pod) for r in worker.remotes.values())
     reservation = worker.reservations.get((cluster, number))
-    if cluster in worker.remotes or elsewhere or reservation is None or not reservation.admitted or not worker.head:
+    if (
+        cluster in worker.remotes
+        or worker.own(pod)
+        or reservation is None
+        or not reservation.admitted
+        or not worker.head
+    ):
         return []
     return _make(worker, pod, reservation, share, slot) if share else []
 

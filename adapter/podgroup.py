@@ -1,7 +1,7 @@
 """Which of a share's workers must Volcano start together, in a worker cluster whose pods it schedules?
 
-All of them, while the gang starts: one PodGroup for each share, beside its group Workload and owned by the same anchor. Volcano itself would make a
-group of one for each pod, for it reads a size from owners of Kubernetes' own kinds only
+All of them, while the gang starts: one PodGroup for each share, beside its group Workload and owned by the same anchor. Volcano
+itself would make a group of one for each pod, for it reads a size from owners of Kubernetes' own kinds only
 (volcano:pkg/controllers/podgroup/pg_controller_handler.go, getAnnotationsFromUpperRes). Where Volcano does not schedule
 there is none. Whether quota is held for the workers, and in which order things are made, is not decided here.
 """

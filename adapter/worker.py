@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from adapter import headmirror, names
-from adapter.facts import Raw, condition, meta
+from adapter.facts import Raw, condition, label, meta, uid_of
 from adapter.groupworkload import Reservation
 from adapter.placement import Placement
 from adapter.target import Target
@@ -45,6 +45,10 @@ class Worker:
     # cluster that mirrors heads -> what it has of this one's mirror
     head_mirrors: Mapping[str, headmirror.Standing] = field(default_factory=dict)
     pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
+
+    def own(self, pod: Raw) -> Mapping[str, Raw]:
+        """The copies that were made for this very pod, by cluster."""
+        return {c: r for c, r in self.remotes.items() if label(r, names.POD_UID_LABEL) == uid_of(pod)}
 
 
 def leaving(raw: Raw) -> bool:

@@ -1,12 +1,11 @@
 """A share in a cluster of Volcano's is one PodGroup of all its workers, and its copies name it; elsewhere there is none."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from adapter import api, names, podgroup, reservation
+from adapter import names, podgroup, reservation
 from adapter.actions import CreatePod
 from adapter.changes import changes
 from adapter.dispatch import decide
@@ -16,22 +15,13 @@ from adapter.rewriter import remote_pod
 from adapter.shell import podgroups
 from adapter.shell.client import ApiError
 from adapter.target import Target
-from tests.unit import apiserver, builders
+from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import at, make_placement, make_reservation, make_workload
 from tests.unit.test_dispatch import NAME, SLOTTED, worker
+from tests.unit.test_mapping import mapped
 
 Raw = dict[str, Any]
-TARGET = Target(
-    cluster="east", zone="east", queue="q", manager="m", workload="w", workload_uid="u", placement="p", share="p-1", round=1
-)  # fmt: skip
-
-
-def mapped(**pods: Any) -> Target:
-    spec = api.worker_cluster(builders.make_worker_cluster(pods=pods))
-    return replace(TARGET, pods=spec.pods)
-
-
 VOLCANO = mapped(schedulerName="volcano")
 
 
