@@ -108,6 +108,7 @@ def test_the_overhead_of_a_runtime_class_is_held_and_not_planned_with(
     wait(lambda: _reserved(stage) == "3", 20, "two workers and their overhead are held", running.tail)
     stage.manager.delete("raycluster", "pi", stage.name, wait=False)
     wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: str(stage.leftovers()))
+    wait(lambda: _reserved(stage) == "0", 20, "east's queue counts nothing any more, so that the next plan tries it")
 
     stage.ray_cluster("large", workers=3)
     wait(lambda: stage.running(3), 90, "all run", running.tail)
