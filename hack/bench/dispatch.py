@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -105,8 +106,7 @@ def _through(stage: Stage, job: str, workers: int) -> Figures:
         seen.poll(lambda now: _running(now, stage) == workers, PATIENCE, f"all of {workers} workers run")
         found = dispatchreport.through(seen.changes, stage.manager.name)
         stage.manager.delete("raycluster", job, stage.name, wait=False)
-        _cleared(stage, seen)
-    return found
+        return {**found, "gone_s": _cleared(stage, seen)}
 
 
 def _measured(stage: Stage, seen: Recorder, workers: int, start: Start, failed: Callable[[], bool]) -> Figures:
@@ -146,10 +146,12 @@ def _running(now: Mapping[Place, Raw], stage: Stage) -> int:
     return sum(map(timeline.runs, _pods(now, stage)))
 
 
-def _cleared(stage: Stage, seen: Recorder) -> None:
-    """Wait until nothing is left of a gang: the next one shall find the same clusters."""
+def _cleared(stage: Stage, seen: Recorder) -> float:
+    """Wait until nothing is left of a gang, for the next one shall find the same clusters; returns how many seconds it took."""
+    began = time.monotonic()
     seen.poll(lambda now: not now, PATIENCE, "everything of the gang is gone")
     wait(lambda: not stage.reserving() and not stage.leftovers(), PATIENCE, "the worker clusters are empty again")
+    return time.monotonic() - began
 
 
 @contextmanager

@@ -33,6 +33,7 @@ _THROUGH = {
     "kuberay_pods_s": "pods/s that KubeRay makes",
     "through_p50_s": "created to Running P50, s",
     "through_p99_s": "created to Running P99, s",
+    "gone_s": "deleted until nothing is left, s",
 }
 
 

@@ -29,7 +29,7 @@ FIGURES = {
     "ours_manager": 3.0, "ours_workers": 1.0, "all_manager": 5.0, "all_workers": 6.0, "cpu_ms": 9.0, "lab_cpu_ms": 70.0,
     "rss_mb": 90.0,
 }  # fmt: skip
-THROUGH = {"through_pods_s": 8.0, "kuberay_pods_s": 9.0, "through_p50_s": 1.0, "through_p99_s": 2.0}
+THROUGH = {"through_pods_s": 8.0, "kuberay_pods_s": 9.0, "through_p50_s": 1.0, "through_p99_s": 2.0, "gone_s": 3.0}
 
 
 def here(at: float, name: str, *, slot: str = "", phase: str = "Pending") -> Change:
