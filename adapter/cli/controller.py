@@ -7,6 +7,7 @@ import socket
 import sys
 import uuid
 
+import uvloop
 from prometheus_client import REGISTRY
 
 from adapter.shell import health, planserver
@@ -22,7 +23,7 @@ def main(port: int, plan_port: int, *, verbose: bool, leader_elect: bool) -> int
     """Run the controller; returns the exit code."""
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    return asyncio.run(_run(port, plan_port, leader_elect))
+    return uvloop.run(_run(port, plan_port, leader_elect))
 
 
 async def _run(port: int, plan_port: int, leader_elect: bool) -> int:

@@ -6,12 +6,12 @@ A client may be fenced: then a write is sent only while whoever made the client 
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import orjson
 import yaml
 from aiohttp.connector import Connection
 from kubernetes.aio import client as kube
@@ -182,7 +182,7 @@ class Client:
     ) -> Body:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         headers = {**await self._login(), "Content-Type": kind}
-        data = None if body is None else json.dumps(body)
+        data = None if body is None else orjson.dumps(body)
         try:
             async with (
                 self._slots,
@@ -275,8 +275,8 @@ async def _read(answer: aiohttp.ClientResponse, *, text: bool = False) -> Body:
     """The answer's body; what is no JSON object did not come from an API server, whatever its status says."""
     said = await answer.read()
     try:
-        content: object = json.loads(said)
-    except (ValueError, RecursionError):
+        content: object = orjson.loads(said)
+    except ValueError:
         content = None
     body = content if isinstance(content, dict) else {}
     if answer.status >= 300:

@@ -5,11 +5,12 @@ means is for the fleet to judge.
 """
 
 import asyncio
-import json
 import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import orjson
 
 from adapter.facts import Raw, meta
 from adapter.shell.client import ApiError, Client, Unreachable
@@ -96,7 +97,7 @@ async def _watch(what: Following, place: _Place) -> None:
         what.trouble(None)
         async for line in lines:
             if line:
-                place.version = _take(what.store, json.loads(line), place.version)
+                place.version = _take(what.store, orjson.loads(line), place.version)
 
 
 def _take(store: Store, event: Raw, version: str) -> str:

@@ -1,12 +1,14 @@
 """Who of the replicas leads? Campaigns for the Lease, renews it, and answers before each write whether it may be sent.
 
 What a leader's process does once it may write no more is to end: a fresh start is the simplest state that is surely right.
-The clock is the loop's, which is monotonic and goes on while the process is stopped, so that whatever a process does first
-when it runs again, it is no write.
+The clock is monotonic, goes on while the process is stopped, and is read anew each time (a loop may remember its own from
+before), so that whatever a process does first when it runs again, it is no write.
 """
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from adapter import election, names
@@ -29,16 +31,16 @@ class Lost(Exception):
 class Lease:
     """This process's claim to lead."""
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, client: Client, name: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`client`: for the Lease alone, so that no renewal waits behind writes that hang, and not fenced by this."""
         self.held = asyncio.Event()
-        self._client = client
+        self._client, self._now = client, clock
         self._me = Candidate(name)
         self._told = ""  # what was logged last: an attempt every two seconds is no news
 
     def may_write(self) -> bool:
         """Whether a write may be sent now, by this process's own clock."""
-        return election.may_write(self._me, _now())
+        return election.may_write(self._me, self._now())
 
     async def run(self) -> None:
         """Campaign, then lead, until cancelled; raises Lost."""
@@ -62,21 +64,21 @@ class Lease:
         """Look at the Lease once and do what follows; returns the seconds until the next look."""
         move: Wait | StepDown
         try:
-            async with asyncio.timeout(election.patience(self._me, _now())):
+            async with asyncio.timeout(election.patience(self._me, self._now())):
                 move = await self._look()
         except (ApiError, Unreachable, TimeoutError) as trouble:
             self._tell(logging.WARNING, f"cannot be read or written ({_why(trouble)})")
-            move = election.missed(self._me, _now(), _why(trouble))
+            move = election.missed(self._me, self._now(), _why(trouble))
         if isinstance(move, StepDown):
             raise Lost(f"{_WHICH}: {move.why}")
         return move.seconds
 
     async def _look(self) -> Wait | StepDown:
-        if late := election.overdue(self._me, _now()):
+        if late := election.overdue(self._me, self._now()):
             return late
         lease = await self._read()
-        self._me = election.saw(self._me, lease, _now())
-        move = election.decide(self._me, lease, _now(), datetime.now(UTC))
+        self._me = election.saw(self._me, lease, self._now())
+        move = election.decide(self._me, lease, self._now(), datetime.now(UTC))
         if isinstance(move, Put):
             await self._put(move)
             return Wait(election.RETRY_SECONDS)
@@ -93,7 +95,7 @@ class Lease:
             raise
 
     async def _put(self, move: Put) -> None:
-        sent = _now()
+        sent = self._now()
         if move.create:
             await self._client.create(_COLLECTION, move.body)
         else:
@@ -106,10 +108,6 @@ class Lease:
         if what != self._told:
             log.log(level, "%s %s%s", _WHICH, what, more)
             self._told = what
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _why(trouble: BaseException) -> str:

@@ -106,7 +106,7 @@ class Counted(Lease):
     """A Lease that counts its looks, and says so to whoever waits for them."""
 
     def __init__(self, client: Client, name: str, server: Server) -> None:
-        super().__init__(client, name)
+        super().__init__(client, name, asyncio.get_running_loop().time)
         self.looks, self._server = 0, server
 
     async def _attempt(self) -> float:
