@@ -54,7 +54,6 @@ async def follow(what: Following) -> None:
         try:
             if not place.version:
                 place.version = await _list(what)
-                what.trouble(None)
             await _watch(what, place)
         except ApiError as error:
             place.version = ""  # gone (410) or refused: only a fresh list tells what is true
@@ -94,7 +93,7 @@ async def _watch(what: Following, place: _Place) -> None:
         **what.selectors,
     }
     async with what.client.stream(what.resource.path(what.namespace), params, SILENCE_SECONDS) as lines:
-        what.trouble(None)
+        what.trouble(None)  # not after the list: where only the watch is refused, nothing would stay true
         async for line in lines:
             if line:
                 place.version = _take(what.store, orjson.loads(line), place.version)
