@@ -7,9 +7,10 @@ all was well. A failure is told with all that was seen and the command that play
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from hack.bench import control
-from hack.chaos import draw, play, report
+from hack.chaos import draw, play, report, withray
 from hack.chaos.draw import Fault
 from hack.lab import lab as definition
 from hack.lab.progress import told
@@ -25,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(asked: argparse.Namespace) -> int:
     fleet = control.on_lab(renew=asked.renew)
-    with Stage(fleet, "chaos", draw.WORKERS) as stage:
+    with Stage(fleet, "chaos", draw.WORKERS) as stage, withray.beside(fleet) if asked.ray else nullcontext():
         outcome = play.play(definition.load(), stage, asked.seed, _chosen(asked))
     if outcome.failure:
         print(report.failure(outcome.failure, asked.seed, asked.longest))
@@ -45,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=7, help="what they are drawn from (default 7)")
     parser.add_argument("--longest", type=float, default=_LONGEST, metavar="SECONDS",
                         help="how long an outage may last (default 20); other lengths are other faults")  # fmt: skip
+    parser.add_argument(
+        "--ray", action="store_true", help="let a RayJob with real Ray run beside the gangs, and end well"
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--only", type=int, metavar="K", help="fault K alone, with the outage that it is part of")
     which.add_argument("--from", type=int, dest="first", default=1, metavar="K", help="from fault K on")
