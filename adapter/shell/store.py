@@ -4,6 +4,7 @@ A store that was never filled is not synced, and whoever asks must do nothing th
 never changed in place.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
@@ -11,9 +12,9 @@ from adapter.facts import Key, Raw, key_of, meta
 
 Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 
-# Deletions that are remembered, against answers that come late: the client gives up on one after 10 s, and no cluster
-# that we look after deletes more than this in that time.
-REMEMBERED = 10_000
+# For how long a deletion is remembered, against an answer to a write of ours that comes after it: the client gives up on
+# one after 10 s, and a process may be stopped between the two for a while.
+REMEMBERED_SECONDS = 60.0
 
 
 class Store:
@@ -23,7 +24,7 @@ class Store:
         self.synced = False
         self._changed = changed
         self._objects: dict[Key, Raw] = {}
-        self._gone: dict[Key, int] = {}  # when what was deleted was deleted, as a version
+        self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
         self._floor = -1  # version of the last full list
         self._index = index
         self._groups: dict[str, set[Key]] = defaultdict(set)
@@ -71,7 +72,7 @@ class Store:
         """
         key = key_of(raw)
         before = self._objects.get(key)
-        known = version(before) if before is not None else max(self._floor, self._gone.get(key, -1))
+        known = version(before) if before is not None else max(self._floor, self._deleted_at(key))
         if version(raw) > known:  # else an answer to our own write, say, after the watch has told of the deletion
             self._set(key, raw)
 
@@ -87,12 +88,20 @@ class Store:
         """Take a deletion; that of an earlier object of the same name is ignored."""
         key = key_of(raw)
         before = self._objects.get(key)
-        self._gone[key] = max(self._gone.pop(key, 0), version(raw))
-        if len(self._gone) > REMEMBERED:
-            del self._gone[next(iter(self._gone))]
+        self._bury(key, version(raw))
         same = before is not None and meta(before).get("uid") == meta(raw).get("uid")
         if same and before is not None and version(raw) >= version(before):  # an older one is told again after a cut
             self._drop(key)
+
+    def _deleted_at(self, key: Key) -> int:
+        return self._gone.get(key, (-1, 0.0))[0]
+
+    def _bury(self, key: Key, at: int) -> None:
+        now, last = time.monotonic(), self._deleted_at(key)
+        self._gone.pop(key, None)
+        self._gone[key] = max(at, last), now
+        while (oldest := next(iter(self._gone))) != key and now - self._gone[oldest][1] > REMEMBERED_SECONDS:
+            del self._gone[oldest]
 
     def _drop(self, key: Key) -> None:
         self._unindex(key)

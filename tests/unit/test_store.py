@@ -1,5 +1,6 @@
 """A store shows the newest state of each object that was told of, and says what changed."""
 
+import time
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.facts import Raw, key_of, label
-from adapter.shell.store import Store
+from adapter.shell.store import REMEMBERED_SECONDS, Store
 
 Change = tuple[str | None, str | None]  # the text of an object before and after
 
@@ -164,6 +165,19 @@ def test_what_was_deleted_does_not_come_back_by_a_late_answer(heard: Heard) -> N
     heard.store.remove(thing(version=7))
     heard.store.put(thing(version=6))
     assert heard.texts() == set()
+
+
+@pytest.mark.parametrize(("later", "shown"), [(REMEMBERED_SECONDS - 1, set()), (REMEMBERED_SECONDS + 1, {"a6"})])
+def test_a_deletion_is_forgotten_when_no_answer_can_come(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch, later: float, shown: set[str]
+) -> None:
+    """Or memory would grow with each object that ever was; the next deletion clears away."""
+    heard.store.remove(thing(version=7))
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + later)
+    heard.store.remove(thing("b", 8))
+    heard.store.put(thing(version=6))
+    assert heard.texts() == shown
 
 
 def test_a_late_event_of_an_earlier_object_is_ignored(heard: Heard) -> None:
