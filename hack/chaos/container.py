@@ -142,7 +142,7 @@ def kueue(cluster: Cluster, home: definition.Cluster) -> Container:
 
 
 def kuberay(cluster: Cluster, home: definition.Cluster) -> Container:
-    return Container("KubeRay", cluster, home, addons.KUBERAY.namespace, "app.kubernetes.io/name=kuberay")
+    return Container("KubeRay", cluster, home, addons.KUBERAY.namespace, "app.kubernetes.io/component=kuberay-operator")
 
 
 def _processes(home: definition.Cluster, container: str) -> list[int]:
