@@ -6,6 +6,7 @@ A client may be fenced: then a write is sent only while whoever made the client 
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -182,7 +183,8 @@ class Client:
     ) -> Body:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         headers = {**await self._login(), "Content-Type": kind}
-        data = None if body is None else orjson.dumps(body)
+        # Not by orjson, which is for what comes: it refuses numbers and texts that a user's file may hold.
+        data = None if body is None else json.dumps(body)
         try:
             async with (
                 self._slots,
