@@ -35,7 +35,6 @@ _TELLS = {  # which condition says that an applied object works
     "workercluster.rayspan.dev": names.CONNECTED,
 }
 _PATIENCE = 120.0  # seconds; ten on an idle machine, most of them for the controller's Python
-_REMOVAL = "60s"  # for finalizers: Kueue holds a queue until its last Workload is gone
 
 
 def install(
@@ -87,31 +86,9 @@ def leader(manager: Cluster) -> str:
     return str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
 
 
-def uninstall(
-    manager: Path,
-    workers: Mapping[str, Path],
-    *,
-    worker_overlay: str = "demo-worker",
-    manager_overlay: str = "demo",
-    fleet_overlay: str | None = "demo-fleet",
-) -> None:
-    """Remove what install made. Jobs in its queues must be gone: Kueue keeps a queue while it has work."""
-    fleet = clusters.of(manager, workers)
-    with step("rayspan: remove"):
-        if fleet_overlay and fleet.manager.get("crd", "workerclusters.rayspan.dev"):
-            _delete(fleet.manager, fleet_overlay)
-        _delete(fleet.manager, manager_overlay)
-        for cluster in fleet.workers.values():
-            _delete(cluster, worker_overlay)
-
-
 def _apply(cluster: Cluster, overlay: str) -> list[str]:
     """The names of what was applied, as kind.group/name."""
     return cluster.kubectl("apply", "-k", _OVERLAYS / overlay, "-o", "name").split()
-
-
-def _delete(cluster: Cluster, overlay: str) -> None:
-    cluster.kubectl("delete", "-k", _OVERLAYS / overlay, "--ignore-not-found", f"--timeout={_REMOVAL}")
 
 
 def _hand_over(manager: Cluster, worker: tuple[str, Cluster]) -> None:

@@ -1,8 +1,7 @@
 """The one loop: a key is due -> observe -> decide -> execute -> look again when something changes.
 
-Keys: a gang (Workload), a worker pod (with its copies), a WorkerCluster, an AdmissionCheck, a
-ClusterQueue. What to do is recomputed
-from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
+Keys: a gang (Workload), a worker pod (with its copies), a WorkerCluster, an AdmissionCheck, a ClusterQueue. What to do is
+recomputed from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
 nobody else.
 
 Of several replicas one leads. The others follow the same clusters, so that they can take over at once and say meanwhile
@@ -146,6 +145,7 @@ class Engine:
                 await self._conditions.engage(name)
             return None
         metrics.LOOKS.labels(what).inc()
+        log.debug("looking at %s %s/%s", what, namespace, name)
         try:
             if what == CLUSTER:
                 return await self._conditions.cluster(name)

@@ -22,6 +22,9 @@ from adapter.workload import Job
 
 log = logging.getLogger(__name__)
 
+# One read each time. An end instead would be answered by the kubelet with breaks of up to five minutes.
+_ASK_AGAIN_SECONDS = 2.0
+
 Heard = Callable[[str, Raw | None, Raw | None], None]  # which store, before, after
 
 
@@ -99,9 +102,18 @@ class Home:
         return known and all(store.synced for _, store, _, _ in self._followed())
 
     async def identity(self) -> str:
-        """Tell this manager cluster from every other one: short, stable, and not to be configured wrongly."""
-        found = await self.client.get(resources.NAMESPACES.path(name="kube-system"))
-        return hashlib.sha256(found["metadata"]["uid"].encode()).hexdigest()[:10]
+        """Tell this manager cluster from every other one: short, stable, and not to be configured wrongly.
+
+        Asked until it is answered: a controller that is started while its manager is cut off waits for it.
+        """
+        while True:
+            try:
+                found = await self.client.get(resources.NAMESPACES.path(name="kube-system"))
+            except (ApiError, Unreachable) as trouble:
+                log.warning("manager cluster: %s; asked again in %.0f s", trouble, _ASK_AGAIN_SECONDS)
+                await asyncio.sleep(_ASK_AGAIN_SECONDS)
+            else:
+                return hashlib.sha256(found["metadata"]["uid"].encode()).hexdigest()[:10]
 
     async def run(self) -> None:
         """Follow everything until cancelled."""
@@ -126,6 +138,11 @@ class Home:
             self.heard(name, None, None)
         if self.synced:
             self.filled.set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether a process that reads this could decide now."""
+        return self.synced and not self.lost
 
     @property
     def lost(self) -> str:

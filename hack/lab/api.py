@@ -16,7 +16,6 @@ from hack.lab.lab import Cluster
 from hack.lab.progress import LabError
 
 JSON_PATCH = "application/json-patch+json"
-APPLY = "application/apply-patch+yaml"
 _TIMEOUT = 5.0  # seconds for one answer of an API server on the same machine; a cut link must not hold us for long
 _PAUSE = 0.2
 

@@ -76,12 +76,6 @@ def digest(name: str) -> str:
     return prepare(name)[0].digest()
 
 
-def build_all() -> None:
-    """Make all archives that are not there."""
-    for name in NAMES:
-        prepare(name)
-
-
 def prepare(name: str) -> tuple[Image, Path]:
     """The image as it should be now, and its archive."""
     make = _IMAGES[_known(name)]

@@ -163,11 +163,6 @@ def test_nothing_is_left_out() -> None:
     assert _MAKE and _LAB and len(_INSTALL) > 20 and len(_blocks("yaml")) > 3
 
 
-def test_links_lead_somewhere() -> None:
-    targets = re.findall(r"\]\(([^)#]+)\)", _README)
-    assert targets and not [target for target in targets if not (REPO / target).exists()]
-
-
 @pytest.mark.parametrize(
     ("program", "version"),
     [

@@ -45,6 +45,7 @@ class Manager:
 
     def __init__(self, server: Server) -> None:
         self.server, self.shelf, self.grown = server, Shelf(server), asyncio.Event()
+        self.away = False  # what stands before it answers that nobody is there
         self.objects = {
             "workerclusters": [builders.make_worker_cluster("east")],
             "secrets": [_secret("east", server.url), _secret("west", server.url)],
@@ -53,6 +54,8 @@ class Manager:
         server.lists, server.watches = [self.answer] * 10_000, [self.watch] * 10_000
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        if self.away:
+            return await refuses(503, "ServiceUnavailable")(request)
         if request.path.startswith(COLLECTION):
             return await self.shelf.answer(request)
         if request.path == "/readyz":
@@ -117,6 +120,29 @@ async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest
                 await task
             metrics.LEADER.set(0)
             await client.close()
+
+
+@stoppable
+async def test_whoever_starts_while_the_manager_is_away_waits_for_it() -> None:
+    """It is ready as long as the manager can be seen, and no longer."""
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        manager = Manager(server)
+        manager.away = True
+        engine = Engine(client, None)
+        task = asyncio.create_task(engine.run())
+        try:
+            await server.until(lambda: len(server.asked) >= 3)
+            assert not engine.home.ready and not task.done()
+            manager.away = False
+            await server.until(lambda: engine.home.ready)
+            manager.away = True
+            await server.until(lambda: not engine.home.ready)
+            assert engine.home.synced and not task.done()
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            metrics.LEADER.set(0)
 
 
 @asynccontextmanager
