@@ -61,7 +61,7 @@ def moment(text: object) -> datetime | None:
     try:
         read = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
         return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for a time that its zone moves out of the calendar
         return None
 
 

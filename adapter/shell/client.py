@@ -76,6 +76,7 @@ class Client:
             trace_configs=[tally.of(cluster, api.configuration.host)],
         )
         self._slots = asyncio.Semaphore(PARALLEL)
+        self._mute = ""  # why the last probe had no answer; empty when it had one, and while nobody probes
         # A redirect leads to somebody's login page, never to an API server.
         self._how = {
             "allow_redirects": False,
@@ -111,10 +112,8 @@ class Client:
     @classmethod
     async def from_kubeconfig(cls, text: str, cluster: str = "", may_write: MayWrite = lambda: True) -> "Client":
         """Log in by the text of a kubeconfig to what metrics call `cluster`; raises BadLogin."""
-        settings = kube.Configuration()
         try:
-            await kube_config.load_kube_config_from_dict(_harmless(text), client_configuration=settings)
-            client = cls(kube.ApiClient(settings), cluster, may_write)
+            client = cls(await _without_files(_harmless(text)), cluster, may_write)
             if not all(value.isprintable() for value in (await client._login()).values()):
                 await client.close()
                 raise BadLogin("its token holds a line break or another control character")
@@ -131,12 +130,21 @@ class Client:
         await self._api.close()
 
     async def alive(self) -> None:
-        """Return if the API server gives a sign of life: that it is ready, or that it knows us well enough to refuse."""
+        """Return if the API server gives a sign of life: that it is ready, or that it knows us well enough to refuse.
+
+        It waits behind no other request. As long as it gets no answer, all others that are not on their way yet fail at once.
+        """
         try:
-            await self._send("GET", "/readyz", text=True)
-        except ApiError as error:
-            if error.status != 403:
+            await self._exchange("GET", "/readyz", text=True)
+        except Unreachable as silence:
+            self._mute = str(silence)
+            raise
+        except ApiError as refusal:
+            self._mute = ""
+            if refusal.status != 403:
                 raise
+        else:
+            self._mute = ""
 
     async def get(self, path: str, **params: str) -> Body:
         return await self._send("GET", path, params=params)
@@ -179,6 +187,20 @@ class Client:
         params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         kind: str = "application/json",
+    ) -> Body:
+        async with self._slots:
+            if self._mute or self._session.closed:  # those who waited shall not find it out one after the other
+                raise Unreachable(self._mute or "it is connected anew")
+            return await self._exchange(method, path, params=params, body=body, kind=kind)
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        kind: str = "application/json",
         text: bool = False,
     ) -> Body:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
@@ -186,12 +208,9 @@ class Client:
         # Not by orjson, which is for what comes: it refuses numbers and texts that a user's file may hold.
         data = None if body is None else json.dumps(body)
         try:
-            async with (
-                self._slots,
-                self._session.request(
-                    method, self._url(path), params=params, data=data, headers=headers, timeout=timeout, **self._how
-                ) as answer,
-            ):
+            async with self._session.request(
+                method, self._url(path), params=params, data=data, headers=headers, timeout=timeout, **self._how
+            ) as answer:
                 return await _read(answer, text=text)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(_why(error)) from None
@@ -231,6 +250,18 @@ def _fenced(may_write: MayWrite) -> type[aiohttp.ClientRequest]:
             return await super().send(conn)
 
     return Fenced
+
+
+async def _without_files(content: Body) -> kube.ApiClient:
+    """The official client of a kubeconfig. The library would keep files of its certificates and keys until the process ends,
+    those of every renewal; once they are in the TLS context, nobody needs them.
+    """
+    settings = kube.Configuration()
+    try:
+        await kube_config.load_kube_config_from_dict(content, client_configuration=settings)
+        return kube.ApiClient(settings)
+    finally:  # nothing waits between writing and reading them, so none of another cluster's is missing yet
+        kube_config.kube_config._cleanup_temp_files()
 
 
 def default_namespace(file: str, context: str) -> str:
@@ -293,4 +324,9 @@ def _why(error: BaseException) -> str:
         return "no answer in time"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
+    # The texts of these two hold the URL, and that of a proxy may hold a password.
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the proxy before it answers {error.status}"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "its URL or its proxy's cannot be used; see server and proxy-url in the kubeconfig"
     return str(error) or type(error).__name__

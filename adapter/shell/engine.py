@@ -118,8 +118,12 @@ class Engine:
             await asyncio.sleep(RESYNC_SECONDS)
 
     def _heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
-        if self._waker:
+        if not self._waker:
+            return
+        try:
             self._waker.heard(store, before, after)
+        except Exception:  # an object may hold anything; whom it concerns is looked at in RESYNC_SECONDS all the same
+            log.exception("hearing of %s", store)
 
     def _listeners(self) -> Listeners:
         """What members tell; they are engaged only after the waker stands."""

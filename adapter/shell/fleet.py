@@ -99,7 +99,7 @@ class Fleet:
             while True:
                 try:
                     await member.run()
-                except Exception as error:  # the other place that catches all
+                except Exception as error:  # what one cluster says may be anything, and must not end the others
                     log.exception("worker cluster %s", member.name)
                     member.broken(f"its connection ended by {type(error).__name__}; see the controller's log")
                 await asyncio.sleep(RUN_AGAIN_SECONDS)

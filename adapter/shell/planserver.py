@@ -26,6 +26,7 @@ MOST_BYTES = 2**20
 # waits four times as long as it took, so questions never take more than a fifth of it.
 REST = 4
 MOST_WAITING = 32  # more than this many people at once do not ask by hand; what waits here costs memory
+UPLOAD_SECONDS = 10.0  # in which a question has to come in, for it holds a place: the API server sends it whole
 
 Ask = Callable[[], Preview | str]  # who answers, or why nobody can now
 
@@ -44,7 +45,9 @@ class _Desk:
             return _problem(429, "TooManyRequests", "Too many plans are asked for at once; ask again in a few seconds.")
         self._waiting += 1
         try:
-            question = json.loads(await request.read())
+            async with asyncio.timeout(UPLOAD_SECONDS):
+                text = await request.read()
+            question = json.loads(text)
             async with self._turn:
                 started = max(self._rested, time.monotonic())
                 await asyncio.sleep(started - time.monotonic())
@@ -58,6 +61,8 @@ class _Desk:
                 names.UNUSABLE_REASON,
                 f"The job is larger than {MOST_BYTES // 2**20} MiB; leave out what is not the job.",
             )
+        except TimeoutError:
+            return _problem(408, "RequestTimeout", f"Nothing came in {UPLOAD_SECONDS:.0f} s; ask again.")
         except (ValueError, RecursionError):
             return _problem(400, names.UNUSABLE_REASON, "What was sent is not JSON.")
         finally:

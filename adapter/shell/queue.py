@@ -91,7 +91,7 @@ class WorkQueue(Generic[KeyT]):
         except Postpone as trouble:
             log.info("%s: %s", key, trouble)
             after = self._backoff(key)
-        except Exception:  # one of the two places that catch all: a key that fails must not end the others
+        except Exception:  # a key that fails must not end the others
             log.exception("handling %s failed", key)
             after = self._backoff(key)
         self._running.discard(key)

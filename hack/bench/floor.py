@@ -77,21 +77,26 @@ async def _mirror(
     count: int,
 ) -> None:
     """Write back the status of each copy in one cluster as soon as it is Running, until all are."""
-    params = {"watch": "true", "labelSelector": f"{names.PLACEMENT_LABEL}={work['placement']}"}
     async with asyncio.TaskGroup() as tasks:
+        async for copy in _copies(server, work):
+            name = copy["metadata"]["name"]
+            if name in left and (copy.get("status") or {}).get("phase") == "Running":
+                patch = mirror.status_patch(left.pop(name), copy, cluster)
+                path = PODS.path(work["namespace"], name, "status")
+                tasks.create_task(_send(home, "PATCH", path, patch, _MERGE))
+                count -= 1
+            if not count:
+                return
+
+
+async def _copies(server: aiohttp.ClientSession, work: Raw) -> AsyncIterator[Raw]:
+    """Each copy as it stands, and as it changes. An API server ends the watch of whoever falls behind: then all come anew."""
+    params = {"watch": "true", "labelSelector": f"{names.PLACEMENT_LABEL}={work['placement']}"}
+    while True:
         async with server.get(PODS.path(work["namespace"]), params=params) as answer:
             answer.raise_for_status()
-            while count:
-                line = await answer.content.readline()
-                if not line:
-                    raise RuntimeError(f"the watch of {cluster} ended while {count} pods were not Running")
-                copy = json.loads(line)["object"]
-                name = copy["metadata"]["name"]
-                if name in left and (copy.get("status") or {}).get("phase") == "Running":
-                    patch = mirror.status_patch(left.pop(name), copy, cluster)
-                    path = PODS.path(work["namespace"], name, "status")
-                    tasks.create_task(_send(home, "PATCH", path, patch, _MERGE))
-                    count -= 1
+            while line := await answer.content.readline():
+                yield json.loads(line)["object"]
 
 
 async def _send(server: aiohttp.ClientSession, method: str, path: str, body: object, headers: Mapping[str, str]) -> Raw:

@@ -1,21 +1,38 @@
 """An answer is an object, an ApiError or Unreachable, and a kubeconfig from elsewhere may not act here: over real sockets."""
 
 import asyncio
+import base64
+import os
+import tempfile
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 import yaml
 from aiohttp import web
+from yarl import URL
 
-from adapter.shell.client import FORBIDDEN_CLUSTER, FORBIDDEN_USER, ApiError, BadLogin, Client, Unreachable
+from adapter.shell.client import (
+    FORBIDDEN_CLUSTER,
+    FORBIDDEN_USER,
+    PARALLEL,
+    TIMEOUT_SECONDS,
+    ApiError,
+    BadLogin,
+    Client,
+    Unreachable,
+)
 from adapter.shell.resources import PODS
 from tests.unit import apiserver
-from tests.unit.apiserver import PAGE, TOKEN, Server, kubeconfig, refuses, says, streams, text
+from tests.unit.apiserver import PAGE, TOKEN, Server, hurried, kubeconfig, refuses, says, streams, text
 
 Raw = dict[str, Any]
 PATH = "/api/v1/pods"
 THING = {"metadata": {"name": "a", "uid": "u1"}}
+AUTHORITY = Path(certifi.where()).read_bytes()
 EDIT = [{"op": "test", "path": "/metadata/uid", "value": "u1"}]
 
 
@@ -130,6 +147,48 @@ async def test_a_connection_that_is_cut_is_unreachable(server: Server, client: C
     server.lists = [streams('{"items": [', then=apiserver.cut)]
     with pytest.raises(Unreachable):
         await client.get(PATH)
+
+
+@hurried
+async def test_who_waits_for_a_server_that_hangs_learns_of_it_from_the_probe() -> None:
+    """A thousand writes are on their way; the probe waits behind none, and after it nobody waits for an answer in vain."""
+    loop = asyncio.get_running_loop()
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        begun = loop.time()
+        writes = [asyncio.create_task(client.create(PATH, {})) for _ in range(1000)]
+        await server.until(lambda: len(server.asked) == PARALLEL)
+        with pytest.raises(Unreachable):
+            await client.alive()
+        told = await asyncio.gather(*writes, return_exceptions=True)
+        assert {type(one) for one in told} == {Unreachable}
+        assert len(server.asked) <= 2 * PARALLEL + 1 and loop.time() - begun < 3 * TIMEOUT_SECONDS
+        server.lists = [text("ok", kind="text/plain"), says({"kind": "Pod"})]
+        await client.alive()
+        assert await client.get(PATH) == {"kind": "Pod"}
+
+
+@pytest.mark.parametrize("proxy", ["http://us:swordfish@127.0.0.1:{port}", "us:swordfish@127.0.0.1:{port}"])
+async def test_a_proxys_password_is_not_told(server: Server, proxy: str) -> None:
+    url = proxy.format(port=URL(server.url).port)
+    content = yaml.safe_dump(kubeconfig("https://10.0.0.1:6443", cluster={"proxy-url": url}))
+    client = await Client.from_kubeconfig(content)
+    try:
+        with pytest.raises(Unreachable) as found:
+            await client.alive()
+        assert "proxy" in str(found.value) and "swordfish" not in str(found.value)
+    finally:
+        await client.close()
+
+
+async def test_no_certificate_stays_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a login that works, and of one that does not."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for data, works in ((AUTHORITY, True), (b"no certificate", False)):
+        encoded = base64.b64encode(data).decode()
+        content = yaml.safe_dump(kubeconfig("https://x", cluster={"certificate-authority-data": encoded}))
+        with nullcontext() if works else pytest.raises(BadLogin):
+            await (await Client.from_kubeconfig(content)).close()
+        assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(("status", "alive"), [(200, True), (403, True), (401, False), (302, False), (500, False)])

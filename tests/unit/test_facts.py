@@ -59,6 +59,7 @@ def test_a_controller_is_found_among_the_owners() -> None:
         pytest.param("soon", None, id="a word"),
         pytest.param(17, None, id="a number"),
         pytest.param({"at": 1}, None, id="an object"),
+        pytest.param("0001-01-01T00:00:00+14:00", None, id="before all calendars"),
     ],
 )
 def test_moment(text: object, want: datetime | None) -> None:

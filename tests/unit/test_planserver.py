@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from adapter.shell import planserver
 from adapter.shell.preview import Preview
@@ -106,6 +107,18 @@ async def test_too_many_questions_are_turned_away(monkeypatch: pytest.MonkeyPatc
         found = await asyncio.gather(*(post(url, question()) for _ in range(12)))
     statuses = [status for status, _ in found]
     assert set(statuses) == {200, 429} and statuses.count(200) >= 2
+
+
+async def test_who_sends_half_a_question_does_not_keep_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planserver, "MOST_WAITING", 1)
+    monkeypatch.setattr(planserver, "UPLOAD_SECONDS", 0.2)
+    preview = Sight({"east": 9}).preview
+    async with served(lambda: preview) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", URL(url).port)
+        writer.write(b"POST /plan HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{")
+        assert b" 408 " in await reader.readline()
+        assert (await post(url, question()))[0] == 200
+        writer.close()
 
 
 async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
