@@ -67,8 +67,11 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
         return reporting.unseen(pod, cluster, worker.silence, now) if worker.silence else []
-    # 6. The copy stands: what happens to it happens to the pod.
-    if own := worker.own(pod).get(cluster):
+    # 6. The copy stands: what happens to it happens to the pod. Unless the whole gang is about to start again.
+    own = worker.own(pod).get(cluster)
+    if (own is None or ended(own)) and _starts_again(worker, pod, placement):
+        return []
+    if own:
         reservation = worker.reservations.get((cluster, number))
         kept = making.mirrors(worker, pod, cluster, reservation) if _reads_mirrors(worker, cluster) else []
         mirrored = reporting.mirrored(worker.job, pod, own, cluster, now)
@@ -79,6 +82,18 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         return reporting.gone(pod, cluster, now)
     # 8. It is to be made, as soon as nothing is in the way; of a slot that is not planned (see 4) nothing is.
     return making.make(worker, pod, placement, slot) if slot in slots(placement, pod) else []
+
+
+def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
+    """Whether the pod's share is lost, and its whole gang starts again for it (running.py).
+
+    Were it said to have failed, KubeRay would replace it just before it is told to suspend the RayCluster. The replacement is
+    deleted then, and KubeRay goes on expecting it (kuberay:controllers/ray/expectations/scale_expectations.go): when the
+    RayCluster is resumed, its group gets no workers until the next resync, up to five minutes later.
+    """
+    slot = annotation(pod, names.SLOT_ANNOTATION)
+    found = worker.reservations.get(share_key(slot))
+    return worker.restarts and (found is None or bool(found.evicted)) and slot in slots(placement, pod)
 
 
 def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:

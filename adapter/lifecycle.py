@@ -44,9 +44,9 @@ def decide(gang: Gang, now: datetime) -> list[Action]:
     if not work.holds_quota or not gang.check:
         return _release(gang.reservations) + [Forget(p) for p in gang.placements] + yielding.rejoin(work, now)
     # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can.
-    leftovers = [r for r in gang.reservations if not _wanted(r, current)]
-    stale: list[Action] = [Forget(p) for p in gang.placements if p is not current]
     runs = work.checks[gang.check].state == names.CHECK_READY
+    leftovers = [r for r in gang.reservations if not _wanted(r, current, runs)]
+    stale: list[Action] = [Forget(p) for p in gang.placements if p is not current]
     if leftovers and not runs:
         return stale + _release(leftovers) + [LookAgain(RESYNC)]
     # What a running gang lost elsewhere need not wait until the last leftover is gone.
@@ -109,7 +109,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
     return reserving.ask(gang, work, current, current.shares, ready, now)
 
 
-def _wanted(reservation: Reservation, current: Placement | None) -> bool:
+def _wanted(reservation: Reservation, current: Placement | None, runs: bool) -> bool:
     return (
         current is not None
         and reservation.placement == current.name
@@ -117,7 +117,7 @@ def _wanted(reservation: Reservation, current: Placement | None) -> bool:
         # Kueue clears the reservation of an evicted group when it sees its pods inactive, and does not look again when the
         # last one is gone (kueue:pkg/controller/jobframework/reconciler.go): who preempted it would wait for ever. A new
         # share waits behind. One that ran is given up with its reason, by the next plan.
-        and not (reservation.stranded and reservation.round > current.placed_round)
+        and not (reservation.stranded and not (runs and reservation.round <= current.placed_round))
         and (reservation.cluster, reservation.round) in {(s.cluster, current.round_of(s)) for s in current.live}
     )
 

@@ -45,6 +45,7 @@ class Worker:
     # cluster that mirrors heads -> what it has of this one's mirror
     head_mirrors: Mapping[str, headmirror.Standing] = field(default_factory=dict)
     pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
+    restarts: bool = False  # its whole gang starts again when a share is lost, as its policy says
 
     def own(self, pod: Raw) -> Mapping[str, Raw]:
         """The copies that were made for this very pod, by cluster."""

@@ -149,9 +149,11 @@ class Waker:
         place = self._home.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
         if place and news.changed(before, after, news.stand):  # a share may be lost with its last worker, or be left
             self._keys.gang_of(place, BURST_SECONDS)
-        if after is None:  # its slot may be free: those without one look for it
+        left = annotation(before or {}, names.SLOT_ANNOTATION)
+        if after is None or left not in ("", annotation(after, names.SLOT_ANNOTATION)):
+            # Its slot may be free: those without one look for it, and those who had the same one find that it is theirs.
             siblings = self._home.pods.group(by_placement(raw))
-            self._keys.all(POD, (pod for pod in siblings if not annotation(pod, names.SLOT_ANNOTATION)))
+            self._keys.all(POD, (pod for pod in siblings if annotation(pod, names.SLOT_ANNOTATION) in ("", left)))
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
         if news.changed(before, after, news.head):

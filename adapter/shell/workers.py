@@ -67,6 +67,7 @@ class Workers:
             head_pod=head,
             head_mirrors=_head_mirrors(pod, members) if pod else {},
             pull_secrets=_pull_secrets(pod, work) if pod and work else (),
+            restarts=self._restarts(work) if work else False,
         )
 
     def pull_secrets(self, pod: Raw) -> tuple[Raw, ...]:
@@ -82,6 +83,10 @@ class Workers:
             return None
         chosen, _ = self._policies.policy(self._policies.check_of(work))
         return self._losses.silence(cluster, pod, lost_after(chosen))
+
+    def _restarts(self, work: Workload) -> bool:
+        chosen, _ = self._policies.policy(self._policies.check_of(work))
+        return chosen is not None and chosen.policy.when_share_lost == "Restart"
 
     def _belongs(self, pod: Raw, work: Workload) -> bool | None:
         namespace = key_of(pod)[0]

@@ -1,5 +1,7 @@
 """Does a gang become pods in the worker clusters, and leave nothing behind?"""
 
+import pytest
+
 from adapter import names
 from hack.clusters import condition, wait
 from tests.integration.controller import Controller
@@ -47,13 +49,15 @@ def test_workers_are_gated_and_mirrored(stage: Stage, running: Controller) -> No
     assert all(names.PLACEMENT_LABEL not in head["metadata"]["labels"] for head in heads)
 
 
-def test_deleted_job_leaves_nothing(stage: Stage, running: Controller) -> None:
-    """What was made in the worker clusters goes with the job, and the quota is free."""
+@pytest.mark.parametrize("how", ["raycluster/pi", "raycluster/pi --cascade=foreground", "namespace/{namespace}"])
+def test_deleted_job_leaves_nothing(stage: Stage, running: Controller, how: str) -> None:
+    """What was made in the worker clusters goes with the job, or with its namespace, and the quota is free."""
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)
 
-    stage.manager.delete("raycluster", "pi", stage.name, wait=False)
+    words = how.format(namespace=stage.name).split()
+    stage.manager.kubectl("-n", stage.name, "delete", *words, "--wait=false")
     wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: f"{stage.leftovers()}\n{running.tail()}")
     wait(lambda: not stage.manager.items("placements", stage.name), 60, "the Placement is gone")
     wait(lambda: not stage.reserving(), 30, "the quota is free")

@@ -76,6 +76,21 @@ def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: 
     wait(lambda: not stage.remote("workloads")["east"], 30, "nothing is held in east", running.tail)
 
 
+def test_a_namespace_that_goes_there_takes_its_workers_elsewhere(stage: Stage, running: Controller) -> None:
+    stage.build({"east": 1, "west": 2})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+    assert stage.where("pi") == "1 east, 1 west"
+    stayed = uids(stage, "west")
+    stage.fleet.workers["east"].kubectl("delete", f"namespace/{stage.name}", "--wait=false")
+    wait(
+        lambda: stage.where("pi") == "2 west" and stage.running(2), 90, "both run in west", lambda: dump(stage, running)
+    )
+    assert stayed <= uids(stage, "west")
+    assert "1 in east" in stage.events("pi")["ShareLost"]
+    assert stage.remote("workloads")["east"] == []
+
+
 def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: Controller) -> None:
     """The controller hears of it only when the Workload is gone: nothing names its anchor any more. West has one of that name."""
     stage.build({"east": 1, "west": 1})

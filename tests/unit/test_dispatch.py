@@ -59,6 +59,7 @@ def shares(**raw: Raw) -> dict[tuple[str, int], Reservation]:
 
 
 ADMITTED = shares(east=SHARE, west=SHARE)
+EVICTED = shares(east=make_reservation(PLACE_RAW, conditions=[names.EVICTED]), west=SHARE)
 SEEN = {cluster: target(cluster) for cluster in ("east", "west")}
 
 
@@ -476,6 +477,30 @@ CASES = [
          "the copy is what runs",
          worker(OUT, {"east": COPY}, reservations={}),
          [mirrored(OUT, COPY)]),
+    Case("6. the end of a copy whose share is lost is not told where the whole gang starts again",
+         "KubeRay would make a worker, and miss it when the RayCluster is resumed",
+         worker(OUT, {"east": BROKEN}, reservations=EVICTED, restarts=True),
+         []),
+    Case("6. only there",
+         "the others run on",
+         worker(OUT, {"east": BROKEN}, reservations=EVICTED),
+         [mirrored(OUT, BROKEN)]),
+    Case("6. only of a share that is lost",
+         "a worker that fails is replaced",
+         worker(OUT, {"east": BROKEN}, restarts=True),
+         [mirrored(OUT, BROKEN)]),
+    Case("6. of a copy that goes in such a share all is told",
+         "people look here",
+         worker(OUT, {"east": LEAVING}, reservations=EVICTED, restarts=True),
+         [mirrored(OUT, LEAVING), LookAgain(timedelta(seconds=55))]),
+    Case("7. nor is it told that a copy vanished where the whole gang starts again",
+         "its share was evicted, or deleted by hand",
+         worker(OUT, reservations=shares(west=SHARE), restarts=True),
+         []),
+    Case("7. but where the plan has no such share any more",
+         "the gang did not start again for this one",
+         worker(make_pod(placement=NAME, slot="east/7/role-workers/0", dispatched=True), reservations=ADMITTED, restarts=True),
+         [lost(make_pod(placement=NAME, slot="east/7/role-workers/0", dispatched=True))]),
     Case("7. a copy that vanished fails the pod",
          "never a second one: KubeRay makes a new pod",
          worker(OUT),

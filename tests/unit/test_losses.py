@@ -217,3 +217,16 @@ def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
 )
 def test_what_a_policy_does_when_a_share_is_lost(spec: Raw, want: str) -> None:
     assert dispatch_policy(make_policy(**spec)).when_share_lost == want
+
+
+@pytest.mark.parametrize(
+    ("spec", "restarts"), [({}, False), ({"gang": "SameCluster"}, True), ({"onShareLost": "Restart"}, True)]
+)
+def test_a_worker_knows_whether_its_gang_starts_again(spec: Raw, restarts: bool) -> None:
+    sight = Sight({"east": 8}, **spec)
+    work = make_workload(check=names.CHECK_READY)
+    pod = make_pod(placement=NAME, slot="east/1/role-workers/0")
+    fill(sight.home.workloads, work)
+    fill(sight.home.placements, PLACE)
+    fill(sight.home.pods, pod)
+    assert sight.observer.workers.facts(facts.key_of(pod), sight.memory).restarts is restarts

@@ -57,8 +57,10 @@ def test_stranded(share: Raw, pods: list[Raw], stranded: bool, lost: bool) -> No
     assert any(isinstance(action, Plan) and action.kept == () for action in decide(gang, at(5))) is lost
 
 
-def test_a_stranded_share_of_a_job_that_does_not_run_goes_at_once() -> None:
-    place = placement(make_placement(WORK, shares={"east": {"workers": 4}}))
+@pytest.mark.parametrize("placed", [0, 1])
+def test_a_stranded_share_of_a_job_that_does_not_run_goes_at_once(placed: int) -> None:
+    """Also when the record says already that it was placed, and Kueue is yet to be told."""
+    place = placement(make_placement(WORK, shares={"east": {"workers": 4}}, placedRound=placed))
     gang = replace(seen(EVICTED), workload=workload(make_workload()), placements=(place,))
     assert decide(gang, at(5)) == [Release(gang.reservations[0]), LookAgain(RESYNC)]
 

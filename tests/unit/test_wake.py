@@ -308,6 +308,13 @@ async def test_a_pod_that_went_wakes_those_without_a_slot(bench: Bench) -> None:
     assert {bench.queue.added[pod] for pod in PODS} == {0}
 
 
+async def test_a_pod_that_leaves_its_slot_wakes_who_waits_for_one(bench: Bench) -> None:
+    bench.waker.heard(
+        "pods", SLOTTED, changed(SLOTTED, "metadata", "annotations", names.SLOT_ANNOTATION, to="west/1/x/0")
+    )
+    assert bench.woken() >= set(PODS)
+
+
 async def test_a_pod_that_changed_wakes_itself_only(bench: Bench) -> None:
     bench.waker.heard("pods", SLOTTED, changed(SLOTTED, "status", "podIP", to="10.12.0.9"))
     assert bench.woken() == {(POD, NAMESPACE, "slotted")}
