@@ -13,7 +13,8 @@ from typing import Any
 from adapter import names
 from adapter.cli import asking
 from adapter.cli.asking import DONE, TROUBLE, complain
-from adapter.shell.client import ApiError, BadLogin, Client, Unreachable
+from adapter.shell.client import ApiError, Client, Unreachable
+from adapter.shell.kubeconfig import BadLogin
 from adapter.shell.resources import WORKER_CLUSTERS
 
 WANTED: Mapping[str, Mapping[str, bool]] = {

@@ -18,7 +18,8 @@ from adapter.answer import Answer
 from adapter.cli import asking, files
 from adapter.cli.asking import TROUBLE, USAGE, complain
 from adapter.podsets import Unusable
-from adapter.shell.client import ApiError, BadLogin, Client, Unreachable, default_namespace
+from adapter.shell.client import ApiError, Client, Unreachable
+from adapter.shell.kubeconfig import BadLogin, default_namespace
 from adapter.shell.planserver import MOST_BYTES
 from adapter.shell.resources import SERVICES
 

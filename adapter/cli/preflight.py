@@ -20,7 +20,8 @@ from adapter.cli import asking, trial
 from adapter.cli.asking import DONE, TROUBLE, USAGE, complain
 from adapter.facts import Raw, key_of
 from adapter.reachable import Reachability
-from adapter.shell.client import ApiError, BadLogin, Client, Unreachable
+from adapter.shell.client import ApiError, Client, Unreachable
+from adapter.shell.kubeconfig import BadLogin
 from adapter.shell.resources import WORKER_CLUSTERS
 
 NOT_READY = 3

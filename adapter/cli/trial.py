@@ -17,7 +17,8 @@ from adapter.cli.asking import complain
 from adapter.facts import Raw, key_of
 from adapter.probing import Run
 from adapter.shell import inspection, logins
-from adapter.shell.client import ApiError, BadLogin, Client, default_namespace
+from adapter.shell.client import ApiError, Client
+from adapter.shell.kubeconfig import BadLogin, default_namespace
 from adapter.shell.probes import Probes
 from adapter.shell.resources import (
     ADMISSION_CHECKS,

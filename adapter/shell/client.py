@@ -13,23 +13,19 @@ from typing import Any
 
 import aiohttp
 import orjson
-import yaml
 from aiohttp.connector import Connection
 from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import __version__
-from adapter.shell import metrics, tally
+from adapter.shell import kubeconfig, metrics, tally
+from adapter.shell.kubeconfig import BadLogin
 from adapter.shell.resources import kind_of
 
 Body = dict[str, Any]
 MayWrite = Callable[[], bool]
 # A request that takes longer will not be answered in time to be of use: reads come from watches, writes are small.
 TIMEOUT_SECONDS = 10.0
-# What a kubeconfig from elsewhere may not ask of us: to run a program or to read a file of ours. MultiKueue refuses the
-# same (kueue.md 5.1).
-FORBIDDEN_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
-FORBIDDEN_CLUSTER = ("certificate-authority",)
 NO_API_SERVER = "what answers there is no Kubernetes API server"
 FENCED = "it is not sent, because this process does not lead"
 # Requests in flight to one cluster. An API server answers in milliseconds; more only queue up in it.
@@ -55,10 +51,6 @@ class ApiError(Exception):
 
 class Unreachable(Exception):
     """No answer: refused, timed out, TLS failed, the link is cut, or it was not sent because the client is fenced."""
-
-
-class BadLogin(ValueError):
-    """What was given as a kubeconfig cannot be used; the text says why, and quotes nothing of it."""
 
 
 class Client:
@@ -100,30 +92,16 @@ class Client:
 
         It is the user's own file, so whatever it asks for is done: programs are run, files are read.
         """
-        settings = kube.Configuration()
-        try:
-            await kube_config.load_kube_config(file or None, context or None, client_configuration=settings)
-            return cls(kube.ApiClient(settings))
-        except kube_config.ConfigException as error:
-            raise BadLogin(str(error)) from None
-        except Exception as error:  # as below: the loader's own slips on odd input are many
-            raise BadLogin(f"the kubeconfig cannot be loaded ({type(error).__name__})") from None
+        return cls(await kubeconfig.login_of_user(file, context))
 
     @classmethod
     async def from_kubeconfig(cls, text: str, cluster: str = "", may_write: MayWrite = lambda: True) -> "Client":
         """Log in by the text of a kubeconfig to what metrics call `cluster`; raises BadLogin."""
-        try:
-            client = cls(await _without_files(_harmless(text)), cluster, may_write)
-            if not all(value.isprintable() for value in (await client._login()).values()):
-                await client.close()
-                raise BadLogin("its token holds a line break or another control character")
-            return client
-        except BadLogin:
-            raise
-        except kube_config.ConfigException as error:
-            raise BadLogin(str(error)) from None
-        except Exception as error:  # the loader's own slips on odd input are many: a bad Secret must not end a loop
-            raise BadLogin(f"it cannot be loaded ({type(error).__name__})") from None
+        client = cls(await kubeconfig.login(text), cluster, may_write)
+        if not all(value.isprintable() for value in (await client._login()).values()):
+            await client.close()
+            raise BadLogin("its token holds a line break or another control character")
+        return client
 
     async def close(self) -> None:
         await self._session.close()
@@ -250,47 +228,6 @@ def _fenced(may_write: MayWrite) -> type[aiohttp.ClientRequest]:
             return await super().send(conn)
 
     return Fenced
-
-
-async def _without_files(content: Body) -> kube.ApiClient:
-    """The official client of a kubeconfig. The library would keep files of its certificates and keys until the process ends,
-    those of every renewal; once they are in the TLS context, nobody needs them.
-    """
-    settings = kube.Configuration()
-    try:
-        await kube_config.load_kube_config_from_dict(content, client_configuration=settings)
-        return kube.ApiClient(settings)
-    finally:  # nothing waits between writing and reading them, so none of another cluster's is missing yet
-        kube_config.kube_config._cleanup_temp_files()
-
-
-def default_namespace(file: str, context: str) -> str:
-    """The namespace of a context in the user's kubeconfig (empty: kubectl's own choice), `default` when it names none."""
-    try:
-        contexts, active = kube_config.list_kube_config_contexts(file or None)
-    except Exception:  # whoever logs in with it next says what is wrong
-        return "default"
-    chosen = next((one for one in contexts if one.get("name") == context), {}) if context else active
-    return str((chosen.get("context") or {}).get("namespace") or "default")
-
-
-def _harmless(text: str) -> Body:
-    """Read a kubeconfig, and refuse one that would act in our process; it comes from another cluster's admin."""
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise BadLogin("it is not YAML") from None
-    if not isinstance(content, dict):
-        raise BadLogin("it is not a YAML mapping")
-    for entry in content.get("clusters") or ():
-        if not isinstance((entry.get("cluster") or {}).get("proxy-url") or "", str):
-            raise BadLogin("clusters[].cluster.proxy-url is no URL")
-    for listed, part, forbidden in (("users", "user", FORBIDDEN_USER), ("clusters", "cluster", FORBIDDEN_CLUSTER)):
-        for entry in content.get(listed) or ():
-            found = [key for key in forbidden if key in (entry.get(part) or {})]
-            if found:
-                raise BadLogin(f"{listed}[].{part}.{found[0]} is not allowed; put the data itself into the kubeconfig")
-    return content
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from adapter import api
 from adapter.facts import Raw
-from adapter.shell.client import BadLogin, Client, MayWrite, Unreachable
+from adapter.shell.client import Client, MayWrite, Unreachable
+from adapter.shell.kubeconfig import BadLogin
 from adapter.shell.logins import Login, Logins, unusable
 from adapter.shell.member import Listeners, Member
 

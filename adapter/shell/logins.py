@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from adapter import api, multikueue, names
 from adapter.facts import Raw
 from adapter.shell import resources
-from adapter.shell.client import ApiError, BadLogin, Client
+from adapter.shell.client import ApiError, Client
 from adapter.shell.follow import Following, follow
 from adapter.shell.home import Home
+from adapter.shell.kubeconfig import BadLogin
 from adapter.shell.store import Store
 
 log = logging.getLogger(__name__)

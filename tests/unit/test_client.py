@@ -15,16 +15,8 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from adapter.shell.client import (
-    FORBIDDEN_CLUSTER,
-    FORBIDDEN_USER,
-    PARALLEL,
-    TIMEOUT_SECONDS,
-    ApiError,
-    BadLogin,
-    Client,
-    Unreachable,
-)
+from adapter.shell.client import PARALLEL, TIMEOUT_SECONDS, ApiError, Client, Unreachable
+from adapter.shell.kubeconfig import FORBIDDEN_CLUSTER, FORBIDDEN_USER, BadLogin
 from adapter.shell.resources import PODS
 from tests.unit import apiserver
 from tests.unit.apiserver import PAGE, TOKEN, Server, hurried, kubeconfig, refuses, says, streams, text

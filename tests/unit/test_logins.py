@@ -12,8 +12,9 @@ from aiohttp import web
 
 from adapter import api, names
 from adapter.shell import resources
-from adapter.shell.client import ApiError, BadLogin
+from adapter.shell.client import ApiError
 from adapter.shell.home import Home
+from adapter.shell.kubeconfig import BadLogin
 from adapter.shell.logins import Logins, once
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
