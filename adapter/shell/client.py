@@ -157,19 +157,12 @@ class Client:
             if not (error.missing or error.conflict):  # a conflict says that the name belongs to another object by now
                 raise
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        kind: str = "application/json",
-    ) -> Body:
+    async def _send(self, method: str, path: str, **rest: Any) -> Body:
+        """An exchange in its turn, and none while the cluster is silent."""
         async with self._slots:
             if self._mute or self._session.closed:  # those who waited shall not find it out one after the other
                 raise Unreachable(self._mute or "it is connected anew")
-            return await self._exchange(method, path, params=params, body=body, kind=kind)
+            return await self._exchange(method, path, **rest)
 
     async def _exchange(
         self,
