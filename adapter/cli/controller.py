@@ -37,7 +37,7 @@ async def _run(port: int, plan_port: int, leader_elect: bool) -> int:
     REGISTRY.register(Census(engine.home))
     servers = [
         # A replica that stands by is ready, for it is able to take over; and it plans as well as the one that leads.
-        await health.serve(lambda: engine.home.ready, port),
+        await health.serve(lambda: engine.home.unready, port),
         await planserver.serve(lambda: engine.preview, plan_port),
     ]
     code = 0

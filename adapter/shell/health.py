@@ -1,4 +1,4 @@
-"""Is the process well: /healthz while its loop turns, /readyz once the manager cluster is read, /metrics for numbers."""
+"""Is the process well: /healthz while its loop turns, /readyz while the manager cluster is read, /metrics for numbers."""
 
 from collections.abc import Callable
 
@@ -6,16 +6,15 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 
-async def serve(ready: Callable[[], bool], port: int) -> web.AppRunner:
+async def serve(unready: Callable[[], str], port: int) -> web.AppRunner:
     """Serve on all addresses; the caller cleans the runner up."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok")
 
     async def readyz(_: web.Request) -> web.Response:
-        return (
-            web.Response(text="ok") if ready() else web.Response(status=503, text="the manager cluster is not read yet")
-        )
+        why = unready()
+        return web.Response(status=503, text=why) if why else web.Response(text="ok")
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})

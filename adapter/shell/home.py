@@ -106,11 +106,14 @@ class Home:
 
         Asked until it is answered: a controller that is started while its manager is cut off waits for it.
         """
+        told = ""
         while True:
             try:
                 found = await self.client.get(resources.NAMESPACES.path(name="kube-system"))
             except (ApiError, Unreachable) as trouble:
-                log.warning("manager cluster: %s; asked again in %.0f s", trouble, _ASK_AGAIN_SECONDS)
+                if str(trouble) != told:
+                    told = str(trouble)
+                    log.warning("manager cluster: %s; asked every %.0f s", told, _ASK_AGAIN_SECONDS)
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
             else:
                 return hashlib.sha256(found["metadata"]["uid"].encode()).hexdigest()[:10]
@@ -140,9 +143,9 @@ class Home:
             self.filled.set()
 
     @property
-    def ready(self) -> bool:
-        """Whether a process that reads this could decide now."""
-        return self.synced and not self.lost
+    def unready(self) -> str:
+        """Why a process that reads this could decide nothing now, empty when it could."""
+        return self.lost or ("" if self.synced else "the manager cluster is not read yet")
 
     @property
     def lost(self) -> str:

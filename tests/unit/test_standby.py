@@ -132,11 +132,11 @@ async def test_whoever_starts_while_the_manager_is_away_waits_for_it() -> None:
         task = asyncio.create_task(engine.run())
         try:
             await server.until(lambda: len(server.asked) >= 3)
-            assert not engine.home.ready and not task.done()
+            assert engine.home.unready == "the manager cluster is not read yet" and not task.done()
             manager.away = False
-            await server.until(lambda: engine.home.ready)
+            await server.until(lambda: not engine.home.unready)
             manager.away = True
-            await server.until(lambda: not engine.home.ready)
+            await server.until(lambda: engine.home.unready.startswith("the manager cluster cannot be seen: 503"))
             assert engine.home.synced and not task.done()
         finally:
             task.cancel()
