@@ -88,10 +88,7 @@ class Client:
 
     @classmethod
     async def of_user(cls, file: str, context: str) -> "Client":
-        """Log in as kubectl does, by a kubeconfig file and a context (empty: kubectl's own choice); raises BadLogin.
-
-        It is the user's own file, so whatever it asks for is done: programs are run, files are read.
-        """
+        """Log in as kubectl does, by a kubeconfig file and a context (empty: kubectl's own choice); raises BadLogin."""
         return cls(await kubeconfig.login_of_user(file, context))
 
     @classmethod
