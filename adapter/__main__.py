@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 from adapter import __version__
-from adapter.cli import controller, cordon, drain, plan, preflight, render
+from adapter.cli import asking, controller, cordon, drain, plan, preflight, render
+
+_INTERRUPTED = 130  # what a shell gives a program that Ctrl-C ended
 
 
 def main() -> int:
@@ -42,7 +44,10 @@ def main() -> int:
         "preflight": preflight.main,
     }
     if given.verb in asked:
-        return asked[given.verb](given)
+        try:
+            return asked[given.verb](given)
+        except KeyboardInterrupt:
+            return asking.complain("Interrupted.", _INTERRUPTED)
     return controller.main(given.port, given.plan_port, verbose=given.verbose, leader_elect=given.leader_elect)
 
 

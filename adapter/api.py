@@ -33,8 +33,11 @@ def parse_duration(text: object) -> timedelta:
     match = _DURATION.match(str(text))
     if not match or not any(match.groups()):
         raise ValueError(f"{text!r} is not a duration such as 30s, 5m or 1h30m")
-    hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    try:
+        hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than anybody can wait") from None
 
 
 SpecT = TypeVar("SpecT", bound="_Spec")

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import api, clusterset, names
+from adapter.explain import bounded
 from adapter.facts import Raw, condition, meta, timestamp
 
 Patch = dict[str, Any]
@@ -126,7 +127,7 @@ def _with(raw: Raw, patch: Patch | None, field: str, value: object) -> Patch | N
 
 
 def _patch(raw: Raw, kind: str, status: str, reason: str, message: str, now: datetime) -> Patch | None:
-    before = condition(raw, kind)
+    before, message = condition(raw, kind), bounded(message)  # else a hundred queues' problems would never be told
     generation = meta(raw).get("generation")
     wanted = {"status": status, "reason": reason, "message": message, "observedGeneration": generation}
     if all(before.get(key) == found for key, found in wanted.items()):

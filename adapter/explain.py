@@ -13,6 +13,12 @@ from adapter.placement import Placement, Share
 
 Status = dict[str, object]
 
+# Characters. The API takes 32 768, and an object with all of its sentences no more than 1.5 MB: a fleet of a hundred clusters with
+# twenty flavors each would say more. Nobody reads on for as long as that.
+LONGEST = 16_384
+LONGEST_OF_ONE = 1_024  # of what is said of one cluster among others
+_LONGEST_WHERE = 2_048
+
 
 def waiting(placement: Placement, now: datetime) -> Status:
     """Nothing is reserved; the plan's own explanation says what is short where."""
@@ -54,7 +60,11 @@ def withdrawing(placement: Placement, blocked: Mapping[str, str], why: str, unti
     status = _status(placement, names.WITHDRAWING, _sentence(reason), now, held=held)
     status["withdrawnRound"] = placement.round
     status["blocked"] = [
-        {"cluster": cluster, "until": timestamp(until), "reason": f"did not admit in time{text and f': {text}'}"}
+        {
+            "cluster": cluster,
+            "until": timestamp(until),
+            "reason": bounded(f"did not admit in time{text and f': {text}'}", LONGEST_OF_ONE),
+        }
         for cluster, text in blocked.items()
     ]
     return status
@@ -80,13 +90,18 @@ def counted(shares: Iterable[Share]) -> str:
     return ", ".join(f"{count} {cluster}" for cluster, count in workers.items())
 
 
+def bounded(text: str, most: int = LONGEST) -> str:
+    """A text, of which no more is left than an object can hold."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _status(placement: Placement, state: str, reason: str, now: datetime, *, held: Iterable[Share]) -> Status:
     return {
         "state": state,
         "workers": f"{sum(share.workers for share in held)} of {placement.wanted}",
-        "where": where(placement),
-        "reason": reason,
-        "conditions": [_placed_condition(placement, state, reason, now)],
+        "where": bounded(where(placement), _LONGEST_WHERE),
+        "reason": bounded(reason),
+        "conditions": [_placed_condition(placement, state, bounded(reason), now)],
     }
 
 

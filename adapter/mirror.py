@@ -129,9 +129,15 @@ def _containers(local: Raw, status: Raw, kind: str, field: str) -> list[Raw] | N
         if _ended(one) and not may_restart(specs.get(one.get("name")), spec, _ended(one).get("exitCode") or 0)
     }
     copies = status.get(field) or ()
-    mirrored = [one if _ended(one) else ended.get(one.get("name"), one) for one in copies]
+    mirrored = [_understood(one) if _ended(one) else ended.get(one.get("name"), _understood(one)) for one in copies]
     seen = {one.get("name") for one in copies}
     return mirrored + [one for name, one in ended.items() if name not in seen] or None
+
+
+def _understood(container_status: Raw) -> Raw:
+    """Without the health of devices, which the API server compares with what the pod asks for: admission over there may have added
+    some (k8s:validation.go, validateContainerStatusAllocatedResourcesStatus)."""
+    return {key: value for key, value in container_status.items() if key != "allocatedResourcesStatus"}
 
 
 def _ended(container_status: Raw) -> Raw:

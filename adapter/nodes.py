@@ -2,7 +2,7 @@
 
 A plausibility check against quota that no node stands behind (a device plugin that is not ready, a machine too small),
 not a scheduler: what runs on the nodes is not looked at, since quota counts that, and neither are topology spread or
-affinity between pods. Nodes that are not ready or cordoned hold nothing.
+affinity between pods, nor a gang's other worker groups. Nodes that are not ready or cordoned hold nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

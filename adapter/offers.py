@@ -26,7 +26,7 @@ class Offers:
         self._nodes: dict[tuple[str, str, tuple[str, ...]], tuple[int, str]] = {}
         self._surveys: dict[tuple[quota.Line, str], quota.Survey] = {}
         self._offers: dict[tuple[quota.Line, str, bool], Offer] = {}
-        self._charged: dict[tuple[quota.Line, str, int], quota.Line] = {}
+        self._charged: dict[tuple[quota.Line, str, int, bool], quota.Line] = {}
 
     def reclaiming(self) -> "Offers":
         """The same for a gang that takes back what others borrowed; what both ask alike is not asked again."""
@@ -52,13 +52,17 @@ class Offers:
         short = survey.reason(group.count)
         return short or ("" if _grows(candidate) else self._held(candidate, group, survey.fit(group.count))[1])
 
-    def charge(self, candidate: Candidate, line: quota.Line, group: Group, count: int) -> quota.Line:
-        """The line once `count` pods of the group are reserved there."""
-        key = (line, group.name, count)
+    def charge(
+        self, candidate: Candidate, line: quota.Line, group: Group, count: int, *, preempts: bool = False
+    ) -> quota.Line:
+        """The line once `count` pods of the group are reserved there; who `preempts` may find no room before."""
+        key = (line, group.name, count, preempts)
         if key not in self._charged:
             survey = self._survey(candidate, line, group)
             # Which flavor Kueue takes depends on how many pods want to go into one: ask for these very ones.
             flavors = survey.flavors(count) or survey.reclaimable(count).flavors
+            if preempts and not flavors:
+                flavors = survey.emptied(count)
             self._charged[key] = quota.reserve(line, flavors, group.request, count)
         return self._charged[key]
 

@@ -110,7 +110,7 @@ def _charged(offers: Offers, one: Candidate, share: Share) -> Candidate:
     if parts != by_role and offers.admits(one, line, {part.name: part.count for part in parts}):
         parts = by_role
     for part in parts:
-        line = offers.charge(one, line, groups[part.name], part.count)
+        line = offers.charge(one, line, groups[part.name], part.count, preempts=share.preempts)
     return replace(one, tree=quota.settle(one.tree, candidates.queue_name(offers.request, one), line))
 
 

@@ -18,15 +18,17 @@ UNLIMITED: Final = 2**63 - 1  # resources.Unlimited: every larger amount reads a
 
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_LONGEST: Final = 64  # characters; no real quantity is longer, and a hostile one could cost seconds
-_LARGEST_EXPONENT: Final = 99  # for the same reason; 64 bits end at 18
+_LONGEST: Final = (
+    64  # characters; no real quantity is longer: it is taken for more than there is, for it could cost seconds
+)
+_LARGEST_EXPONENT: Final = 99  # for the same reason larger ones are taken for this; 64 bits end at 18
 
 
 def quantity(text: object, resource: str) -> int:
     """Read a Kubernetes quantity (`500m`, `1.5Gi`, `2e3`, also a bare number) as Kueue counts `resource`.
 
     Returns millicores for cpu, whole units otherwise; rounded away from zero, clamped to 64 bits. Raises ValueError with
-    a sentence. Source: kueue pkg/resources/requests.go ResourceValue; apimachinery pkg/api/resource ParseQuantity.
+    a sentence for what no API server takes; what one takes is read, however odd: `1e402` is UNLIMITED. Source: kueue pkg/resources/requests.go ResourceValue; apimachinery pkg/api/resource ParseQuantity.
     """
     return _rounded(_nanos(text), resource)
 
@@ -119,10 +121,13 @@ def _parsed(text: str) -> int:
     suffix = unsigned.lstrip("0123456789.")
     whole, _, fraction = unsigned[: len(unsigned) - len(suffix)].partition(".")
     factor = _factor(suffix)
-    if factor is None or len(text) > _LONGEST or "." in fraction or not whole + fraction:
-        raise ValueError(f"{text!r} is not a quantity such as 500m, 2 or 1.5Gi")
+    if factor is None or "." in fraction or not whole + fraction:
+        raise ValueError(f"{text[:_LONGEST]!r} is not a quantity such as 500m, 2 or 1.5Gi")
     times, over = factor
-    nanos = _divided_up(int(whole + fraction) * times * 10**9, over * 10 ** len(fraction))
+    if len(whole + fraction) > _LONGEST:
+        nanos = UNLIMITED * 10**9
+    else:
+        nanos = _divided_up(int(whole + fraction) * times * 10**9, over * 10 ** len(fraction))
     return -nanos if negative else nanos
 
 
@@ -137,9 +142,11 @@ def _factor(suffix: str) -> tuple[int, int] | None:
 
 def _exponent(suffix: str) -> int | None:
     sign, digits = (suffix[1:2], suffix[2:]) if suffix[1:2] in ("-", "+") else ("", suffix[1:])
-    if suffix[0] not in "eE" or not (digits.isascii() and digits.isdecimal()) or int(digits) > _LARGEST_EXPONENT:
+    if suffix[0] not in "eE" or not (digits.isascii() and digits.isdecimal()):
         return None
-    return int(sign + digits)
+    significant = digits.lstrip("0")
+    exponent = int(significant or "0") if len(significant) < 3 else _LARGEST_EXPONENT
+    return -exponent if sign == "-" else exponent
 
 
 def _divided_up(number: int, by: int) -> int:

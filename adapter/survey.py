@@ -94,6 +94,13 @@ class Survey(NamedTuple):
         count = min((nominal for nominal, _ in best), default=0)
         return Fit(_flavors([offer for _, offer in best]) if count else {}, count)
 
+    def emptied(self, wanted: int) -> Mapping[str, str]:
+        """Name the flavors that would hold so many were nothing in use: into one of them they come who preempt others."""
+        able = [
+            [one for one in group if _pods(cohort.potential, self.line, one.choice) >= wanted] for group in self.groups
+        ]
+        return _flavors([group[0] for group in able]) if all(able) else {}
+
     def ever(self) -> int:
         """Say how many would fit were nothing in use."""
         most = (max(_pods(cohort.potential, self.line, offer.choice) for offer in group) for group in self.groups)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from adapter import names
 from adapter.actions import Action, Record, Say, SetCheck
+from adapter.explain import bounded
 from adapter.gang import Gang
 from adapter.placement import Placement
 from adapter.workload import Job, Workload
@@ -15,7 +16,7 @@ from adapter.workload import Job, Workload
 
 def pending(gang: Gang, work: Workload, message: str) -> list[Action]:
     """Let the Workload wait, with the reason on its check."""
-    entry = work.checks[gang.check]
+    entry, message = work.checks[gang.check], bounded(message)
     if entry.state == names.CHECK_PENDING and entry.message == message:
         return []
     return [check(gang, work, names.CHECK_PENDING, message)]
@@ -23,7 +24,7 @@ def pending(gang: Gang, work: Workload, message: str) -> list[Action]:
 
 def check(gang: Gang, work: Workload, state: str, message: str) -> SetCheck:
     """Write our entry of the Workload's checks."""
-    return SetCheck(work, gang.check, state, message)
+    return SetCheck(work, gang.check, state, bounded(message))
 
 
 def record(placement: Placement, status: Mapping[str, object]) -> list[Action]:

@@ -90,7 +90,11 @@ def _begin(period: int) -> datetime:
 
 def _rank(work: Workload) -> tuple[int, int, int, datetime, Key]:
     created = work.created or _FIRST
-    size = sum(
-        podset.count * shape.pod_requests(podset.template.get("spec") or {}).get("cpu", 0) for podset in work.podsets
-    )
+    try:
+        size = sum(
+            podset.count * shape.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
+            for podset in work.podsets
+        )
+    except ValueError:  # whoever plans it says so; it must be in nobody's way
+        size = 0
     return -(work.priority or 0), (created - _FIRST) // SAME_AGE, -size, created, work.key

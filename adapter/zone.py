@@ -110,7 +110,7 @@ def _merged(env: Sequence[Raw], name: str, ours: Mapping[str, Any]) -> list[Raw]
 def _object(entry: Raw) -> dict[str, Any] | None:
     try:
         value = json.loads(entry.get("value") or ("null" if "valueFrom" in entry else "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -72,6 +72,8 @@ def attempt(name: str, doing: Coroutine[Any, Any, int]) -> int:
         return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
     except ApiError as error:
         return complain(_explained(error, name), TROUBLE)
+    except ValueError as error:
+        return complain(f"WorkerCluster {name}: {error}.", TROUBLE)
 
 
 async def changed(client: Client, name: str, wanted: Mapping[str, bool]) -> bool:

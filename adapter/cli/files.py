@@ -35,6 +35,6 @@ def unfolded(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The same with the items of lists, such as `kubectl get -o yaml` prints, in place of the lists."""
     for one in found:
         if str(one.get("kind") or "").endswith("List") and isinstance(one.get("items"), list):
-            yield from unfolded([item for item in one["items"] if isinstance(item, dict)])
+            yield from (item for item in one["items"] if isinstance(item, dict))
         else:
             yield one

@@ -177,6 +177,7 @@ def _shown(one: Found, head: str, cluster: str, spec: api.WorkerCluster) -> str:
             slot=slot,
             anchor_uid=_NOBODY,
             pod_group=podgroup.name(target),
+            pull_secrets=(one.pod["spec"].get("imagePullSecrets") or ()) if one.template else (),
         )
         comments = [f"{one.where} in worker cluster {cluster}"]
         comments += (

@@ -89,6 +89,12 @@ class Observer:
             return self.refusals.absent(work, check) != before
         return False
 
+    def leaving(self, work: Workload) -> bool:
+        """Whether a Workload or its job is being deleted, which a finalizer may keep up for hours."""
+        raw = self._home.job(work.job) if work.job and work.job.kind in names.RAY_KINDS else {}
+        job_leaves = bool(work.job and uid_of(raw) == work.job.uid and meta(raw).get("deletionTimestamp"))
+        return work.deleted or job_leaves
+
     def _gone(self, job: Job) -> bool:
         """Whether a job is not there any more, or will not be soon: one that this store has not heard of yet is looked at
         again when it has."""

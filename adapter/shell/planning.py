@@ -20,6 +20,7 @@ from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.room import Room
 from adapter.shell.waiting import Waiters
+from adapter.verdict import Verdict
 from adapter.workload import Job, Workload
 
 # What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
@@ -77,10 +78,10 @@ class Planning:
             "plannedAt": timestamp(now),
             "wanted": self._room.request(work, check).workers,
             "shares": [*kept, *(_share(s) for s in made.shares)][:MOST_SHARES],
-            "lost": lost or None,
-            "considered": [asdict(verdict) for verdict in made.verdicts],
+            "lost": explain.bounded(lost) or None,
+            "considered": [_considered(verdict) for verdict in made.verdicts[:MOST_SHARES]],
             "excluded": [_exclusion(e) for e in action.excluded],
-            "explanation": " ".join(part for part in (lost, made.sentence + found.more) if part),
+            "explanation": explain.bounded(" ".join(part for part in (lost, made.sentence + found.more) if part)),
         }
         body = {
             "apiVersion": names.API_VERSION,
@@ -183,7 +184,12 @@ def _share(share: Share) -> dict[str, Any]:
 
 
 def _exclusion(entry: Exclusion) -> dict[str, str]:
-    return {"cluster": entry.cluster, "until": timestamp(entry.until), "reason": entry.reason}
+    reason = explain.bounded(entry.reason, explain.LONGEST_OF_ONE)
+    return {"cluster": entry.cluster, "until": timestamp(entry.until), "reason": reason}
+
+
+def _considered(verdict: Verdict) -> dict[str, object]:
+    return {**asdict(verdict), "reason": explain.bounded(verdict.reason, explain.LONGEST_OF_ONE)}
 
 
 def _owner(work: Workload) -> dict[str, Any]:

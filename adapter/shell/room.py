@@ -50,7 +50,7 @@ class Room:
             member = self._fleet.members().get(name)
             queues = member and outrank.relieved(member.cluster_queues, member.workloads, priority)
             if member and queues:
-                trees[name] = quota.build(queues, member.cohorts, member.flavors)
+                trees[name] = quota.build(queues, member.cohorts, member.flavors, before=member.tree)
         return trees
 
     def left(
@@ -125,7 +125,15 @@ class Room:
             place = placement(raw)
             owner = self._home.workloads.get((place.namespace, place.workload)) if place.shares else None
             work = workload(owner) if owner else None
-            if work and work.attempt == place.attempt and work.holds_quota and not (work.finished or place.withdrawing):
+            if (
+                work is None
+                or work.attempt != place.attempt
+                or not work.holds_quota
+                or work.finished
+                or place.withdrawing
+            ):
+                continue
+            if not self._observer.leaving(work):  # its shares go, and it plans no more
                 found.append((work, place))
         return found
 

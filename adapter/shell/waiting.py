@@ -52,6 +52,8 @@ class Waiters:
             check = self._observer.policies.check_of(work)
             if not check or not work.holds_quota or work.checks[check].state != names.CHECK_PENDING:
                 continue
+            if self._observer.leaving(work):
+                continue
             current = placed.get((work.uid, work.attempt))
             if current is None or current.withdrawing or not current.shares:
                 of = current.uid if current and not current.withdrawing else ""

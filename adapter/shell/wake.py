@@ -169,6 +169,8 @@ class Waker:
         if news.changed(before, after, lambda job: (uid_of(job), meta(job).get("deletionTimestamp"))):
             gone = uid_of(before or {}), uid_of(after or {})
             self._keys.all(GANG, (work for work in self._home.workloads if controller_uid(work) in gone))
+            if before is not None:  # what it was promised is free for others, however long it takes to go
+                self._keys.room()
 
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(CLUSTER, after or before or {})

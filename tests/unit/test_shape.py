@@ -31,6 +31,12 @@ READ = [
     pytest.param(
         "1E", "cpu", shape.UNLIMITED, "AmountFromQuantity: no 64 bits hold it", id="too much cpu is unlimited"
     ),
+    pytest.param("1e402", "memory", shape.UNLIMITED, "ParseQuantity takes it", id="an exponent beyond all"),
+    pytest.param("1e999999999", "memory", shape.UNLIMITED, "and this", id="an exponent that would cost seconds"),
+    pytest.param("1e-" + "9" * 99, "memory", 1, "and rounds up", id="an exponent below all"),
+    pytest.param("2e" + "0" * 99 + "3", "memory", 2000, "zeros say nothing", id="an exponent with zeros before it"),
+    pytest.param("9" * 80, "memory", shape.UNLIMITED, "ParseQuantity takes it", id="a number too long to be read"),
+    pytest.param("-" + "9" * 80, "memory", -shape.UNLIMITED, "ParseQuantity takes it", id="the same below zero"),
     pytest.param("16Ei", "memory", shape.UNLIMITED, "it is 2^64", id="too much memory is unlimited"),
 ]
 
@@ -52,8 +58,6 @@ NO_TEXTS = [
     "--1",
     "1e",
     "1e1.5",
-    "1e999999999",
-    "9" * 80,
     "٣",
     "NaN",
     "inf",
