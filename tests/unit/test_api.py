@@ -32,6 +32,11 @@ def test_what_is_no_duration_is_told_how_one_looks(text: object) -> None:
         api.parse_duration(text)
 
 
+def test_a_duration_beyond_all_calendars_is_refused() -> None:
+    with pytest.raises(ValueError, match="is longer than anybody can wait"):
+        api.parse_duration("99999999999h")
+
+
 def test_the_smallest_worker_cluster_has_defaults() -> None:
     spec = api.worker_cluster(make.make_worker_cluster())
     assert spec.source.kube_config

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter import api, checks
+from adapter import api, checks, explain
 from tests.unit.builders import at, make_check, make_condition, make_policy, make_worker_cluster, stamp
 
 Raw = dict[str, Any]
@@ -123,6 +123,14 @@ def test_a_check_that_can_be_served_is_active() -> None:
         "observedGeneration": 2,
         "lastTransitionTime": stamp(5),
     }
+
+
+def test_what_is_wrong_with_a_hundred_queues_can_be_told() -> None:
+    found = only(checks.check_condition(make_check(), POLICIES, "", ["x" * 400] * 100, at(5)))
+    assert found["reason"] == "QueueLayout" and len(str(found["message"])) == explain.LONGEST
+    told = make_check()
+    told["status"] = {"conditions": [found]}
+    assert checks.check_condition(told, POLICIES, "", ["x" * 400] * 100, at(6)) is None, "and is told once"
 
 
 def test_a_check_with_parameters_that_make_no_sense_is_not() -> None:

@@ -280,6 +280,28 @@ async def test_ctrl_c_stops_the_watching_and_says_what_goes_on(server: Server, c
     assert {asked.method for asked in server.asked[2:]} == {"GET"}
 
 
+@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
+async def test_ctrl_c_before_anything_was_done_is_one_word(verb: str, server: Server, config: Path) -> None:
+    words = ("-m", "adapter", verb, "east", "--kubeconfig", str(config))
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stdout=pipe, stderr=pipe, preexec_fn=_heed_ctrl_c
+    )
+    await server.until(lambda: len(server.asked) == 1)
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert (process.returncode, err.decode().splitlines()[-1]) == (130, "Interrupted.")
+    assert "Traceback" not in err.decode()
+
+
+@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
+async def test_a_name_that_nothing_can_have_is_told(
+    verb: str, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await run(monkeypatch, verb, "..", "--kubeconfig", config) == 1
+    assert capsys.readouterr().err == "WorkerCluster ..: no object can have such a name.\n"
+
+
 def _heed_ctrl_c() -> None:
     """As in a terminal: whoever runs the tests in the background ignores it, and so would what the tests start."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -149,6 +149,14 @@ def test_of_a_job_the_templates_are_shown(kind: str, render: Any, capsys: Captur
     assert f"# {kind} {builders.JOB}: worker group GPU in worker cluster worker" in out
 
 
+def test_a_templates_pull_secrets_are_copied_with_it(render: Any, capsys: Capture) -> None:
+    group = make_group(1)
+    group["template"]["spec"]["imagePullSecrets"] = [{"name": "regcred"}]
+    assert render([make_ray_job(group)]) == 0
+    (pod,) = shown(capsys.readouterr().out)
+    assert len(pod["spec"]["imagePullSecrets"]) == 1
+
+
 def test_the_sample_can_go(render: Any) -> None:
     assert render(REPO / "manifests/samples/rayjob-pi.yaml") == 0
 
@@ -178,6 +186,7 @@ def test_a_ray_service_is_refused(render: Any, capsys: Capture) -> None:
 BAD = [
     ("a: [", "The file is not YAML, see line 1.\n"),
     ("", "The file holds no Ray worker: "),
+    ("&a {kind: List, items: [*a]}", "The file holds no Ray worker: "),
     ("just words", "The file holds no Ray worker: "),
     ([{"kind": "Service"}], "The file holds no Ray worker: "),
     ([{"kind": "Pod", "metadata": 5}], "Pod without a name cannot be read; "),

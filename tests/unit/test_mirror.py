@@ -141,6 +141,13 @@ CASES = [
         local_pod(phase="Running", containerStatuses=EARLIER, conditions=[GATED, DISPATCHED]),
     ),
     Case(
+        "the health of devices is left out",
+        "the API server compares it with what the manager's pod asks for, and the copy may have been given more",
+        remote_pod(phase="Failed", containerStatuses=[{**ENDED, "allocatedResourcesStatus": [{"name": "nvidia.com/gpu"}]}]),
+        {"phase": "Failed", "containerStatuses": [ENDED]},
+        local_pod(phase="Running", containerStatuses=EARLIER, conditions=[GATED, DISPATCHED]),
+    ),
+    Case(
         "a copy that succeeded is mirrored",
         "a drained raylet ends with 0",
         remote_pod(phase="Succeeded"),

@@ -2,19 +2,20 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 
-from adapter import names, turn
+from adapter import explain, names, turn
 from adapter.actions import Plan, Yield
 from adapter.placement import placement
 from adapter.shell.client import Client
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.memory import BACK_WITHIN, Memory
-from adapter.shell.planning import Made, Planning
+from adapter.shell.planning import MOST_SHARES, Made, Planning
 from adapter.shell.room import STATUS_LAG
 from adapter.workload import workload
 from tests.unit import builders
@@ -336,3 +337,79 @@ def test_who_is_before_one_takes_nothing_where_its_own_policy_requires_a_preflig
     first, me = gang("first", 4, created=-9), gang("me", 2, checks=["other"])
     fill(sight.home.workloads, first, me)
     assert taken(planned(sight, me, "other")) == {"west": 2}
+
+
+# --- what users and fleets may hold ----------------------------------------------------------------------------------
+
+BEYOND: Raw = {"requests": {"cpu": "1"}, "limits": {"memory": "1e402"}}
+
+
+@pytest.mark.parametrize("podset", [0, 1], ids=["head", "workers"])
+def test_a_limit_beyond_all_numbers_is_in_nobodys_way(podset: int) -> None:
+    """API servers take it, and Kueue counts the request: the gang that has it is planned, and so are all others."""
+    sight = Sight({"east": 4})
+    odd, me = gang("odd", 4, created=-60), gang("me", 2)
+    head = {"name": names.HEAD, "count": 1, "template": make_template("1")}
+    odd["spec"]["podSets"] = copy.deepcopy([head, odd["spec"]["podSets"][-1]])
+    odd["spec"]["podSets"][podset]["template"]["spec"]["containers"][0]["resources"] = BEYOND
+    fill(sight.home.workloads, odd, me)
+    assert planned(sight, me).plan.sentence
+    assert planned(sight, odd).plan.sentence
+
+
+def leaving(raw: Raw) -> Raw:
+    raw["metadata"]["deletionTimestamp"] = builders.stamp(0)
+    return raw
+
+
+def job_of(work: Raw) -> Raw:
+    owner = work["metadata"]["ownerReferences"][0]
+    return {"kind": "RayJob", "metadata": builders.make_meta(owner["name"], uid=owner["uid"])}
+
+
+@pytest.mark.parametrize("placed", [False, True], ids=["waits", "runs"])
+@pytest.mark.parametrize(("what", "want"), [("", {}), ("workload", {"east": 2}), ("job", {"east": 2})])
+def test_who_is_being_deleted_takes_nothing_from_anybody(placed: bool, what: str, want: Mapping[str, int]) -> None:
+    """Somebody's finalizer may keep it for hours."""
+    sight = Sight({"east": 4})
+    first, me = gang("first", 4, created=-300), gang("me", 2)
+    job = job_of(first)
+    fill(sight.home.workloads, leaving(first) if what == "workload" else first, me)
+    fill(sight.home.ray_jobs, leaving(job) if what == "job" else job)
+    if placed:
+        fill(sight.home.placements, make_placement(first, shares={"east": {"workers0": 4}}))
+    assert taken(planned(sight, me)) == want
+
+
+def test_a_share_on_its_way_that_preempts_is_deducted() -> None:
+    """Until its victims are gone there is no room for it, and none for those of lower priority."""
+    sight = Sight({"east": 4})
+    preempts: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=1, **preempts))
+    high, me = gang("high", 4, created=-60), gang("me", 3)
+    high["spec"]["priority"] = 10
+    place = make_placement(high, shares={"east": {"workers0": 4}})
+    fill(sight.home.workloads, high, me)
+    fill(sight.home.placements, place)
+    assert taken(planned(sight, me)) == {"east": 3}
+    place["spec"]["shares"][0]["preempts"] = True
+    assert taken(planned(sight, me)) == {}
+
+
+def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
+    sight = Sight({f"{number:03}-{'x' * 59}": 0 for number in range(150)})
+    me = gang("me", 2)
+    fill(sight.home.workloads, me)
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    body, _, _ = planning.body(Plan(workload(me), None, ()), builders.START)
+    said = body["spec"]["explanation"]
+    assert len(said) == explain.LONGEST and said.endswith("…")
+    assert len(body["spec"]["considered"]) == MOST_SHARES
+
+
+def test_where_a_wide_gang_is_can_be_written() -> None:
+    place = placement(
+        make_placement(gang("me", 100), shares={f"{n:03}-{'x' * 59}": {"workers0": 1} for n in range(100)})
+    )
+    status = explain.placed(replace(place, explanation="y" * 99_999), builders.START)
+    assert (len(str(status["where"])), len(str(status["reason"]))) == (2048, explain.LONGEST)

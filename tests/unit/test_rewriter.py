@@ -349,6 +349,12 @@ ZONES = [
         "whoever sets an override means it",
     ),
     Zone(
+        "a user's own values that cannot be read are the user's alone",
+        [{"name": "RAY_OVERRIDE_LABELS", "value": "[" * 9999}],
+        {"RAY_OVERRIDE_LABELS": "[" * 9999},
+        "Ray says what is wrong with them",
+    ),
+    Zone(
         "a user's zone is the zone everywhere",
         [{"name": "RAY_NODE_ZONE", "value": "mine"}],
         {
