@@ -117,7 +117,7 @@ def _wanted(reservation: Reservation, current: Placement | None, runs: bool) -> 
         # Kueue clears the reservation of an evicted group when it sees its pods inactive, and does not look again when the
         # last one is gone (kueue:pkg/controller/jobframework/reconciler.go): who preempted it would wait for ever. A new
         # share waits behind. One that ran is given up with its reason, by the next plan.
-        and not (reservation.stranded and not (runs and reservation.round <= current.placed_round))
+        and (not reservation.stranded or (runs and reservation.round <= current.placed_round))
         and (reservation.cluster, reservation.round) in {(s.cluster, current.round_of(s)) for s in current.live}
     )
 

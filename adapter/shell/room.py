@@ -18,7 +18,7 @@ from adapter.shell.home import Home
 from adapter.shell.member import Member
 from adapter.shell.observe import Observer
 from adapter.shell.store import version
-from adapter.workload import PodSet, Workload, workload
+from adapter.workload import PodSet, Workload
 
 # Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
 # counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
@@ -123,17 +123,8 @@ class Room:
         found = []
         for raw in self._home.placements:
             place = placement(raw)
-            owner = self._home.workloads.get((place.namespace, place.workload)) if place.shares else None
-            work = workload(owner) if owner else None
-            if (
-                work is None
-                or work.attempt != place.attempt
-                or not work.holds_quota
-                or work.finished
-                or place.withdrawing
-            ):
-                continue
-            if not self._observer.leaving(work):  # its shares go, and it plans no more
+            work = self._observer.shares.workload_of(place) if place.shares and not place.withdrawing else None
+            if work and not self._observer.leaving(work):  # else its shares go, and it plans no more
                 found.append((work, place))
         return found
 

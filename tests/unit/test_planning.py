@@ -357,6 +357,18 @@ def test_a_limit_beyond_all_numbers_is_in_nobodys_way(podset: int) -> None:
     assert planned(sight, odd).plan.sentence
 
 
+def test_a_head_that_cannot_be_read_is_in_nobodys_way() -> None:
+    """No API server takes it today."""
+    sight = Sight({"east": 4})
+    odd, me = gang("odd", 1, created=-60), gang("me", 2)
+    template = copy.deepcopy(make_template("1"))
+    template["spec"]["containers"][0]["resources"] = {"limits": {"memory": "1e1.5"}}
+    head = {"name": names.HEAD, "count": 1, "template": template}
+    odd["spec"]["podSets"] = [head, *odd["spec"]["podSets"]]
+    fill(sight.home.workloads, odd, me)
+    assert taken(planned(sight, me)) == {"east": 2}
+
+
 def leaving(raw: Raw) -> Raw:
     raw["metadata"]["deletionTimestamp"] = builders.stamp(0)
     return raw
