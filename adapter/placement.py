@@ -80,6 +80,15 @@ class Placement:
         """The round that made a share: with its cluster it tells the share from all others of the Placement."""
         return share.round or self.round
 
+    def name_of(self, share: Share) -> str:
+        """What the group Workload of a share is called, and its anchor."""
+        return share_name(self.name, self.round_of(share))
+
+
+def share_name(placement: str, round_: int) -> str:
+    """What the share of a Placement is called that a round made: it is never made twice."""
+    return f"{placement}-{round_}"
+
 
 def placement(raw: Raw) -> Placement:
     """Read a Placement."""

@@ -180,6 +180,8 @@ class Engine:
             return await self._execute(key, actions)
         finally:
             self._claims.release(actions)
+            if self._waker:
+                self._waker.tried(actions)
 
     def _decide(self, what: str, key: Key) -> list[Action]:
         now = datetime.now(UTC)

@@ -1,8 +1,9 @@
 """What is left behind that no watch shows: anchors without a share.
 
-An anchor is written before its group Workload; a process that dies between the two, and whose gang is gone when it
-comes back, leaves a ConfigMap that stands for nothing. So does somebody who deletes the Workload there, but that is seen.
-Shares and pods need no sweep: their watches show them, and their own keys decide on them.
+An anchor is written before its group Workload. A cluster that refuses the Workload, or somebody who deletes it there, leaves a
+ConfigMap that may stand for nothing soon: it is looked at by name. A process that dies between the two writes leaves one of
+which nobody knows: that is what sweeps are for. Shares and pods need neither: their watches show them, and their own keys
+decide on them.
 """
 
 import asyncio
@@ -26,12 +27,12 @@ log = logging.getLogger(__name__)
 SETTLED = timedelta(seconds=60)
 # It takes a crash between two writes to leave an anchor behind, and a forgotten ConfigMap holds no quota: no hurry.
 PAUSE_SECONDS = 300.0
-# How long after its share an anchor is looked at that was not deleted with it: until then its gang has taken note.
+# How long after its share was to be made, or went, an anchor is looked at: until then its gang has taken note.
 BEREFT_SECONDS = 5.0
 
 
 async def look(member: Member | None, namespace: str, name: str, home: Home) -> float | None:
-    """Delete the anchor of a share that is gone, unless it is wanted again; returns after how many seconds to ask once more."""
+    """Delete the anchor of a share that is not there, unless it is wanted; returns after how many seconds to ask once more."""
     if member is None or member.workloads.get((namespace, name)):
         return None
     if member.why_silent:
@@ -96,7 +97,7 @@ def _stands(anchor: Raw, member: Member, home: Home) -> bool:
     wanted = home.placements.group(f"{namespace}/{annotation(anchor, names.WORKLOAD_ANNOTATION)}")
     held = (p for p in map(placement, wanted) if p.status.get("state") != names.ENDED)
     here = ((p, share) for p in held for share in p.shares if share.cluster == member.name)
-    return any(f"{p.name}-{p.round_of(share)}" == name for p, share in here)
+    return any(p.name_of(share) == name for p, share in here)
 
 
 def _settled(anchor: Raw) -> bool:

@@ -6,7 +6,7 @@ Read from the WorkerCluster and from the flavors of the manager. How a pod is re
 from collections.abc import Iterable, Mapping
 
 from adapter.facts import Raw
-from adapter.placement import Placement
+from adapter.placement import Placement, share_name
 from adapter.reservation import template
 from adapter.shell.home import Home
 from adapter.shell.member import Member
@@ -35,7 +35,7 @@ class Targets:
             workload=work.name,
             workload_uid=work.uid,
             placement=place.name,
-            share=f"{place.name}-{round_}",
+            share=share_name(place.name, round_),
             round=round_,
             pods=spec.pods,
             manager_flavor_keys=self._flavor_keys(work.podsets),

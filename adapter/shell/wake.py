@@ -7,6 +7,7 @@ more than finding those keys.
 from collections.abc import Callable, Iterable
 
 from adapter import names, news
+from adapter.actions import Action, Reserve
 from adapter.facts import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
 from adapter.placement import placement
 from adapter.reachable import unproven
@@ -58,7 +59,17 @@ class Waker:
                 self._keys.all(POD, self._home.pods.group("/".join(key_of(place))))
         if after is None:  # its anchor went before it, unless somebody else deleted it
             namespace, name = key_of(raw)
-            self._keys.named(ANCHOR, namespace, f"{cluster}/{name}", BEREFT_SECONDS)
+            self._anchor(namespace, cluster, name)
+
+    def tried(self, actions: Iterable[Action]) -> None:
+        """All of these were tried: the anchor of a share that could not be made must not outlive the wish for it."""
+        for action in actions:
+            if isinstance(action, Reserve):
+                place, share = action.placement, action.share
+                self._anchor(place.namespace, share.cluster, place.name_of(share))
+
+    def _anchor(self, namespace: str, cluster: str, name: str) -> None:
+        self._keys.named(ANCHOR, namespace, f"{cluster}/{name}", BEREFT_SECONDS)
 
     def remote_pod(self, _: str, before: Raw | None, after: Raw | None) -> None:
         """A copy changed in a worker cluster."""

@@ -40,9 +40,7 @@ def _orders(stage: Stage, wanted: Sequence[Raw], place: Placement) -> Iterator[d
     pods = iter(sorted(wanted, key=key_of))
     (head,) = stage.manager.items("pods", stage.name, f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}")
     for share in place.shares:
-        standing = stage.fleet.workers[share.cluster].get(
-            "workloads", f"{place.name}-{place.round_of(share)}", stage.name
-        )
+        standing = stage.fleet.workers[share.cluster].get("workloads", place.name_of(share), stage.name)
         target = _target(stage, share.cluster, standing, place)
         anchor = read_reservation(share.cluster, standing).anchor_uid
         for group in share.groups:

@@ -67,7 +67,7 @@ def _copies(sight: Sight) -> Iterator[Finding]:
 def _orphans(sight: Sight) -> Iterator[Finding]:
     """Each object of ours in a worker cluster stands for something in the manager."""
     pods, gangs = {uid_of(pod) for pod in sight.workers}, {uid_of(one) for one in sight.workloads}
-    shares = {(share.cluster, f"{p.name}-{p.round_of(share)}") for p in accounts.standing(sight) for share in p.shares}
+    shares = {(share.cluster, p.name_of(share)) for p in accounts.standing(sight) for share in p.shares}
     for cluster, pod in _remote(sight, "pods"):
         if label(pod, names.POD_UID_LABEL) not in pods:
             yield Finding(ORPHAN, f"pod {meta(pod)['name']} in {cluster} has no worker in the manager")

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.clusters import wait
+from adapter.facts import Raw
+from hack.clusters import Cluster, wait
 from hack.lab.progress import LabError
 from tests.integration.controller import Controller
 from tests.integration.losses import dump, preempt, uids, workers_in
@@ -67,7 +68,7 @@ def test_workers_follow_a_head_that_moved(stage: Stage, running: Controller) -> 
 def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: Controller) -> None:
     """Its quota is given, and then a policy of its own admin refuses every pod: the job says so, and runs elsewhere."""
     stage.build({"east": 2, "west": 2})
-    _refuse_pods(stage, "east")
+    _refuse(stage, "east", "", "pods", plain_pod("probe", stage.name, ""))
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == "2 west"
@@ -107,17 +108,35 @@ def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: C
     wait(lambda: stage.running(2), 60, "the worker runs on a new share", lambda: dump(stage, running))
 
 
+def test_a_share_that_is_refused_leaves_no_anchor(stage: Stage, running: Controller) -> None:
+    """East takes the anchor and not the Workload, as while its Kueue is down: when nobody wants it any more, the anchor goes."""
+    stage.build({"east": 1, "west": 0}, timeout="5m")
+    template = plain_pod("probe", stage.name, "")["spec"]
+    probe = {
+        "apiVersion": names.KUEUE_API_VERSION,
+        "kind": "Workload",
+        "metadata": {"name": "probe", "namespace": stage.name},
+        "spec": {"podSets": [{"name": "main", "count": 1, "template": {"spec": template}}]},
+    }
+    _refuse(stage, "east", names.KUEUE_DOMAIN, "workloads", probe)
+    stage.ray_cluster("pi", workers=1)
+    wait(lambda: stage.remote("configmaps")["east"], 60, "east has an anchor", lambda: dump(stage, running))
+    stage.manager.kubectl("-n", stage.name, "delete", "raycluster", "pi")
+    wait(lambda: not stage.remote("configmaps")["east"], 30, "the anchor is gone", lambda: dump(stage, running))
+
+
 def _uids(stage: Stage) -> set[str]:
     return {raw["metadata"]["uid"] for kind in ("workloads", "configmaps") for raw in stage.remote(kind)["east"]}
 
 
-def _refuse_pods(stage: Stage, name: str) -> None:
+def _refuse(stage: Stage, name: str, of: str, plural: str, probe: Raw) -> None:
+    """The cluster's admin lets nobody create these in the namespace of the stage; returns when that is so for `probe`."""
     cluster, group = stage.fleet.workers[name], "admissionregistration.k8s.io"
     rule = {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
+        "apiGroups": [of],
+        "apiVersions": ["*"],
         "operations": ["CREATE"],
-        "resources": ["pods"],
+        "resources": [plural],
         "scope": "Namespaced",
     }
     where = {"matchLabels": {"kubernetes.io/metadata.name": stage.name}}
@@ -129,17 +148,17 @@ def _refuse_pods(stage: Stage, name: str) -> None:
     bound = {"policyName": stage.name, "validationActions": ["Deny"]}
     made = (("ValidatingAdmissionPolicy", spec), ("ValidatingAdmissionPolicyBinding", bound))
     objects = [
-        {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": stage.name}, "spec": of} for kind, of in made
+        {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": stage.name}, "spec": what}
+        for kind, what in made
     ]
     cluster.apply(yaml.safe_dump_all(objects))
     stage.made += [(cluster, f"{kind}.{group}", stage.name) for kind, _ in made]
-    wait(lambda: _refuses(stage, name), 30, f"{name} refuses pods")
+    wait(lambda: _refuses(cluster, probe), 30, f"{name} refuses {plural}")
 
 
-def _refuses(stage: Stage, name: str) -> bool:
-    pod = yaml.safe_dump(plain_pod("probe", stage.name, ""))
+def _refuses(cluster: Cluster, probe: Raw) -> bool:
     try:
-        stage.fleet.workers[name].kubectl("create", "--dry-run=server", "-f", "-", input=pod)
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", input=yaml.safe_dump(probe))
     except LabError as refusal:
         return "no Ray here" in str(refusal)
     return False

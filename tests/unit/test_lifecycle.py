@@ -997,7 +997,7 @@ class World:
         found = next(p for p in map(read_placement, self.places.values()) if p.attempt == workload(self.work).attempt)
         sizes = []
         for share in found.shares:
-            raw = self.clusters[share.cluster].shares.get(f"{found.name}-{found.round_of(share)}", {})
+            raw = self.clusters[share.cluster].shares.get(found.name_of(share), {})
             stands = reservation("", raw)
             sizes.append(raw.get("size", 0) if stands.admitted and not stands.deleting else 0)
         return sum(sizes) == found.wanted > 0
