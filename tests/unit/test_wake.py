@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from adapter import names
+from adapter.actions import Rejoin, Reserve
+from adapter.placement import placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS, QueueKey
 from adapter.shell.member import Listeners
 from adapter.shell.queue import WorkQueue
+from adapter.shell.sweeper import BEREFT_SECONDS
 from adapter.shell.wake import Waker
+from adapter.workload import workload
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_workload
@@ -116,6 +120,13 @@ async def test_a_share_that_comes_wakes_both(bench: Bench) -> None:
 async def test_a_share_that_goes_wakes_both_and_has_its_anchor_looked_at(bench: Bench) -> None:
     bench.waker.reservation("east", SHARE, None)
     assert bench.woken() == {GANG_KEY, (ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}")} | PODS
+
+
+async def test_a_share_that_was_to_be_made_has_its_anchor_looked_at(bench: Bench) -> None:
+    """Later: what could be made stands then, and nothing is asked."""
+    work, place = workload(WORK), placement(PLACE)
+    bench.waker.tried([Reserve(work, place, place.shares[0]), Rejoin(work)])
+    assert bench.queue.added == {(ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}"): BEREFT_SECONDS}
 
 
 # --- room ------------------------------------------------------------------------------------------------------------
