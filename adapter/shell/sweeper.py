@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from itertools import chain, repeat
 
 from adapter import names
 from adapter.facts import Raw, annotation, key_of, label, meta, moment, uid_of
@@ -24,9 +23,10 @@ from adapter.shell.resources import CONFIG_MAPS
 log = logging.getLogger(__name__)
 
 # Older than any write of ours that is still on its way (the client gives up after 10 s).
-SETTLED = timedelta(seconds=60)
-# It takes a crash between two writes to leave an anchor behind, and a forgotten ConfigMap holds no quota: no hurry.
-PAUSE_SECONDS = 300.0
+SETTLED = timedelta(seconds=15)
+# A cluster is swept when it comes into sight, and once more when what was written before that has settled. Then every five
+# minutes: it takes a crash between two writes to leave an anchor behind, and a forgotten ConfigMap holds no quota.
+TURNS = 20
 # How long after its share was to be made, or went, an anchor is looked at: until then its gang has taken note.
 BEREFT_SECONDS = 5.0
 
@@ -54,10 +54,17 @@ async def look(member: Member | None, namespace: str, name: str, home: Home) -> 
 
 async def run(seen: Callable[[], Mapping[str, Member]], home: Home, manager: str) -> None:
     """Sweep every cluster that can be seen, again and again, until cancelled; who has just started may have crashed before."""
-    for pause in chain((0.0, SETTLED.total_seconds()), repeat(PAUSE_SECONDS)):
-        await asyncio.sleep(pause)
+    turns: dict[Member, int] = {}
+    while True:
         if not home.lost:
-            await asyncio.gather(*(_sweep(member, home, manager) for member in seen().values()))
+            turns = {member: turns.get(member, -1) + 1 for member in seen().values()}
+            await asyncio.gather(*(_sweep(one, home, manager) for one, turn in turns.items() if _due(turn)))
+        await asyncio.sleep(SETTLED.total_seconds())
+
+
+def _due(turn: int) -> bool:
+    """Whether a cluster is swept in this turn; 0 is when it came into sight, and one comes when the last has settled."""
+    return turn == 1 or turn % TURNS == 0
 
 
 async def _sweep(member: Member, home: Home, manager: str) -> None:

@@ -71,7 +71,7 @@ class Campaign:
         """Play something, wait until all is well, and note how it went."""
         try:
             play()
-            recovery = settle(self.ground)
+            recovery = settle(self.ground, self.tell)
             doubled = sampler.lives.doubled()
             if doubled:
                 raise Unsettled("there was what must never be", [Finding(DOUBLED, one) for one in doubled])

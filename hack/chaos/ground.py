@@ -1,5 +1,6 @@
 """What can a fault hit: the lab, the stage's gangs, our controller and the operators of others. And is all of it there again?"""
 
+import time
 from dataclasses import dataclass
 
 from adapter import names
@@ -51,6 +52,11 @@ class Ground:
         if gone:
             starts.all_of(self.lab, home)
         return f"{' and '.join(gone)} of {home.name} had ended" if gone else ""
+
+    def touch(self, gang: str) -> None:
+        """Let KubeRay look at a gang: a change that means nothing."""
+        words = ("-n", self.stage.name, "annotate", "raycluster", gang, f"touched={time.time()}")
+        self.stage.manager.kubectl(*words, "--overwrite")
 
     def estranged(self) -> list[str]:
         """How far our controller is not there, or not in contact with the worker clusters: sentences."""

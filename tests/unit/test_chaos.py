@@ -9,7 +9,7 @@ import pytest
 
 from adapter import names
 from adapter.workload import workload
-from hack.chaos import accounts, deeds, describe, draw, finding, invariants, moments, outages, report
+from hack.chaos import accounts, deeds, describe, draw, finding, invariants, moments, outages, report, settling
 from hack.chaos.campaign import Failure, Outcome
 from hack.chaos.draw import Fault
 from hack.chaos.finding import Finding
@@ -236,6 +236,21 @@ def test_beyond_quota_is_never_allowed(spoil: Callable[[Sight], object], want: s
     sight = well()
     spoil(sight)
     assert accounts.never(sight) == [Finding(finding.LEDGER, want)]
+
+
+@pytest.mark.parametrize(
+    ("change", "unmade"),
+    [
+        pytest.param(lambda s: None, [], id="all are made"),
+        pytest.param(lambda s: s.pods.pop(), [GANG], id="one is not"),
+        pytest.param(lambda s: (s.pods.pop(), s.jobs[0].update(spec={"suspend": True})), [], id="nor may it be"),
+        pytest.param(lambda s: (s.pods.pop(), s.jobs.clear()), [], id="nobody wants it"),
+    ],
+)
+def test_of_what_kuberay_is_reminded(change: Callable[[Sight], object], unmade: list[str]) -> None:
+    sight = well()
+    change(sight)
+    assert settling.unmade(sight) == unmade
 
 
 # --- lives -----------------------------------------------------------------------------------------------------------------

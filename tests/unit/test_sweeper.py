@@ -1,5 +1,6 @@
 """What a crash left behind goes, and nothing that has an owner: that goes with its owner."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -47,3 +48,28 @@ async def test_what_is_swept(found: Raw, deleted: list[str]) -> None:
         await sweeper._namespace(member, NAMESPACE, sight.home, "mgr")
     assert [one.path.rpartition("/")[2] for one in server.asked if one.method == "DELETE"] == deleted
     assert server.asked[0].query["labelSelector"].endswith(",!rayspan.dev/copy"), "what copies hold is not read"
+
+
+async def test_when_a_cluster_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it comes into sight, after what was written before that has settled, and then now and then; and anew when it was away."""
+    sight, swept = Sight({"east": 1, "west": 1}), list[tuple[int, str]]()
+    turn = 0
+
+    def seen() -> dict[str, Any]:
+        return {name: one for name, one in sight.members.items() if name == "east" or turn not in (1, 2)}
+
+    async def sweep(member: Any, *_: object) -> None:
+        swept.append((turn, member.name))
+
+    async def pause(_: float) -> None:
+        nonlocal turn
+        turn += 1
+        if turn > 21:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(sweeper, "_sweep", sweep)
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    with pytest.raises(asyncio.CancelledError):
+        await sweeper.run(seen, sight.home, "mgr")
+    assert [when for when, name in swept if name == "east"] == [0, 1, 20]
+    assert [when for when, name in swept if name == "west"] == [0, 3, 4]
