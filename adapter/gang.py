@@ -41,4 +41,5 @@ class Gang:
     unplaced: bool = False  # a pod of the manager waits for a slot
     there: frozenset[tuple[str, int]] = frozenset()  # those that a copy is on
     unusable: Mapping[tuple[str, int], str] = field(default_factory=dict)  # shares whose pods were refused, and why
+    unreleased: Mapping[str, str] = field(default_factory=dict)  # by uid: shares that could not be deleted, and why
     alive: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on that has not failed

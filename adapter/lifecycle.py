@@ -25,7 +25,7 @@ from adapter.gang import Gang
 from adapter.groupworkload import Reservation
 from adapter.patience import ABSENT_AGAIN, RESYNC, excluded
 from adapter.placement import Placement
-from adapter.workload import Workload
+from adapter.workload import Job, Workload
 
 
 def decide(gang: Gang, now: datetime) -> list[Action]:
@@ -40,14 +40,18 @@ def decide(gang: Gang, now: datetime) -> list[Action]:
     if work.finished:
         return _release(gang.reservations) + _end(gang.placements, now)
     # 3. Evicted, deactivated, not reserved, or not ours any more: nothing may stand for it. What we took out of the queue
-    #    ourselves goes back.
+    #    ourselves goes back. But Kueue lets run what it admitted, whatever becomes of its queue's checks, and so do we.
+    if work.holds_quota and not gang.check and current and current.placed_round:
+        return []
     if not work.holds_quota or not gang.check:
         return _release(gang.reservations) + [Forget(p) for p in gang.placements] + yielding.rejoin(work, now)
-    # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can.
+    # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can, and what a cluster
+    #    will not have removed holds up nobody.
     runs = work.checks[gang.check].state == names.CHECK_READY
     leftovers = [r for r in gang.reservations if not _wanted(r, current, runs)]
     stale: list[Action] = [Forget(p) for p in gang.placements if p is not current]
-    if leftovers and not runs:
+    stale += _kept(gang, work.job, leftovers)
+    if not runs and any(r.uid not in gang.unreleased for r in leftovers):
         return stale + _release(leftovers) + [LookAgain(RESYNC)]
     # What a running gang lost elsewhere need not wait until the last leftover is gone.
     wanted = replace(gang, reservations=tuple(r for r in gang.reservations if r not in leftovers))
@@ -124,6 +128,17 @@ def _wanted(reservation: Reservation, current: Placement | None, runs: bool) -> 
 
 def _release(reservations: tuple[Reservation, ...] | list[Reservation]) -> list[Action]:
     return [Release(r) for r in reservations if not r.deleting]
+
+
+def _kept(gang: Gang, job: Job | None, leftovers: list[Reservation]) -> list[Action]:
+    """Say of what a cluster will not have removed that it holds quota there for nothing."""
+    texts = [
+        f"Worker cluster {r.cluster} refuses to have Workload {r.name} of this job deleted, which holds quota there for nothing: "
+        f"{gang.unreleased[r.uid]}"
+        for r in leftovers
+        if r.uid in gang.unreleased
+    ]
+    return [said for text in texts for said in telling.say(job, "NotReleased", text, warning=True)]
 
 
 def _end(placements: tuple[Placement, ...], now: datetime) -> list[Action]:

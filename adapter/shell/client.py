@@ -44,6 +44,16 @@ class ApiError(Exception):
         return self.status == 404
 
     @property
+    def exists(self) -> bool:
+        """There is an object of that name. A quota that others book at the same moment answers 409 as well."""
+        return self.status == 409 and self.reason == "AlreadyExists"
+
+    @property
+    def passing(self) -> bool:
+        """The API server, or what it asks, is in trouble or busy: nothing was said of the object."""
+        return self.status == 429 or self.status >= 500
+
+    @property
     def conflict(self) -> bool:
         """Something else is true by now: read again (stale version, other uid, name taken)."""
         return self.status == 409 or (self.status == 422 and "metadata.uid" in self.message)

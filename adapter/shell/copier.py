@@ -169,7 +169,7 @@ async def _write(member: Member, reference: Reference, body: dict[str, Any], *, 
     try:
         await member.client.create(path(namespace, reference), body)
     except ApiError as error:
-        if not error.conflict:
+        if not error.exists:
             raise
         await member.client.replace(path(namespace, reference, name), body)
         return False

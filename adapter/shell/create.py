@@ -20,7 +20,7 @@ async def create(client: Client, resource: Resource, body: Raw) -> Raw:
     try:
         return await client.create(resource.path(namespace), body)
     except ApiError as error:
-        if not error.conflict:
+        if not error.exists:
             raise
     found = await client.get(resource.path(namespace, name))
     wanted = body["metadata"].get("labels") or {}

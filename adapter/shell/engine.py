@@ -114,7 +114,10 @@ class Engine:
     async def _resync(self, waker: Waker) -> None:
         while True:
             waker.everything()
-            self._executor.memory.keep(map(uid_of, self.home.placements), map(uid_of, self.home.pods))
+            shares = (raw for member in self._observer.shares.seen().values() for raw in member.workloads)
+            self._executor.memory.keep(
+                map(uid_of, self.home.placements), map(uid_of, self.home.pods), map(uid_of, shares)
+            )
             await asyncio.sleep(RESYNC_SECONDS)
 
     def _heard(self, store: str, before: Raw | None, after: Raw | None) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from adapter import names, podgroup, reservation
 from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Yield
 from adapter.facts import Raw, timestamp, uid_of
+from adapter.groupworkload import Reservation
 from adapter.groupworkload import reservation as read_reservation
 from adapter.placement import Placement
 from adapter.shell import metrics, podgroups, resources
@@ -82,8 +83,16 @@ class GangWriter:
         member.workloads.put(await create(member.client, resources.WORKLOADS, body))
 
     async def release(self, action: Release) -> None:
-        """Delete a share: its anchor, with all that it owns, and its Workload."""
-        found = action.reservation
+        """Delete a share; what its cluster's API server refuses is remembered, so that it holds up nobody."""
+        try:
+            await self._delete_share(action.reservation)
+        except ApiError as refusal:
+            self._memory.unreleased[action.reservation.uid] = refusal.message or refusal.reason
+            raise
+        self._memory.unreleased.pop(action.reservation.uid, None)
+
+    async def _delete_share(self, found: Reservation) -> None:
+        """Delete its anchor, with all that it owns, and its Workload."""
         client = self._fleet.connected(found.cluster).client
         if found.anchor_uid:
             await client.delete(resources.CONFIG_MAPS.path(found.namespace, found.name), found.anchor_uid)

@@ -25,8 +25,9 @@ class Memory:
         self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
         self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
         self.made: set[str] = set()  # worker pods of the manager whose copies were made
+        self.unreleased: dict[str, str] = {}  # by uid: shares that their clusters would not have deleted, and why
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
-        self._unusable: dict[str, dict[tuple[str, int], str]] = {}  # by uid: share -> what was said of its pods
+        self._unusable: dict[str, dict[tuple[str, int], dict[str, str]]] = {}  # share -> pod -> why
 
     def looked(self, uid: str, version: int, now: datetime) -> bool:
         """Whether the last plan saw this room version, and would still see the same: else its gang is about to be planned.
@@ -54,22 +55,25 @@ class Memory:
         found = self._refused.get(place.uid, {})
         return {cluster: why for (round_, cluster), why in found.items() if round_ == place.round}
 
-    def refuse_pod(self, place: Placement, share: tuple[str, int], why: str) -> None:
+    def refuse_pod(self, place: Placement, share: tuple[str, int], pod: str, why: str) -> None:
         """Note that a cluster refused to have a pod made on a share (cluster and round)."""
-        self._unusable.setdefault(place.uid, {})[share] = why
+        self._unusable.setdefault(place.uid, {}).setdefault(share, {})[pod] = why
 
     def accept_pod(self, place: Placement, share: tuple[str, int]) -> None:
         """Note that it made one, after all."""
         self._unusable.get(place.uid, {}).pop(share, None)
 
-    def unusable(self, place: Placement) -> dict[tuple[str, int], str]:
-        """The shares whose pods were refused, and why."""
-        return dict(self._unusable.get(place.uid, {}))
+    def unusable(self, place: Placement, pods: Iterable[str]) -> dict[tuple[str, int], str]:
+        """The shares that were refused one of these pods, and why: what was said of others, their siblings need not hear."""
+        wanted, found = set(pods), self._unusable.get(place.uid, {})
+        told = {share: [why for pod, why in notes.items() if pod in wanted] for share, notes in found.items()}
+        return {share: why[-1] for share, why in told.items() if why}
 
-    def keep(self, placements: Iterable[str], pods: Iterable[str]) -> None:
+    def keep(self, placements: Iterable[str], pods: Iterable[str], shares: Iterable[str]) -> None:
         """Forget all but these."""
-        alive = set(placements)
+        alive, standing = set(placements), set(shares)
         self.made &= set(pods)
+        self.unreleased = {uid: why for uid, why in self.unreleased.items() if uid in standing}
         self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
         self.settles = {uid: when for uid, when in self.settles.items() if uid in alive}
         self._refused = {uid: notes for uid, notes in self._refused.items() if uid in alive}

@@ -68,7 +68,12 @@ class Observer:
             movers=tuple(one for p in found for one in self._slots.movers(p, self.shares.admitted(p))),
             unplaced=any(self._slots.unplaced(p) for p in found),
             there=frozenset(share_key(slot) for p in found for slot in self._slots.there(p)),
-            unusable={share: why for p in found for share, why in memory.unusable(p).items()},
+            unusable={
+                share: why
+                for p in found
+                for share, why in memory.unusable(p, map(uid_of, self._slots.living(p))).items()
+            },
+            unreleased=dict(memory.unreleased),
             alive=frozenset(share_key(slot) for p in found for slot in self._slots.alive(p)),
         )
 

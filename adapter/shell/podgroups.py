@@ -15,9 +15,9 @@ async def ensure(client: Client, body: Raw) -> None:
     try:
         await client.create(POD_GROUPS.path(key[0]), body)
     except ApiError as error:
-        taken = error.conflict and not _stays(await client.get(POD_GROUPS.path(*key)), body)
+        taken = error.exists and not _stays(await client.get(POD_GROUPS.path(*key)), body)
         said = "there is another one of that name" if taken else error.message
-        if taken or not error.conflict:
+        if taken or not error.exists:
             raise ApiError(error.status, error.reason, podgroup.refusal(key, error.status, said)) from None
 
 

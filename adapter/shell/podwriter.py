@@ -73,7 +73,7 @@ class PodWriter:
         if action.about and place:
             share = share_key(annotation(action.pod, names.SLOT_ANNOTATION))
             why = refusal.message.replace(key_of(action.pod)[1], "*")
-            self._memory.refuse_pod(place, share, f"the cluster refuses its pods: {why}")
+            self._memory.refuse_pod(place, share, uid_of(action.pod), f"the cluster refuses its pods: {why}")
             text = f"worker cluster {action.cluster} refuses {what}: {why}"
             await self._announcer.tell(Say(action.about, "PodRefused", text, warning=True))
 
@@ -86,15 +86,21 @@ class PodWriter:
         except ApiError as refusal:
             if refusal.status in _REFUSALS:
                 await self._refused(action, "pods of the job", refusal)
+            elif refusal.status >= 500:  # one of its webhooks does not answer, say
+                await self._trouble(action, refusal.message.replace(key_of(action.pod)[1], "*"))
             raise
-        except Absent as absent:  # without the pod's name, since its siblings lack the same
-            text = f"A worker for {action.cluster} is not made: {absent}."
-            if action.about:
-                await self._announcer.tell(Say(action.about, "WorkerTrouble", text, warning=True))
-            raise Unreachable(text) from None
+        except Absent as absent:
+            raise Unreachable(await self._trouble(action, str(absent))) from None
         self._memory.made.add(uid_of(action.pod))
         if place := self._observer.shares.placement_of(action.pod):
             self._memory.accept_pod(place, share_key(annotation(action.pod, names.SLOT_ANNOTATION)))
+
+    async def _trouble(self, action: CreatePod, why: str) -> str:
+        """Tell the owner why a worker is not made, without its name, since its siblings lack the same; returns the sentence."""
+        text = f"A worker for {action.cluster} is not made: {why.removesuffix('.')}."
+        if action.about:
+            await self._announcer.tell(Say(action.about, "WorkerTrouble", text, warning=True))
+        return text
 
     async def delete_pod(self, action: DeletePod) -> None:
         """Delete a copy."""

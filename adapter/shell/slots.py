@@ -40,14 +40,15 @@ class Slots:
         return frozenset[str]().union(*(slots_taken(one.pods.group(_group(place))) for one in members))
 
     def alive(self, place: Placement) -> frozenset[str]:
-        """The slots of a Placement whose pods in the manager cluster neither ended nor are being deleted."""
-        return slots_taken(self._living(place))
+        """The slots of a Placement that its living pods hold."""
+        return slots_taken(self.living(place))
 
     def unplaced(self, place: Placement) -> bool:
-        """Whether a pod in the manager cluster, which neither ended nor is being deleted, has no slot."""
-        return any(not annotation(one, names.SLOT_ANNOTATION) for one in self._living(place))
+        """Whether a living pod has no slot."""
+        return any(not annotation(one, names.SLOT_ANNOTATION) for one in self.living(place))
 
-    def _living(self, place: Placement) -> list[Raw]:
+    def living(self, place: Placement) -> list[Raw]:
+        """The pods of a Placement in the manager cluster that neither ended nor are being deleted."""
         pods = self._home.pods.group(_group(place))
         return [one for one in pods if not (leaving(one) or ended(one))]
 

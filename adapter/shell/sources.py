@@ -13,7 +13,7 @@ from adapter.copies import Source
 from adapter.facts import Raw
 from adapter.references import Reference
 from adapter.shell import resources
-from adapter.shell.client import ApiError
+from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.home import Home
 from adapter.workload import PodSet, Workload
 
@@ -53,6 +53,8 @@ class Sources:
         try:
             raw = await self._home.client.get(path(namespace, reference, reference.name))
         except ApiError as error:
+            if error.passing and known and known.state == "Found" and time.monotonic() - until < KEPT_SECONDS:
+                raise Unreachable(str(error)) from None  # it says nothing of what was there a moment ago
             refused = _refused(error)
             self._note(key, refused)
             _complain(namespace, reference, refused)

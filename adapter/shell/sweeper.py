@@ -103,7 +103,7 @@ def _stands(anchor: Raw, member: Member, home: Home) -> bool:
         return True
     wanted = home.placements.group(f"{namespace}/{annotation(anchor, names.WORKLOAD_ANNOTATION)}")
     held = (p for p in map(placement, wanted) if p.status.get("state") != names.ENDED)
-    here = ((p, share) for p in held for share in p.shares if share.cluster == member.name)
+    here = ((p, share) for p in held for share in p.live if share.cluster == member.name)
     return any(p.name_of(share) == name for p, share in here)
 
 

@@ -5,7 +5,7 @@ from aiohttp import web
 
 from adapter.actions import CreatePod, Say
 from adapter.dispatch import decide
-from adapter.facts import Raw, key_of
+from adapter.facts import Raw, key_of, uid_of
 from adapter.placement import placement
 from adapter.shell.client import ApiError
 from adapter.shell.events import Announcer
@@ -13,7 +13,7 @@ from adapter.shell.execute import Executor
 from adapter.worker import Worker
 from adapter.workload import Job
 from tests.unit import apiserver
-from tests.unit.apiserver import Server, refuses, says
+from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import at, make_placement, make_pod, make_workload
 from tests.unit.sight import Sight, fill
 
@@ -52,9 +52,41 @@ async def test_what_a_cluster_says_of_each_pod_is_said_once() -> None:
         (note,) = server.asked
         said = 'worker cluster east refuses pods of the job: pods "*" is forbidden: violates PodSecurity'
         assert note.body["message"] == said
-        assert set(executor.memory.unusable(placement(PLACE)).values()) == {
-            'the cluster refuses its pods: pods "*" is forbidden: violates PodSecurity'
-        }
+        place, said = placement(PLACE), 'the cluster refuses its pods: pods "*" is forbidden: violates PodSecurity'
+        assert set(executor.memory.unusable(place, map(uid_of, pods)).values()) == {said}
+        assert executor.memory.unusable(place, ["of-another"]) == {}, (
+            "what was said of pods that are gone counts no more"
+        )
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "unusable"),
+    [
+        pytest.param(
+            refuses(500, "InternalError", 'failed calling webhook "mpod.kb.io": no answer'),
+            'A worker for east is not made: failed calling webhook "mpod.kb.io": no answer.',
+            False,
+            id="a webhook that does not answer",
+        ),
+        pytest.param(
+            refuses(409, "Conflict", "quota: changed meanwhile"), "", False, id="a quota that others book, too"
+        ),
+        pytest.param(refuses(429, "TooManyRequests"), "", False, id="a busy server"),
+    ],
+)
+async def test_what_passes_is_no_refusal(answer: Answer, said: str, unusable: bool) -> None:
+    pod, server = worker(0), Server()
+    server.lists = [answer, says({"kind": "Event"})]
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight = Sight({"east": 9})
+        sight.members["east"].client = client
+        fill(sight.home.placements, PLACE)
+        executor = Executor(sight.home, sight.fleet, sight.observer, Announcer(client))
+        with pytest.raises(ApiError) as trouble:
+            await executor.do(CreatePod("east", JOB, pod, pod))
+        assert trouble.value.status != 404, "nobody asks for a pod that was not made"
+    assert [one.body["message"] for one in server.asked[1:]] == ([said] if said else [])
+    assert bool(executor.memory.unusable(placement(PLACE), [uid_of(pod)])) is unusable
 
 
 def test_strangers_of_one_template_are_told_of_once() -> None:
