@@ -12,7 +12,7 @@ from adapter import making, names, reporting, telling
 from adapter.actions import Action, AssignSlot, DeletePod
 from adapter.facts import Raw, annotation, meta
 from adapter.placement import Placement
-from adapter.slots import share_key, slots, wants_slot
+from adapter.slots import is_slot, share_key, slots, wants_slot
 from adapter.worker import Worker, dispatched, ended, leaving
 from adapter.workload import Job
 
@@ -59,11 +59,10 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     cluster, number = share_key(slot)
     # 4. No slot of this plan: take the first free one, in the order of the plan. (An annotation may say anything: users
     #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
-    if _may_choose(worker, pod, placement):
+    if _may_choose(worker, pod, placement) and (slot in worker.taken or not is_slot(placement, pod, slot)):
         planned = slots(placement, pod)
-        if slot not in planned or slot in worker.taken:
-            free = next((free for free in planned if free not in worker.taken and _open(worker, free)), "")
-            return [AssignSlot(pod, share_key(free)[0], free)] if free else []
+        free = next((free for free in planned if free not in worker.taken and _open(worker, free)), "")
+        return [AssignSlot(pod, share_key(free)[0], free)] if free else []
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
         return reporting.unseen(pod, cluster, worker.silence, now) if worker.silence else []
@@ -81,7 +80,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if worker.made or dispatched(pod):
         return reporting.gone(pod, cluster, now)
     # 8. It is to be made, as soon as nothing is in the way; of a slot that is not planned (see 4) nothing is.
-    return making.make(worker, pod, placement, slot) if slot in slots(placement, pod) else []
+    return making.make(worker, pod, placement, slot) if is_slot(placement, pod, slot) else []
 
 
 def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
@@ -93,7 +92,7 @@ def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
     """
     slot = annotation(pod, names.SLOT_ANNOTATION)
     found = worker.reservations.get(share_key(slot))
-    return worker.restarts and (found is None or bool(found.evicted)) and slot in slots(placement, pod)
+    return worker.restarts and (found is None or bool(found.evicted)) and is_slot(placement, pod, slot)
 
 
 def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:

@@ -4,6 +4,7 @@ The counters and times that move all the time are not. Whom the news wakes is fo
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from adapter import names
 from adapter.facts import Raw, annotation, is_true, meta, uid_of
@@ -21,6 +22,11 @@ def share(cluster: str, raw: Raw) -> object:
     """What of a share decides whether its pods may be made."""
     found = reservation(cluster, raw)
     return found.admitted, found.round, found.anchor_uid
+
+
+def standing(cluster: str, raw: Raw) -> object:
+    """What of a share its gang looks at: not which pods are on it, which Kueue writes down one after the other."""
+    return replace(reservation(cluster, raw), version=0)
 
 
 def turn(raw: Raw) -> object:

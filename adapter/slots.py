@@ -5,10 +5,10 @@ written into an annotation, which may say anything: of what is no slot, nothing 
 in dispatch.py.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
 from adapter import names
-from adapter.facts import Raw, annotation, label, number, uid_of
+from adapter.facts import Raw, annotation, label, number
 from adapter.placement import GroupShare, Placement, Share
 from adapter.worker import dispatched
 
@@ -24,15 +24,42 @@ def role_of(slot: str) -> str:
     return slot.split("/")[2]
 
 
-def slots(placement: Placement, pod: Raw) -> list[str]:
+def slot_of(pod: Raw) -> str:
+    """The slot that a pod or a copy says it holds, empty when none."""
+    return annotation(pod, names.SLOT_ANNOTATION)
+
+
+def slots(placement: Placement, pod: Raw) -> Iterator[str]:
     """The slots of the wanted shares for the pod's worker group, in the order of the plan."""
-    held = [(share, part) for share in placement.live for part in share.groups if part.name == group_of(pod)]
-    return [slot for share, part in held for slot in slots_on(placement, share, part)]
+    for share, part in _parts(placement, pod):
+        yield from slots_on(placement, share, part)
 
 
-def slots_on(placement: Placement, share: Share, group: GroupShare) -> list[str]:
+def is_slot(placement: Placement, pod: Raw, slot: str) -> bool:
+    """Whether this is one of `slots`: of a large gang they are not all written down to find out."""
+    return any(_is_on(_prefix(placement, share, part), part.count, slot) for share, part in _parts(placement, pod))
+
+
+def slots_on(placement: Placement, share: Share, group: GroupShare) -> Iterator[str]:
     """The slots of one worker group on one share."""
-    return [f"{share.cluster}/{placement.round_of(share)}/{group.role}/{index}" for index in range(group.count)]
+    prefix = _prefix(placement, share, group)
+    return (f"{prefix}{index}" for index in range(group.count))
+
+
+def _parts(placement: Placement, pod: Raw) -> Iterator[tuple[Share, GroupShare]]:
+    group = group_of(pod)
+    return ((share, part) for share in placement.live for part in share.groups if part.name == group)
+
+
+def _prefix(placement: Placement, share: Share, group: GroupShare) -> str:
+    return f"{share.cluster}/{placement.round_of(share)}/{group.role}/"
+
+
+def _is_on(prefix: str, count: int, slot: str) -> bool:
+    index = slot.removeprefix(prefix)
+    # No more digits than a count can have: an annotation may hold thousands, which Python refuses to read.
+    number = int(index) if slot.startswith(prefix) and index.isdecimal() and len(index) < 10 else count
+    return number < count and index == str(number)
 
 
 def group_of(pod: Raw) -> str:
@@ -40,17 +67,6 @@ def group_of(pod: Raw) -> str:
     return label(pod, names.RAY_GCS_GROUP_LABEL).lower()
 
 
-def slots_taken(pods: Iterable[Raw], *, but: str | None = None) -> frozenset[str]:
-    """The slots that these pods hold, without those of the pod with the uid `but` and of its copies; one that ended holds
-    its slot until it is gone, for only then is its share of the reservation free again."""
-    held = (
-        annotation(pod, names.SLOT_ANNOTATION)
-        for pod in pods
-        if but is None or (uid_of(pod) != but and label(pod, names.POD_UID_LABEL) != but)
-    )
-    return frozenset(slot for slot in held if slot)
-
-
 def wants_slot(pod: Raw, remotes: Mapping[str, Raw]) -> bool:
     """Whether a pod may get a slot, or another one: as long as nothing was made of it, and when it has none at all."""
-    return not annotation(pod, names.SLOT_ANNOTATION) or not (remotes or dispatched(pod))
+    return not slot_of(pod) or not (remotes or dispatched(pod))

@@ -104,7 +104,8 @@ def _placed_by_ray(workers: list[Raw], seen: dict[str, Any]) -> None:
 
 def _inside(fleet: Clusters, head: Raw) -> dict[str, Any]:
     words = ("exec", head["metadata"]["name"], "-c", "ray-head", "--", "python", "-c", PROGRAM)
-    found: dict[str, Any] = json.loads(fleet.manager.kubectl(*words).strip().splitlines()[-1])
+    said = fleet.manager.kubectl(*words).splitlines()  # Ray's own lines come between, and after
+    found: dict[str, Any] = json.loads([line for line in said if line.startswith("{")][-1])
     return found
 
 

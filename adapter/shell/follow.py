@@ -74,7 +74,7 @@ async def _list(what: Following) -> str:
     params = {"limit": PAGE, **what.selectors}
     while True:
         page = await what.client.get(what.resource.path(what.namespace), **params)
-        objects += [_slim(raw) for raw in page["items"] or ()]
+        objects += page["items"] or ()
         following = meta(page).get("continue")
         if not following:
             version = str(meta(page)["resourceVersion"])
@@ -107,11 +107,5 @@ def _take(store: Store, event: Raw, version: str) -> str:
     if event["type"] == "DELETED":
         store.remove(raw)
     elif event["type"] != "BOOKMARK":
-        store.put(_slim(raw))
+        store.put(raw)
     return str(meta(raw).get("resourceVersion") or version)
-
-
-def _slim(raw: Raw) -> Raw:
-    """Drop what we never read and what would double the memory."""
-    metadata = {key: value for key, value in meta(raw).items() if key != "managedFields"}
-    return {**raw, "metadata": metadata}

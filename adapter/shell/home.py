@@ -18,6 +18,7 @@ from adapter.shell.follow import Following
 from adapter.shell.member import by_placement
 from adapter.shell.resources import Resource
 from adapter.shell.store import Store
+from adapter.slots import slot_of
 from adapter.workload import Job
 
 log = logging.getLogger(__name__)
@@ -48,12 +49,12 @@ class Home:
         self._silent: dict[str | Store, Exception] = {}  # what cannot be seen now, and why
         self.filled = asyncio.Event()  # every store has had its first list
 
-        def store(name: str, index: Callable[[Raw], str] | None = None) -> Store:
-            return Store(lambda before, after: heard(name, before, after), index)
+        def store(name: str, *index: Callable[[Raw], str]) -> Store:
+            return Store(lambda before, after: heard(name, before, after), *index)
 
         self.workloads = store("workloads")
         self.placements = store("placements", by_workload)
-        self.pods = store("pods", by_placement)
+        self.pods = store("pods", by_placement, slot_of)
         self.heads = store("heads", by_ray_cluster)
         self.ray_clusters = store("ray_clusters")
         self.ray_jobs = store("ray_jobs")

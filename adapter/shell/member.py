@@ -12,14 +12,16 @@ from datetime import UTC, datetime, timedelta
 
 from adapter import names, nodes, quota
 from adapter.api import WorkerCluster
-from adapter.facts import Key, Raw, annotation, key_of, label, meta
+from adapter.facts import Key, Raw, annotation, key_of, label, meta, true_since, uid_of
 from adapter.flavor import Labels
+from adapter.groupworkload import Reservation
 from adapter.headmirror import Standing, slice_keys
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following
 from adapter.shell.resources import Resource
-from adapter.shell.store import Changed, Store
+from adapter.shell.store import Changed, Store, version
+from adapter.slots import slot_of
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +70,29 @@ class Member:
         self._queues: dict[Key, tuple[str, str]] | None = None
         self._namespace_labels: dict[str, Labels] | None = None
 
-        self.workloads = Store(lambda a, b: tell.reservation(name, a, b), by_workload)
-        self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement)
+        self.workloads = Store(self._share, by_workload)
+        self._reserved: dict[
+            str, tuple[datetime | None, int]
+        ] = {}  # by uid: since when a share holds quota, as of version
+        self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement, slot_of)
         self.services, self.slices = Store(tell.head_mirror), Store(tell.head_mirror)
         self.cluster_queues, self.cohorts, self.flavors = (Store(self._news(self._forget_tree)) for _ in range(3))
         self.local_queues = Store(self._news(self._forget_queues))
         self.namespaces = Store(self._news(self._forget_namespaces))
         self._node_objects = Store(self._news(self._forget_nodes))
+        self._stores = [(what.plural, store) for what, store, _ in self._followed()]  # asked for at each look at a pod
+
+    def _share(self, before: Raw | None, after: Raw | None) -> None:
+        if after is None:
+            self._reserved.pop(uid_of(before or {}), None)
+        elif self._reserved.get(uid_of(after), (None, 0))[0] != (since := true_since(after, names.QUOTA_RESERVED)):
+            self._reserved[uid_of(after)] = since, version(after)
+        self._tell.reservation(self.name, before, after)
+
+    def reserved_as_of(self, share: Reservation) -> int:
+        """The version that told first that a share holds its quota: what Kueue writes down of its pods later is no news of that."""
+        since, first = self._reserved.get(share.uid, (None, 0))
+        return first if since == share.reserved_at else share.version
 
     def _news(self, forget: Callable[[], None]) -> Changed:
         """What a store tells when something in it changes: what was read of it is old, and there may be room."""
@@ -100,7 +118,7 @@ class Member:
     @property
     def why_silent(self) -> str:
         """Why nothing may be concluded from the stores now; empty when all is well."""
-        needed = (store for what, store, _ in self._followed() if what.plural not in self._unread)
+        needed = (store for plural, store in self._stores if plural not in self._unread)
         if self._silent_since is None and all(store.synced for store in needed):
             return ""
         trouble = next(iter(self._troubles.values()), FIRST_LISTS)

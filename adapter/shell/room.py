@@ -145,7 +145,7 @@ def _counts(member: Member, found: Reservation, now: datetime) -> bool:
     if found.reserved_at is None:
         return False
     queue = member.cluster_queues.named(found.cluster_queue)
-    return version(queue or {}) > found.version or abs(now - found.reserved_at) >= STATUS_LAG
+    return version(queue or {}) > member.reserved_as_of(found) or abs(now - found.reserved_at) >= STATUS_LAG
 
 
 def _standing(member: Member, place: Placement, share: Share) -> Reservation | None:

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from adapter import names
-from adapter.facts import Raw, annotation, is_true, key_of, label, uid_of
+from adapter.facts import Raw, is_true, key_of, label, uid_of
 from adapter.placement import Placement
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import by_placement
-from adapter.slots import group_of, share_key, slots_on, slots_taken
+from adapter.slots import group_of, share_key, slot_of, slots_on
 from adapter.worker import ended, leaving
 
 Shares = frozenset[tuple[str, int]]  # by cluster and round
@@ -27,25 +27,32 @@ class Slots:
         self._home, self._fleet, self._claims = home, fleet, claims
 
     def taken(self, pod: Raw) -> frozenset[str]:
-        """The slots of a pod's Placement that others hold."""
-        return self._of(by_placement(pod), but=uid_of(pod))
+        """The slots of a pod's Placement that others hold: asked for each pod of a large gang, so all are not read each time."""
+        group, uid = by_placement(pod), uid_of(pod)
+        stores = [self._home.pods, *(member.pods for member in self._fleet.members().values())]
+        mine = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
+        own = Counter(slot_of(one) for one in mine if by_placement(one) == group)
+        counts = [store.count(group) for store in stores]
+        alone = {slot for slot, held in own.items() if sum(count.get(slot, 0) for count in counts) <= held}
+        return frozenset[str]().union(*counts) - alone | self._claims.slots(group, but=uid)
 
     def held(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that are held."""
-        return self._of(_group(place), but=None)
+        members = self._fleet.members().values()
+        here, there = self._home.pods.count(_group(place)), (member.pods.count(_group(place)) for member in members)
+        return frozenset(here).union(*there, self._claims.slots(_group(place), but=None))
 
     def there(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
-        members = self._fleet.members().values()
-        return frozenset[str]().union(*(slots_taken(one.pods.group(_group(place))) for one in members))
+        return frozenset[str]().union(*(one.pods.count(_group(place)) for one in self._fleet.members().values()))
 
     def alive(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that its living pods hold."""
-        return slots_taken(self.living(place))
+        return frozenset(slot for one in self.living(place) if (slot := slot_of(one)))
 
     def unplaced(self, place: Placement) -> bool:
         """Whether a living pod has no slot."""
-        return any(not annotation(one, names.SLOT_ANNOTATION) for one in self.living(place))
+        return any(not slot_of(one) for one in self.living(place))
 
     def living(self, place: Placement) -> list[Raw]:
         """The pods of a Placement in the manager cluster that neither ended nor are being deleted."""
@@ -66,7 +73,7 @@ class Slots:
         free, found = self._free(place, admitted, draining), []
         away = min(place.wanted, self._desired(pods, place)) - sum(self._serves(pod) for pod in pods)
         for pod in sorted(pods, key=self._serves):
-            cluster, group = share_key(annotation(pod, names.SLOT_ANNOTATION))[0], group_of(pod)
+            cluster, group = share_key(slot_of(pod))[0], group_of(pod)
             copy = draining[cluster].pods.get(key_of(pod)) if cluster in draining else None
             if copy is None or leaving(copy) or not free[group]:
                 continue
@@ -102,15 +109,14 @@ class Slots:
         groups = (raw.get("spec") or {}).get("workerGroupSpecs") or ()
         return sum(_replicas(group) for group in groups if str(group.get("groupName")).lower() in ours)
 
-    def _of(self, group: str, *, but: str | None) -> frozenset[str]:
-        here = slots_taken(self._home.pods.group(group), but=but)
-        members = self._fleet.members().values()
-        there = (slots_taken(member.pods.group(group), but=but) for member in members)
-        return here.union(*there, self._claims.slots(group, but=but))
-
 
 def _group(place: Placement) -> str:
     return f"{place.namespace}/{place.name}"
+
+
+def _uids(pod: Raw) -> tuple[str, str]:
+    """A pod's own, and whose copy it is."""
+    return uid_of(pod), label(pod, names.POD_UID_LABEL)
 
 
 def _replicas(group: Raw) -> int:

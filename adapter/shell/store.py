@@ -5,8 +5,8 @@ never changed in place.
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from adapter.facts import Key, Raw, key_of, meta
 
@@ -18,16 +18,22 @@ REMEMBERED_SECONDS = 60.0
 
 
 class Store:
-    """Objects by namespace and name, with one optional index."""
+    """Objects by namespace and name, with one optional index; and how many of each of its groups give a `counted` value."""
 
-    def __init__(self, changed: Changed, index: Callable[[Raw], str] | None = None) -> None:
+    def __init__(
+        self,
+        changed: Changed,
+        index: Callable[[Raw], str] | None = None,
+        counted: Callable[[Raw], str] | None = None,
+    ) -> None:
         self.synced = False
         self._changed = changed
         self._objects: dict[Key, Raw] = {}
         self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
         self._floor = -1  # version of the last full list
-        self._index = index
+        self._index, self._counted = index, counted
         self._groups: dict[str, set[Key]] = defaultdict(set)
+        self._counts: dict[str, Counter[str]] = defaultdict(Counter)
 
     def __iter__(self) -> Iterator[Raw]:
         return iter(list(self._objects.values()))
@@ -45,6 +51,10 @@ class Store:
     def group(self, value: str) -> list[Raw]:
         """The objects for which the index gives this value."""
         return [self._objects[key] for key in self._groups.get(value, ())]
+
+    def count(self, value: str) -> Mapping[str, int]:
+        """The counted values of that group's objects, and how many have each; never empty ones, and not to be changed."""
+        return self._counts.get(value, {})
 
     def replace(self, objects: Iterable[Raw], listed_at: str = "") -> None:
         """Take a full list as of a version: what it does not hold is gone, unless it is newer than the list.
@@ -77,11 +87,14 @@ class Store:
             self._set(key, raw)
 
     def _set(self, key: Key, raw: Raw) -> None:
-        before = self._objects.get(key)
+        before, raw = self._objects.get(key), _slim(raw)
         self._unindex(key)
         self._objects[key] = raw
         if self._index:
-            self._groups[self._index(raw)].add(key)
+            group = self._index(raw)
+            self._groups[group].add(key)
+            if self._counted and (counted := self._counted(raw)):
+                self._counts[group][counted] += 1
         self._changed(before, raw)
 
     def remove(self, raw: Raw) -> None:
@@ -110,10 +123,28 @@ class Store:
 
     def _unindex(self, key: Key) -> None:
         if self._index and key in self._objects:
-            value = self._index(self._objects[key])
-            self._groups[value].discard(key)
-            if not self._groups[value]:
-                del self._groups[value]
+            raw = self._objects[key]
+            group = self._index(raw)
+            self._groups[group].discard(key)
+            if self._counted and (counted := self._counted(raw)):
+                self._uncount(group, counted)
+            if not self._groups[group]:
+                del self._groups[group]
+
+    def _uncount(self, group: str, counted: str) -> None:
+        self._counts[group][counted] -= 1
+        if not self._counts[group][counted]:
+            del self._counts[group][counted]
+        if not self._counts[group]:
+            del self._counts[group]
+
+
+def _slim(raw: Raw) -> Raw:
+    """Drop what we never read and what would double the memory."""
+    metadata = meta(raw)
+    if "managedFields" not in metadata:
+        return raw
+    return {**raw, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
 def version(raw: Raw) -> int:

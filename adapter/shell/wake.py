@@ -53,7 +53,8 @@ class Waker:
     def reservation(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
         """A share changed in a worker cluster."""
         raw = after or before or {}
-        self._keys.owner_of_share(raw)
+        if news.changed(before, after, lambda raw: news.standing(cluster, raw)):
+            self._keys.owner_of_share(raw)
         if news.changed(before, after, lambda raw: news.share(cluster, raw)):
             for place in self._home.placements.group(f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"):
                 self._keys.all(POD, self._home.pods.group("/".join(key_of(place))))

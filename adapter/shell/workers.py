@@ -10,6 +10,7 @@ from adapter import flavorlabels, headaddress, names
 from adapter.facts import Key, Raw, annotation, controller_uid, key_of, label, uid_of
 from adapter.groupworkload import Reservation
 from adapter.headmirror import Standing
+from adapter.placement import Placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.losses import Losses
@@ -19,7 +20,7 @@ from adapter.shell.policies import Policies, lost_after
 from adapter.shell.shares import Shares
 from adapter.shell.slots import Slots
 from adapter.shell.targets import Targets
-from adapter.slots import group_of, share_key, wants_slot
+from adapter.slots import group_of, share_key, slot_of, wants_slot
 from adapter.worker import Silence, Worker
 from adapter.workload import Workload
 
@@ -45,6 +46,7 @@ class Workers:
         pod, members = self._home.pods.get(key), self._shares.seen()
         remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
         stands_for = self._shares.placement_of(pod) if pod else None
+        near = _near(members, stands_for, pod) if pod and stands_for else {}
         work = self._shares.workload_of(stands_for) if stands_for else None
         standing = self._shares.standing(work.key) if work and stands_for else []
         unmade = bool(pod and wants_slot(pod, remotes))
@@ -59,7 +61,7 @@ class Workers:
             belongs=self._belongs(pod, work) if pod and work else None,
             head=str(head["status"]["podIP"]) if head else "",
             reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
-            targets=self._targets.every(members, work, stands_for) if work and stands_for else {},
+            targets=self._targets.every(near, work, stands_for) if work and stands_for else {},
             taken=self._slots.taken(pod) if pod and unmade else (),
             draining=self._fleet.draining(),
             silence=self._silence(pod, work) if pod and work else None,
@@ -104,6 +106,12 @@ class Workers:
             if same and not head["metadata"].get("deletionTimestamp") and (head.get("status") or {}).get("podIP"):
                 return head
         return None
+
+
+def _near(members: Mapping[str, Member], place: Placement, pod: Raw) -> dict[str, Member]:
+    """Those that a pod may run in: with a hundred clusters, all the others are not prepared for at each look."""
+    clusters = {*(share.cluster for share in place.live), share_key(slot_of(pod))[0]}
+    return {name: member for name, member in members.items() if name in clusters}
 
 
 def _pull_secrets(pod: Raw, work: Workload) -> tuple[Raw, ...]:

@@ -75,6 +75,11 @@ class Stage:
         # A job that is submitted before its queues are known waits first, and says so.
         wait(lambda: all(self._open_to_jobs(name) for name in cpu), 30, "the worker clusters' queues are active")
 
+    def connected(self, worker_clusters: Iterable[str]) -> bool:
+        """Whether the controller sees the clusters of all these WorkerClusters."""
+        found = [self.manager.get("workerclusters", name) for name in worker_clusters]
+        return all(condition(one, names.CONNECTED).get("status") == "True" for one in found)
+
     def _open_to_jobs(self, name: str) -> bool:
         queue = self.fleet.workers[name].get("clusterqueues", self.name)
         return condition(queue, names.ACTIVE).get("status") == "True"
@@ -146,6 +151,10 @@ class Stage:
 
     def state(self, job: str) -> str:
         return str((self.placement(job).get("status") or {}).get("state") or "")
+
+    def reason(self, job: str) -> str:
+        """What the Placement's status says, empty while there is none."""
+        return str((self.placement(job).get("status") or {}).get("reason") or "")
 
     def workload(self, job: str) -> Raw:
         """The manager's Workload of a job, {} while there is none."""

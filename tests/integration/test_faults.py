@@ -34,7 +34,7 @@ def test_a_silent_cluster_is_told_and_passed_over(stage: Stage, lab: Lab, way: s
     stage.ray_cluster("next", workers=4)
     wait(
         lambda: stage.where("next") == "4 east",
-        20,
+        30,
         "what changes in east is heard, without waiting for the watches to tire",
     )
 
@@ -43,7 +43,7 @@ def test_a_gang_that_is_placed_outlives_a_cut(stage: Stage, lab: Lab) -> None:
     """While only the API is silent nothing is replaced: the same pods are there before and after."""
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=2)
-    wait(lambda: stage.running(2), 20, "two workers run, although there were cuts just now")
+    wait(lambda: stage.running(2), 30, "two workers run, although there were cuts just now")
     before = {pod["metadata"]["uid"] for pod in stage.workers()}
     faults.cut(lab, lab.cluster("east"), scope="api", way="drop")
     wait(lambda: _connected(stage).get("status") == "Unknown", 60, "east is told to be silent")

@@ -78,6 +78,7 @@ def test_a_service_of_somebody_else_is_left_alone(stage: Stage, running: Control
     made = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE, "namespace": stage.name}}
     workers["east"].apply(yaml.safe_dump({**made, "spec": foreign}))
     before = workers["east"].get("services", SERVICE, stage.name)
+    wait(lambda: stage.connected(_own(stage, name) for name in workers), 30, "east is tried first", running.tail)
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == f"2 {_own(stage, 'west')}"

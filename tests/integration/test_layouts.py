@@ -64,7 +64,7 @@ def test_workers_are_counted_in_remote_and_all_else_in_local(pools: Stage, runni
 
     assert _pools(pools, "pi") == {"head": LOCAL, "far": REMOTE, "near": LOCAL}
     assert [update["name"] for update in pools.check("pi")["podSetUpdates"]] == ["far"]
-    assert _reserved(pools) == {LOCAL: "1100m", REMOTE: "3"}
+    wait(lambda: _reserved(pools) == {LOCAL: "1100m", REMOTE: "3"}, 10, "Kueue shows both ledgers", running.tail)
     by_group = {pod["metadata"]["name"]: pod["metadata"]["labels"]["ray.io/group"] for pod in pools.workers()}
     copies = [pod for found in pools.remote().values() for pod in found]
     assert sorted(by_group[pod["metadata"]["name"]] for pod in copies) == ["far"] * 3

@@ -30,8 +30,13 @@ def test_a_preempted_share_is_replaced_elsewhere(stage: Stage, running: Controll
     wait(lambda: stage.running(3), 60, "and run there", lambda: dump(stage, running))
     assert stayed <= uids(stage, "west")
     assert "Workers were lost, 2 in east: its workers were stopped there" in stage.events("pi")["ShareLost"]
-    assert stage.remote("workloads")["east"] == [], "something of the lost share stands"
-    assert {len(found) for found in (stage.remote()["east"], stage.remote()["west"])} == {0, 3}
+    wait(lambda: not stage.remote("workloads")["east"], 30, "nothing of the lost share stands", running.tail)
+    wait(
+        lambda: [len(stage.remote()[name]) for name in ("east", "west")] == [0, 3],
+        30,
+        "all copies are in west",
+        running.tail,
+    )
 
 
 def test_a_worker_cluster_with_workers_is_not_deleted_by_mistake(stage: Stage, running: Controller) -> None:
@@ -89,7 +94,7 @@ def test_a_namespace_that_goes_there_takes_its_workers_elsewhere(stage: Stage, r
     )
     assert stayed <= uids(stage, "west")
     assert "1 in east" in stage.events("pi")["ShareLost"]
-    assert stage.remote("workloads")["east"] == []
+    wait(lambda: not stage.remote("workloads")["east"], 30, "nothing stands in east", running.tail)
 
 
 def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: Controller) -> None:

@@ -148,9 +148,9 @@ def test_stock_multikueue_works_beside_us(parked: Clusters, stage: Stage, proces
         wait(lambda: _all_connected(stage), 45, "we see them", process.tail)
 
         stage.ray_cluster("pi", workers=4)
-        for number in range(3):
-            _submit(stage, f"job-{number}")
         wait(lambda: stage.running(4), 90, "four Ray workers run", process.tail)
+        for number in range(3):  # not before, for they would take the room that the gang was planned for
+            _submit(stage, f"job-{number}")
         wait(lambda: _finished(stage) == 3, 90, "three Jobs are done", lambda: str(manager.items("jobs", stage.name)))
         assert pods_by_cluster(stage.workers()) == {OURS["east"]: 3, OURS["west"]: 1}
         swept = {name: log.sweeps() for name, log in logs.items()}

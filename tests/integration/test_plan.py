@@ -77,7 +77,7 @@ def test_a_user_asks_once_an_administrator_allows_it(stage: Stage, scientist: Pa
         f"kubectl -n rayspan-system create rolebinding rayspan-plan --role=rayspan-plan --user='{account}'"
     )
     stage.manager.kubectl(*command.replace("'", "").split()[1:])
-    wait(lambda: _plan(scientist, job).returncode != 1, 20, "the right is known to the API server")
+    wait(lambda: _plan(scientist, job).returncode == 0, 20, "the right is known, and so are the queues")
 
     told = _plan(scientist, job)
     assert (told.returncode, told.stderr) == (0, "")

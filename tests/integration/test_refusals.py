@@ -41,8 +41,9 @@ def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller
     """West has no such namespace, and later the namespace without a queue: passed over with that reason."""
     stage.build({"east": 1})
     stage.ray_cluster("pi", workers=2)
-    wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
-    assert f"west has room for 0 (no namespace {stage.name} there" in _reason(stage)
+    missing = f"west has room for 0 (no namespace {stage.name} there"
+    wait(lambda: missing in _reason(stage), 60, "it waits", running.tail)
+    assert stage.state("pi") == names.WAITING
     west = stage.fleet.workers["west"]
     west.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.name}}))
     wait(

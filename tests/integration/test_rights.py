@@ -227,6 +227,7 @@ def test_what_the_controller_may_do(fleet: Clusters, verb: str, resource: str, w
 def multikueue(fleet: Clusters) -> Iterator[Clusters]:
     """The clusters, with the component for reusing MultiKueueClusters."""
     with added(fleet.manager, "multikueue"):
+        fleet.manager.wait(lambda: _can(fleet.manager, CONTROLLER, *MULTIKUEUE_ROWS[0][:3]), 20, "the right is known")
         yield fleet
 
 
@@ -241,6 +242,7 @@ def test_what_it_may_read_of_kueues_namespace(
 def aggregator(fleet: Clusters) -> Iterator[Clusters]:
     """The clusters, with the component for quota that follows the worker queues."""
     with added(fleet.manager, "quota-aggregator"):
+        fleet.manager.wait(lambda: _can(fleet.manager, CONTROLLER, *AGGREGATOR_ROWS[0][:3]), 20, "the right is known")
         yield fleet
 
 

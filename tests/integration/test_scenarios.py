@@ -19,7 +19,7 @@ from tests.integration.controller import Controller
 from tests.integration.stage import QUEUE, Stage, plain_pod, pods_by_cluster, ray_cluster
 
 TOGETHER = {"strategy": "AvailableCapacity", "gang": "SameCluster"}
-QUICKLY = 5  # seconds in which a spilled gang must be decided on, and a freed cluster be used
+QUICKLY = 15  # seconds in which a spilled gang must be decided on, and a freed cluster be used: half of the resync's
 
 
 def test_fill_and_spill(stage: Stage, running: Controller) -> None:
@@ -98,7 +98,7 @@ def test_two_at_once_never_share_a_place(stage: Stage, running: Controller) -> N
         running.tail,
     )
     wait(lambda: stage.running(2), 60, "it runs", running.tail)
-    assert stage.reserving() == 1
+    wait(lambda: stage.reserving() == 1, 10, "one holds quota", running.tail)
     assert not any("Withdrawn" in stage.events(job) for job in jobs)
 
 
@@ -178,8 +178,8 @@ def test_four_of_six(stage: Stage, running: Controller) -> None:
     """B17: where three fit nothing is held; where four fit the gang starts with four, and the others stay pending."""
     stage.build({"east": 2, "west": 1}, policy={"gang": "BestEffort", "minWorkers": 4})
     stage.ray_cluster("one", workers=6)
-    wait(lambda: stage.state("one") == names.WAITING, 60, "it waits", running.tail)
-    assert "4 workers needed at once, 3 fit now" in stage.placement("one")["status"]["reason"]
+    wait(lambda: "4 workers needed at once, 3 fit now" in stage.reason("one"), 60, "it waits", running.tail)
+    assert stage.state("one") == names.WAITING
     assert stage.leftovers() == []
     stage.set_quota(stage.fleet.workers["west"], 2)
     wait(lambda: stage.where("one") == "2 east, 2 west", 60, "four are placed", running.tail)
@@ -206,9 +206,9 @@ def test_quota_without_a_device_is_passed_over(stage: Stage, running: Controller
     device = "example.com/gpu"
     stage.build({"east": 4, "west": 4}, resource=device)
     stage.ray_cluster("one", workers=2, more={device: "1"})
-    wait(lambda: stage.state("one") == names.WAITING, 60, "no cluster has the device", running.tail)
-    reason = stage.placement("one")["status"]["reason"]
-    assert f"east has room for 0 (no node there has allocatable {device}: is its device plugin ready?)" in reason
+    short = f"east has room for 0 (no node there has allocatable {device}: is its device plugin ready?)"
+    wait(lambda: short in stage.reason("one"), 60, "no cluster has the device", running.tail)
+    assert stage.state("one") == names.WAITING
     with _node(stage.fleet.workers["west"], stage.name, {device: "8"}):
         wait(lambda: stage.where("one") == "2 west", 60, "west has it now", running.tail)
         stage.manager.delete("rayclusters", "one", stage.name)

@@ -56,11 +56,12 @@ def test_a_share_is_one_pod_group_until_it_goes(stage: Stage, running: Controlle
 def test_without_volcano_the_job_says_so_and_runs_where_it_is(stage: Stage, running: Controller) -> None:
     """West has no PodGroups: no quota of it is held, and the sentence is on the job."""
     own = _scheduled(stage, {"west": 2, "east": 2}, timeout="5s")
+    wait(lambda: stage.connected(own.values()), 30, "west is tried first", running.tail)
     stage.ray_cluster("pi", workers=2)
+    said = str(wait(lambda: stage.events("pi").get("Withdrawn"), 60, "the job says so", lambda: dump(stage, running)))
     _bind(stage, wait(lambda: _waiting(stage, 2), 90, "two copies wait for Volcano", lambda: dump(stage, running)))
     wait(lambda: stage.running(2), 60, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == f"2 {own['east']}"
-    said = stage.events("pi")["Withdrawn"]
     assert "its API server refuses the share: PodGroup " in said
     assert ", which spec.pods.schedulerName volcano asks for, cannot be made: " in said
     assert "; install Volcano there, or let the WorkerCluster name another scheduler" in said

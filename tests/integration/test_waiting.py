@@ -13,9 +13,9 @@ def test_too_large_waits_and_starts_when_quota_is_raised(stage: Stage, running: 
     """Nothing is reserved, the sentence names each cluster's shortfall, and a raised quota is enough."""
     stage.build({"east": 2, "west": 1})
     stage.ray_cluster("pi", workers=4)
-    wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
-    reason = stage.placement("pi")["status"]["reason"]
-    assert "4 workers needed at once, 3 fit now" in reason
+    wait(lambda: "4 workers needed at once, 3 fit now" in stage.reason("pi"), 60, "it waits", running.tail)
+    reason = stage.reason("pi")
+    assert stage.state("pi") == names.WAITING
     assert "east has room for 2" in reason and "west has room for 1" in reason
     wait(lambda: stage.events("pi").get("Waiting") == reason, 10, "the job says so")
     assert stage.check("pi")["message"] == reason

@@ -397,7 +397,11 @@ async def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with benched([secret()]) as bench:
         told: list[str] = []
-        bench.there.before = [refuses(422, message="Invalid"), refuses(409, "AlreadyExists"), refuses(500, message="no")]
+        bench.there.before = [
+            refuses(422, message="Invalid"),
+            refuses(409, "AlreadyExists"),
+            refuses(500, message="no"),
+        ]
         for _ in range(2):
             with pytest.raises(ApiError) as refusal:
                 await bench.ensure()

@@ -1,12 +1,14 @@
 """A share that its cluster counts already is deducted once more for a moment: a gang that does not fit then is planned after it."""
 
-from datetime import timedelta
+import copy
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
 from adapter import names
 from adapter.actions import Plan
+from adapter.facts import timestamp
 from adapter.shell.fleet import Fleet
 from adapter.shell.planning import Planning
 from adapter.shell.room import STATUS_LAG
@@ -61,3 +63,23 @@ def test_a_queue_that_was_written_after_the_share_counts_it(queue: int, fits: in
 def test_what_is_not_counted_yet_is_deducted() -> None:
     _, made, _ = planning(used=0).body(Plan(workload(SECOND), None, ()), START + MOMENT)
     assert sum(share.workers for share in made.shares) == 2
+
+
+@pytest.mark.parametrize(
+    ("since", "fits"),
+    [
+        pytest.param(START, 2, id="the same quota"),
+        pytest.param(START + MOMENT, 0, id="quota that it lost and got again"),
+    ],
+)
+def test_what_kueue_writes_down_of_its_pods_later_makes_a_share_no_younger(since: datetime, fits: int) -> None:
+    share, written = make_reservation(PLACE), make_cluster_queue(4, used=2)
+    share["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"] = "7", "9"
+    share["status"]["admission"] = {"clusterQueue": written["metadata"]["name"]}
+    plans, later = planning(2, share, written), copy.deepcopy(share)
+    later["metadata"]["resourceVersion"] = "12"
+    for condition in later["status"]["conditions"]:
+        condition["lastTransitionTime"] = timestamp(since)
+    plans._fleet.members()["east"].workloads.put(later)
+    _, made, _ = plans.body(Plan(workload(SECOND), None, ()), START + 2 * MOMENT)
+    assert sum(each.workers for each in made.shares) == fits

@@ -20,12 +20,15 @@ from adapter.groupworkload import Reservation, reservation
 from adapter.mapping import PodMapping
 from adapter.placement import placement
 from adapter.references import Reference, wanted
-from adapter.slots import share_key, slots_taken
+from adapter.shell.claims import Claims
+from adapter.shell.slots import Slots
+from adapter.slots import is_slot, share_key, slot_of, slots
 from adapter.target import Target
 from adapter.worker import Silence, Worker
 from adapter.workload import workload
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.sight import Sight, fill
 
 Raw = dict[str, Any]
 
@@ -691,16 +694,71 @@ def test_a_slot_that_a_template_made_up_is_not_used_while_a_namesake_is_leaving_
 # --- slots -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_slot_is_held_by_pods_and_copies_of_others() -> None:
-    other = make_pod("other", slot=WEST0)
-    assert slots_taken([NEW, SLOTTED, other], but="nobody") == {EAST0, WEST0}
-    assert slots_taken([SLOTTED, other], but=facts.uid_of(SLOTTED)) == {WEST0}
-    assert slots_taken([COPY, make_copy(other)], but=facts.uid_of(SLOTTED)) == {WEST0}
+def named(name: str, slot: str, **more: Any) -> Raw:
+    """A pod of this gang, or another's."""
+    return make_pod(name, slot=slot, **{"placement": NAME, **more})
 
 
-def test_a_pod_that_ended_holds_its_slot_until_it_is_gone() -> None:
-    """Only then is its part of the reservation free again."""
-    assert slots_taken([FAILED, GOING, make_copy(FAILED, phase="Failed")], but="somebody") == {EAST0}
+def slots_taken(pods: Iterable[Raw], but: str | None) -> frozenset[str]:
+    """What Slots.taken means, read off all pods and copies of a Placement."""
+    others = (one for one in pods if but not in (facts.uid_of(one), facts.label(one, names.POD_UID_LABEL)))
+    return frozenset(slot for slot in map(slot_of, others) if slot)
+
+
+def copied(pod: Raw, place: str = NAME) -> Raw:
+    """Its copy, as a worker cluster lists it."""
+    copy = make_copy(pod)
+    copy["metadata"]["labels"][names.PLACEMENT_LABEL] = place
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "taken"),
+    [
+        pytest.param([], {}, set(), id="nobody is there"),
+        pytest.param([SLOTTED], {"east": copied(SLOTTED)}, set(), id="its own, here and there"),
+        pytest.param([named("other", WEST0)], {}, {WEST0}, id="a pod's"),
+        pytest.param([named("other", WEST0, phase="Failed")], {}, {WEST0}, id="until one that ended is gone"),
+        pytest.param([], {"west": copied(named("other", WEST0))}, {WEST0}, id="a copy's whose pod is gone"),
+        pytest.param([SLOTTED, named("twin", EAST0)], {}, {EAST0}, id="its own, which another has as well"),
+        pytest.param(
+            [SLOTTED], {"east": copied(named("twin", EAST0))}, {EAST0}, id="its own, which a copy has as well"
+        ),
+        pytest.param([SLOTTED], {"east": copied(make_pod(uid="x", slot=EAST0))}, {EAST0}, id="a namesake's copy"),
+        pytest.param(
+            [SLOTTED, named("twin", EAST0)],
+            {"east": copied(SLOTTED, "an-earlier-place")},
+            {EAST0},
+            id="its copy is of an earlier Placement",
+        ),
+        pytest.param([NEW, named("x", EAST0, placement="another-place")], {}, set(), id="those of another gang"),
+    ],
+)
+def test_a_slot_is_held_by_pods_and_copies_of_others(
+    here: list[Raw], there: Mapping[str, Raw], taken: set[str]
+) -> None:
+    sight = Sight({"east": 1, "west": 1})
+    fill(sight.home.pods, *here)
+    for cluster, copy in there.items():
+        fill(sight.members[cluster].pods, copy)
+    slots_of = Slots(sight.home, sight.fleet, Claims())
+    mine = facts.uid_of(SLOTTED)
+    held = [one for one in (*here, *there.values()) if facts.label(one, names.PLACEMENT_LABEL) == NAME]
+    assert slots_of.taken(SLOTTED) == slots_taken(held, but=mine) == taken
+    assert slots_of.held(PLACE) == slots_taken(held, but=None)
+
+
+@given(
+    st.one_of(
+        st.sampled_from([EAST0, WEST0, "", "east/1", "east/2/workers/0"]), st.text("east/1wolkrs-0٣9", max_size=30)
+    )
+)
+def test_a_slot_is_told_from_what_is_none_without_writing_all_down(text: str) -> None:
+    assert is_slot(PLACE, NEW, text) is (text in list(slots(PLACE, NEW)))
+    assert all(is_slot(PLACE, NEW, slot) for slot in slots(PLACE, NEW))
+    first = next(slots(PLACE, NEW))
+    for forged in (f"{first[:-1]}007", f"{first[:-1]}{'9' * 5000}", f"{first[:-1]}-1", first[:-1], f"{first[:-1]}٣"):
+        assert not is_slot(PLACE, NEW, forged)
 
 
 # --- a small world ---------------------------------------------------------------------------------------------------
@@ -729,7 +787,7 @@ class World:
             {cluster: pods[name] for cluster, pods in seen.items() if name in pods},
             targets={cluster: SEEN[cluster] for cluster in seen},
             reservations=shares(**{c: make_reservation(PLACE_RAW, admitted=self.admitted[c]) for c in seen}),
-            taken=slots_taken(everyone, but=uid),
+            taken=slots_taken(everyone, uid),
             silence=self.silence(pod) if pod else None,
         )
 

@@ -30,6 +30,9 @@ class Looked:
     def turns(self) -> None:
         self.told.append("turns")
 
+    def tried(self, _: object) -> None:
+        """What was done is told as well; nothing was."""
+
     def _decide(self, *_: object) -> list[Any]:
         self.told.append("decided")
         return []

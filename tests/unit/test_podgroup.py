@@ -148,13 +148,13 @@ PATH = "/apis/scheduling.volcano.sh/v1beta1/namespaces/demo/podgroups"
 
 def test_it_is_made_once_and_found_again_after_a_crash() -> None:
     assert ensure(says(BODY)) == [("POST", PATH)]
-    assert ensure(refuses(409), says(BODY)) == [("POST", PATH), ("GET", f"{PATH}/p-1")]
+    assert ensure(refuses(409, "AlreadyExists"), says(BODY)) == [("POST", PATH), ("GET", f"{PATH}/p-1")]
 
 
 @pytest.mark.parametrize("found", [OTHERS, GOING], ids=["of an earlier anchor", "being deleted"])
 def test_one_that_may_go_before_its_share_is_not_taken_for_it(found: Raw) -> None:
     with pytest.raises(ApiError, match=r"PodGroup demo/p-1, .* cannot be made: there is another one of that name$"):
-        ensure(refuses(409), says(found))
+        ensure(refuses(409, "AlreadyExists"), says(found))
 
 
 @pytest.mark.parametrize(

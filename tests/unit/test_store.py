@@ -1,6 +1,7 @@
 """A store shows the newest state of each object that was told of, and says what changed."""
 
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
-        self.store = Store(self._note, index=lambda raw: label(raw, "group"))
+        self.store = Store(self._note, index=lambda raw: label(raw, "group"), counted=lambda raw: raw["text"][1:])
 
     def _note(self, before: Raw | None, after: Raw | None) -> None:
         self.changes.append((before["text"] if before else None, after["text"] if after else None))
@@ -149,6 +150,18 @@ def test_the_index_is_right_when_a_change_is_told() -> None:
     store.put(thing("b", group="x"))
     store.remove(thing("a", group="x"))
     assert found == [1, 2, 1]
+
+
+def test_what_says_nothing_is_not_counted(heard: Heard) -> None:
+    heard.store.replace([thing("a", group="x", text="a"), thing("b", group="x", text="b!")])
+    assert heard.store.count("x") == {"!": 1}
+    assert heard.store.count("nobody's") == {}
+
+
+def test_an_answer_to_a_write_is_kept_as_slim_as_a_list(heard: Heard) -> None:
+    made = thing()
+    heard.store.put({**made, "metadata": made["metadata"] | {"managedFields": [{}]}})
+    assert heard.store.get(("demo", "a")) == made
 
 
 def test_a_store_without_an_index_has_no_groups() -> None:
@@ -292,6 +305,8 @@ def test_index_and_changes_tell_the_same_as_the_objects(steps: list[dict[str, An
             heard.store.put(step)
     assert group(heard, "x") | group(heard, "y") == heard.texts()
     assert group(heard, "x") == {raw["text"] for raw in heard.store if label(raw, "group") == "x"}
+    for value in ("x", "y"):
+        assert heard.store.count(value) == Counter(raw["text"][1:] for raw in heard.store.group(value))
     balance = sum((after is not None) - (before is not None) for before, after in heard.changes)
     assert balance == len(heard.store)
 

@@ -97,9 +97,7 @@ def changed(raw: Raw, *path: str, to: object) -> Raw:
 @pytest.mark.parametrize(
     ("after", "pods"),
     [
-        pytest.param(changed(SHARE, "metadata", "resourceVersion", to="2"), False, id="a new version"),
         pytest.param(make_reservation(PLACE, message="Quota reserved"), False, id="other words"),
-        pytest.param(changed(SHARE, "status", "requeueState", to={"count": 1}), False, id="a count"),
         pytest.param(make_reservation(PLACE, admitted=False), True, id="admitted no more"),
         pytest.param(make_reservation(PLACE, conditions=[names.FINISHED]), True, id="finished"),
         pytest.param(make_reservation(PLACE, active=False), True, id="deactivated"),
@@ -110,6 +108,22 @@ def changed(raw: Raw, *path: str, to: object) -> Raw:
 async def test_a_share_wakes_its_gang_and_pods_if_it_matters_to_them(bench: Bench, after: Raw, pods: bool) -> None:
     bench.waker.reservation("east", SHARE, after)
     assert bench.woken() == {GANG_KEY} | (PODS if pods else set())
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(changed(SHARE, "metadata", "resourceVersion", to="2"), id="a new version"),
+        pytest.param(changed(SHARE, "status", "requeueState", to={"count": 1}), id="a count"),
+        pytest.param(
+            changed(SHARE, "metadata", "ownerReferences", to=[*SHARE["metadata"]["ownerReferences"], {"kind": "Pod"}]),
+            id="a pod that is on it",
+        ),
+    ],
+)
+async def test_what_kueue_keeps_of_a_share_for_itself_wakes_nobody(bench: Bench, after: Raw) -> None:
+    bench.waker.reservation("east", SHARE, after)
+    assert bench.woken() == set()
 
 
 async def test_a_share_that_comes_wakes_both(bench: Bench) -> None:
