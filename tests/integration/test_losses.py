@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from adapter import names
-from adapter.facts import Raw
 from hack.clusters import Cluster, wait
 from hack.lab.progress import LabError
 from tests.integration.controller import Controller
@@ -73,7 +72,7 @@ def test_workers_follow_a_head_that_moved(stage: Stage, running: Controller) -> 
 def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: Controller) -> None:
     """Its quota is given, and then a policy of its own admin refuses every pod: the job says so, and runs elsewhere."""
     stage.build({"east": 2, "west": 2})
-    _refuse(stage, "east", "", "pods", plain_pod("probe", stage.name, ""))
+    _refuse(stage, "east", "", "pods", *_CREATE, input=yaml.safe_dump(plain_pod("probe", stage.name, "")))
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == "2 west"
@@ -123,24 +122,79 @@ def test_a_share_that_is_refused_leaves_no_anchor(stage: Stage, running: Control
         "metadata": {"name": "probe", "namespace": stage.name},
         "spec": {"podSets": [{"name": "main", "count": 1, "template": {"spec": template}}]},
     }
-    _refuse(stage, "east", names.KUEUE_DOMAIN, "workloads", probe)
+    _refuse(stage, "east", names.KUEUE_DOMAIN, "workloads", *_CREATE, input=yaml.safe_dump(probe))
     stage.ray_cluster("pi", workers=1)
     wait(lambda: stage.remote("configmaps")["east"], 60, "east has an anchor", lambda: dump(stage, running))
     stage.manager.kubectl("-n", stage.name, "delete", "raycluster", "pi")
     wait(lambda: not stage.remote("configmaps")["east"], 30, "the anchor is gone", lambda: dump(stage, running))
 
 
+def test_a_share_that_its_cluster_keeps_holds_up_nobody(stage: Stage, running: Controller) -> None:
+    """The job is stopped and started again, and east lets nobody delete Workloads: it goes west, and says what is left there."""
+    stage.build({"east": 1, "west": 1})
+    stage.ray_cluster("pi", workers=1)
+    wait(lambda: stage.running(1), 90, "the worker runs", running.tail)
+    assert stage.where("pi") == "1 east"
+    share = stage.remote("workloads")["east"][0]["metadata"]["name"]
+    _refuse(stage, "east", names.KUEUE_DOMAIN, "workloads", "-n", stage.name, "delete", "workload", share)
+    work = stage.workload("pi")["metadata"]["name"]
+    _activate(stage, work, False)
+    wait(lambda: not stage.workers(), 60, "the job is stopped", lambda: dump(stage, running))
+    _activate(stage, work, True)
+    wait(
+        lambda: stage.where("pi") == "1 west" and stage.running(1), 90, "it runs in west", lambda: dump(stage, running)
+    )
+    said = stage.events("pi")["NotReleased"]
+    assert (
+        said.startswith(f"Worker cluster east refuses to have Workload {share} of this job deleted")
+        and "no Ray here" in said
+    )
+    assert [one["metadata"]["name"] for one in stage.remote("workloads")["east"]] == [share]
+    stage.fleet.workers["east"].delete("validatingadmissionpolicybinding", stage.name)
+    wait(lambda: not stage.remote("workloads")["east"], 90, "it is gone when it may go", lambda: dump(stage, running))
+
+
+def test_a_check_that_is_taken_off_its_queue_stops_nothing_that_runs(stage: Stage, running: Controller) -> None:
+    """Kueue lets run what it admitted; workers that fail are still replaced, and all is tidied up when the job ends."""
+    stage.build({"east": 1, "west": 1})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+    stayed, lost = uids(stage, "west"), stage.remote()["east"][0]["metadata"]
+    off = json.dumps([{"op": "remove", "path": "/spec/admissionChecksStrategy"}])
+    stage.manager.kubectl("patch", "clusterqueue", stage.name, "--type=json", "-p", off)
+    stage.manager.delete("admissioncheck", stage.name)
+    wait(lambda: not stage.workload("pi")["status"].get("admissionChecks"), 30, "the job has no check", running.tail)
+    stage.fleet.workers["east"].delete("pod", lost["name"], stage.name)
+    wait(lambda: _replaced(stage, lost["uid"]), 60, "the worker in east is replaced", lambda: dump(stage, running))
+    wait(lambda: stage.running(2), 60, "two workers run", lambda: dump(stage, running))
+    assert uids(stage, "west") == stayed
+    stage.manager.delete("raycluster", "pi", stage.name, wait=False)
+    wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: str(stage.leftovers()))
+
+
+def _activate(stage: Stage, workload: str, active: bool) -> None:
+    body = json.dumps({"spec": {"active": active}})
+    stage.manager.kubectl("-n", stage.name, "patch", "workload", workload, "--type=merge", "-p", body)
+
+
+def _replaced(stage: Stage, uid: str) -> bool:
+    return [pod["metadata"]["uid"] != uid for pod in stage.remote()["east"]] == [True]
+
+
 def _uids(stage: Stage) -> set[str]:
     return {raw["metadata"]["uid"] for kind in ("workloads", "configmaps") for raw in stage.remote(kind)["east"]}
 
 
-def _refuse(stage: Stage, name: str, of: str, plural: str, probe: Raw) -> None:
-    """The cluster's admin lets nobody create these in the namespace of the stage; returns when that is so for `probe`."""
+_CREATE = ("create", "-f", "-")
+
+
+def _refuse(stage: Stage, name: str, of: str, plural: str, *probe: str, input: str = "") -> None:
+    """The cluster's admin lets nobody do what `probe` does to these in the namespace of the stage; returns when that is so."""
     cluster, group = stage.fleet.workers[name], "admissionregistration.k8s.io"
     rule = {
         "apiGroups": [of],
         "apiVersions": ["*"],
-        "operations": ["CREATE"],
+        "operations": ["CREATE" if probe == _CREATE else "DELETE"],
         "resources": [plural],
         "scope": "Namespaced",
     }
@@ -158,12 +212,12 @@ def _refuse(stage: Stage, name: str, of: str, plural: str, probe: Raw) -> None:
     ]
     cluster.apply(yaml.safe_dump_all(objects))
     stage.made += [(cluster, f"{kind}.{group}", stage.name) for kind, _ in made]
-    wait(lambda: _refuses(cluster, probe), 30, f"{name} refuses {plural}")
+    wait(lambda: _refuses(cluster, *probe, input=input), 30, f"{name} refuses {plural}")
 
 
-def _refuses(cluster: Cluster, probe: Raw) -> bool:
+def _refuses(cluster: Cluster, *probe: str, input: str) -> bool:
     try:
-        cluster.kubectl("create", "--dry-run=server", "-f", "-", input=yaml.safe_dump(probe))
+        cluster.kubectl(*probe, "--dry-run=server", input=input)
     except LabError as refusal:
         return "no Ray here" in str(refusal)
     return False
