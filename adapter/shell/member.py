@@ -71,9 +71,7 @@ class Member:
         self._namespace_labels: dict[str, Labels] | None = None
 
         self.workloads = Store(self._share, by_workload)
-        self._reserved: dict[
-            str, tuple[datetime | None, int]
-        ] = {}  # by uid: since when a share holds quota, as of version
+        self._reserved: dict[str, tuple[datetime | None, int]] = {}  # share's uid -> holds quota since, as of version
         self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement, slot_of)
         self.services, self.slices = Store(tell.head_mirror), Store(tell.head_mirror)
         self.cluster_queues, self.cohorts, self.flavors = (Store(self._news(self._forget_tree)) for _ in range(3))
