@@ -127,7 +127,7 @@ def _kubeconfig(server: str) -> Raw:
 
 
 def _reason(stage: Stage) -> str:
-    return str(stage.placement("pi")["spec"]["explanation"])
+    return str((stage.placement("pi").get("spec") or {}).get("explanation") or "")
 
 
 def _active(stage: Stage) -> Raw:
