@@ -61,6 +61,7 @@ class Waker:
         if after is None:  # its anchor went before it, unless somebody else deleted it
             namespace, name = key_of(raw)
             self._anchor(namespace, cluster, name)
+            self._keys.named(CLUSTER, "", cluster, ROOM_SECONDS)  # who was drained may be deleted then
 
     def tried(self, actions: Iterable[Action]) -> None:
         """All of these were tried: the anchor of a share that could not be made must not outlive the wish for it."""

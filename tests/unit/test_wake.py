@@ -131,9 +131,11 @@ async def test_a_share_that_comes_wakes_both(bench: Bench) -> None:
     assert bench.woken() == {GANG_KEY} | PODS
 
 
-async def test_a_share_that_goes_wakes_both_and_has_its_anchor_looked_at(bench: Bench) -> None:
+async def test_a_share_that_goes_wakes_both_and_has_its_anchor_and_its_cluster_looked_at(bench: Bench) -> None:
+    """Its anchor may be left behind, and its cluster may have no workers any more."""
     bench.waker.reservation("east", SHARE, None)
-    assert bench.woken() == {GANG_KEY, (ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}")} | PODS
+    also = {(ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}"), (CLUSTER, "", "east")}
+    assert bench.woken() == {GANG_KEY} | also | PODS
 
 
 async def test_a_share_that_was_to_be_made_has_its_anchor_looked_at(bench: Bench) -> None:
