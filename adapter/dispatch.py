@@ -12,7 +12,7 @@ from adapter import making, names, reporting, telling
 from adapter.actions import Action, AssignSlot, DeletePod
 from adapter.facts import Raw, annotation, meta
 from adapter.placement import Placement
-from adapter.slots import is_slot, share_key, slots, wants_slot
+from adapter.slots import is_slot, share_key, slot_of, slots, wants_slot
 from adapter.worker import Worker, dispatched, ended, leaving
 from adapter.workload import Job
 
@@ -47,7 +47,7 @@ def _orphans(worker: Worker) -> list[Action]:
         for cluster, remote in worker.remotes.items()
         if cluster not in own and not leaving(remote)
     ]
-    slot = "" if pod is None else annotation(pod, names.SLOT_ANNOTATION)
+    slot = "" if pod is None else slot_of(pod)
     if pod is None or not slot or leaving(pod) or ended(pod):
         return orphans
     astray = {c: r for c, r in own.items() if not slot.startswith(f"{c}/") and not leaving(r)}
@@ -55,7 +55,7 @@ def _orphans(worker: Worker) -> list[Action]:
 
 
 def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> list[Action]:
-    slot = annotation(pod, names.SLOT_ANNOTATION)
+    slot = slot_of(pod)
     cluster, number = share_key(slot)
     # 4. No slot of this plan: take the first free one, in the order of the plan. (An annotation may say anything: users
     #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
@@ -90,14 +90,14 @@ def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
     deleted then, and KubeRay goes on expecting it (kuberay:controllers/ray/expectations/scale_expectations.go): when the
     RayCluster is resumed, its group gets no workers until the next resync, up to five minutes later.
     """
-    slot = annotation(pod, names.SLOT_ANNOTATION)
+    slot = slot_of(pod)
     found = worker.reservations.get(share_key(slot))
     return worker.restarts and (found is None or bool(found.evicted)) and is_slot(placement, pod, slot)
 
 
 def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
     """Whether the pod has no slot yet, or may have another one than it has."""
-    slot = annotation(pod, names.SLOT_ANNOTATION)
+    slot = slot_of(pod)
     cluster = share_key(slot)[0]
     seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
     return not slot or (seen and not worker.made and wants_slot(pod, worker.remotes))

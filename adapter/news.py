@@ -10,6 +10,7 @@ from adapter import names
 from adapter.facts import Raw, annotation, is_true, meta, uid_of
 from adapter.groupworkload import reservation
 from adapter.placement import placement
+from adapter.slots import slot_of
 from adapter.workload import workload
 
 
@@ -44,7 +45,7 @@ def held(place: Raw) -> object:
 def stand(pod: Raw) -> object:
     """What of a manager's pod decides on the fate of its share, and on whose turn it is to move."""
     gone = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
-    return gone, annotation(pod, names.SLOT_ANNOTATION), is_true(pod, "Ready")
+    return gone, slot_of(pod), is_true(pod, "Ready")
 
 
 def head(raw: Raw) -> object:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from adapter import names
-from adapter.facts import Raw, annotation
+from adapter.facts import Raw
 from adapter.shell.home import Home
+from adapter.slots import slot_of
 
 
 class Census(Collector):
@@ -33,7 +33,7 @@ class Census(Collector):
 
     def _where(self, pod: Raw) -> tuple[str, str]:
         """The pod's cluster and phase; users may write anything into an annotation, so only a registered cluster counts."""
-        cluster = annotation(pod, names.SLOT_ANNOTATION).split("/")[0]
+        cluster = slot_of(pod).split("/")[0]
         phase = (pod.get("status") or {}).get("phase") or "Pending"
         return cluster if self._home.worker_clusters.named(cluster) else "", phase
 

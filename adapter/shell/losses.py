@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 import aiohttp
 
 from adapter import names, raynodes
-from adapter.facts import Key, Raw, annotation, key_of, label, meta, moment
+from adapter.facts import Key, Raw, key_of, label, meta, moment
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home, by_ray_cluster
 from adapter.shell.member import FIRST_LISTS
-from adapter.slots import share_key
+from adapter.slots import share_key, slot_of
 from adapter.worker import Silence
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class Losses:
         silent = self._fleet.silent()
         if not silent:
             return []
-        return [pod for pod in self._home.pods if share_key(annotation(pod, names.SLOT_ANNOTATION))[0] in silent]
+        return [pod for pod in self._home.pods if share_key(slot_of(pod))[0] in silent]
 
     def _head(self, pod: Raw) -> Raw | None:
         heads = self._home.heads.group(by_ray_cluster(pod))

@@ -18,7 +18,7 @@ BACK_WITHIN = AWAY + timedelta(seconds=5)
 
 
 class Memory:
-    """Notes about Placements and worker pods, by uid, and about gangs that stepped aside."""
+    """Notes about Placements, shares and worker pods, by uid, and about gangs that stepped aside."""
 
     def __init__(self) -> None:
         self.planned: dict[str, int] = {}  # the room version that the last plan saw

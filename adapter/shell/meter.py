@@ -6,10 +6,11 @@ wrong. Nothing is remembered for it, so a restart loses no sample.
 
 from datetime import datetime
 
-from adapter import dispatch, names
+from adapter import dispatch
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
-from adapter.facts import Raw, annotation, meta, moment
+from adapter.facts import Raw, meta, moment
 from adapter.shell import metrics
+from adapter.slots import slot_of
 
 _ORPHANS = {dispatch.POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metrics.SLOT_ELSEWHERE}
 
@@ -21,7 +22,7 @@ def done(action: Action, cluster: str, now: datetime) -> None:
         case CreatePod():
             _dispatched(action.pod, cluster, metrics.CREATED, now)
         case PatchStatus() if (action.body.get("status") or {}).get("phase") == "Running":  # it holds what changes only
-            _dispatched(action.pod, annotation(action.pod, names.SLOT_ANNOTATION).split("/")[0], metrics.RUNNING, now)
+            _dispatched(action.pod, slot_of(action.pod).split("/")[0], metrics.RUNNING, now)
         case DeletePod() if action.why in _ORPHANS:
             metrics.ORPHANS.labels(cluster, _ORPHANS[action.why]).inc()
         case Record():

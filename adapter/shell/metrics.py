@@ -52,7 +52,7 @@ SPILLS = Counter(
 ORPHANS = Counter(
     "rayspan_orphans_deleted_total",
     "Remote objects deleted because nothing stood for them any more. pod-gone is how every worker ends; slot-elsewhere and "
-    "no-share are what a crash or a second writer left.",
+    "no-share are what a crash, a second writer or a refused share left.",
     ["cluster", "reason"],
 )
 

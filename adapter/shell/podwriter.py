@@ -9,7 +9,7 @@ from collections import defaultdict
 
 from adapter import names
 from adapter.actions import AssignSlot, CreatePod, DeletePod, MirrorHead, PatchStatus, Say
-from adapter.facts import Raw, annotation, key_of, uid_of
+from adapter.facts import Raw, key_of, uid_of
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.copier import Copier
@@ -22,7 +22,7 @@ from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.sources import Absent
 from adapter.shell.store import version
-from adapter.slots import share_key
+from adapter.slots import share_key, slot_of
 
 # What a cluster answers whose webhooks, policies or quotas do not want a pod. Not 401 and 429, which pass, and not 409: there
 # is a pod of that name.
@@ -67,12 +67,11 @@ class PodWriter:
             raise
 
     async def _refused(self, action: MirrorHead | CreatePod, what: str, refusal: ApiError) -> None:
-        """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner: without the
-        pod's name, since its siblings hear the same."""
+        """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner."""
         place = self._observer.shares.placement_of(action.pod)
         if action.about and place:
-            share = share_key(annotation(action.pod, names.SLOT_ANNOTATION))
-            why = refusal.message.replace(key_of(action.pod)[1], "*")
+            share = share_key(slot_of(action.pod))
+            why = _of_any(action.pod, refusal)
             self._memory.refuse_pod(place, share, uid_of(action.pod), f"the cluster refuses its pods: {why}")
             text = f"worker cluster {action.cluster} refuses {what}: {why}"
             await self._announcer.tell(Say(action.about, "PodRefused", text, warning=True))
@@ -87,16 +86,16 @@ class PodWriter:
             if refusal.status in _REFUSALS:
                 await self._refused(action, "pods of the job", refusal)
             elif refusal.status >= 500:  # one of its webhooks does not answer, say
-                await self._trouble(action, refusal.message.replace(key_of(action.pod)[1], "*"))
+                await self._trouble(action, _of_any(action.pod, refusal))
             raise
         except Absent as absent:
             raise Unreachable(await self._trouble(action, str(absent))) from None
         self._memory.made.add(uid_of(action.pod))
         if place := self._observer.shares.placement_of(action.pod):
-            self._memory.accept_pod(place, share_key(annotation(action.pod, names.SLOT_ANNOTATION)))
+            self._memory.accept_pod(place, share_key(slot_of(action.pod)))
 
     async def _trouble(self, action: CreatePod, why: str) -> str:
-        """Tell the owner why a worker is not made, without its name, since its siblings lack the same; returns the sentence."""
+        """Tell the owner why a worker is not made, in words that are the same for its siblings; returns the sentence."""
         text = f"A worker for {action.cluster} is not made: {why.removesuffix('.')}."
         if action.about:
             await self._announcer.tell(Say(action.about, "WorkerTrouble", text, warning=True))
@@ -117,6 +116,11 @@ class PodWriter:
         except ApiError as error:
             if not (error.missing or error.conflict):  # deleted, or another pod by now: then there is nothing to tell
                 raise
+
+
+def _of_any(pod: Raw, refusal: ApiError) -> str:
+    """What was said of a pod, without its name, since its siblings hear the same."""
+    return refusal.message.replace(key_of(pod)[1], "*")
 
 
 async def mirror_head(member: Member, body: Raw) -> None:

@@ -6,13 +6,13 @@ Clusters that cannot be seen show no shares. Whether a share is to stay is for l
 from dataclasses import replace
 
 from adapter import names
-from adapter.facts import Key, Raw, annotation, key_of, label
+from adapter.facts import Key, Raw, key_of, label
 from adapter.groupworkload import Reservation, reservation
 from adapter.placement import Placement, placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
-from adapter.slots import share_key
+from adapter.slots import share_key, slot_of
 from adapter.workload import Workload, workload
 
 
@@ -69,5 +69,5 @@ def _with_pods(member: Member, found: Reservation) -> Reservation:
     if not found.evicted or found.reserved_at is None:
         return found
     pods = member.pods.group(f"{found.namespace}/{found.placement}")
-    on_it = (share_key(annotation(pod, names.SLOT_ANNOTATION)) == (member.name, found.round) for pod in pods)
+    on_it = (share_key(slot_of(pod)) == (member.name, found.round) for pod in pods)
     return replace(found, stranded=not any(on_it))

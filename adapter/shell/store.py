@@ -130,13 +130,12 @@ class Store:
                 self._uncount(group, counted)
             if not self._groups[group]:
                 del self._groups[group]
+                self._counts.pop(group, None)
 
     def _uncount(self, group: str, counted: str) -> None:
         self._counts[group][counted] -= 1
         if not self._counts[group][counted]:
             del self._counts[group][counted]
-        if not self._counts[group]:
-            del self._counts[group]
 
 
 def _slim(raw: Raw) -> Raw:

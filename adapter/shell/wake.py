@@ -17,6 +17,7 @@ from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD,
 from adapter.shell.member import by_placement
 from adapter.shell.queue import WorkQueue
 from adapter.shell.sweeper import BEREFT_SECONDS
+from adapter.slots import slot_of
 
 
 class Waker:
@@ -53,8 +54,9 @@ class Waker:
     def reservation(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
         """A share changed in a worker cluster."""
         raw = after or before or {}
-        if news.changed(before, after, lambda raw: news.standing(cluster, raw)):
-            self._keys.owner_of_share(raw)
+        if not news.changed(before, after, lambda raw: news.standing(cluster, raw)):
+            return  # so nor has what its pods look at, which is a part of that
+        self._keys.owner_of_share(raw)
         if news.changed(before, after, lambda raw: news.share(cluster, raw)):
             for place in self._home.placements.group(f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"):
                 self._keys.all(POD, self._home.pods.group("/".join(key_of(place))))
@@ -162,11 +164,11 @@ class Waker:
         place = self._home.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
         if place and news.changed(before, after, news.stand):  # a share may be lost with its last worker, or be left
             self._keys.gang_of(place, BURST_SECONDS)
-        left = annotation(before or {}, names.SLOT_ANNOTATION)
-        if after is None or left not in ("", annotation(after, names.SLOT_ANNOTATION)):
+        left = slot_of(before or {})
+        if after is None or left not in ("", slot_of(after)):
             # Its slot may be free: those without one look for it, and those who had the same one find that it is theirs.
             siblings = self._home.pods.group(by_placement(raw))
-            self._keys.all(POD, (pod for pod in siblings if annotation(pod, names.SLOT_ANNOTATION) in ("", left)))
+            self._keys.all(POD, (pod for pod in siblings if slot_of(pod) in ("", left)))
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
         if news.changed(before, after, news.head):

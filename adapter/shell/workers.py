@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from adapter import flavorlabels, headaddress, names
-from adapter.facts import Key, Raw, annotation, controller_uid, key_of, label, uid_of
+from adapter.facts import Key, Raw, controller_uid, key_of, label, uid_of
 from adapter.groupworkload import Reservation
 from adapter.headmirror import Standing
 from adapter.placement import Placement
@@ -80,7 +80,7 @@ class Workers:
 
     def _silence(self, pod: Raw, work: Workload) -> Silence | None:
         """What is to be thought of a pod whose cluster cannot be seen."""
-        cluster, _ = share_key(annotation(pod, names.SLOT_ANNOTATION))
+        cluster, _ = share_key(slot_of(pod))
         if not cluster or cluster in self._shares.seen():
             return None
         chosen, _ = self._policies.policy(self._policies.check_of(work))

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.facts import Raw, annotation, is_true, label, meta
+from adapter.facts import Raw, is_true, label, meta
 from adapter.shell.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
+from adapter.slots import slot_of
 from hack.bench.figures import percentile
 from hack.bench.recorder import Change
 
@@ -68,7 +69,7 @@ def rise(changes: Sequence[Change], manager: str) -> Rise:
         ready=when(WORKLOADS.plural, _checked),
         admitted=when(WORKLOADS.plural, lambda w: is_true(w, names.ADMITTED)),
         pods=each(here, lambda _: True),
-        slots=each(here, lambda pod: bool(annotation(pod, names.SLOT_ANNOTATION))),
+        slots=each(here, lambda pod: bool(slot_of(pod))),
         remotes=each(there, lambda _: True),
         started=each(there, runs),
         running=each(here, runs),

@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from adapter import names
-from adapter.facts import Raw, annotation, label, meta
+from adapter.facts import Raw, label, meta
+from adapter.slots import slot_of
 from hack.chaos.draw import Fault
 from hack.chaos.ground import Ground
 from hack.chaos.load import LARGEST, taken
@@ -91,7 +92,7 @@ def _picked(objects: Sequence[Raw], fault: Fault) -> Raw:
 def _order(raw: Raw) -> tuple[str, str, str]:
     """By gang, then slot; names have parts that are made anew in every run."""
     gang = label(raw, names.RAY_GCS_CLUSTER_LABEL) or label(raw, names.RAY_CLUSTER_LABEL)
-    return gang or label(raw, names.PLACEMENT_LABEL), annotation(raw, names.SLOT_ANNOTATION), meta(raw)["name"]
+    return gang or label(raw, names.PLACEMENT_LABEL), slot_of(raw), meta(raw)["name"]
 
 
 def _gang(ground: Ground, fault: Fault) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from adapter import names
-from adapter.facts import Raw, annotation, is_true, label, meta, uid_of
+from adapter.facts import Raw, is_true, label, meta, uid_of
 from adapter.placement import placement
+from adapter.slots import slot_of
 from adapter.workload import workload
 from hack.chaos.sight import Sight
 
@@ -26,7 +27,7 @@ def _manager(sight: Sight) -> Iterator[str]:
         said = f"{place.status.get('state')}: {place.status.get('reason')}"
         yield f"  Placement {place.name} round {place.round} ({shares}) {said}"
     for pod in sight.pods:
-        slot = annotation(pod, names.SLOT_ANNOTATION)
+        slot = slot_of(pod)
         yield f"  pod {meta(pod)['name']} {uid_of(pod)} {_phase(pod)} {slot}{_leaving(pod)}"
 
 

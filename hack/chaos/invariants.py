@@ -7,8 +7,9 @@ whether two copies of one worker ever ran at the same time needs more than one l
 from collections.abc import Iterator, Mapping, Sequence
 
 from adapter import names
-from adapter.facts import Raw, annotation, is_true, label, meta, uid_of
+from adapter.facts import Raw, is_true, label, meta, uid_of
 from adapter.placement import placement
+from adapter.slots import slot_of
 from adapter.workload import workload
 from hack.chaos import accounts
 from hack.chaos.finding import DOUBLED, LOST, ORPHAN, Finding
@@ -51,7 +52,7 @@ def _copies(sight: Sight) -> Iterator[Finding]:
         copies.setdefault(label(pod, names.POD_UID_LABEL), []).append((cluster, pod))
     for worker in sight.workers:
         name, mine = meta(worker)["name"], copies.get(uid_of(worker), [])
-        slot = annotation(worker, names.SLOT_ANNOTATION)
+        slot = slot_of(worker)
         if len(mine) > 1:
             yield Finding(DOUBLED, f"worker {name} has copies in {' and '.join(cluster for cluster, _ in mine)}")
         elif not slot:

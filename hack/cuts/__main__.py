@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.facts import annotation
-from adapter.slots import share_key
+from adapter.slots import share_key, slot_of
 from e2e import actors
 from e2e.job import NAMESPACE, Job
 from hack.bench import control
@@ -113,7 +112,7 @@ def _well(job: Job, asked: int) -> bool:
 
 def _pods(job: Job) -> dict[str, str]:
     """The cluster of each worker, by its uid."""
-    return {pod["metadata"]["uid"]: share_key(annotation(pod, names.SLOT_ANNOTATION))[0] for pod in job.pods()}
+    return {pod["metadata"]["uid"]: share_key(slot_of(pod))[0] for pod in job.pods()}
 
 
 def _every() -> list[tuple[tuple[str, str], ...]]:

@@ -57,7 +57,7 @@ def test_a_gang_that_waits_for_a_cordoned_cluster_starts_when_it_is_open_again(
     _wait_until_seen(stage.manager)
     stage.ray_cluster("pi", workers=3)
     wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
-    assert "east has room for 0 (it is cordoned)" in stage.placement("pi")["status"]["reason"]
+    assert "east has room for 0 (it is cordoned)" in stage.reason("pi")
     _rayspan(stage.manager, "uncordon", "east")
     wait(lambda: stage.where("pi") == "2 east, 1 west", 60, "it starts", running.tail)
 

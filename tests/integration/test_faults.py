@@ -26,7 +26,7 @@ def test_a_silent_cluster_is_told_and_passed_over(stage: Stage, lab: Lab, way: s
 
     stage.ray_cluster("pi", workers=2)
     wait(lambda: _west_runs(stage), 60, "both workers run in west")
-    assert "east passed over: cannot be seen since" in stage.placement("pi")["status"]["reason"]
+    assert "east passed over: cannot be seen since" in stage.reason("pi")
 
     faults.heal(lab)
     wait(lambda: _connected(stage).get("status") == "True", 60, "east is seen again")

@@ -145,7 +145,7 @@ def test_stock_multikueue_works_beside_us(parked: Clusters, stage: Stage, proces
             "MultiKueue sees its clusters",
             lambda: str(manager.items("multikueueclusters")),
         )
-        wait(lambda: _all_connected(stage), 45, "we see them", process.tail)
+        wait(lambda: stage.connected(OURS.values()), 45, "we see them", process.tail)
 
         stage.ray_cluster("pi", workers=4)
         wait(lambda: stage.running(4), 90, "four Ray workers run", process.tail)
@@ -287,10 +287,6 @@ def _connected(stage: Stage, name: str = OURS["east"]) -> Raw:
 
 def _all_active(stage: Stage) -> bool:
     return all(multikueue.active(stage.manager, "multikueueclusters", ours) for ours in OURS.values())
-
-
-def _all_connected(stage: Stage) -> bool:
-    return all(_connected(stage, ours).get("status") == "True" for ours in OURS.values())
 
 
 def _expect(stage: Stage, text: str, running: Controller) -> None:

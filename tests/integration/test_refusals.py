@@ -33,7 +33,7 @@ def test_wrong_kubeconfig_is_told_and_costs_the_others_nothing(stage: Stage, run
 
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "both workers run in east", running.tail)
-    assert f"{BROKEN} passed over" in stage.placement("pi")["status"]["reason"]
+    assert f"{BROKEN} passed over" in stage.reason("pi")
     manager.delete("secret", BROKEN, names.SYSTEM_NAMESPACE)
 
 

@@ -78,7 +78,7 @@ def test_full_everywhere_waits_and_starts_when_a_job_ends(stage: Stage, running:
     wait(lambda: stage.running(2), 60, "the first runs", running.tail)
     stage.ray_cluster("two", workers=2)
     wait(lambda: stage.state("two") == names.WAITING, 60, "the second waits", running.tail)
-    reason = stage.placement("two")["status"]["reason"]
+    reason = stage.reason("two")
     assert "east has room for 0" in reason and "west has room for 0" in reason
     stage.manager.delete("rayclusters", "one", stage.name)
     wait(lambda: stage.leftovers() == [] or stage.where("two"), 60, "the first is gone", running.tail)

@@ -34,7 +34,7 @@ def test_share_that_is_not_admitted_takes_the_others_back(stage: Stage, running:
     assert stage.check("pi")["state"] == names.CHECK_PENDING
     wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
     assert stage.leftovers() == []
-    assert "did not admit in time" in stage.placement("pi")["status"]["reason"]
+    assert "did not admit in time" in stage.reason("pi")
 
     stage.set_quota(stage.fleet.workers["east"], 2)
     wait(lambda: stage.running(2), 90, "both run in east", running.tail)
