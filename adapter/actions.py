@@ -168,3 +168,8 @@ Action = (
     | PatchStatus
     | LookAgain
 )
+
+
+def say(job: Job | None, reason: str, message: str, *, warning: bool = False) -> list[Action]:
+    """An event on the job, where it is known."""
+    return [Say(job, reason, message, warning)] if job else []

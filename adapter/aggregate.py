@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter import api, names
-from adapter.clusterqueue import UNREADABLE, leads_to
-from adapter.facts import Key, Raw, annotation, key_of, uid_of
+from adapter.clusterqueue import leads_to
+from adapter.facts import UNREADABLE, Key, Raw, annotation, key_of, uid_of
 from adapter.shape import CPU, UNLIMITED, as_text, quantity
 
 Operation = dict[str, Any]  # of a JSON patch

@@ -7,6 +7,7 @@ never an exception in a loop. Status shapes are ours alone and stand where they 
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -14,7 +15,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from adapter import names
-from adapter.mapping import NOTHING, PodMapping
 
 _DURATION = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
 _PLACEHOLDER = re.compile(r"\{(?:service|namespace|cluster)\}")
@@ -99,6 +99,26 @@ class Head(_Spec):
                 f"template {self.template!r} has neither {{service}} nor {{cluster}}: every head would have the same name"
             )
         return self
+
+
+_Words = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodMapping:
+    """The spec as people write it; everything empty changes nothing."""
+
+    node_selector: Annotated[_Words, Field(alias="nodeSelector")] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    service_account: Annotated[str, Field(alias="serviceAccountName")] = ""
+    scheduler: Annotated[str, Field(alias="schedulerName")] = ""
+    runtime_class: Annotated[str, Field(alias="runtimeClassName")] = ""
+    image_registries: Annotated[_Words, Field(alias="imageRegistries")] = field(default_factory=dict)
+    labels: _Words = field(default_factory=dict)
+    annotations: _Words = field(default_factory=dict)
+
+
+NOTHING = PodMapping()
 
 
 class WorkerCluster(_Spec):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from adapter import mapping, quota
+from adapter.api import NOTHING, PodMapping
 from adapter.facts import Key, Raw
-from adapter.mapping import NOTHING, PodMapping
 from adapter.nodes import Node
 from adapter.placement import Share
 

@@ -5,60 +5,15 @@ that: an inactive check stops the whole ClusterQueue, local jobs included (kueue
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from adapter import api, clusterset, names
-from adapter.explain import bounded
-from adapter.facts import Raw, condition, meta, timestamp
+from adapter import api, names
+from adapter.clusterset import Written, policy, policy_name
+from adapter.facts import Raw, bounded, condition, meta, timestamp
 
 Patch = dict[str, Any]
 NOT_MIRRORED = "HeadsNotMirrored"  # reason of a WorkerCluster that is seen, and to which no new workers go
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What admins have written that a check may refer to, each by its name."""
-
-    policies: Mapping[str, Raw] = field(default_factory=dict)
-    clusters: Sequence[Raw] = ()
-    configs: Mapping[str, Raw] | None = None  # MultiKueueConfigs; None where they cannot be read
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A policy that can be used, with the names of its clusters, first choice first."""
-
-    policy: api.DispatchPolicy
-    clusters: tuple[str, ...]
-
-
-def policy_name(check: Raw) -> str:
-    """The DispatchPolicy that an AdmissionCheck names, empty when it names none or something else."""
-    parameters = (check.get("spec") or {}).get("parameters") or {}
-    ours = parameters.get("apiGroup") == names.DOMAIN and parameters.get("kind") == names.DISPATCH_POLICY_KIND
-    return parameters.get("name") or "" if ours else ""
-
-
-def policy(check: Raw, written: Written) -> Chosen:
-    """The policy behind an AdmissionCheck; raises api.Invalid with a sentence when there is none that can be used."""
-    check_name, wanted = meta(check).get("name"), policy_name(check)
-    if not wanted:
-        raise api.Invalid(
-            f"AdmissionCheck {check_name}: spec.parameters must name a {names.DISPATCH_POLICY_KIND} of {names.DOMAIN}; "
-            "add apiGroup, kind and name."
-        )
-    if wanted not in written.policies:
-        raise api.Invalid(
-            f"AdmissionCheck {check_name}: spec.parameters names {names.DISPATCH_POLICY_KIND} {wanted}, "
-            "which does not exist; create it."
-        )
-    found = api.dispatch_policy(written.policies[wanted])
-    try:
-        return Chosen(found, clusterset.resolve(found.clusters, written.clusters, written.configs))
-    except api.Invalid as error:
-        raise api.Invalid(f"{names.DISPATCH_POLICY_KIND} {wanted}: {error}.") from None
 
 
 def gate_problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw]) -> str:

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from adapter import cohort, flavor, names
 from adapter.cohort import Cell, Forest, Key, Member, Quota
-from adapter.flavor import Flavor, Raw
+from adapter.facts import UNREADABLE, Raw
+from adapter.flavor import Flavor
 from adapter.shape import quantity
 
 QUEUE: Final = "ClusterQueue"
 COHORT: Final = "Cohort"
-UNREADABLE: Final = (AttributeError, KeyError, TypeError, ValueError)  # what a raw dict of the wrong shape raises
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ Names stand as they are, known or not: a cluster that does not exist is passed o
 a cluster can take anything is not asked here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from adapter import api, flavor, names
-from adapter.clusterqueue import UNREADABLE
-from adapter.facts import Raw, key_of
+from adapter import api, names
+from adapter.facts import UNREADABLE, Raw, key_of, meta
+from adapter.selectors import selects
 
 
 def resolve(clusters: api.Clusters, known: Iterable[Raw], configs: Mapping[str, Raw] | None) -> tuple[str, ...]:
@@ -44,7 +45,7 @@ def _specs(known: Iterable[Raw]) -> dict[str, api.WorkerCluster]:
 
 def _selected(selector: Raw, specs: Mapping[str, api.WorkerCluster]) -> tuple[str, ...]:
     try:
-        return tuple(name for name in sorted(specs) if flavor.selects(selector, labels(name, specs[name])))
+        return tuple(name for name in sorted(specs) if selects(selector, labels(name, specs[name])))
     except UNREADABLE as error:
         raise api.Invalid(f"spec.clusters.selector cannot be read ({error})") from None
 
@@ -68,3 +69,47 @@ def _listed(config: str, specs: Mapping[str, api.WorkerCluster], configs: Mappin
     if not listed or not isinstance(listed, list):
         raise api.Invalid(f"{field}: MultiKueueConfig {config} lists no clusters; name one in its spec.clusters")
     return tuple(dict.fromkeys(ours.get(str(name), str(name)) for name in listed))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What admins have written that a check may refer to, each by its name."""
+
+    policies: Mapping[str, Raw] = field(default_factory=dict)
+    clusters: Sequence[Raw] = ()
+    configs: Mapping[str, Raw] | None = None  # MultiKueueConfigs; None where they cannot be read
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A policy that can be used, with the names of its clusters, first choice first."""
+
+    policy: api.DispatchPolicy
+    clusters: tuple[str, ...]
+
+
+def policy_name(check: Raw) -> str:
+    """The DispatchPolicy that an AdmissionCheck names, empty when it names none or something else."""
+    parameters = (check.get("spec") or {}).get("parameters") or {}
+    ours = parameters.get("apiGroup") == names.DOMAIN and parameters.get("kind") == names.DISPATCH_POLICY_KIND
+    return parameters.get("name") or "" if ours else ""
+
+
+def policy(check: Raw, written: Written) -> Chosen:
+    """The policy behind an AdmissionCheck; raises api.Invalid with a sentence when there is none that can be used."""
+    check_name, wanted = meta(check).get("name"), policy_name(check)
+    if not wanted:
+        raise api.Invalid(
+            f"AdmissionCheck {check_name}: spec.parameters must name a {names.DISPATCH_POLICY_KIND} of {names.DOMAIN}; "
+            "add apiGroup, kind and name."
+        )
+    if wanted not in written.policies:
+        raise api.Invalid(
+            f"AdmissionCheck {check_name}: spec.parameters names {names.DISPATCH_POLICY_KIND} {wanted}, "
+            "which does not exist; create it."
+        )
+    found = api.dispatch_policy(written.policies[wanted])
+    try:
+        return Chosen(found, resolve(found.clusters, written.clusters, written.configs))
+    except api.Invalid as error:
+        raise api.Invalid(f"{names.DISPATCH_POLICY_KIND} {wanted}: {error}.") from None

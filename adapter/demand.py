@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter import flavor
-from adapter.clusterqueue import UNREADABLE, Group, Queue
+from adapter.clusterqueue import Group, Queue
 from adapter.cohort import Cell
-from adapter.flavor import Flavor, Labels, Raw
+from adapter.facts import UNREADABLE, Raw
+from adapter.flavor import Flavor
+from adapter.selectors import Labels, selects
 from adapter.shape import PODS, Resources
 
 
@@ -45,7 +47,7 @@ def read(
 
 def _outside(queue: Queue, namespace: Labels | None) -> str:
     try:
-        if namespace is None or flavor.selects(queue.namespaces, namespace):
+        if namespace is None or selects(queue.namespaces, namespace):
             return ""
     except UNREADABLE as error:
         return f"the namespaceSelector of ClusterQueue {queue.name} cannot be read ({error})"

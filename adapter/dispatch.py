@@ -8,12 +8,12 @@ Clusters that cannot be seen are left alone: what runs there counts as running, 
 
 from datetime import datetime
 
-from adapter import making, names, reporting, telling
-from adapter.actions import Action, AssignSlot, DeletePod
+from adapter import making, names, reporting
+from adapter.actions import Action, AssignSlot, DeletePod, say
 from adapter.facts import Raw, annotation, meta
 from adapter.placement import Placement
-from adapter.slots import is_slot, share_key, slot_of, slots, wants_slot
-from adapter.worker import Worker, dispatched, ended, leaving
+from adapter.slots import dispatched, ended, is_slot, leaving, share_key, slot_of, slots, wants_slot
+from adapter.worker import Worker
 from adapter.workload import Job
 
 # Why a copy goes, where nothing stands for it; the metrics know these apart.
@@ -132,4 +132,4 @@ def _foreign(job: Job | None, pod: Raw) -> list[Action]:
         f"Pod {f'{made_up}*' if made_up else meta(pod).get('name')} carries the label {names.PLACEMENT_LABEL} but belongs to no "
         "RayCluster of this job, so it is left alone; remove the label from its template."
     )
-    return telling.say(job, "ForeignPod", text, warning=True)
+    return say(job, "ForeignPod", text, warning=True)

@@ -8,15 +8,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from adapter import names
-from adapter.facts import condition, timestamp
+from adapter.facts import LONGEST_OF_ONE, bounded, condition, timestamp
 from adapter.placement import Placement, Share
 
 Status = dict[str, object]
 
-# Characters. The API takes 32 768, and an object with all of its sentences no more than 1.5 MB: a fleet of a hundred clusters with
-# twenty flavors each would say more. Nobody reads on for as long as that.
-LONGEST = 16_384
-LONGEST_OF_ONE = 1_024  # of what is said of one cluster among others
 _LONGEST_WHERE = 2_048
 
 
@@ -88,11 +84,6 @@ def counted(shares: Iterable[Share]) -> str:
     for share in shares:
         workers[share.cluster] += share.workers
     return ", ".join(f"{count} {cluster}" for cluster, count in workers.items())
-
-
-def bounded(text: str, most: int = LONGEST) -> str:
-    """A text, of which no more is left than an object can hold."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _status(placement: Placement, state: str, reason: str, now: datetime, *, held: Iterable[Share]) -> Status:

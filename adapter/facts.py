@@ -7,10 +7,17 @@ their own. Nothing here decides anything.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 Raw = Mapping[str, Any]
 Key = tuple[str, str]  # namespace, name
+
+UNREADABLE: Final = (AttributeError, KeyError, TypeError, ValueError)  # what a raw dict of the wrong shape raises
+
+# Characters. The API takes 32 768, and an object with all of its sentences no more than 1.5 MB: a fleet of a hundred clusters with
+# twenty flavors each would say more. Nobody reads on for as long as that.
+LONGEST = 16_384
+LONGEST_OF_ONE = 1_024  # of what is said of one cluster among others
 
 
 def meta(raw: Raw) -> Raw:
@@ -79,3 +86,8 @@ def controller_uid(raw: Raw) -> str:
 def number(text: str) -> int:
     """A small whole number as a label, an annotation or a slot has it, 0 for anything else."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
+def bounded(text: str, most: int = LONGEST) -> str:
+    """A text, of which no more is left than an object can hold."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

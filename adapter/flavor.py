@@ -4,12 +4,13 @@ Labels, taints and tolerations only, as kueue v0.19.2 reads them; how much quota
 question. It sees no nodes: whether one exists is for the worker cluster's scheduler to find out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapter.selectors import Labels, has_all, meets_all, tolerates
+
 Raw = Mapping[str, Any]
-Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +59,9 @@ def refusal(flavor: Flavor, pod_spec: Raw, topology_only: bool) -> str:
     return ""
 
 
-def selects(selector: Raw | None, labels: Labels) -> bool:
-    """Say whether a label selector chooses an object with `labels`; None chooses nothing, an empty one everything.
-
-    Source: apimachinery meta/v1 LabelSelectorAsSelector, as kueue uses it for spec.namespaceSelector.
-    """
-    if selector is None:
-        return False
-    wanted: Labels = selector.get("matchLabels") or {}
-    return _has(labels, wanted) and meets_all(selector.get("matchExpressions") or (), labels)
-
-
 def _matches(labels: Labels, pod_spec: Raw) -> bool:
     selector = {key: value for key, value in (pod_spec.get("nodeSelector") or {}).items() if key in labels}
-    if not _has(labels, selector):
+    if not has_all(labels, selector):
         return False
     affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
@@ -82,59 +72,6 @@ def _matches(labels: Labels, pod_spec: Raw) -> bool:
 
 def _relevant(term: Raw, labels: Labels) -> list[Raw]:
     return [expression for expression in term.get("matchExpressions") or () if expression.get("key") in labels]
-
-
-def _has(labels: Labels, wanted: Labels) -> bool:
-    return all(labels.get(key) == value for key, value in wanted.items())
-
-
-def meets_all(expressions: Iterable[Raw], labels: Labels) -> bool:
-    """Say whether labels meet every expression of a node selector term or a label selector."""
-    return all(_meets(expression, labels) for expression in expressions)
-
-
-def _meets(expression: Raw, labels: Labels) -> bool:
-    """One requirement; an operator that does not exist is met by nothing."""
-    found = labels.get(expression["key"])
-    values: Sequence[str] = expression.get("values") or ()
-    match expression.get("operator"):
-        case "In":
-            return found in values
-        case "NotIn":
-            return found not in values
-        case "Exists":
-            return found is not None
-        case "DoesNotExist":
-            return found is None
-        case "Gt" | "Lt" as operator:
-            return len(values) == 1 and _compares(found, operator, values[0])
-    return False
-
-
-def tolerates(toleration: Raw, taint: Raw) -> bool:
-    """Say whether a toleration covers a taint, as the scheduler compares them."""
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    if toleration.get("key") and toleration["key"] != taint.get("key"):
-        return False
-    match toleration.get("operator") or "Equal":
-        case "Exists":
-            return True
-        case "Equal":
-            return (toleration.get("value") or "") == (taint.get("value") or "")
-        case "Gt" | "Lt" as operator:
-            return _compares(taint.get("value"), operator, toleration.get("value"))
-    return False
-
-
-def _compares(left: object, operator: str, right: object) -> bool:
-    low, high = (_integer(left), _integer(right)) if operator == "Lt" else (_integer(right), _integer(left))
-    return low is not None and high is not None and low < high
-
-
-def _integer(text: object) -> int | None:
-    digits = str(text).removeprefix("-")
-    return int(str(text)) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else None
 
 
 def _taint_text(taint: Raw) -> str:

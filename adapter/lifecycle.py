@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from adapter import explain, names, reserving, running, telling, yielding
-from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release
+from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, say
 from adapter.gang import Gang
 from adapter.groupworkload import Reservation
 from adapter.patience import ABSENT_AGAIN, RESYNC, excluded
@@ -75,7 +75,7 @@ def _held_up(gang: Gang, work: Workload, current: Placement | None, now: datetim
     if gang.refusal:
         text = gang.refusal
         return [
-            *telling.say(work.job, "Refused", text, warning=True),
+            *say(work.job, "Refused", text, warning=True),
             telling.check(gang, work, names.CHECK_REJECTED, text),
         ]
     # 7. Nothing of it is to run elsewhere: it is not for us to hold it up.
@@ -86,7 +86,7 @@ def _held_up(gang: Gang, work: Workload, current: Placement | None, now: datetim
     if stuck and current and current.shares and not current.withdrawing:
         return [Record(current, explain.withdrawing(current, {}, stuck, now, now))]
     if gang.problem:
-        said = telling.say(work.job, "CannotDispatch", gang.problem, warning=True)
+        said = say(work.job, "CannotDispatch", gang.problem, warning=True)
         return [*said, *telling.pending(gang, work, gang.problem), LookAgain(RESYNC)]
     return _without(gang, work, now) if gang.absent else []
 
@@ -95,7 +95,7 @@ def _without(gang: Gang, work: Workload, now: datetime) -> list[Action]:
     """An object that its workers need is not there: unlike a problem of the queue, it is this gang's alone, so it gives way."""
     if given := yielding.give_way(gang, work, gang.absent, now):
         return given
-    said = telling.say(work.job, "CannotDispatch", gang.absent, warning=True)
+    said = say(work.job, "CannotDispatch", gang.absent, warning=True)
     return [*said, *telling.pending(gang, work, gang.absent), LookAgain(ABSENT_AGAIN)]
 
 
@@ -138,7 +138,7 @@ def _kept(gang: Gang, job: Job | None, leftovers: list[Reservation]) -> list[Act
         for r in leftovers
         if r.uid in gang.unreleased
     ]
-    return [said for text in texts for said in telling.say(job, "NotReleased", text, warning=True)]
+    return [said for text in texts for said in say(job, "NotReleased", text, warning=True)]
 
 
 def _end(placements: tuple[Placement, ...], now: datetime) -> list[Action]:

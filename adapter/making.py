@@ -7,12 +7,12 @@ to have a copy at all is decided before (dispatch.py); what stands in the copy's
 from collections.abc import Sequence
 from dataclasses import replace
 
-from adapter import headaddress, headmirror, refusal, rewriter, telling, zone
+from adapter import headaddress, headmirror, refusal, rewriter, zone
 from adapter import reservation as holding
-from adapter.actions import Action, CreatePod, MirrorHead
+from adapter.actions import Action, CreatePod, MirrorHead, say
+from adapter.api import PodMapping
 from adapter.facts import Raw
 from adapter.groupworkload import Reservation
-from adapter.mapping import PodMapping
 from adapter.placement import Placement, Share
 from adapter.slots import role_of, share_key
 from adapter.target import Target
@@ -41,7 +41,7 @@ def _make(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot
     body = _copy(worker, pod, reservation, share, slot)
     if why := refusal.of_copy(body["spec"]) or _beyond(body, reservation, slot):
         text = f"A worker for {share.cluster} is not made: {why}."
-        return telling.say(worker.job, "WorkerTrouble", text, warning=True)
+        return say(worker.job, "WorkerTrouble", text, warning=True)
     made = CreatePod(share.cluster, worker.job, pod, body, rewriter.referred(pod, worker.pull_secrets))
     kept = _kept(worker.job, pod, worker.targets[share.cluster])
     return [*kept, *mirrors(worker, pod, share.cluster, reservation), made]
@@ -95,4 +95,4 @@ def _kept(job: Job | None, pod: Raw, target: Target) -> list[Action]:
     """What the user set of a Ray node's place, and so was left."""
     containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
     text = zone.kept(containers[0].get("env") or (), target)
-    return telling.say(job, "PlaceKept", text) if text else []
+    return say(job, "PlaceKept", text) if text else []

@@ -5,32 +5,12 @@ over the pod's, since its administrator knows what exists there. Whether a pod m
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
+from adapter.api import NOTHING, PodMapping
 from adapter.facts import Raw
 
 _DOCKER_HUB = "docker.io"
-_Names = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodMapping:
-    """The spec as people write it; everything empty changes nothing."""
-
-    node_selector: Annotated[_Names, Field(alias="nodeSelector")] = field(default_factory=dict)
-    tolerations: tuple[Mapping[str, Any], ...] = ()
-    service_account: Annotated[str, Field(alias="serviceAccountName")] = ""
-    scheduler: Annotated[str, Field(alias="schedulerName")] = ""
-    runtime_class: Annotated[str, Field(alias="runtimeClassName")] = ""
-    image_registries: Annotated[_Names, Field(alias="imageRegistries")] = field(default_factory=dict)
-    labels: _Names = field(default_factory=dict)
-    annotations: _Names = field(default_factory=dict)
-
-
-NOTHING = PodMapping()
 
 
 def spec(found: Raw, pods: PodMapping) -> Raw:
@@ -54,7 +34,7 @@ def spec(found: Raw, pods: PodMapping) -> Raw:
     return {**found, **{key: value for key, value in new.items() if value}}
 
 
-def image(name: str, registries: _Names) -> str:
+def image(name: str, registries: Mapping[str, str]) -> str:
     """Put the replacement of the longest prefix that fits in place of it: `docker.io/rayproject` -> `mirror.east/rayproject`.
 
     A name without a registry is Docker Hub's, and one without a path is in its `library`, as every container runtime reads

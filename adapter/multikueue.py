@@ -5,8 +5,7 @@ rights there than we do, and each of us tells of its own trouble.
 """
 
 from adapter import api
-from adapter.clusterqueue import UNREADABLE
-from adapter.facts import Raw
+from adapter.facts import UNREADABLE, Raw
 
 FIELD = "spec.source.multiKueueClusterRef"
 _INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig"

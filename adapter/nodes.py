@@ -8,9 +8,10 @@ affinity between pods, nor a gang's other worker groups. Nodes that are not read
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adapter import flavor, shape
+from adapter import shape
 from adapter.facts import Raw, is_true, key_of, meta
 from adapter.flavor import Flavor
+from adapter.selectors import meets_all, tolerates
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +83,18 @@ def _filter(pod_spec: Raw, flavors: Sequence[Flavor]) -> Callable[[Node], bool]:
     terms = [term.get("matchExpressions") or () for term in required.get("nodeSelectorTerms") or ()]
     wanted = list(selector.items())
 
-    def tolerates(node: Node) -> bool:
-        return not node.taints or all(any(flavor.tolerates(by, taint) for by in tolerations) for taint in node.taints)
+    def tolerated(node: Node) -> bool:
+        return not node.taints or all(any(tolerates(by, taint) for by in tolerations) for taint in node.taints)
 
     def takes(node: Node) -> bool:
         for key, value in wanted:  # plain loops: fleets have thousands of nodes
             if node.labels.get(key) != value:
                 return False
-        if terms and not any(flavor.meets_all(term, node.labels) for term in terms):
+        if terms and not any(meets_all(term, node.labels) for term in terms):
             return False
-        return tolerates(node)
+        return tolerated(node)
 
-    return takes if wanted or terms else tolerates
+    return takes if wanted or terms else tolerated
 
 
 def _none(nodes: Sequence[Node], fitting: Sequence[Node], needs: shape.Resources) -> str:

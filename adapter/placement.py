@@ -5,10 +5,13 @@ here decides anything: plans are made in planner.py, and the sentences of a stat
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 
-from adapter.facts import Raw, key_of, moment, uid_of
+from adapter import names
+from adapter.facts import LONGEST_OF_ONE, Raw, bounded, key_of, moment, timestamp, uid_of
+from adapter.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +134,31 @@ def _exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:
         until = moment(entry.get("until"))
         if until:
             yield Exclusion(entry.get("cluster") or "", until, entry.get("reason") or "")
+
+
+def placement_name(work: Workload) -> str:
+    """The attempt's Placement: a DNS name and a label value that begins with the job's name."""
+    job = (work.job.name if work.job else work.name)[:54].rstrip("-.")
+    return f"{job}-{work.attempt}".replace(".", "-")
+
+
+def share_spec(share: Share) -> dict[str, Any]:
+    preempts = {"preempts": True} if share.preempts else {}
+    earlier = {"round": share.round} if share.round else {}
+    return {"cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts, **earlier}
+
+
+def exclusion_spec(entry: Exclusion) -> dict[str, str]:
+    reason = bounded(entry.reason, LONGEST_OF_ONE)
+    return {"cluster": entry.cluster, "until": timestamp(entry.until), "reason": reason}
+
+
+def owner_reference(work: Workload) -> dict[str, Any]:
+    return {
+        "apiVersion": names.KUEUE_API_VERSION,
+        "kind": "Workload",
+        "name": work.name,
+        "uid": work.uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }

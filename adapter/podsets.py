@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names, shape
-from adapter.clusterqueue import UNREADABLE
-from adapter.facts import Raw, timestamp
+from adapter.facts import UNREADABLE, Raw, timestamp
 from adapter.workload import PodSet
 
 MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets

@@ -16,7 +16,9 @@ from adapter import clusterqueue, cohort, demand
 from adapter.clusterqueue import QUEUE, Queue, leads_to
 from adapter.cohort import Forest, Line, emptied
 from adapter.demand import Demand
-from adapter.flavor import Flavor, Labels, Raw
+from adapter.facts import Raw
+from adapter.flavor import Flavor
+from adapter.selectors import Labels
 from adapter.shape import PODS, UNLIMITED, Resources
 from adapter.survey import Fit, Room, Shortfall, Survey, survey
 

@@ -6,10 +6,11 @@ replaced by KubeRay. What is made or deleted in the worker clusters is decided e
 
 from datetime import datetime, timedelta
 
-from adapter import mirror, telling, trouble
-from adapter.actions import Action, LookAgain, PatchStatus
+from adapter import mirror, trouble
+from adapter.actions import Action, LookAgain, PatchStatus, say
 from adapter.facts import Raw, condition, meta, moment, timestamp
-from adapter.worker import Silence, dispatched
+from adapter.slots import dispatched
+from adapter.worker import Silence
 from adapter.workload import Job
 
 # A copy whose image is at hand runs within a second or two, in a large gang within five, and then one write says all; before
@@ -41,7 +42,7 @@ def _starting(remote: Raw, now: datetime) -> timedelta:
 
 def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
     text = trouble.sentence(remote, cluster)
-    return telling.say(job, "WorkerTrouble", text, warning=True) if text else []
+    return say(job, "WorkerTrouble", text, warning=True) if text else []
 
 
 def unseen(pod: Raw, cluster: str, silence: Silence, now: datetime) -> list[Action]:

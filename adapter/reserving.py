@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from adapter import explain, names, telling
-from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck
+from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck, say
 from adapter.gang import Gang
 from adapter.groupworkload import Reservation
 from adapter.patience import RETRY, excluded_for, patience
@@ -54,7 +54,7 @@ def _while_blocked(
     if now >= deadline:
         status = _withdrawn(current, blocked, waits, now)
         pending = [] if ready else telling.pending(gang, work, str(status["reason"]))
-        return [Record(current, status), *pending, *telling.say(work.job, "Withdrawn", str(status["reason"]))]
+        return [Record(current, status), *pending, *say(work.job, "Withdrawn", str(status["reason"]))]
     status = explain.reserving(current, blocked, now)
     pending = [] if ready else telling.pending(gang, work, str(status["reason"]))
     again = min(deadline - now, RETRY) if missing else deadline - now
@@ -68,7 +68,7 @@ def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: da
     if not ready:
         updates = tuple(_update(name, current.name) for name in gang.remote_podsets)
         actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(status["reason"]), updates, gang.reservations))
-    return actions + telling.say(work.job, "Placed" if not ready else "Replaced", str(status["reason"]))
+    return actions + say(work.job, "Placed" if not ready else "Replaced", str(status["reason"]))
 
 
 def _update(podset: str, placement: str) -> dict[str, object]:

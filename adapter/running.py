@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from adapter import explain, names, telling
-from adapter.actions import Action, DeletePod, LookAgain, Plan
+from adapter.actions import Action, DeletePod, LookAgain, Plan, say
 from adapter.gang import Gang
 from adapter.groupworkload import Reservation
 from adapter.patience import RESYNC, SOON, excluded, excluded_for, may_fit
@@ -25,7 +25,7 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
     seen = current if current.placed_round else replace(current, placed_round=current.round)
     gone = _lost(gang, seen)
     refused, why = _refused(gang, seen, gone), _why(gone)
-    told = telling.say(work.job, "ShareLost", why, warning=True) if why else []
+    told = say(work.job, "ShareLost", why, warning=True) if why else []
     # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
     if set(gone) - set(refused) and gang.on_share_lost == "Restart":
         text = f"{why} The whole job starts again, as its policy's onShareLost says."

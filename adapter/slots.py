@@ -8,9 +8,8 @@ in dispatch.py.
 from collections.abc import Iterator, Mapping
 
 from adapter import names
-from adapter.facts import Raw, annotation, label, number
+from adapter.facts import Raw, annotation, condition, label, meta, number
 from adapter.placement import GroupShare, Placement, Share
-from adapter.worker import dispatched
 
 
 def share_key(slot: str) -> tuple[str, int]:
@@ -70,3 +69,18 @@ def group_of(pod: Raw) -> str:
 def wants_slot(pod: Raw, remotes: Mapping[str, Raw]) -> bool:
     """Whether a pod may get a slot, or another one: as long as nothing was made of it, and when it has none at all."""
     return not slot_of(pod) or not (remotes or dispatched(pod))
+
+
+def leaving(raw: Raw) -> bool:
+    """Whether a pod is being deleted."""
+    return bool(meta(raw).get("deletionTimestamp"))
+
+
+def ended(raw: Raw) -> bool:
+    """Whether a pod is over."""
+    return (raw.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
+def dispatched(pod: Raw) -> bool:
+    """Whether a pod's copy was seen once."""
+    return bool(condition(pod, names.DISPATCHED_CONDITION))

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter import names
-from adapter.api import Head
+from adapter.api import NOTHING, Head, PodMapping
 from adapter.facts import Raw
-from adapter.mapping import NOTHING, PodMapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ is said is not worded here (explain.py), and whether it is to be said is for who
 from collections.abc import Mapping
 
 from adapter import names
-from adapter.actions import Action, Record, Say, SetCheck
-from adapter.explain import bounded
+from adapter.actions import Action, Record, SetCheck
+from adapter.facts import bounded
 from adapter.gang import Gang
 from adapter.placement import Placement
-from adapter.workload import Job, Workload
+from adapter.workload import Workload
 
 
 def pending(gang: Gang, work: Workload, message: str) -> list[Action]:
@@ -30,8 +30,3 @@ def check(gang: Gang, work: Workload, state: str, message: str) -> SetCheck:
 def record(placement: Placement, status: Mapping[str, object]) -> list[Action]:
     """Write the Placement's status, as far as it is another."""
     return [] if all(placement.status.get(k) == v for k, v in status.items()) else [Record(placement, status)]
-
-
-def say(job: Job | None, reason: str, message: str, *, warning: bool = False) -> list[Action]:
-    """An event on the job, where it is known."""
-    return [Say(job, reason, message, warning)] if job else []

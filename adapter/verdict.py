@@ -1,9 +1,10 @@
 """What was found about each cluster, and which sentence tells a person of it? Nothing here decides."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from adapter.candidate import Request
+from adapter.facts import LONGEST_OF_ONE, bounded
 
 NOT_NEEDED = "not needed"
 TAKING_BACK = "by taking back quota that others borrowed"
@@ -62,3 +63,7 @@ def _hopeless(request: Request, most: int) -> str:
 
 def _noun(count: int) -> str:
     return "worker" if count == 1 else "workers"
+
+
+def considered_spec(verdict: Verdict) -> dict[str, object]:
+    return {**asdict(verdict), "reason": bounded(verdict.reason, LONGEST_OF_ONE)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from adapter import headmirror, names
-from adapter.facts import Raw, condition, label, meta, uid_of
+from adapter.facts import Raw, label, uid_of
 from adapter.groupworkload import Reservation
 from adapter.placement import Placement
 from adapter.target import Target
@@ -50,18 +50,3 @@ class Worker:
     def own(self, pod: Raw) -> Mapping[str, Raw]:
         """The copies that were made for this very pod, by cluster."""
         return {c: r for c, r in self.remotes.items() if label(r, names.POD_UID_LABEL) == uid_of(pod)}
-
-
-def leaving(raw: Raw) -> bool:
-    """Whether a pod is being deleted."""
-    return bool(meta(raw).get("deletionTimestamp"))
-
-
-def ended(raw: Raw) -> bool:
-    """Whether a pod is over."""
-    return (raw.get("status") or {}).get("phase") in ("Failed", "Succeeded")
-
-
-def dispatched(pod: Raw) -> bool:
-    """Whether a pod's copy was seen once."""
-    return bool(condition(pod, names.DISPATCHED_CONDITION))

@@ -7,7 +7,7 @@ wait has the first word on room that comes free is not asked here (turn.py).
 from datetime import datetime, timedelta
 
 from adapter import explain, telling
-from adapter.actions import Action, LookAgain, Plan, Rejoin, Yield
+from adapter.actions import Action, LookAgain, Plan, Rejoin, Yield, say
 from adapter.gang import Gang
 from adapter.patience import AWAY, RESYNC, SOON, excluded, gives_way_at, may_fit
 from adapter.placement import Placement
@@ -29,7 +29,7 @@ def wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[
     return [
         *telling.record(current, status),
         *telling.pending(gang, work, reason),
-        *telling.say(work.job, "Waiting", reason),
+        *say(work.job, "Waiting", reason),
         LookAgain(min(turns) - now),
     ]
 
@@ -39,7 +39,7 @@ def give_way(gang: Gang, work: Workload, reason: str, now: datetime) -> list[Act
     if not gang.others_wait or now < gives_way_at(work, now):
         return []
     text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
-    return [*telling.say(work.job, "Yielded", text), Yield(work)]
+    return [*say(work.job, "Yielded", text), Yield(work)]
 
 
 def rejoin(work: Workload, now: datetime) -> list[Action]:

@@ -7,7 +7,7 @@ import argparse
 import asyncio
 import re
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -56,3 +56,18 @@ def complain(sentence: str, code: int) -> int:
     """Say on the standard error what is wrong; returns the exit code."""
     print(sentence, file=sys.stderr)
     return code
+
+
+_Row = Sequence[str]
+
+
+def columns(rows: Sequence[_Row]) -> str:
+    """The rows as lines, each ended, with their cells below each other; the first row is the header."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return _lines(
+        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

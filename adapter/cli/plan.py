@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from adapter import names, table
+from adapter import names
 from adapter.answer import Answer
-from adapter.cli import asking, files
+from adapter.cli import asking, files, plantable
 from adapter.cli.asking import TROUBLE, USAGE, complain
 from adapter.podsets import Unusable
 from adapter.shell.client import ApiError, Client, Unreachable
@@ -165,4 +165,4 @@ def _printed(answer: Answer, output: str) -> str:
         return json.dumps(answer, indent=2) + "\n"
     if output == "yaml":
         return yaml.safe_dump(answer, sort_keys=False, width=160)
-    return table.render(answer, wide=output == "wide")
+    return plantable.render(answer, wide=output == "wide")

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from adapter import names, preflight, preflighttable, reachable
-from adapter.cli import asking, trial
+from adapter import names, preflight, reachable
+from adapter.cli import asking, preflighttable, trial
 from adapter.cli.asking import DONE, TROUBLE, USAGE, complain
 from adapter.facts import Raw, key_of
 from adapter.reachable import Reachability

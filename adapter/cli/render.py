@@ -16,8 +16,7 @@ from adapter import api, names, podgroup, rayspec, reservation, rewriter, stripp
 from adapter.changes import changes
 from adapter.cli import files
 from adapter.cli.asking import DONE, USAGE, complain
-from adapter.clusterqueue import UNREADABLE
-from adapter.facts import Raw, label, meta
+from adapter.facts import UNREADABLE, Raw, label, meta
 from adapter.podsets import Unusable
 from adapter.refusal import refusal
 from adapter.target import Target

@@ -2,7 +2,7 @@
 
 from adapter.actions import Action, AssignSlot
 from adapter.facts import uid_of
-from adapter.shell.member import by_placement
+from adapter.shell.indexes import by_placement
 
 
 class Claims:

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable
 
 from adapter import names
-from adapter.facts import Key, Raw, key_of, label
+from adapter.facts import Key, Raw
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following
-from adapter.shell.member import by_placement
+from adapter.shell.indexes import by_placement, by_ray_cluster, by_workload
 from adapter.shell.resources import Resource
 from adapter.shell.store import Store
 from adapter.slots import slot_of
@@ -27,16 +27,6 @@ log = logging.getLogger(__name__)
 _ASK_AGAIN_SECONDS = 2.0
 
 Heard = Callable[[str, Raw | None, Raw | None], None]  # which store, before, after
-
-
-def by_ray_cluster(pod: Raw) -> str:
-    """Index of head pods: namespace and name of their RayCluster."""
-    return f"{key_of(pod)[0]}/{label(pod, names.RAY_GCS_CLUSTER_LABEL)}"
-
-
-def by_workload(placement: Raw) -> str:
-    """Index of Placements: namespace and name of the Workload they stand for."""
-    return f"{key_of(placement)[0]}/{((placement.get('spec') or {}).get('workload') or {}).get('name')}"
 
 
 class Home:

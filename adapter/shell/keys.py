@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from adapter import names
 from adapter.facts import Raw, annotation, key_of, meta
 from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home, by_ray_cluster
+from adapter.shell.home import Home
+from adapter.shell.indexes import by_ray_cluster
 from adapter.shell.queue import WorkQueue
 
 QueueKey = tuple[str, str, str]  # what, namespace, name

@@ -12,13 +12,14 @@ from datetime import UTC, datetime, timedelta
 
 from adapter import names, nodes, quota
 from adapter.api import WorkerCluster
-from adapter.facts import Key, Raw, annotation, key_of, label, meta, true_since, uid_of
-from adapter.flavor import Labels
+from adapter.facts import Key, Raw, key_of, meta, true_since, uid_of
 from adapter.groupworkload import Reservation
 from adapter.headmirror import Standing, slice_keys
+from adapter.selectors import Labels
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following
+from adapter.shell.indexes import by_placement, by_reserved_workload
 from adapter.shell.resources import Resource
 from adapter.shell.store import Changed, Store, version
 from adapter.slots import slot_of
@@ -41,16 +42,6 @@ class Listeners:
     contact: Callable[[str], None]
 
 
-def by_workload(reservation: Raw) -> str:
-    """Index of remote group Workloads: namespace and name of the manager's Workload."""
-    return f"{key_of(reservation)[0]}/{annotation(reservation, names.WORKLOAD_ANNOTATION)}"
-
-
-def by_placement(pod: Raw) -> str:
-    """Index of pods, here and there: namespace and name of the Placement they are labelled with."""
-    return f"{key_of(pod)[0]}/{label(pod, names.PLACEMENT_LABEL)}"
-
-
 class Member:
     """One connected worker cluster; `run` keeps it true until cancelled."""
 
@@ -70,7 +61,7 @@ class Member:
         self._queues: dict[Key, tuple[str, str]] | None = None
         self._namespace_labels: dict[str, Labels] | None = None
 
-        self.workloads = Store(self._share, by_workload)
+        self.workloads = Store(self._share, by_reserved_workload)
         self._reserved: dict[str, tuple[datetime | None, int]] = {}  # share's uid -> holds quota since, as of version
         self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement, slot_of)
         self.services, self.slices = Store(tell.head_mirror), Store(tell.head_mirror)

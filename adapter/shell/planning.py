@@ -5,22 +5,23 @@ ones, and deducts what their clusters do not show as used yet.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from adapter import candidate, checks, explain, names, planner, quota, turn
+from adapter import candidate, explain, names, planner, quota, turn
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Request
-from adapter.facts import timestamp
-from adapter.placement import Exclusion, Share
+from adapter.clusterset import Chosen
+from adapter.facts import bounded, timestamp
+from adapter.placement import Exclusion, Share, exclusion_spec, owner_reference, placement_name, share_spec
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.room import Room
 from adapter.shell.waiting import Waiters
-from adapter.verdict import Verdict
+from adapter.verdict import considered_spec
 from adapter.workload import Job, Workload
 
 # What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
@@ -66,7 +67,9 @@ class Planning:
         chosen, _ = self._observer.policies.policy(check)
         found = self.plan(work, check, chosen, action.excluded, now, action.kept)
         made = found.plan
-        kept = [_share(replace(share, round=before.round_of(share))) for share in action.kept or ()] if before else []
+        kept = (
+            [share_spec(replace(share, round=before.round_of(share))) for share in action.kept or ()] if before else []
+        )
         lost = (action.lost or (before.lost if before else "")) if found.request.workers else ""
         spec = {
             "workload": {"name": work.name, "uid": work.uid},
@@ -77,11 +80,11 @@ class Planning:
             "givenUp": before.given_up + before.withdrawing + action.refused if before else 0,
             "plannedAt": timestamp(now),
             "wanted": self._room.request(work, check).workers,
-            "shares": [*kept, *(_share(s) for s in made.shares)][:MOST_SHARES],
-            "lost": explain.bounded(lost) or None,
-            "considered": [_considered(verdict) for verdict in made.verdicts[:MOST_SHARES]],
-            "excluded": [_exclusion(e) for e in action.excluded],
-            "explanation": explain.bounded(" ".join(part for part in (lost, made.sentence + found.more) if part)),
+            "shares": [*kept, *(share_spec(s) for s in made.shares)][:MOST_SHARES],
+            "lost": bounded(lost) or None,
+            "considered": [considered_spec(verdict) for verdict in made.verdicts[:MOST_SHARES]],
+            "excluded": [exclusion_spec(e) for e in action.excluded],
+            "explanation": bounded(" ".join(part for part in (lost, made.sentence + found.more) if part)),
         }
         body = {
             "apiVersion": names.API_VERSION,
@@ -89,7 +92,7 @@ class Planning:
             "metadata": {
                 "name": placement_name(work),
                 "namespace": work.namespace,
-                "ownerReferences": [_owner(work)],
+                "ownerReferences": [owner_reference(work)],
             },
             "spec": spec,
         }
@@ -100,7 +103,7 @@ class Planning:
         self,
         work: Workload,
         check: str,
-        chosen: checks.Chosen | None,
+        chosen: Chosen | None,
         excluded: Iterable[Exclusion],
         now: datetime,
         kept: Sequence[Share] | None = None,
@@ -135,7 +138,7 @@ class Planning:
         self,
         work: Workload,
         order: Sequence[str],
-        earlier: Sequence[tuple[turn.Waiting, checks.Chosen]],
+        earlier: Sequence[tuple[turn.Waiting, Chosen]],
         excluded: Iterable[Exclusion],
         now: datetime,
         trees: Mapping[str, quota.Tree] | None = None,
@@ -151,7 +154,7 @@ class Planning:
         return _without((one for one in fleet if one.name in order), excluded), holds
 
     def _after_others(
-        self, earlier: Iterable[tuple[turn.Waiting, checks.Chosen]], fleet: list[Candidate], now: datetime
+        self, earlier: Iterable[tuple[turn.Waiting, Chosen]], fleet: list[Candidate], now: datetime
     ) -> tuple[list[Candidate], list[Hold]]:
         """What is left for a gang once those whose turn comes first have taken what they can, and who holds room back."""
         holds = []
@@ -169,35 +172,3 @@ class Planning:
 def _without(fleet: Iterable[Candidate], excluded: Iterable[Exclusion]) -> list[Candidate]:
     reasons = {e.cluster: e.reason for e in excluded}
     return [replace(one, problem=reasons.get(one.name) or one.problem) for one in fleet]
-
-
-def placement_name(work: Workload) -> str:
-    """The attempt's Placement: a DNS name and a label value that begins with the job's name."""
-    job = (work.job.name if work.job else work.name)[:54].rstrip("-.")
-    return f"{job}-{work.attempt}".replace(".", "-")
-
-
-def _share(share: Share) -> dict[str, Any]:
-    preempts = {"preempts": True} if share.preempts else {}
-    earlier = {"round": share.round} if share.round else {}
-    return {"cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts, **earlier}
-
-
-def _exclusion(entry: Exclusion) -> dict[str, str]:
-    reason = explain.bounded(entry.reason, explain.LONGEST_OF_ONE)
-    return {"cluster": entry.cluster, "until": timestamp(entry.until), "reason": reason}
-
-
-def _considered(verdict: Verdict) -> dict[str, object]:
-    return {**asdict(verdict), "reason": explain.bounded(verdict.reason, explain.LONGEST_OF_ONE)}
-
-
-def _owner(work: Workload) -> dict[str, Any]:
-    return {
-        "apiVersion": names.KUEUE_API_VERSION,
-        "kind": "Workload",
-        "name": work.name,
-        "uid": work.uid,
-        "controller": False,
-        "blockOwnerDeletion": False,
-    }

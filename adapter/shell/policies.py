@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from adapter import api, checks, layout, names
+from adapter.clusterset import Chosen, Written, policy, policy_name
 from adapter.facts import Raw, key_of
 from adapter.shell.home import Home
 from adapter.shell.store import Store
@@ -54,25 +55,25 @@ class Policies:
         )
         return layout.problems(check, queues)
 
-    def written(self) -> checks.Written:
+    def written(self) -> Written:
         """What admins have written that an AdmissionCheck may refer to."""
         configs = self._home.multikueue_configs
-        return checks.Written(
+        return Written(
             _by_name(self._home.policies),
             list(self._home.worker_clusters),
             _by_name(configs) if configs.synced else None,
         )
 
-    def policy(self, check: str) -> tuple[checks.Chosen | None, str]:
+    def policy(self, check: str) -> tuple[Chosen | None, str]:
         """The policy behind an AdmissionCheck, or why there is none."""
         try:
-            return checks.policy(self._home.checks.named(check) or {}, self.written()), ""
+            return policy(self._home.checks.named(check) or {}, self.written()), ""
         except api.Invalid as error:
             return None, str(error)
 
     def policy_name(self, check: str) -> str:
         """The DispatchPolicy that an AdmissionCheck names, whether or not it can be used."""
-        return checks.policy_name(self._home.checks.named(check) or {})
+        return policy_name(self._home.checks.named(check) or {})
 
     def gate_problem(self) -> str:
         """Why worker pods would not be held, empty when they would."""
@@ -87,7 +88,7 @@ class Policies:
         return [p for p in workers if not flavors or p.flavors & flavors]
 
 
-def lost_after(chosen: checks.Chosen | None) -> timedelta:
+def lost_after(chosen: Chosen | None) -> timedelta:
     """For how long a cluster may be out of sight before its workers count as lost."""
     return chosen.policy.worker_lost_timeout if chosen else LOST_TIMEOUT
 

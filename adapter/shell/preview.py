@@ -11,9 +11,8 @@ from typing import Any
 
 from adapter import answer, names, podsets, quota
 from adapter.answer import Answer
-from adapter.checks import Chosen
-from adapter.clusterqueue import UNREADABLE
-from adapter.facts import Raw, key_of
+from adapter.clusterset import Chosen
+from adapter.facts import UNREADABLE, Raw, key_of
 from adapter.podsets import Asked, Unusable
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home

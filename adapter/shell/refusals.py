@@ -4,7 +4,8 @@ The sentences are made from the job, its Workload and what `sources` has read of
 those itself, and writes nothing: who is refused, and how, is for lifecycle.py.
 """
 
-from adapter import checks, names, rayspec
+from adapter import names, rayspec
+from adapter.clusterset import Chosen
 from adapter.facts import Raw
 from adapter.refusal import refusal as template_refusal
 from adapter.refusal import waits_for_all
@@ -25,7 +26,7 @@ class Refusals:
     def __init__(self, home: Home, policies: Policies, sources: Sources) -> None:
         self._home, self._policies, self._sources = home, policies, sources
 
-    def refusal(self, work: Workload, check: str, chosen: checks.Chosen | None) -> str:
+    def refusal(self, work: Workload, check: str, chosen: Chosen | None) -> str:
         """Why a job can never run remotely, empty when it can."""
         ours = work.job and work.job.kind in names.RAY_KINDS
         raw = self._home.job(work.job) if work.job and ours else {}
@@ -39,7 +40,7 @@ class Refusals:
         why = self._sources.absent(work, self._policies.remote_podsets(work, check))
         return f"{_of_job(work)}: {why}." if why else ""
 
-    def refusal_of(self, raw: Raw, work: Workload, check: str, chosen: checks.Chosen | None) -> str:
+    def refusal_of(self, raw: Raw, work: Workload, check: str, chosen: Chosen | None) -> str:
         """The same for a Workload whose RayJob or RayCluster is `raw`, whether or not it is submitted."""
         if work.job is None or work.job.kind not in names.RAY_KINDS:
             kind = work.job.kind if work.job else "pod"
@@ -56,7 +57,7 @@ class Refusals:
             return f"{work.job.kind} {work.job.name}: {why}"
         return ""
 
-    def _account_given(self, chosen: checks.Chosen | None) -> bool:
+    def _account_given(self, chosen: Chosen | None) -> bool:
         """Whether each cluster that the policy names has a service account for the pods that come to it; where no policy can be
         read nothing is planned, and nothing shall be refused for good."""
         named = (self._home.worker_clusters.named(cluster) for cluster in chosen.clusters) if chosen else ()

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, checks, names, outrank, planner, quota, reachable, reservation, shape
+from adapter import api, names, outrank, planner, quota, reachable, reservation, shape
 from adapter.candidate import Candidate, Group, Request
+from adapter.clusterset import Chosen
 from adapter.facts import annotation
 from adapter.groupworkload import Reservation
 from adapter.groupworkload import reservation as read_reservation
@@ -109,7 +110,7 @@ class Room:
             pods=member.spec.pods,
         )
 
-    def allowed(self, chosen: checks.Chosen, fleet: Iterable[Candidate]) -> list[Candidate]:
+    def allowed(self, chosen: Chosen, fleet: Iterable[Candidate]) -> list[Candidate]:
         """The same clusters; one that no preflight found reachable has a problem where the policy requires that."""
         if not chosen.policy.require_reachable:
             return list(fleet)

@@ -13,9 +13,8 @@ from adapter.placement import Placement
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
-from adapter.shell.member import by_placement
-from adapter.slots import group_of, share_key, slot_of, slots_on
-from adapter.worker import ended, leaving
+from adapter.shell.indexes import by_placement
+from adapter.slots import ended, group_of, leaving, share_key, slot_of, slots_on
 
 Shares = frozenset[tuple[str, int]]  # by cluster and round
 

@@ -6,7 +6,8 @@ What their turn means is for turn.py and the planner to say.
 from collections.abc import Iterable
 from datetime import datetime
 
-from adapter import checks, names, turn
+from adapter import names, turn
+from adapter.clusterset import Chosen
 from adapter.facts import is_true
 from adapter.patience import excluded
 from adapter.placement import placement
@@ -23,12 +24,12 @@ class Waiters:
     def __init__(self, home: Home, fleet: Fleet, observer: Observer, memory: Memory) -> None:
         self._home, self._fleet, self._observer, self._memory = home, fleet, observer, memory
 
-    def before(self, me: Workload, now: datetime) -> list[tuple[turn.Waiting, checks.Chosen]]:
+    def before(self, me: Workload, now: datetime) -> list[tuple[turn.Waiting, Chosen]]:
         """The others whose turn comes first, in their order, each with its clusters; those that nothing can be planned for
         take nothing from anybody."""
         return [(one, theirs) for one in turn.before(me, self._waiting(now)) if (theirs := self._policy_of(one))]
 
-    def _policy_of(self, one: turn.Waiting) -> checks.Chosen | None:
+    def _policy_of(self, one: turn.Waiting) -> Chosen | None:
         """How a waiting gang is going to be planned; None when it is not, so that it takes nothing from anybody."""
         check = self._observer.policies.check_of(one.work)
         chosen, problem = self._observer.policies.policy(check)

@@ -12,9 +12,9 @@ from adapter.facts import Key, Raw, annotation, controller_uid, key_of, label, m
 from adapter.placement import placement
 from adapter.reachable import unproven
 from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home, by_ray_cluster
+from adapter.shell.home import Home
+from adapter.shell.indexes import by_placement, by_ray_cluster
 from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
-from adapter.shell.member import by_placement
 from adapter.shell.queue import WorkQueue
 from adapter.shell.sweeper import BEREFT_SECONDS
 from adapter.slots import slot_of

@@ -12,7 +12,8 @@ from adapter.groupworkload import Reservation
 from adapter.headmirror import Standing
 from adapter.placement import Placement
 from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home, by_ray_cluster
+from adapter.shell.home import Home
+from adapter.shell.indexes import by_ray_cluster
 from adapter.shell.losses import Losses
 from adapter.shell.member import Member
 from adapter.shell.memory import Memory

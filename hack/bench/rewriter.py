@@ -9,8 +9,8 @@ from collections.abc import Callable
 import yaml
 
 from adapter import rewriter
+from adapter.api import NOTHING, PodMapping
 from adapter.facts import Raw
-from adapter.mapping import NOTHING, PodMapping
 from adapter.target import Target
 from hack.bench import figures
 from hack.lab.paths import REPO

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from adapter import api, checks, explain
+from adapter import api, checks
+from adapter.clusterset import Written, policy, policy_name
+from adapter.facts import LONGEST
 from tests.unit.builders import at, make_check, make_condition, make_policy, make_worker_cluster, stamp
 
 Raw = dict[str, Any]
-POLICIES = checks.Written({"default": make_policy()})
+POLICIES = Written({"default": make_policy()})
 GATE = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}}}
 BINDING = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}, "spec": {"policyName": "rayspan-gate"}}}
 NO_GATE = "MutatingAdmissionPolicy rayspan-gate is missing."
@@ -36,11 +38,11 @@ def only(patch: Raw | None) -> Raw:
     ],
 )
 def test_policy_name(check: Raw, want: str) -> None:
-    assert checks.policy_name(check) == want
+    assert policy_name(check) == want
 
 
 def test_the_policy_is_read() -> None:
-    assert checks.policy(make_check(), POLICIES).clusters == ("east", "west")
+    assert policy(make_check(), POLICIES).clusters == ("east", "west")
 
 
 @pytest.mark.parametrize(
@@ -60,25 +62,21 @@ def test_the_policy_is_read() -> None:
         ),
     ],
 )
-def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(
-    check: Raw, policies: checks.Written, sentence: str
-) -> None:
+def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(check: Raw, policies: Written, sentence: str) -> None:
     with pytest.raises(api.Invalid) as error:
-        checks.policy(check, policies)
+        policy(check, policies)
     assert str(error.value) == sentence
 
 
 def test_a_policy_that_does_not_parse_is_told_by_its_reader() -> None:
     with pytest.raises(api.Invalid, match=r"^DispatchPolicy default: spec\.strategy: "):
-        checks.policy(make_check(), checks.Written({"default": make_policy(strategy="Random")}))
+        policy(make_check(), Written({"default": make_policy(strategy="Random")}))
 
 
 def test_a_policy_that_selects_nothing_is_told_so() -> None:
     policy = {"metadata": {"name": "default"}, "spec": {"clusters": {"selector": {"matchLabels": {"tier": "gold"}}}}}
     found = only(
-        checks.check_condition(
-            make_check(), checks.Written({"default": policy}, [make_worker_cluster()]), "", (), at(5)
-        )
+        checks.check_condition(make_check(), Written({"default": policy}, [make_worker_cluster()]), "", (), at(5))
     )
     assert (found["status"], found["reason"]) == ("True", "NoCluster")
     assert found["message"] == "DispatchPolicy default chooses no WorkerCluster; label or name one."
@@ -127,7 +125,7 @@ def test_a_check_that_can_be_served_is_active() -> None:
 
 def test_what_is_wrong_with_a_hundred_queues_can_be_told() -> None:
     found = only(checks.check_condition(make_check(), POLICIES, "", ["x" * 400] * 100, at(5)))
-    assert found["reason"] == "QueueLayout" and len(str(found["message"])) == explain.LONGEST
+    assert found["reason"] == "QueueLayout" and len(str(found["message"])) == LONGEST
     told = make_check()
     told["status"] = {"conditions": [found]}
     assert checks.check_condition(told, POLICIES, "", ["x" * 400] * 100, at(6)) is None, "and is told once"

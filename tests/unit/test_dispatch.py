@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from adapter import copies, facts, mirror, names, rewriter, trouble
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
+from adapter.api import PodMapping
 from adapter.dispatch import decide
 from adapter.groupworkload import Reservation, reservation
-from adapter.mapping import PodMapping
 from adapter.placement import placement
 from adapter.references import Reference, wanted
 from adapter.shell.claims import Claims

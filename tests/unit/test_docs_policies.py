@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import api, names, table, turn
+from adapter import api, names, turn
+from adapter.cli import plantable
 from adapter.facts import key_of
 from hack.lab.paths import REPO
 from tests.unit import builders
@@ -42,7 +43,7 @@ def test_the_doc_says_what_the_files_and_the_planner_say(request: pytest.Fixture
         if command := _COMMAND.match(found[2]):
             (job,) = yaml.safe_load_all((SAMPLES / command[1]).read_text())
             answer = _sight(*policy).preview.answer(job, NAMESPACE, START)
-            return f"```text\n{command[0]}{table.render(answer, wide=bool(command[2]))}```"
+            return f"```text\n{command[0]}{plantable.render(answer, wide=bool(command[2]))}```"
         return found[0]
 
     wanted = _FENCE.sub(block, text)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapter import api, mapping, names, reservation, stripping
-from adapter.mapping import NOTHING, PodMapping
+from adapter.api import NOTHING, PodMapping
 from adapter.rewriter import remote_pod
 from adapter.target import Target
 from tests.unit import builders

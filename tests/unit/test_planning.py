@@ -10,6 +10,7 @@ import pytest
 
 from adapter import explain, names, turn
 from adapter.actions import Plan, Yield
+from adapter.facts import LONGEST
 from adapter.placement import placement
 from adapter.shell.client import Client
 from adapter.shell.events import Announcer
@@ -415,7 +416,7 @@ def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
     planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
     body, _, _ = planning.body(Plan(workload(me), None, ()), builders.START)
     said = body["spec"]["explanation"]
-    assert len(said) == explain.LONGEST and said.endswith("…")
+    assert len(said) == LONGEST and said.endswith("…")
     assert len(body["spec"]["considered"]) == MOST_SHARES
 
 
@@ -424,4 +425,4 @@ def test_where_a_wide_gang_is_can_be_written() -> None:
         make_placement(gang("me", 100), shares={f"{n:03}-{'x' * 59}": {"workers0": 1} for n in range(100)})
     )
     status = explain.placed(replace(place, explanation="y" * 99_999), builders.START)
-    assert (len(str(status["where"])), len(str(status["reason"]))) == (2048, explain.LONGEST)
+    assert (len(str(status["where"])), len(str(status["reason"]))) == (2048, LONGEST)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from adapter import preflight, preflighttable, reachable
+from adapter import preflight, reachable
+from adapter.cli import preflighttable
 from adapter.probing import Trip
 from adapter.sides import MANAGER, Asked, Finding, Side
 from tests.unit.builders import at, make_condition, make_worker_cluster, stamp

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import names, podsets, table
+from adapter import names, podsets
 from adapter.actions import Plan
+from adapter.cli import plantable
 from adapter.placement import Exclusion
 from adapter.podsets import Unusable
 from adapter.shell.planning import Planning
@@ -135,7 +136,7 @@ def test_quota_that_is_taken_back_is_said() -> None:
     answer = asked(sight, make_ray_job(make_group(2)))
     assert answer["sentence"] == "2 of 2 workers to east; in east by taking back quota that others borrowed."
     assert [(one["asked"], one["preempts"]) for one in answer["clusters"]] == [(1, True)]
-    assert "others must be preempted" in table.render(answer)
+    assert "others must be preempted" in plantable.render(answer)
 
 
 def test_without_workers_there_is_nothing_to_place() -> None:
@@ -201,7 +202,7 @@ def test_a_refusal_is_the_answer(template: Raw, words: str) -> None:
     answer = asked(Sight({"east": 9}), make_ray_job(make_group(1) | {"template": template}))
     assert not answer["fits"] and answer["sentence"].startswith(words)
     assert "Delete the job" not in answer["sentence"]
-    assert table.render(answer).endswith(f"Does not fit: {answer['sentence']}\n")
+    assert plantable.render(answer).endswith(f"Does not fit: {answer['sentence']}\n")
 
 
 def test_a_part_is_refused_to_a_job_that_waits_for_all() -> None:
@@ -329,7 +330,7 @@ def test_whatever_is_sent_is_answered_or_told_in_a_sentence(path: tuple[Any, ...
     except Unusable as refusal:
         assert str(refusal).endswith(".") and len(str(refusal)) < 600
         return
-    assert table.render(answer, wide=True).endswith("\n")
+    assert plantable.render(answer, wide=True).endswith("\n")
 
 
 def test_what_is_too_deep_is_told() -> None:

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from adapter import names, reservation, rewriter, shape
+from adapter.api import PodMapping
 from adapter.changes import changes
-from adapter.mapping import PodMapping
 from adapter.refusal import refusal
 from adapter.target import Target
 from tests.unit.test_rewriter import GOLDEN, HEAD, HEAD6, RECORDED, TARGET, kuberay_pod

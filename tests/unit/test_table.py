@@ -1,7 +1,7 @@
 """A plan on a terminal, whole: who reads it sees who is asked first, what fits, what is free, and why."""
 
-from adapter import table
 from adapter.answer import Answer
+from adapter.cli import plantable
 from tests.unit.builders import NAMESPACE, START, make_cluster_queue
 from tests.unit.sight import Sight, fill, make_group, make_member, make_ray_job
 
@@ -21,7 +21,7 @@ def _answer(*, workers: int) -> Answer:
 
 def test_a_plan_that_fits() -> None:
     assert (
-        table.render(_answer(workers=4))
+        plantable.render(_answer(workers=4))
         == """\
 RayJob demo/train: 4 workers of group workers, each cpu 1; 1 worker of group big, each cpu 2
 LocalQueue team-a, DispatchPolicy default: FillInOrder, AllOrNothing
@@ -39,7 +39,7 @@ Price per hour: 0.36, west not counted: no price there.
 
 def test_one_that_does_not() -> None:
     assert (
-        table.render(_answer(workers=40))
+        plantable.render(_answer(workers=40))
         == """\
 RayJob demo/train: 40 workers of group workers, each cpu 1; 1 worker of group big, each cpu 2
 LocalQueue team-a, DispatchPolicy default: FillInOrder, AllOrNothing
@@ -56,7 +56,7 @@ Does not fit: 41 workers needed at once, 11 fit now: east has room for 3 (cpu in
 
 def test_wide_has_the_ledger() -> None:
     assert (
-        table.render(_answer(workers=4), wide=True).split("\n\n")[2]
+        plantable.render(_answer(workers=4), wide=True).split("\n\n")[2]
         == """\
 CLUSTER   ZONE         CLUSTERQUEUE   FLAVOR   RESOURCE   NOMINAL   USED   FREE   EVER
 east      us-east-1a   team-a         any      cpu        3         0      3      3
@@ -66,7 +66,7 @@ west      west         team-a         any      cpu        1         1      8    
 
 def test_a_refusal_has_no_columns() -> None:
     answer = Sight({"east": 3}, gang="BestEffort", minWorkers=1).preview.answer(make_ray_job(), NAMESPACE, START)
-    assert table.render(answer) == (
+    assert plantable.render(answer) == (
         "RayJob demo/train\nLocalQueue team-a, DispatchPolicy default\n\n"
         "Does not fit: RayJob train: its spec.submissionMode K8sJobMode starts the job only when every worker is ready, and the "
         "policy's gang BestEffort may place fewer; submit it with SidecarMode, or through a queue whose policy places all.\n"
@@ -75,4 +75,4 @@ def test_a_refusal_has_no_columns() -> None:
 
 def test_what_is_not_known_is_said_last() -> None:
     answer = {**_answer(workers=1), "notes": ["2 jobs wait for the manager's own quota in ClusterQueue all."]}
-    assert table.render(answer).splitlines()[-1] == answer["notes"][0]
+    assert plantable.render(answer).splitlines()[-1] == answer["notes"][0]

@@ -1,11 +1,11 @@
 """How does a plan look on a terminal: the answer as text, nothing added but what a reader needs to tell columns apart."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from adapter.answer import Answer
+from adapter.cli.asking import columns
 
-_Row = Sequence[str]
 _HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", "FREE", "PER HOUR", "WHY")
 _QUOTA_HEADER = ("CLUSTER", "ZONE", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "FREE", "EVER")
 _NONE = "-"
@@ -75,15 +75,3 @@ def _verdict(answer: Answer) -> str:
             f"Price per hour: {answer['pricePerHour']}{f', {without} not counted: no price there' if without else ''}."
         )
     return _lines([*lines, *answer.get("notes", ())])
-
-
-def columns(rows: Sequence[_Row]) -> str:
-    """The rows as lines, each ended, with their cells below each other; the first row is the header."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return _lines(
-        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)

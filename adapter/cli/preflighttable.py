@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adapter import preflight
+from adapter.cli.asking import columns
 from adapter.probing import Trip
 from adapter.reachable import Reachability
 from adapter.sides import MANAGER, Asked, Finding, Side
-from adapter.table import columns
 
 _CHECKS = ("API", "Rights", "Namespace", "Queue", "Image", "DNS", "PodNetwork")
 _WORST = ("failure", "warning", "ok")

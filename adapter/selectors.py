@@ -1,0 +1,74 @@
+"""Does a label selector, a node selector term or a toleration match?
+
+The comparisons of the Kubernetes API alone, on plain labels and taints; what follows from a match is asked elsewhere.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from adapter.facts import Raw
+
+Labels = Mapping[str, str]
+
+
+def selects(selector: Raw | None, labels: Labels) -> bool:
+    """Say whether a label selector chooses an object with `labels`; None chooses nothing, an empty one everything.
+
+    Source: apimachinery meta/v1 LabelSelectorAsSelector, as kueue uses it for spec.namespaceSelector.
+    """
+    if selector is None:
+        return False
+    wanted: Labels = selector.get("matchLabels") or {}
+    return has_all(labels, wanted) and meets_all(selector.get("matchExpressions") or (), labels)
+
+
+def has_all(labels: Labels, wanted: Labels) -> bool:
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def meets_all(expressions: Iterable[Raw], labels: Labels) -> bool:
+    """Say whether labels meet every expression of a node selector term or a label selector."""
+    return all(_meets(expression, labels) for expression in expressions)
+
+
+def _meets(expression: Raw, labels: Labels) -> bool:
+    """One requirement; an operator that does not exist is met by nothing."""
+    found = labels.get(expression["key"])
+    values: Sequence[str] = expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return found in values
+        case "NotIn":
+            return found not in values
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case "Gt" | "Lt" as operator:
+            return len(values) == 1 and _compares(found, operator, values[0])
+    return False
+
+
+def tolerates(toleration: Raw, taint: Raw) -> bool:
+    """Say whether a toleration covers a taint, as the scheduler compares them."""
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("key") and toleration["key"] != taint.get("key"):
+        return False
+    match toleration.get("operator") or "Equal":
+        case "Exists":
+            return True
+        case "Equal":
+            return (toleration.get("value") or "") == (taint.get("value") or "")
+        case "Gt" | "Lt" as operator:
+            return _compares(taint.get("value"), operator, toleration.get("value"))
+    return False
+
+
+def _compares(left: object, operator: str, right: object) -> bool:
+    low, high = (_integer(left), _integer(right)) if operator == "Lt" else (_integer(right), _integer(left))
+    return low is not None and high is not None and low < high
+
+
+def _integer(text: object) -> int | None:
+    digits = str(text).removeprefix("-")
+    return int(str(text)) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else None

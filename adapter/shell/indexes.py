@@ -1,0 +1,27 @@
+"""By which keys are objects found in the stores, of the manager and of worker clusters alike?
+
+A key is one string; an object that lacks what it is made of stands under a key that nobody asks for.
+"""
+
+from adapter import names
+from adapter.facts import Raw, annotation, key_of, label
+
+
+def by_reserved_workload(reservation: Raw) -> str:
+    """Index of remote group Workloads: namespace and name of the manager's Workload."""
+    return f"{key_of(reservation)[0]}/{annotation(reservation, names.WORKLOAD_ANNOTATION)}"
+
+
+def by_placement(pod: Raw) -> str:
+    """Index of pods, here and there: namespace and name of the Placement they are labelled with."""
+    return f"{key_of(pod)[0]}/{label(pod, names.PLACEMENT_LABEL)}"
+
+
+def by_ray_cluster(pod: Raw) -> str:
+    """Index of head pods: namespace and name of their RayCluster."""
+    return f"{key_of(pod)[0]}/{label(pod, names.RAY_GCS_CLUSTER_LABEL)}"
+
+
+def by_workload(placement: Raw) -> str:
+    """Index of Placements: namespace and name of the Workload they stand for."""
+    return f"{key_of(placement)[0]}/{((placement.get('spec') or {}).get('workload') or {}).get('name')}"
