@@ -58,16 +58,16 @@ def complain(sentence: str, code: int) -> int:
     return code
 
 
-_Row = Sequence[str]
+Row = Sequence[str]
 
 
-def columns(rows: Sequence[_Row]) -> str:
+def columns(rows: Sequence[Row]) -> str:
     """The rows as lines, each ended, with their cells below each other; the first row is the header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return _lines(
+    return as_lines(
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
 
 
-def _lines(lines: Iterable[str]) -> str:
+def as_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from adapter.answer import Answer
-from adapter.cli.asking import columns
+from adapter.cli.asking import Row, as_lines, columns
 
 _HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", "FREE", "PER HOUR", "WHY")
 _QUOTA_HEADER = ("CLUSTER", "ZONE", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "FREE", "EVER")
@@ -36,7 +36,7 @@ def _about(answer: Answer) -> str:
         lines.append(
             f"LocalQueue {answer['queue']}, DispatchPolicy {answer['policy']}{f': {how}{least}' if how else ''}"
         )
-    return _lines(lines)
+    return as_lines(lines)
 
 
 def _group(group: Mapping[str, Any]) -> str:
@@ -47,7 +47,7 @@ def _group(group: Mapping[str, Any]) -> str:
     return f"{count} {noun} of group {group['name']}, each {asks}{zone}"
 
 
-def _row(one: Mapping[str, Any]) -> _Row:
+def _row(one: Mapping[str, Any]) -> Row:
     scarce = one["scarcest"]
     used, free = (f"{scarce['resource']} {scarce[which]}" if scarce else _NONE for which in ("used", "free"))
     counts = [str(one[name]) for name in ("chosen", "nominal", "borrow", "ever")]
@@ -61,7 +61,7 @@ def _why(one: Mapping[str, Any]) -> str:
     return "; ".join(filter(None, (groups, back, more))) or _NONE
 
 
-def _ledger(one: Mapping[str, Any]) -> Iterable[_Row]:
+def _ledger(one: Mapping[str, Any]) -> Iterable[Row]:
     for row in one["quota"]:
         amounts = [row[name] for name in ("flavor", "resource", "nominal", "used", "free", "ever")]
         yield [one["cluster"], one["zone"], one["clusterQueue"], *amounts]
@@ -74,4 +74,4 @@ def _verdict(answer: Answer) -> str:
         lines.append(
             f"Price per hour: {answer['pricePerHour']}{f', {without} not counted: no price there' if without else ''}."
         )
-    return _lines([*lines, *answer.get("notes", ())])
+    return as_lines([*lines, *answer.get("notes", ())])
