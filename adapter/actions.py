@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from adapter.groupworkload import Reservation
-from adapter.placement import Exclusion, Placement, Share
-from adapter.references import Reference
-from adapter.workload import Job, Workload
+from adapter.objects.placement import Exclusion, Placement, Share
+from adapter.objects.references import Reference
+from adapter.objects.reservation import Reservation
+from adapter.objects.workload import Job, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adapter import api, names
+from adapter import names
 from adapter.clusterqueue import leads_to
-from adapter.facts import UNREADABLE, Key, Raw, annotation, key_of, uid_of
-from adapter.shape import CPU, UNLIMITED, as_text, quantity
+from adapter.objects import specs
+from adapter.objects.podrequests import CPU, UNLIMITED, as_text, quantity
+from adapter.objects.raw import UNREADABLE, Key, Raw, annotation, key_of, uid_of
 
 Operation = dict[str, Any]  # of a JSON patch
 
@@ -45,7 +46,7 @@ def wanted(queue: Raw) -> bool:
     """Whether the admin of a ClusterQueue opted in; raises api.Invalid for a value that is neither yes nor no."""
     said = annotation(queue, names.QUOTA_ANNOTATION)
     if said not in ("", "true", "false"):
-        raise api.Invalid(
+        raise specs.Invalid(
             f'ClusterQueue {_name(queue)}: annotation {names.QUOTA_ANNOTATION} is "{said}"; make it "true" or "false".'
         )
     return said == "true"
@@ -61,13 +62,13 @@ def covered(queue: Raw, ours: Collection[str]) -> tuple[str, str]:
     found = [entry for entry in listed if entry.get("name") in ours]
     start = f"ClusterQueue {_name(queue)}: annotation {names.QUOTA_ANNOTATION}"
     if len(found) != 1:
-        raise api.Invalid(
+        raise specs.Invalid(
             f"{start} needs one AdmissionCheck of {names.CONTROLLER_NAME} in spec.admissionChecksStrategy, "
             f"found {len(found)}; list one there, or remove the annotation."
         )
     flavors = list(found[0].get("onFlavors") or ())
     if len(flavors) != 1:
-        raise api.Invalid(
+        raise specs.Invalid(
             f"{start} needs a flavor for the workers alone, since heads would find no room in the sum of worker queues; "
             f"AdmissionCheck {found[0]['name']} has {len(flavors)} onFlavors there, give it one."
         )

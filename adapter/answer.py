@@ -11,11 +11,11 @@ from typing import Any
 
 from adapter import ledger, price, score
 from adapter.candidate import Candidate, Request, closed, queue_name
+from adapter.objects.placement import Share
+from adapter.objects.podrequests import PODS, Resources, as_text
 from adapter.offers import Offers
-from adapter.placement import Share
 from adapter.planner import Plan
 from adapter.price import Prices
-from adapter.shape import PODS, Resources, as_text
 from adapter.verdict import Verdict
 
 Answer = dict[str, Any]

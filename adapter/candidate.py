@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from adapter import mapping, quota
-from adapter.api import NOTHING, PodMapping
-from adapter.facts import Key, Raw
 from adapter.nodes import Node
-from adapter.placement import Share
+from adapter.objects.placement import Share
+from adapter.objects.raw import Key, Raw
+from adapter.objects.specs import NOTHING, PodMapping
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
 Gang = Literal["AllOrNothing", "SameCluster", "BestEffort"]

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from adapter import api, names
+from adapter import names
 from adapter.clusterset import Written, policy, policy_name
-from adapter.facts import Raw, bounded, condition, meta, timestamp
+from adapter.objects import specs
+from adapter.objects.raw import Raw, bounded, condition, meta, timestamp
 
 Patch = dict[str, Any]
 NOT_MIRRORED = "HeadsNotMirrored"  # reason of a WorkerCluster that is seen, and to which no new workers go
@@ -34,7 +35,7 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
     """
     try:
         chosen = policy(check, written)
-    except api.Invalid as error:
+    except specs.Invalid as error:
         return _patch(check, names.ACTIVE, "False", "BadParameters", str(error), now)
     if gate:
         # Still Active: jobs that stay local pass this queue too. No gang turns Ready meanwhile.

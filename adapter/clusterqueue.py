@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from adapter import cohort, flavor, names
 from adapter.cohort import Cell, Forest, Key, Member, Quota
-from adapter.facts import UNREADABLE, Raw
 from adapter.flavor import Flavor
-from adapter.shape import quantity
+from adapter.objects.podrequests import quantity
+from adapter.objects.raw import UNREADABLE, Raw
 
 QUEUE: Final = "ClusterQueue"
 COHORT: Final = "Cohort"

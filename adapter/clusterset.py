@@ -7,9 +7,10 @@ a cluster can take anything is not asked here.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adapter import api, names
-from adapter.facts import UNREADABLE, Raw, key_of, meta
-from adapter.selectors import selects
+from adapter import names
+from adapter.objects import specs as api
+from adapter.objects.raw import UNREADABLE, Raw, key_of, meta
+from adapter.objects.selectors import selects
 
 
 def resolve(clusters: api.Clusters, known: Iterable[Raw], configs: Mapping[str, Raw] | None) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from adapter import names
-from adapter.facts import Raw, annotation, key_of, label, meta
-from adapter.references import SECRET, Reference
+from adapter.objects.raw import Raw, annotation, key_of, label, meta
+from adapter.objects.references import SECRET, Reference
 
 # Of one job, over all its worker groups. The API server takes up to 1 MiB in each object, and etcd holds 2 GiB unless it is
 # told otherwise: so a hundred jobs with all that they may have fill a fifth of a worker cluster's. Each object is also one

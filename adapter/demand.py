@@ -11,10 +11,10 @@ from typing import NamedTuple
 from adapter import flavor
 from adapter.clusterqueue import Group, Queue
 from adapter.cohort import Cell
-from adapter.facts import UNREADABLE, Raw
 from adapter.flavor import Flavor
-from adapter.selectors import Labels, selects
-from adapter.shape import PODS, Resources
+from adapter.objects.podrequests import PODS, Resources
+from adapter.objects.raw import UNREADABLE, Raw
+from adapter.objects.selectors import Labels, selects
 
 
 class Choice(NamedTuple):

@@ -10,11 +10,11 @@ from datetime import datetime
 
 from adapter import making, names, reporting
 from adapter.actions import Action, AssignSlot, DeletePod, say
-from adapter.facts import Raw, annotation, meta
-from adapter.placement import Placement
-from adapter.slots import dispatched, ended, is_slot, leaving, share_key, slot_of, slots, wants_slot
+from adapter.objects.placement import Placement
+from adapter.objects.raw import Raw, annotation, meta
+from adapter.objects.workerpod import dispatched, ended, is_slot, leaving, share_key, slot_of, slots, wants_slot
+from adapter.objects.workload import Job
 from adapter.worker import Worker
-from adapter.workload import Job
 
 # Why a copy goes, where nothing stands for it; the metrics know these apart.
 POD_GONE = "its pod in the manager cluster is gone"

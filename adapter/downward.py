@@ -7,7 +7,7 @@ What is true only where the pod runs (podIP, hostIP, nodeName, limits) stays a r
 
 import re
 
-from adapter.facts import Raw, meta
+from adapter.objects.raw import Raw, meta
 
 _BY_KEY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 

@@ -6,7 +6,7 @@ user's, lengthens no grace period, and never fails or outlasts a shutdown.
 """
 
 from adapter import names
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 
 GRACE_SECONDS = 30  # Kubernetes' own default
 # What is left of the grace period when the hook ends. Ray stops its processes in about two seconds when it is told to, and in

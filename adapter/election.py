@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.facts import Raw, meta
+from adapter.objects.raw import Raw, meta
 
 # The defaults of client-go and controller-runtime. A leader that dies is replaced after at most one look (RETRY) and the
 # duration: 17 s and two requests. Shorter ones would exchange a leader whose API server is slow for a few seconds.

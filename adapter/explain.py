@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from adapter import names
-from adapter.facts import LONGEST_OF_ONE, bounded, condition, timestamp
-from adapter.placement import Placement, Share
+from adapter.objects.placement import Placement, Share
+from adapter.objects.raw import LONGEST_OF_ONE, bounded, condition, timestamp
 
 Status = dict[str, object]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapter.selectors import Labels, has_all, meets_all, tolerates
+from adapter.objects.selectors import Labels, has_all, meets_all, tolerates
 
 Raw = Mapping[str, Any]
 

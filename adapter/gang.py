@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from adapter.facts import Raw
-from adapter.groupworkload import Reservation
-from adapter.placement import Placement
-from adapter.workload import Workload
+from adapter.objects.placement import Placement
+from adapter.objects.raw import Raw
+from adapter.objects.reservation import Reservation
+from adapter.objects.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

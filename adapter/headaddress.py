@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from adapter import names
-from adapter.api import Head
-from adapter.facts import Key, Raw, label
+from adapter.objects.raw import Key, Raw, label
+from adapter.objects.specs import Head
 
 FQDN_ENV = "FQ_RAY_IP"
 SHORT_ENV = "RAY_IP"  # KubeRay: the FQDN's first label (ExtractRayIPFromFQDN)

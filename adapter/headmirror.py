@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter import names
-from adapter.facts import Key, Raw, label, meta
+from adapter.objects.raw import Key, Raw, label, meta
 from adapter.target import Target, anchor_owner
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
-from adapter.facts import Raw, key_of, label
+from adapter.objects.raw import Raw, key_of, label
 
 _KEEPS_OUT = ("NoSchedule", "NoExecute")  # the effects that Kueue looks at (flavorassigner.go, checkFlavorForPodSets)
 _OF_EVERY_POD = ("cpu", "memory")  # a head always asks for one of these

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.facts import Key, Raw, key_of, label
-from adapter.placement import Placement, placement
+from adapter.objects.placement import Placement, placement
+from adapter.objects.raw import Key, Raw, key_of, label
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from datetime import datetime
 from adapter import explain, names, reserving, running, telling, yielding
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, say
 from adapter.gang import Gang
-from adapter.groupworkload import Reservation
+from adapter.objects.placement import Placement
+from adapter.objects.reservation import Reservation
+from adapter.objects.workload import Job, Workload
 from adapter.patience import ABSENT_AGAIN, RESYNC, excluded
-from adapter.placement import Placement
-from adapter.workload import Job, Workload
 
 
 def decide(gang: Gang, now: datetime) -> list[Action]:

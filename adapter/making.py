@@ -10,14 +10,14 @@ from dataclasses import replace
 from adapter import headaddress, headmirror, refusal, rewriter, zone
 from adapter import reservation as holding
 from adapter.actions import Action, CreatePod, MirrorHead, say
-from adapter.api import PodMapping
-from adapter.facts import Raw
-from adapter.groupworkload import Reservation
-from adapter.placement import Placement, Share
-from adapter.slots import role_of, share_key
+from adapter.objects.placement import Placement, Share
+from adapter.objects.raw import Raw
+from adapter.objects.reservation import Reservation
+from adapter.objects.specs import PodMapping
+from adapter.objects.workerpod import role_of, share_key
+from adapter.objects.workload import Job
 from adapter.target import Target
 from adapter.worker import Worker
-from adapter.workload import Job
 
 
 def make(worker: Worker, pod: Raw, placement: Placement, slot: str) -> list[Action]:

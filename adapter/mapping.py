@@ -7,8 +7,8 @@ over the pod's, since its administrator knows what exists there. Whether a pod m
 from collections.abc import Mapping
 from typing import Any
 
-from adapter.api import NOTHING, PodMapping
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
+from adapter.objects.specs import NOTHING, PodMapping
 
 _DOCKER_HUB = "docker.io"
 

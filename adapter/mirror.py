@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from adapter import names, trouble
-from adapter.facts import Raw, condition, is_true, meta, uid_of
+from adapter.objects.raw import Raw, condition, is_true, meta, uid_of
 from adapter.restart import may_restart
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.

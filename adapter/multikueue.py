@@ -4,8 +4,8 @@ Reads the object only. Whether Kueue itself reaches the cluster (its condition A
 rights there than we do, and each of us tells of its own trouble.
 """
 
-from adapter import api
-from adapter.facts import UNREADABLE, Raw
+from adapter.objects import specs
+from adapter.objects.raw import UNREADABLE, Raw
 
 FIELD = "spec.source.multiKueueClusterRef"
 _INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig"
@@ -18,19 +18,19 @@ def secret_name(name: str, found: Raw | None) -> str:
     Source: kueue apis/kueue/v1beta2/multikueue_types.go, MultiKueueClusterSpec.
     """
     if found is None:
-        raise api.Invalid(f"{FIELD} names MultiKueueCluster {name}, which does not exist; create it, or {_INSTEAD}.")
+        raise specs.Invalid(f"{FIELD} names MultiKueueCluster {name}, which does not exist; create it, or {_INSTEAD}.")
     try:
         secret, why = _secret(found["spec"]["clusterSource"])
     except UNREADABLE as error:
-        raise api.Invalid(f"{FIELD}: MultiKueueCluster {name} cannot be read ({type(error).__name__}).") from None
+        raise specs.Invalid(f"{FIELD}: MultiKueueCluster {name} cannot be read ({type(error).__name__}).") from None
     if why:
-        raise api.Invalid(f"{FIELD}: MultiKueueCluster {name} has {why}; {_INSTEAD}.")
+        raise specs.Invalid(f"{FIELD}: MultiKueueCluster {name} has {why}; {_INSTEAD}.")
     return secret
 
 
-def unread(why: str) -> api.Invalid:
+def unread(why: str) -> specs.Invalid:
     """The sentence for a manager cluster whose MultiKueueClusters cannot be read at all."""
-    return api.Invalid(
+    return specs.Invalid(
         f"{FIELD} cannot be followed: the manager cluster does not show its MultiKueueClusters ({why}); "
         f"install Kueue's CRDs, and apply kustomize/overlays/manager, or {_INSTEAD}."
     )

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from adapter import names
-from adapter.facts import Raw, annotation, is_true, meta, uid_of
-from adapter.groupworkload import reservation
-from adapter.placement import placement
-from adapter.slots import slot_of
-from adapter.workload import workload
+from adapter.objects.placement import placement
+from adapter.objects.raw import Raw, annotation, is_true, meta, uid_of
+from adapter.objects.reservation import reservation
+from adapter.objects.workerpod import slot_of
+from adapter.objects.workload import workload
 
 
 def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:

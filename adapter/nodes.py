@@ -8,10 +8,10 @@ affinity between pods, nor a gang's other worker groups. Nodes that are not read
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adapter import shape
-from adapter.facts import Raw, is_true, key_of, meta
 from adapter.flavor import Flavor
-from adapter.selectors import meets_all, tolerates
+from adapter.objects import podrequests
+from adapter.objects.raw import Raw, is_true, key_of, meta
+from adapter.objects.selectors import meets_all, tolerates
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class Node:
     name: str
     labels: Mapping[str, str]
     taints: tuple[Raw, ...]
-    allocatable: shape.Resources
+    allocatable: podrequests.Resources
 
 
 def read(objects: Iterable[Raw]) -> tuple[Node, ...]:
     """Read the Node objects that are ready and not cordoned; one that cannot be read is left out."""
-    kinds: dict[frozenset[tuple[str, int]], shape.Resources] = {}  # one object for equal figures: counted once
+    kinds: dict[frozenset[tuple[str, int]], podrequests.Resources] = {}  # one object for equal figures: counted once
     found = (node for raw in objects if (node := _read(raw)))
     return tuple(
         replace(node, allocatable=kinds.setdefault(frozenset(node.allocatable.items()), node.allocatable))
@@ -40,7 +40,7 @@ def _read(raw: Raw) -> Node | None:
         return None
     try:
         found = (raw.get("status") or {}).get("allocatable") or {}
-        allocatable = {name: shape.quantity(text, name) for name, text in found.items()}
+        allocatable = {name: podrequests.quantity(text, name) for name, text in found.items()}
     except ValueError:
         return None
     taints = (taint for taint in spec.get("taints") or () if taint.get("effect") in ("NoSchedule", "NoExecute"))
@@ -48,7 +48,7 @@ def _read(raw: Raw) -> Node | None:
 
 
 def hold(
-    nodes: Sequence[Node], pod_spec: Raw, request: shape.Resources, flavors: Sequence[Flavor], wanted: int
+    nodes: Sequence[Node], pod_spec: Raw, request: podrequests.Resources, flavors: Sequence[Flavor], wanted: int
 ) -> tuple[int, str]:
     """Count up to `wanted` pods that the nodes could hold, and say in a sentence fragment why it is fewer.
 
@@ -97,7 +97,7 @@ def _filter(pod_spec: Raw, flavors: Sequence[Flavor]) -> Callable[[Node], bool]:
     return takes if wanted or terms else tolerated
 
 
-def _none(nodes: Sequence[Node], fitting: Sequence[Node], needs: shape.Resources) -> str:
+def _none(nodes: Sequence[Node], fitting: Sequence[Node], needs: podrequests.Resources) -> str:
     """Why not a single pod could be held."""
     if not nodes:
         return "it has no ready node"
@@ -108,5 +108,5 @@ def _none(nodes: Sequence[Node], fitting: Sequence[Node], needs: shape.Resources
         if not most:
             return f"no node there has allocatable {name}: is its device plugin ready?"
         if most < need:
-            return f"no node there is large enough: {name} {shape.as_text(most, name)} at most, one worker needs {shape.as_text(need, name)}"
+            return f"no node there is large enough: {name} {podrequests.as_text(most, name)} at most, one worker needs {podrequests.as_text(need, name)}"
     return "its nodes can hold 0"

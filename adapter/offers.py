@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from adapter import nodes, quota
 from adapter.candidate import Candidate, Group, Offer, Request, pod_spec_in, queue_name
-from adapter.shape import UNLIMITED
+from adapter.objects.podrequests import UNLIMITED
 
 
 class Offers:

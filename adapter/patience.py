@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from adapter.gang import Gang
-from adapter.groupworkload import Reservation
-from adapter.placement import Exclusion, Placement
-from adapter.workload import Workload
+from adapter.objects.placement import Exclusion, Placement
+from adapter.objects.reservation import Reservation
+from adapter.objects.workload import Workload
 
 # A cluster that did not admit in time is asked again after this long, twice as long after each round that was given up, up
 # to EXCLUDED_FOR: long enough for another one to be tried first, short enough that a Kueue which was merely slow, or being

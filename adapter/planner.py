@@ -12,8 +12,8 @@ from adapter import candidate as candidates
 from adapter import quota, score, verdict
 from adapter.allot import allot
 from adapter.candidate import Candidate, Group, Request, Strategy
+from adapter.objects.placement import GroupShare, Share
 from adapter.offers import Offers
-from adapter.placement import GroupShare, Share
 from adapter.score import Look
 from adapter.verdict import NOT_NEEDED, Verdict
 

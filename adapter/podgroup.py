@@ -10,8 +10,8 @@ from collections import Counter
 from typing import Any
 
 from adapter import names
-from adapter.facts import Key, Raw, meta
-from adapter.shape import PODS, as_text, pod_requests
+from adapter.objects.podrequests import PODS, as_text, pod_requests
+from adapter.objects.raw import Key, Raw, meta
 from adapter.target import Target
 
 _SHARED = ("name", "namespace", "labels", "ownerReferences")  # what it has in common with its group Workload

@@ -7,7 +7,7 @@ neither: whatever kept it from being tried is told once, where it was found. Not
 from collections.abc import Iterable, Iterator, Sequence
 
 from adapter import crossing, names, quota
-from adapter.facts import Raw, key_of
+from adapter.objects.raw import Raw, key_of
 from adapter.probing import DNS_NAME
 from adapter.sides import Asked, Finding, Side
 

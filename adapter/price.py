@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from adapter.shape import CPU, Resources
+from adapter.objects.podrequests import CPU, Resources
 
 _MILLI, _GIB = Decimal(1000), Decimal(2**30)
 Prices = Mapping[str, Decimal]  # resource -> one core of cpu, one GiB of memory, one piece of anything else

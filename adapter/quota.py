@@ -16,10 +16,10 @@ from adapter import clusterqueue, cohort, demand
 from adapter.clusterqueue import QUEUE, Queue, leads_to
 from adapter.cohort import Forest, Line, emptied
 from adapter.demand import Demand
-from adapter.facts import Raw
 from adapter.flavor import Flavor
-from adapter.selectors import Labels
-from adapter.shape import PODS, UNLIMITED, Resources
+from adapter.objects.podrequests import PODS, UNLIMITED, Resources
+from adapter.objects.raw import Raw
+from adapter.objects.selectors import Labels
 from adapter.survey import Fit, Room, Shortfall, Survey, survey
 
 __all__ = [

@@ -7,7 +7,7 @@ is decided in reporting.py.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 
 PATH = "/api/v0/nodes"
 DASHBOARD_PORT = 8265

@@ -8,7 +8,7 @@ newer than the manager's is not there, and nothing is said of it.
 from collections.abc import Iterator
 
 from adapter import names
-from adapter.facts import Raw, annotation
+from adapter.objects.raw import Raw, annotation
 
 
 def refusal(kind: str, job: Raw) -> str:

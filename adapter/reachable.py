@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.facts import Raw, condition, key_of, meta, timestamp
+from adapter.objects.raw import Raw, condition, key_of, meta, timestamp
 from adapter.sides import MANAGER, Finding, Side
 
 _MOST = 2000  # characters of a condition's message: with many clusters, the first that fail are enough

@@ -9,8 +9,8 @@ in a podset and not seen here, and what else stands in a RayCluster is asked by 
 from collections.abc import Callable, Iterable, Iterator
 
 from adapter import names
-from adapter.facts import Raw
-from adapter.shape import PODS, pod_requests
+from adapter.objects.podrequests import PODS, pod_requests
+from adapter.objects.raw import Raw
 
 _Rule = Callable[[Raw], Iterator[str]]
 

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 from adapter import mirror, trouble
 from adapter.actions import Action, LookAgain, PatchStatus, say
-from adapter.facts import Raw, condition, meta, moment, timestamp
-from adapter.slots import dispatched
+from adapter.objects.raw import Raw, condition, meta, moment, timestamp
+from adapter.objects.workerpod import dispatched
+from adapter.objects.workload import Job
 from adapter.worker import Silence
-from adapter.workload import Job
 
 # A copy whose image is at hand runs within a second or two, in a large gang within five, and then one write says all; before
 # that there is nothing in it that anybody waits for. The write that is spared is a third of all writes to the manager.

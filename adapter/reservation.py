@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from adapter import names, podgroup, stripping
-from adapter.facts import Raw, meta
-from adapter.shape import as_text, pod_requests, quantity
+from adapter.objects.podrequests import as_text, pod_requests, quantity
+from adapter.objects.raw import Raw, meta
 from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
 
 GCS_WAITER = "wait-gcs-ready"

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from adapter import explain, names, telling
 from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck, say
 from adapter.gang import Gang
-from adapter.groupworkload import Reservation
+from adapter.objects.placement import Placement, Share
+from adapter.objects.reservation import Reservation
+from adapter.objects.workload import Workload
 from adapter.patience import RETRY, excluded_for, patience
-from adapter.placement import Placement, Share
-from adapter.workload import Workload
 
 ASKED_LAST = "it is asked when all others are admitted, because others must be preempted for it"
 

@@ -3,7 +3,7 @@
 Follows k8s:pkg/api/v1/pod/util.go, ContainerShouldRestart and AllContainersCouldRestart (1.36).
 """
 
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 
 
 def may_restart(container: Raw | None, pod_spec: Raw, exit_code: int) -> bool:

@@ -8,9 +8,10 @@ Order inside a container: literals first, then addresses (a literal may hold one
 from collections.abc import Sequence
 from typing import Any
 
-from adapter import affinity, copies, draining, headaddress, names, podgroup, references, stripping, zone
+from adapter import affinity, copies, draining, headaddress, names, podgroup, stripping, zone
 from adapter.downward import literal
-from adapter.facts import Raw, meta, uid_of
+from adapter.objects import references
+from adapter.objects.raw import Raw, meta, uid_of
 from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
 
 # Where a command or an address can stand in a container; `name`, `image` and mounts are names, never addresses.

@@ -12,11 +12,11 @@ from datetime import datetime
 from adapter import explain, names, telling
 from adapter.actions import Action, DeletePod, LookAgain, Plan, say
 from adapter.gang import Gang
-from adapter.groupworkload import Reservation
+from adapter.objects.placement import Exclusion, Placement, Share
+from adapter.objects.reservation import Reservation
+from adapter.objects.workload import Workload
 from adapter.patience import RESYNC, SOON, excluded, excluded_for, may_fit
-from adapter.placement import Exclusion, Placement, Share
 from adapter.reserving import ask, why_not
-from adapter.workload import Workload
 
 
 def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:

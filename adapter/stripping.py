@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adapter import affinity, mapping, names
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 from adapter.target import Target
 
 METADATA = frozenset({

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from adapter import cohort
 from adapter.cohort import Cell, Line
 from adapter.demand import Choice, Demand
-from adapter.shape import UNLIMITED, as_text
+from adapter.objects.podrequests import UNLIMITED, as_text
 
 
 @dataclass(frozen=True, slots=True)

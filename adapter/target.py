@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter import names
-from adapter.api import NOTHING, Head, PodMapping
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
+from adapter.objects.specs import NOTHING, Head, PodMapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from adapter import names
 from adapter.actions import Action, Record, SetCheck
-from adapter.facts import bounded
 from adapter.gang import Gang
-from adapter.placement import Placement
-from adapter.workload import Workload
+from adapter.objects.placement import Placement
+from adapter.objects.raw import bounded
+from adapter.objects.workload import Workload
 
 
 def pending(gang: Gang, work: Workload, message: str) -> list[Action]:

@@ -6,7 +6,7 @@ A pod that only takes its time is no trouble. What becomes of it is that cluster
 from collections.abc import Iterator
 from typing import Any
 
-from adapter.facts import Raw, condition
+from adapter.objects.raw import Raw, condition
 
 # Reasons with which a kubelet waits because something is wrong, beside those that end so (k8s:pkg/kubelet/images/types.go,
 # pkg/kubelet/kuberuntime/kuberuntime_container.go).

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from adapter import shape
-from adapter.facts import Key
-from adapter.placement import Exclusion
-from adapter.workload import Workload
+from adapter.objects import podrequests
+from adapter.objects.placement import Exclusion
+from adapter.objects.raw import Key
+from adapter.objects.workload import Workload
 
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
 # given up and tried elsewhere: half as long cost a crowd of minute-long gangs four percent of its quota (make gangs). Short
@@ -92,7 +92,7 @@ def _rank(work: Workload) -> tuple[int, int, int, datetime, Key]:
     created = work.created or _FIRST
     try:
         size = sum(
-            podset.count * shape.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
+            podset.count * podrequests.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
             for podset in work.podsets
         )
     except ValueError:  # whoever plans it says so; it must be in nobody's way

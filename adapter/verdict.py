@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from adapter.candidate import Request
-from adapter.facts import LONGEST_OF_ONE, bounded
+from adapter.objects.raw import LONGEST_OF_ONE, bounded
 
 NOT_NEEDED = "not needed"
 TAKING_BACK = "by taking back quota that others borrowed"

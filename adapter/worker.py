@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from adapter import headmirror, names
-from adapter.facts import Raw, label, uid_of
-from adapter.groupworkload import Reservation
-from adapter.placement import Placement
+from adapter.objects.placement import Placement
+from adapter.objects.raw import Raw, label, uid_of
+from adapter.objects.reservation import Reservation
+from adapter.objects.workload import Job
 from adapter.target import Target
-from adapter.workload import Job
 
 
 @dataclass(frozen=True, slots=True)

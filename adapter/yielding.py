@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from adapter import explain, telling
 from adapter.actions import Action, LookAgain, Plan, Rejoin, Yield, say
 from adapter.gang import Gang
+from adapter.objects.placement import Placement
+from adapter.objects.workload import Workload
 from adapter.patience import AWAY, RESYNC, SOON, excluded, gives_way_at, may_fit
-from adapter.placement import Placement
-from adapter.workload import Workload
 
 
 def wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapter import names
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 from adapter.target import Target
 
 ZONE_ENV = "RAY_NODE_ZONE"

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from adapter import api
+from adapter.objects import specs
 from adapter.shell.client import ApiError
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ async def told(question: Coroutine[Any, Any, T], text: str) -> T:
 def duration(text: str) -> timedelta:
     """Read an option such as 30s; argparse tells what is wrong with it."""
     try:
-        return api.parse_duration(text)
+        return specs.parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from adapter.podsets import Unusable
+from adapter.objects.rayjob import Unusable
 
 
 def text(filename: str) -> str:

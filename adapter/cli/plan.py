@@ -17,7 +17,7 @@ from adapter import names
 from adapter.answer import Answer
 from adapter.cli import asking, files, plantable
 from adapter.cli.asking import TROUBLE, USAGE, complain
-from adapter.podsets import Unusable
+from adapter.objects.rayjob import Unusable
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.kubeconfig import BadLogin, default_namespace
 from adapter.shell.planserver import MOST_BYTES

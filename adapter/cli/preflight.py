@@ -18,7 +18,7 @@ import yaml
 from adapter import names, preflight, reachable
 from adapter.cli import asking, preflighttable, trial
 from adapter.cli.asking import DONE, TROUBLE, USAGE, complain
-from adapter.facts import Raw, key_of
+from adapter.objects.raw import Raw, key_of
 from adapter.reachable import Reachability
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.kubeconfig import BadLogin

@@ -12,12 +12,13 @@ from typing import Any
 
 import yaml
 
-from adapter import api, names, podgroup, rayspec, reservation, rewriter, stripping
+from adapter import names, podgroup, rayspec, reservation, rewriter, stripping
 from adapter.changes import changes
 from adapter.cli import files
 from adapter.cli.asking import DONE, USAGE, complain
-from adapter.facts import UNREADABLE, Raw, label, meta
-from adapter.podsets import Unusable
+from adapter.objects import specs
+from adapter.objects.raw import UNREADABLE, Raw, label, meta
+from adapter.objects.rayjob import Unusable
 from adapter.refusal import refusal
 from adapter.target import Target
 
@@ -88,7 +89,7 @@ def main(given: argparse.Namespace) -> int:
                 f"{' or '.join(names.RAY_KINDS)}."
             )
         shown = [_shown(one, given.head, cluster, spec) for one in found if not one.why]
-    except (Unusable, api.Invalid) as error:
+    except (Unusable, specs.Invalid) as error:
         return complain(str(error), USAGE)
     print("".join(shown), end="")
     refused = [one for one in found if one.why]
@@ -97,14 +98,14 @@ def main(given: argparse.Namespace) -> int:
     return REFUSED if refused else DONE
 
 
-def _cluster(filename: str) -> tuple[str, api.WorkerCluster]:
+def _cluster(filename: str) -> tuple[str, specs.WorkerCluster]:
     """The WorkerCluster's name and spec; without a file one that has nothing but its name."""
     if not filename:
-        return "worker", api.worker_cluster({**_CLUSTER, "spec": {"source": _SOURCE}})
+        return "worker", specs.worker_cluster({**_CLUSTER, "spec": {"source": _SOURCE}})
     clusters = [raw for raw in files.objects(files.text(filename)) if raw.get("kind") == names.WORKER_CLUSTER_KIND]
     if len(clusters) != 1:
         raise Unusable(f"{filename} must hold one {names.WORKER_CLUSTER_KIND}, found {len(clusters)}.")
-    return str(_mapping(clusters[0], "metadata").get("name") or "worker"), api.worker_cluster(clusters[0])
+    return str(_mapping(clusters[0], "metadata").get("name") or "worker"), specs.worker_cluster(clusters[0])
 
 
 def _read(raw: Raw, account_given: bool) -> Iterator[Found]:
@@ -161,7 +162,7 @@ def _as_pod(raw: Raw, group: Raw, template: Raw) -> dict[str, Any]:
     }
 
 
-def _shown(one: Found, head: str, cluster: str, spec: api.WorkerCluster) -> str:
+def _shown(one: Found, head: str, cluster: str, spec: specs.WorkerCluster) -> str:
     try:
         group = label(one.pod, names.RAY_GCS_GROUP_LABEL)
         role = reservation.role(group)
@@ -199,7 +200,7 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def _target(pod: Raw, cluster: str, spec: api.WorkerCluster) -> Target:
+def _target(pod: Raw, cluster: str, spec: specs.WorkerCluster) -> Target:
     placement = label(pod, names.PLACEMENT_LABEL) or "placement"
     return Target(
         cluster=cluster,

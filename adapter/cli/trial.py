@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from adapter import api, names, preflight
+from adapter import names, preflight
 from adapter.cli import asking
 from adapter.cli.asking import complain
-from adapter.facts import Raw, key_of
+from adapter.objects import specs
+from adapter.objects.raw import Raw, key_of
 from adapter.probing import Run
 from adapter.shell import inspection, logins
 from adapter.shell.client import ApiError, Client
@@ -118,7 +119,7 @@ async def _workers(client: Client, found: Mapping[str, Raw]) -> AsyncIterator[tu
         for name, raw in found.items():
             try:
                 clients[name] = await _login(client, name, raw)
-            except (api.Invalid, BadLogin) as error:
+            except (specs.Invalid, BadLogin) as error:
                 troubles[name] = str(error)
         yield clients, troubles
     finally:
@@ -126,7 +127,7 @@ async def _workers(client: Client, found: Mapping[str, Raw]) -> AsyncIterator[tu
 
 
 async def _login(client: Client, name: str, raw: Raw) -> Client:
-    login = await logins.once(client, api.worker_cluster(raw))
+    login = await logins.once(client, specs.worker_cluster(raw))
     try:
         return await Client.from_kubeconfig(login.kubeconfig, name)
     except BadLogin as error:

@@ -6,16 +6,17 @@ ClusterQueue, and by the right, which is not in the base. Everything is told as 
 
 import logging
 
-from adapter import aggregate, api, names
+from adapter import aggregate, names
 from adapter.aggregate import Change, Worker
-from adapter.facts import Key, Raw, key_of, uid_of
+from adapter.objects import specs
+from adapter.objects.raw import Key, Raw, key_of, uid_of
+from adapter.objects.workload import Job
 from adapter.shell import resources
 from adapter.shell.client import ApiError
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.observe import Observer
-from adapter.workload import Job
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class Aggregator:
             return
         try:
             found = self._changes(raw)
-        except api.Invalid as error:
+        except specs.Invalid as error:
             await self._say(raw, "CannotAggregate", str(error), warning=True)
             return
         if found:

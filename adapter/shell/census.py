@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
+from adapter.objects.workerpod import slot_of
 from adapter.shell.home import Home
-from adapter.slots import slot_of
 
 
 class Census(Collector):

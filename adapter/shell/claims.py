@@ -1,7 +1,7 @@
 """Which slots are being given away right now: between a decision and the answer to its write, no store shows it."""
 
 from adapter.actions import Action, AssignSlot
-from adapter.facts import uid_of
+from adapter.objects.raw import uid_of
 from adapter.shell.indexes import by_placement
 
 

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 from adapter import checks, names
-from adapter.facts import Raw, key_of, uid_of
+from adapter.objects.raw import Raw, key_of, uid_of
+from adapter.objects.workload import Job
 from adapter.shell import metrics, resources
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
@@ -11,7 +12,6 @@ from adapter.shell.home import Home
 from adapter.shell.logins import Logins
 from adapter.shell.member import FIRST_LISTS, STEADY_AFTER
 from adapter.shell.observe import Observer
-from adapter.workload import Job
 
 
 class Conditions:

@@ -15,10 +15,10 @@ from typing import Any
 
 from adapter import copies, rewriter
 from adapter.copies import anchor_uid
-from adapter.facts import Raw, key_of, label, meta, uid_of
-from adapter.groupworkload import reservation
 from adapter.names import POD_UID_LABEL
-from adapter.references import Reference
+from adapter.objects.raw import Raw, key_of, label, meta, uid_of
+from adapter.objects.references import Reference
+from adapter.objects.reservation import reservation
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home

@@ -4,7 +4,7 @@ An object of somebody else is never touched, and nothing that stands is changed.
 """
 
 from adapter import names
-from adapter.facts import Raw, key_of
+from adapter.objects.raw import Raw, key_of
 from adapter.shell.client import ApiError, Client
 from adapter.shell.resources import Resource
 

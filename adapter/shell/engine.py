@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from adapter import dispatch, lifecycle
 from adapter.actions import Action, CreatePod, DeletePod, LookAgain, MirrorHead, Plan, Release, Reserve, Say, SetCheck
-from adapter.facts import Key, Raw, key_of, uid_of
+from adapter.objects.raw import Key, Raw, key_of, uid_of
 from adapter.shell import meter, metrics, sweeper
 from adapter.shell.aggregator import Aggregator
 from adapter.shell.claims import Claims

@@ -11,10 +11,10 @@ from typing import Any
 
 from adapter import names
 from adapter.actions import Say
-from adapter.facts import timestamp
+from adapter.objects.raw import timestamp
+from adapter.objects.workload import Job
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import EVENTS
-from adapter.workload import Job
 
 log = logging.getLogger(__name__)
 

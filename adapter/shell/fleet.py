@@ -9,8 +9,8 @@ import hashlib
 import logging
 from dataclasses import dataclass
 
-from adapter import api
-from adapter.facts import Raw
+from adapter.objects import specs
+from adapter.objects.raw import Raw
 from adapter.shell.client import Client, MayWrite, Unreachable
 from adapter.shell.kubeconfig import BadLogin
 from adapter.shell.logins import Login, Logins, unusable
@@ -67,15 +67,15 @@ class Fleet:
             await self._disengage(name)
             return
         try:
-            spec = api.worker_cluster(cluster)
+            spec = specs.worker_cluster(cluster)
             login = await logins.of(name, spec)
-        except (api.Invalid, BadLogin) as error:
+        except (specs.Invalid, BadLogin) as error:
             self.problems[name] = str(error)
             await self._disengage(name)
             return
         await self._engage(name, spec, login)
 
-    async def _engage(self, name: str, spec: api.WorkerCluster, login: Login) -> None:
+    async def _engage(self, name: str, spec: specs.WorkerCluster, login: Login) -> None:
         digest = hashlib.sha256(login.kubeconfig.encode()).hexdigest()
         before = self._engaged.get(name)
         follows_the_same = before and before.member.spec.head.mirrored == spec.head.mirrored

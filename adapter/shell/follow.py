@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from adapter.facts import Raw, meta
+from adapter.objects.raw import Raw, meta
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import Resource
 from adapter.shell.store import Store

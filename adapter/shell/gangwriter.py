@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 from adapter import names, podgroup, reservation
 from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Yield
-from adapter.facts import Raw, timestamp, uid_of
-from adapter.groupworkload import Reservation
-from adapter.groupworkload import reservation as read_reservation
-from adapter.placement import Placement
+from adapter.objects.placement import Placement
+from adapter.objects.raw import Raw, timestamp, uid_of
+from adapter.objects.reservation import Reservation
+from adapter.objects.reservation import reservation as read_reservation
+from adapter.objects.workload import Workload
 from adapter.shell import metrics, podgroups, resources
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.create import create
@@ -20,7 +21,6 @@ from adapter.shell.home import Home
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
-from adapter.workload import Workload
 
 
 class GangWriter:

@@ -11,15 +11,15 @@ import logging
 from collections.abc import Callable
 
 from adapter import names
-from adapter.facts import Key, Raw
+from adapter.objects.raw import Key, Raw
+from adapter.objects.workerpod import slot_of
+from adapter.objects.workload import Job
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following
 from adapter.shell.indexes import by_placement, by_ray_cluster, by_workload
 from adapter.shell.resources import Resource
 from adapter.shell.store import Store
-from adapter.slots import slot_of
-from adapter.workload import Job
 
 log = logging.getLogger(__name__)
 

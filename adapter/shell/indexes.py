@@ -4,7 +4,7 @@ A key is one string; an object that lacks what it is made of stands under a key 
 """
 
 from adapter import names
-from adapter.facts import Raw, annotation, key_of, label
+from adapter.objects.raw import Raw, annotation, key_of, label
 
 
 def by_reserved_workload(reservation: Raw) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names, quota
-from adapter.facts import Raw, key_of
+from adapter.objects.raw import Raw, key_of
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import Resource

@@ -6,7 +6,7 @@ It puts them into the work queue and reads no event: which of them a change wake
 from collections.abc import Iterable
 
 from adapter import names
-from adapter.facts import Raw, annotation, key_of, meta
+from adapter.objects.raw import Raw, annotation, key_of, meta
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.indexes import by_ray_cluster

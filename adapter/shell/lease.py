@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from adapter import election, names
 from adapter.election import Candidate, Put, StepDown, Wait
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import LEASES
 

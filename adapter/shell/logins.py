@@ -9,8 +9,9 @@ import base64
 import logging
 from dataclasses import dataclass, field
 
-from adapter import api, multikueue, names
-from adapter.facts import Raw
+from adapter import multikueue, names
+from adapter.objects import specs
+from adapter.objects.raw import Raw
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Client
 from adapter.shell.follow import Following, follow
@@ -45,7 +46,7 @@ class Logins:
         self._needed: dict[str, str] = {}  # WorkerCluster -> the Secret of Kueue's namespace that it needs
         self._followed: dict[str, _Followed] = {}
 
-    async def of(self, name: str, spec: api.WorkerCluster) -> Login:
+    async def of(self, name: str, spec: specs.WorkerCluster) -> Login:
         """The login of WorkerCluster `name`; raises BadLogin or api.Invalid with a sentence."""
         if spec.source.kube_config is not None:
             self.forget(name)
@@ -54,7 +55,7 @@ class Logins:
             return _login(secret, names.SYSTEM_NAMESPACE, found)
         try:
             secret = self._borrowed(spec)
-        except api.Invalid:
+        except specs.Invalid:
             self.forget(name)
             raise
         return _login(secret, names.KUEUE_NAMESPACE, await self._read(name, secret))
@@ -67,7 +68,7 @@ class Logins:
             if task:
                 task.cancel()
 
-    def _borrowed(self, spec: api.WorkerCluster) -> str:
+    def _borrowed(self, spec: specs.WorkerCluster) -> str:
         ref = spec.source.multi_kueue_cluster_ref
         assert ref is not None, "one of the two is set"
         known = self._home.multikueue_clusters
@@ -107,7 +108,7 @@ class Logins:
         return made
 
 
-async def once(client: Client, spec: api.WorkerCluster) -> Login:
+async def once(client: Client, spec: specs.WorkerCluster) -> Login:
     """The login of a WorkerCluster as it is now, by the rights of `client` in the manager; raises as `Logins.of` does, or ApiError."""
     if spec.source.kube_config is not None:
         secret, namespace = spec.source.kube_config.secret_ref.name, names.SYSTEM_NAMESPACE

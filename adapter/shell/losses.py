@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 import aiohttp
 
 from adapter import names, raynodes
-from adapter.facts import Key, Raw, key_of, label, meta, moment
+from adapter.objects.raw import Key, Raw, key_of, label, meta, moment
+from adapter.objects.workerpod import share_key, slot_of
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.indexes import by_ray_cluster
 from adapter.shell.member import FIRST_LISTS
-from adapter.slots import share_key, slot_of
 from adapter.worker import Silence
 
 log = logging.getLogger(__name__)

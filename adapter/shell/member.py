@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from adapter import names, nodes, quota
-from adapter.api import WorkerCluster
-from adapter.facts import Key, Raw, key_of, meta, true_since, uid_of
-from adapter.groupworkload import Reservation
 from adapter.headmirror import Standing, slice_keys
-from adapter.selectors import Labels
+from adapter.objects.raw import Key, Raw, key_of, meta, true_since, uid_of
+from adapter.objects.reservation import Reservation
+from adapter.objects.selectors import Labels
+from adapter.objects.specs import WorkerCluster
+from adapter.objects.workerpod import slot_of
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following
 from adapter.shell.indexes import by_placement, by_reserved_workload
 from adapter.shell.resources import Resource
 from adapter.shell.store import Changed, Store, version
-from adapter.slots import slot_of
 
 log = logging.getLogger(__name__)
 

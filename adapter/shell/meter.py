@@ -8,9 +8,9 @@ from datetime import datetime
 
 from adapter import dispatch
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
-from adapter.facts import Raw, meta, moment
+from adapter.objects.raw import Raw, meta, moment
+from adapter.objects.workerpod import slot_of
 from adapter.shell import metrics
-from adapter.slots import slot_of
 
 _ORPHANS = {dispatch.POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metrics.SLOT_ELSEWHERE}
 

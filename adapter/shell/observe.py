@@ -6,10 +6,13 @@ answers a question of its own, to whoever asks it.
 
 from datetime import datetime, timedelta
 
-from adapter import copies, names, references
-from adapter.facts import Key, meta, uid_of
+from adapter import copies, names
 from adapter.gang import Gang
-from adapter.placement import Placement, placement
+from adapter.objects import references
+from adapter.objects.placement import Placement, placement
+from adapter.objects.raw import Key, meta, uid_of
+from adapter.objects.workerpod import share_key
+from adapter.objects.workload import Job, Workload, workload
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -22,8 +25,6 @@ from adapter.shell.slots import Slots
 from adapter.shell.sources import Sources
 from adapter.shell.targets import Targets
 from adapter.shell.workers import Workers
-from adapter.slots import share_key
-from adapter.workload import Job, Workload, workload
 
 DEFAULT_TIMEOUT = timedelta(seconds=30)  # of a gang whose policy cannot be read: nothing is planned for it anyway
 

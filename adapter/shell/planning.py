@@ -13,8 +13,9 @@ from adapter import candidate, explain, names, planner, quota, turn
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Request
 from adapter.clusterset import Chosen
-from adapter.facts import bounded, timestamp
-from adapter.placement import Exclusion, Share, exclusion_spec, owner_reference, placement_name, share_spec
+from adapter.objects.placement import Exclusion, Share, exclusion_spec, owner_reference, placement_name, share_spec
+from adapter.objects.raw import bounded, timestamp
+from adapter.objects.workload import Job, Workload
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.memory import Memory
@@ -22,7 +23,6 @@ from adapter.shell.observe import Observer
 from adapter.shell.room import Room
 from adapter.shell.waiting import Waiters
 from adapter.verdict import considered_spec
-from adapter.workload import Job, Workload
 
 # What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
 MOST_SHARES = 100

@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from adapter import names
-from adapter.podsets import Unusable
+from adapter.objects.rayjob import Unusable
 from adapter.shell.preview import Preview
 
 log = logging.getLogger(__name__)

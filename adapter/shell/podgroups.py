@@ -4,7 +4,7 @@ It goes with its anchor, by the worker cluster's garbage collection; what it say
 """
 
 from adapter import podgroup
-from adapter.facts import Raw, key_of, meta
+from adapter.objects.raw import Raw, key_of, meta
 from adapter.shell.client import ApiError, Client
 from adapter.shell.resources import POD_GROUPS
 

@@ -9,7 +9,8 @@ from collections import defaultdict
 
 from adapter import names
 from adapter.actions import AssignSlot, CreatePod, DeletePod, MirrorHead, PatchStatus, Say
-from adapter.facts import Raw, key_of, uid_of
+from adapter.objects.raw import Raw, key_of, uid_of
+from adapter.objects.workerpod import share_key, slot_of
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.copier import Copier
@@ -22,7 +23,6 @@ from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.sources import Absent
 from adapter.shell.store import version
-from adapter.slots import share_key, slot_of
 
 # What a cluster answers whose webhooks, policies or quotas do not want a pod. Not 401 and 429, which pass, and not 409: there
 # is a pod of that name.

@@ -6,12 +6,13 @@ Read from the manager's stores alone. It decides nothing, and does not say wheth
 from collections.abc import Iterable
 from datetime import timedelta
 
-from adapter import api, checks, layout, names
+from adapter import checks, layout, names
 from adapter.clusterset import Chosen, Written, policy, policy_name
-from adapter.facts import Raw, key_of
+from adapter.objects import specs
+from adapter.objects.raw import Raw, key_of
+from adapter.objects.workload import PodSet, Workload
 from adapter.shell.home import Home
 from adapter.shell.store import Store
-from adapter.workload import PodSet, Workload
 
 LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default: what runs must not be given up because a policy is gone
 
@@ -68,7 +69,7 @@ class Policies:
         """The policy behind an AdmissionCheck, or why there is none."""
         try:
             return policy(self._home.checks.named(check) or {}, self.written()), ""
-        except api.Invalid as error:
+        except specs.Invalid as error:
             return None, str(error)
 
     def policy_name(self, check: str) -> str:

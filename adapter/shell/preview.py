@@ -9,17 +9,18 @@ import traceback
 from datetime import datetime
 from typing import Any
 
-from adapter import answer, names, podsets, quota
+from adapter import answer, names, quota
 from adapter.answer import Answer
 from adapter.clusterset import Chosen
-from adapter.facts import UNREADABLE, Raw, key_of
-from adapter.podsets import Asked, Unusable
+from adapter.objects import rayjob
+from adapter.objects.raw import UNREADABLE, Raw, key_of
+from adapter.objects.rayjob import Asked, Unusable
+from adapter.objects.workload import Workload, workload
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
 from adapter.shell.refusals import AGAIN
-from adapter.workload import Workload, workload
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class Preview:
 
     def answer(self, raw: object, namespace: str, now: datetime) -> Answer:
         """The plan for a RayJob or RayCluster as of now; raises Unusable with a sentence when there is none to make."""
-        asked = podsets.read(raw, namespace)
+        asked = rayjob.read(raw, namespace)
         try:
             return self._answer(asked, now)
         except (*UNREADABLE, RecursionError) as error:
@@ -49,9 +50,9 @@ class Preview:
 
     def _answer(self, asked: Asked, now: datetime) -> Answer:
         queue, cluster_queue = self._queue(asked)
-        priority = podsets.known_priority(asked.priority_class, self._home.workloads)
+        priority = rayjob.known_priority(asked.priority_class, self._home.workloads)
         flavors = _flavors(cluster_queue)
-        work = workload(podsets.workload(asked, queue, _checks(cluster_queue), flavors, priority or 0, now))
+        work = workload(rayjob.workload(asked, queue, _checks(cluster_queue), flavors, priority or 0, now))
         check = self._observer.policies.check_of(work)
         if not check:
             raise Unusable(

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names, probing
-from adapter.facts import Raw, key_of, uid_of
+from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.probing import Peer, Run, State
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.inspection import listed

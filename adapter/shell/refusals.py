@@ -6,13 +6,13 @@ those itself, and writes nothing: who is refused, and how, is for lifecycle.py.
 
 from adapter import names, rayspec
 from adapter.clusterset import Chosen
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
+from adapter.objects.workload import Workload
 from adapter.refusal import refusal as template_refusal
 from adapter.refusal import waits_for_all
 from adapter.shell.home import Home
 from adapter.shell.policies import Policies
 from adapter.shell.sources import Sources
-from adapter.workload import Workload
 
 CHANGED = (
     "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first

@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import api, names, outrank, planner, quota, reachable, reservation, shape
+from adapter import names, outrank, planner, quota, reachable, reservation
 from adapter.candidate import Candidate, Group, Request
 from adapter.clusterset import Chosen
-from adapter.facts import annotation
-from adapter.groupworkload import Reservation
-from adapter.groupworkload import reservation as read_reservation
-from adapter.placement import Placement, Share, placement
+from adapter.objects import podrequests, specs
+from adapter.objects.placement import Placement, Share, placement
+from adapter.objects.raw import annotation
+from adapter.objects.reservation import Reservation
+from adapter.objects.reservation import reservation as read_reservation
+from adapter.objects.workload import PodSet, Workload
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
 from adapter.shell.observe import Observer
 from adapter.shell.store import version
-from adapter.workload import PodSet, Workload
 
 # Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
 # counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
@@ -32,7 +33,7 @@ class Room:
     def __init__(self, home: Home, fleet: Fleet, observer: Observer) -> None:
         self._home, self._fleet, self._observer = home, fleet, observer
 
-    def request(self, work: Workload, check: str, policy: api.DispatchPolicy | None = None) -> Request:
+    def request(self, work: Workload, check: str, policy: specs.DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
         groups = tuple(self._group(podset) for podset in self._observer.policies.remote_podsets(work, check))
         if policy is None:
@@ -42,7 +43,9 @@ class Room:
     def _group(self, podset: PodSet) -> Group:
         spec = self._observer.targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
-        return Group(podset.name, reservation.role(podset.name), podset.count, spec, shape.pod_requests(spec), zone)
+        return Group(
+            podset.name, reservation.role(podset.name), podset.count, spec, podrequests.pod_requests(spec), zone
+        )
 
     def relieved(self, order: Iterable[str], priority: int) -> dict[str, quota.Tree]:
         """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them."""

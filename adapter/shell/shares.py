@@ -6,14 +6,14 @@ Clusters that cannot be seen show no shares. Whether a share is to stay is for l
 from dataclasses import replace
 
 from adapter import names
-from adapter.facts import Key, Raw, key_of, label
-from adapter.groupworkload import Reservation, reservation
-from adapter.placement import Placement, placement
+from adapter.objects.placement import Placement, placement
+from adapter.objects.raw import Key, Raw, key_of, label
+from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.workerpod import share_key, slot_of
+from adapter.objects.workload import Workload, workload
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
-from adapter.slots import share_key, slot_of
-from adapter.workload import Workload, workload
 
 
 class Shares:

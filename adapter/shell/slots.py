@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from adapter import names
-from adapter.facts import Raw, is_true, key_of, label, uid_of
-from adapter.placement import Placement
+from adapter.objects.placement import Placement
+from adapter.objects.raw import Raw, is_true, key_of, label, uid_of
+from adapter.objects.workerpod import ended, group_of, leaving, share_key, slot_of, slots_on
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.indexes import by_placement
-from adapter.slots import ended, group_of, leaving, share_key, slot_of, slots_on
 
 Shares = frozenset[tuple[str, int]]  # by cluster and round
 

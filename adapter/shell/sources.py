@@ -8,14 +8,15 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping
 
-from adapter import copies, references
+from adapter import copies
 from adapter.copies import Source
-from adapter.facts import Raw
-from adapter.references import Reference
+from adapter.objects import references
+from adapter.objects.raw import Raw
+from adapter.objects.references import Reference
+from adapter.objects.workload import PodSet, Workload
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.home import Home
-from adapter.workload import PodSet, Workload
 
 # For how long an answer counts at the check. What is there will most likely stay, and is read again before any pod is made;
 # who waits for what is missing looks again after patience.ABSENT_AGAIN.

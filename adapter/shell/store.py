@@ -8,7 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from adapter.facts import Key, Raw, key_of, meta
+from adapter.objects.raw import Key, Raw, key_of, meta
 
 Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
-from adapter.facts import Raw, annotation, key_of, label, meta, moment, uid_of
-from adapter.placement import placement
+from adapter.objects.placement import placement
+from adapter.objects.raw import Raw, annotation, key_of, label, meta, moment, uid_of
 from adapter.shell import metrics
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.home import Home

@@ -5,13 +5,13 @@ Read from the WorkerCluster and from the flavors of the manager. How a pod is re
 
 from collections.abc import Iterable, Mapping
 
-from adapter.facts import Raw
-from adapter.placement import Placement, share_name
+from adapter.objects.placement import Placement, share_name
+from adapter.objects.raw import Raw
+from adapter.objects.workload import PodSet, Workload
 from adapter.reservation import template
 from adapter.shell.home import Home
 from adapter.shell.member import Member
 from adapter.target import Target
-from adapter.workload import PodSet, Workload
 
 
 class Targets:

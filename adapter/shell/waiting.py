@@ -8,14 +8,14 @@ from datetime import datetime
 
 from adapter import names, turn
 from adapter.clusterset import Chosen
-from adapter.facts import is_true
+from adapter.objects.placement import placement
+from adapter.objects.raw import is_true
+from adapter.objects.workload import Workload, workload
 from adapter.patience import excluded
-from adapter.placement import placement
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.observe import Observer
-from adapter.workload import Workload, workload
 
 
 class Waiters:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 
 from adapter import names, news
 from adapter.actions import Action, Reserve
-from adapter.facts import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
-from adapter.placement import placement
+from adapter.objects.placement import placement
+from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
+from adapter.objects.workerpod import slot_of
 from adapter.reachable import unproven
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -17,7 +18,6 @@ from adapter.shell.indexes import by_placement, by_ray_cluster
 from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
 from adapter.shell.queue import WorkQueue
 from adapter.shell.sweeper import BEREFT_SECONDS
-from adapter.slots import slot_of
 
 
 class Waker:

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from adapter import flavorlabels, headaddress, names
-from adapter.facts import Key, Raw, controller_uid, key_of, label, uid_of
-from adapter.groupworkload import Reservation
 from adapter.headmirror import Standing
-from adapter.placement import Placement
+from adapter.objects.placement import Placement
+from adapter.objects.raw import Key, Raw, controller_uid, key_of, label, uid_of
+from adapter.objects.reservation import Reservation
+from adapter.objects.workerpod import group_of, share_key, slot_of, wants_slot
+from adapter.objects.workload import Workload
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.indexes import by_ray_cluster
@@ -21,9 +23,7 @@ from adapter.shell.policies import Policies, lost_after
 from adapter.shell.shares import Shares
 from adapter.shell.slots import Slots
 from adapter.shell.targets import Targets
-from adapter.slots import group_of, share_key, slot_of, wants_slot
 from adapter.worker import Silence, Worker
-from adapter.workload import Workload
 
 
 class Workers:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from adapter import names
-from adapter.facts import moment
+from adapter.objects.raw import moment
 from e2e import actors
 from e2e.job import NAMESPACE, Job
 from hack.clusters import Clusters, condition, wait

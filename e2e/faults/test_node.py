@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapter import names
-from adapter.facts import moment
+from adapter.objects.raw import moment
 from adapter.reporting import STUCK_AFTER
 from e2e import actors
 from e2e.job import NAMESPACE, Job

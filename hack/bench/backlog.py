@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from adapter import names
-from adapter.facts import Raw, is_true, label, meta
+from adapter.objects.raw import Raw, is_true, label, meta
 from adapter.shell.resources import PODS, WORKLOADS
 from hack import install
 from hack.bench import control, timeline

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 from adapter.shell.resources import PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import audit, backlog, control, dispatchreport, figures, orders, spent, timeline
 from hack.bench.backlog import PATIENCE

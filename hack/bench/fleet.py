@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from adapter import nodes, quota
 from adapter.candidate import Candidate, Group, Request
-from adapter.facts import Raw
 from adapter.nodes import Node
-from adapter.placement import GroupShare, Share
+from adapter.objects.placement import GroupShare, Share
+from adapter.objects.raw import Raw
 
 NAMESPACE = "demo"
 _FLAVORS = ("spot", "reserved")

@@ -22,7 +22,7 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import mirror, names
-from adapter.facts import Raw, uid_of
+from adapter.objects.raw import Raw, uid_of
 from adapter.shell.client import PARALLEL
 from adapter.shell.resources import PODS
 from hack.bench.orders import HOME, USER, WORK

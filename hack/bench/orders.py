@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from adapter import api, names, rewriter
-from adapter.facts import Raw, annotation, key_of, label, meta
-from adapter.groupworkload import reservation as read_reservation
-from adapter.placement import Placement
-from adapter.placement import placement as read_placement
+from adapter import names, rewriter
+from adapter.objects import specs
+from adapter.objects.placement import Placement
+from adapter.objects.placement import placement as read_placement
+from adapter.objects.raw import Raw, annotation, key_of, label, meta
+from adapter.objects.reservation import reservation as read_reservation
 from adapter.target import Target
 from hack.clusters import Clusters
 from tests.integration.stage import QUEUE, Stage
@@ -53,7 +54,7 @@ def _orders(stage: Stage, wanted: Sequence[Raw], place: Placement) -> Iterator[d
 
 
 def _target(stage: Stage, cluster: str, standing: Raw, place: Placement) -> Target:
-    spec = api.worker_cluster(stage.manager.get("workercluster", cluster))
+    spec = specs.worker_cluster(stage.manager.get("workercluster", cluster))
     return Target(
         cluster=cluster,
         zone=spec.zone or cluster,
@@ -80,7 +81,7 @@ def _manager(fleet: Clusters) -> str:
 
 def _worker(fleet: Clusters, name: str) -> str:
     """The kubeconfig that the controller itself uses."""
-    spec = api.worker_cluster(fleet.manager.get("workercluster", name))
+    spec = specs.worker_cluster(fleet.manager.get("workercluster", name))
     secret = spec.source.kube_config.secret_ref.name if spec.source.kube_config else name
     found = fleet.manager.get("secret", secret, names.SYSTEM_NAMESPACE)
     return base64.b64decode(found["data"][names.KUBECONFIG_KEY]).decode()

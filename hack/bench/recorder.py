@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
-from adapter.facts import Raw, key_of
+from adapter.objects.raw import Raw, key_of
 from adapter.shell.client import Client
 from adapter.shell.follow import Following, follow
 from adapter.shell.resources import Resource

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 from adapter.shell.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import audit, control, figures, timeline
 from hack.bench.audit import Kind, Request

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import yaml
 
 from adapter import rewriter
-from adapter.api import NOTHING, PodMapping
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
+from adapter.objects.specs import NOTHING, PodMapping
 from adapter.target import Target
 from hack.bench import figures
 from hack.lab.paths import REPO

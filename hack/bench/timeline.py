@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.facts import Raw, is_true, label, meta
+from adapter.objects.raw import Raw, is_true, label, meta
+from adapter.objects.workerpod import slot_of
 from adapter.shell.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
-from adapter.slots import slot_of
 from hack.bench.figures import percentile
 from hack.bench.recorder import Change
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from adapter import names
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 from adapter.shell.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack import clusters
 from hack.bench import audit, control, figures, timeline, walkreport

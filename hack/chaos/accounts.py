@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from adapter import names
-from adapter.facts import is_true, uid_of
-from adapter.placement import Placement, placement
-from adapter.shape import as_text, quantity
-from adapter.workload import workload
+from adapter.objects.placement import Placement, placement
+from adapter.objects.podrequests import as_text, quantity
+from adapter.objects.raw import is_true, uid_of
+from adapter.objects.workload import workload
 from hack.chaos.finding import LEDGER, RECORD, Finding
 from hack.chaos.sight import Member, Sight
 from hack.gangs import books

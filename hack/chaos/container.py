@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter import names
-from adapter.facts import is_true, meta
+from adapter.objects.raw import is_true, meta
 from hack import install
 from hack.apireader import Raw, Unreachable
 from hack.clusters import Cluster

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from adapter import names
-from adapter.facts import Raw, label, meta
-from adapter.slots import slot_of
+from adapter.objects.raw import Raw, label, meta
+from adapter.objects.workerpod import slot_of
 from hack.chaos.draw import Fault
 from hack.chaos.ground import Ground
 from hack.chaos.load import LARGEST, taken

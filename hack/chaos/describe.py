@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from adapter import names
-from adapter.facts import Raw, is_true, label, meta, uid_of
-from adapter.placement import placement
-from adapter.slots import slot_of
-from adapter.workload import workload
+from adapter.objects.placement import placement
+from adapter.objects.raw import Raw, is_true, label, meta, uid_of
+from adapter.objects.workerpod import slot_of
+from adapter.objects.workload import workload
 from hack.chaos.sight import Sight
 
 

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.facts import Raw, is_true
+from adapter.objects.raw import Raw, is_true
 from hack.chaos import container, starts
 from hack.chaos.container import Container
 from hack.chaos.load import Load

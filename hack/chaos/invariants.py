@@ -7,10 +7,10 @@ whether two copies of one worker ever ran at the same time needs more than one l
 from collections.abc import Iterator, Mapping, Sequence
 
 from adapter import names
-from adapter.facts import Raw, is_true, label, meta, uid_of
-from adapter.placement import placement
-from adapter.slots import slot_of
-from adapter.workload import workload
+from adapter.objects.placement import placement
+from adapter.objects.raw import Raw, is_true, label, meta, uid_of
+from adapter.objects.workerpod import slot_of
+from adapter.objects.workload import workload
 from hack.chaos import accounts
 from hack.chaos.finding import DOUBLED, LOST, ORPHAN, Finding
 from hack.chaos.sight import Sight

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from adapter import names
-from adapter.facts import Raw, label, meta, moment, uid_of
+from adapter.objects.raw import Raw, label, meta, moment, uid_of
 
 _OVER = ("Succeeded", "Failed")
 

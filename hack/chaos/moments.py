@@ -1,9 +1,9 @@
 """How far is a new gang on its way to running? Pure: one look in; a moment that has passed counts as reached."""
 
 from adapter import names
-from adapter.facts import label, meta
-from adapter.placement import placement
-from adapter.workload import workload
+from adapter.objects.placement import placement
+from adapter.objects.raw import label, meta
+from adapter.objects.workload import workload
 from hack.chaos.draw import MOMENTS
 from hack.chaos.sight import Sight
 

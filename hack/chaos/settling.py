@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from adapter import names
-from adapter.facts import label, meta
+from adapter.objects.raw import label, meta
 from hack.apireader import Unreachable
 from hack.chaos import accounts, invariants, sight
 from hack.chaos.finding import CRASH, LAB, Finding

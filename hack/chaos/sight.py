@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
-from adapter.facts import label
+from adapter.objects.raw import label
 from hack.apireader import Raw
 from tests.integration.stage import Stage
 

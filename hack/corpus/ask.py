@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from adapter import names
-from adapter.facts import key_of
+from adapter.objects.raw import key_of
 from adapter.shell.client import ApiError, Client
 from adapter.shell.resources import EVENTS, PODS, RAY_CLUSTERS, Resource
 from hack.clusters import condition

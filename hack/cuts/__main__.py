@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.slots import share_key, slot_of
+from adapter.objects.workerpod import share_key, slot_of
 from e2e import actors
 from e2e.job import NAMESPACE, Job
 from hack.bench import control

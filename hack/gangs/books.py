@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.facts import Raw, is_true, label, meta
-from adapter.shape import UNLIMITED, as_text, pod_requests, quantity
+from adapter.objects.podrequests import UNLIMITED, as_text, pod_requests, quantity
+from adapter.objects.raw import Raw, is_true, label, meta
 
 Cell = tuple[str, str]  # flavor, resource
 Usage = Mapping[str, Mapping[Cell, int]]  # by ClusterQueue; millicores for cpu, whole units for all else

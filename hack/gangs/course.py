@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from adapter import names
-from adapter.facts import label
+from adapter.objects.raw import label
 from hack.clusters import condition, wait
 from hack.gangs.draw import Gang
 from tests.integration.stage import Stage, ray_cluster

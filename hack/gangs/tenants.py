@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from adapter import names
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 from hack.clusters import Cluster
 from tests.integration.stage import Stage, local_queue, ray_cluster
 

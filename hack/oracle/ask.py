@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from adapter import names
-from adapter.facts import key_of
+from adapter.objects.raw import key_of
 from adapter.shell.client import Client
 from adapter.shell.resources import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from hack.clusters import condition

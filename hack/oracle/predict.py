@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
-from adapter import quota, shape
+from adapter import quota
 from adapter.clusterqueue import Group
-from adapter.facts import key_of
+from adapter.objects import podrequests
+from adapter.objects.raw import key_of
 from hack.oracle.draw import Question
 
 Raw = dict[str, Any]
@@ -80,7 +81,7 @@ def forecast(seen: Seen, question: Question) -> tuple[Forecast, quota.Tree]:
     more = (*before, most + 1, *(1,) * (len(question.specs) - len(given)))
     ours = Forecast(
         fits=(*before, last) if last else None,
-        more=None if most == shape.UNLIMITED or (before and _second_try(seen, queue, question, more)) else more,
+        more=None if most == podrequests.UNLIMITED or (before and _second_try(seen, queue, question, more)) else more,
         flavors=tuple(one.flavors for one in given) if last else (),
         borrows=any(one.borrows for one in given),
         most=most,
@@ -98,8 +99,8 @@ def charged(seen: Seen, tree: quota.Tree) -> Seen:
 
 def _give(tree: quota.Tree, queue: str, spec: Raw, share: float, labels: Mapping[str, str]) -> _Given:
     """Give a podset its share of all that fits."""
-    request = shape.pod_requests(spec)
-    room = quota.room(tree, queue, request, spec, wanted=shape.UNLIMITED, namespace=labels)
+    request = podrequests.pod_requests(spec)
+    room = quota.room(tree, queue, request, spec, wanted=podrequests.UNLIMITED, namespace=labels)
     count = _part(room.nominal + room.borrow, share)
     exact = quota.room(tree, queue, request, spec, wanted=count, namespace=labels)
     return _Given(room, count, exact.flavors, exact.nominal < count, quota.charge(tree, queue, exact, request, count))
@@ -109,8 +110,8 @@ def _told(groups: Sequence[Group], question: Question) -> bool:
     """Kueue names every flavor where it tries once: for one podset, all of whose resources are in the one group that there is."""
     if len(question.specs) > 1 or len(groups) > 1:
         return False
-    asked = {resource for resource, need in shape.pod_requests(question.specs[0]).items() if need}
-    return asked <= {shape.PODS, *groups[0].resources}
+    asked = {resource for resource, need in podrequests.pod_requests(question.specs[0]).items() if need}
+    return asked <= {podrequests.PODS, *groups[0].resources}
 
 
 def _second_try(seen: Seen, queue: str, question: Question, counts: Counts) -> bool:
@@ -121,7 +122,7 @@ def _second_try(seen: Seen, queue: str, question: Question, counts: Counts) -> b
     """
     labels = seen.namespaces[question.namespace]
     (first, last), (some, others) = question.specs, counts
-    needs, needed = shape.pod_requests(first), shape.pod_requests(last)
+    needs, needed = podrequests.pod_requests(first), podrequests.pod_requests(last)
     for groups in product(*(_each_flavor(group) for group in seen.tree.queues[queue].groups)):
         only = replace(seen.tree.queues[queue], groups=groups)
         narrow = replace(seen.tree, queues={**seen.tree.queues, queue: only})
@@ -138,6 +139,6 @@ def _each_flavor(group: Group) -> list[Group]:
 
 
 def _part(most: int, share: float) -> int:
-    if most == shape.UNLIMITED:
+    if most == podrequests.UNLIMITED:
         return _PLENTY
     return math.ceil(most * share) or min(most, 1)

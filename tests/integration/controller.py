@@ -17,8 +17,8 @@ from pathlib import Path
 
 from adapter.actions import Action
 from adapter.cli import controller
-from adapter.facts import Raw
-from adapter.references import Reference
+from adapter.objects.raw import Raw
+from adapter.objects.references import Reference
 from adapter.shell import podgroups
 from adapter.shell.aggregator import Aggregator
 from adapter.shell.client import Client

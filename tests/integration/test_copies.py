@@ -10,7 +10,7 @@ import yaml
 
 from adapter import names
 from adapter.copies import MOST_BYTES
-from adapter.references import Reference, wanted
+from adapter.objects.references import Reference, wanted
 from hack.apireader import Raw
 from hack.clusters import Cluster, wait
 from tests.integration.controller import Controller

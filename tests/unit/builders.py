@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from adapter import names
-from adapter.workload import workload as read_workload
+from adapter.objects.workload import workload as read_workload
 
 Raw = dict[str, Any]
 Groups = Mapping[str, int]  # worker group -> workers

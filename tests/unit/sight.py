@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from adapter import api, names
+from adapter import names
+from adapter.objects import specs
 from adapter.shell.claims import Claims
 from adapter.shell.client import Client
 from adapter.shell.fleet import Fleet
@@ -70,7 +71,7 @@ def fill(store: Store, *objects: Raw) -> None:
 
 def make_member(name: str, cores: int, *, used: int = 0, **spec: Any) -> Member:
     """A worker cluster that is seen, with one large node."""
-    found = api.worker_cluster(builders.make_worker_cluster(name, **spec))
+    found = specs.worker_cluster(builders.make_worker_cluster(name, **spec))
     member = Member(name, found, _NOBODY, "mgr", _DEAF)
     member.cluster_queues.replace([builders.make_cluster_queue(cores, used=used)])
     member.local_queues.replace([make_local_queue("team-a")])

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import aggregate, api, names
+from adapter import aggregate, names
 from adapter.aggregate import Worker
-from adapter.shape import UNLIMITED, quantity
+from adapter.objects import specs
+from adapter.objects.podrequests import UNLIMITED, quantity
 
 Raw = dict[str, Any]
 CHECK = "rayspan"
@@ -62,7 +63,7 @@ def test_only_who_asked_gets_it(said: str, want: bool) -> None:
 
 
 def test_another_word_is_told() -> None:
-    with pytest.raises(api.Invalid) as error:
+    with pytest.raises(specs.Invalid) as error:
         aggregate.wanted(queue(said="yes"))
     assert str(error.value) == (
         'ClusterQueue ray: annotation rayspan.dev/quota-from-workers is "yes"; make it "true" or "false".'
@@ -84,7 +85,7 @@ def test_the_check_and_its_flavor_are_found() -> None:
     ],
 )  # fmt: skip
 def test_a_queue_that_cannot_be_summed_is_told(raw: Raw, ours: set[str], sentence: str) -> None:
-    with pytest.raises(api.Invalid) as error:
+    with pytest.raises(specs.Invalid) as error:
         aggregate.covered(raw, ours)
     assert str(error.value).startswith("ClusterQueue ray: annotation rayspan.dev/quota-from-workers needs ")
     assert sentence in str(error.value)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapter import api
+from adapter.objects import specs
 from tests.unit import builders as make
 
 Raw = dict[str, Any]
@@ -23,22 +23,22 @@ Raw = dict[str, Any]
     ],
 )
 def test_a_duration_is_read(text: str, want: timedelta) -> None:
-    assert api.parse_duration(text) == want
+    assert specs.parse_duration(text) == want
 
 
 @pytest.mark.parametrize("text", ["", "30", "s", "1.5h", "-5s", "5s5m", "1d", "5 m", "PT5M", None, 30, [], "forever"])
 def test_what_is_no_duration_is_told_how_one_looks(text: object) -> None:
     with pytest.raises(ValueError, match=r"is not a duration such as 30s, 5m or 1h30m$"):
-        api.parse_duration(text)
+        specs.parse_duration(text)
 
 
 def test_a_duration_beyond_all_calendars_is_refused() -> None:
     with pytest.raises(ValueError, match="is longer than anybody can wait"):
-        api.parse_duration("99999999999h")
+        specs.parse_duration("99999999999h")
 
 
 def test_the_smallest_worker_cluster_has_defaults() -> None:
-    spec = api.worker_cluster(make.make_worker_cluster())
+    spec = specs.worker_cluster(make.make_worker_cluster())
     assert spec.source.kube_config
     assert spec.source.kube_config.secret_ref.name == "east"
     assert (spec.zone, spec.region, spec.labels, spec.resources) == ("", "", {}, {})
@@ -56,7 +56,7 @@ def test_a_whole_worker_cluster_is_read() -> None:
         draining=True,
         maxUnavailable=3,
     )
-    spec = api.worker_cluster(raw)
+    spec = specs.worker_cluster(raw)
     assert (spec.zone, spec.region, spec.labels, spec.resources) == ("us-east-1a", "us-east-1", {"a": "b"}, {"link": 1})
     assert (spec.cordoned, spec.draining, spec.max_unavailable) == (True, True, 3)
 
@@ -77,8 +77,8 @@ def test_a_whole_worker_cluster_is_read() -> None:
     ],
 )
 def test_a_head_that_cannot_be_found_is_told(head: Raw, said: str) -> None:
-    with pytest.raises(api.Invalid, match=rf"^WorkerCluster east: .*{said}"):
-        api.worker_cluster(make.make_worker_cluster(head=head))
+    with pytest.raises(specs.Invalid, match=rf"^WorkerCluster east: .*{said}"):
+        specs.worker_cluster(make.make_worker_cluster(head=head))
 
 
 @pytest.mark.parametrize(
@@ -92,29 +92,29 @@ def test_a_head_that_cannot_be_found_is_told(head: Raw, said: str) -> None:
     ],
 )
 def test_a_head_is_found_in_one_of_these_ways(head: Raw) -> None:
-    assert api.worker_cluster(make.make_worker_cluster(head=head)).head.address == head["address"]
+    assert specs.worker_cluster(make.make_worker_cluster(head=head)).head.address == head["address"]
 
 
 def test_a_drain_that_moves_nothing_is_told() -> None:
-    with pytest.raises(api.Invalid, match=r"WorkerCluster east: spec\.maxUnavailable: .* greater than or equal to 1"):
-        api.worker_cluster(make.make_worker_cluster(maxUnavailable=0))
+    with pytest.raises(specs.Invalid, match=r"WorkerCluster east: spec\.maxUnavailable: .* greater than or equal to 1"):
+        specs.worker_cluster(make.make_worker_cluster(maxUnavailable=0))
 
 
 def test_the_smallest_policy_has_defaults() -> None:
-    spec = api.dispatch_policy(make.make_policy())
+    spec = specs.dispatch_policy(make.make_policy())
     assert spec.clusters.names == ("east", "west")
     assert (spec.strategy, spec.gang) == ("FillInOrder", "AllOrNothing")
     assert spec.reservation_timeout == timedelta(seconds=30)
 
 
 def test_a_policy_names_its_timeout() -> None:
-    assert api.dispatch_policy(make.make_policy(reservationTimeout="2m")).reservation_timeout == timedelta(minutes=2)
+    assert specs.dispatch_policy(make.make_policy(reservationTimeout="2m")).reservation_timeout == timedelta(minutes=2)
 
 
 def test_a_field_of_another_version_is_passed_over() -> None:
     """Objects may be written under an older or newer schema than this reader's."""
-    assert api.dispatch_policy(make.make_policy(workerLostTimeout="5m")).clusters.names == ("east", "west")
-    assert api.worker_cluster(make.make_worker_cluster(namespaces={"a": "b"})).source
+    assert specs.dispatch_policy(make.make_policy(workerLostTimeout="5m")).clusters.names == ("east", "west")
+    assert specs.worker_cluster(make.make_worker_cluster(namespaces={"a": "b"})).source
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_a_field_of_another_version_is_passed_over() -> None:
     ],
 )
 def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -> None:
-    with pytest.raises(api.Invalid) as error:
-        api.dispatch_policy(raw)
+    with pytest.raises(specs.Invalid) as error:
+        specs.dispatch_policy(raw)
     _reads(str(error.value), parts)
 
 
@@ -199,21 +199,21 @@ def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -
     ],
 )
 def test_a_worker_cluster_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -> None:
-    with pytest.raises(api.Invalid) as error:
-        api.worker_cluster(raw)
+    with pytest.raises(specs.Invalid) as error:
+        specs.worker_cluster(raw)
     _reads(str(error.value), parts)
 
 
 def test_a_sentence_names_one_thing_at_a_time() -> None:
     """Two mistakes are told one after the other: a condition's message is one line."""
-    with pytest.raises(api.Invalid) as error:
-        api.dispatch_policy(make.make_policy(strategy="Random", reservationTimeout="soon"))
+    with pytest.raises(specs.Invalid) as error:
+        specs.dispatch_policy(make.make_policy(strategy="Random", reservationTimeout="soon"))
     assert str(error.value).count("spec.") == 1
     assert "\n" not in str(error.value)
 
 
 def test_specs_cannot_be_changed_in_place() -> None:
-    spec = api.dispatch_policy(make.make_policy())
+    spec = specs.dispatch_policy(make.make_policy())
     with pytest.raises(ValueError, match="frozen"):
         spec.min_workers = 1
 

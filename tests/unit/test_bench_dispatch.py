@@ -12,9 +12,9 @@ from aiohttp import web
 
 from adapter import dispatch, names
 from adapter.actions import CreatePod
-from adapter.facts import Raw
-from adapter.groupworkload import reservation
-from adapter.placement import placement
+from adapter.objects.placement import placement
+from adapter.objects.raw import Raw
+from adapter.objects.reservation import reservation
 from adapter.worker import Worker
 from hack.bench import dispatchreport, floor, orders, spent
 from hack.bench.audit import Kind, Request

@@ -3,7 +3,7 @@
 import math
 
 from adapter import names
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 from hack.bench import figures, timeline
 from hack.bench.recorder import Change
 from tests.unit.builders import make_condition

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from adapter import quota
 from adapter.candidate import Candidate, Group, Request
+from adapter.objects.placement import GroupShare, Share
 from adapter.offers import Offers
-from adapter.placement import GroupShare, Share
 from adapter.planner import Plan, charged, outranking, plan
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 

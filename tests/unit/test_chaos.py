@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.workload import workload
+from adapter.objects.workload import workload
 from hack.chaos import accounts, deeds, describe, draw, finding, invariants, moments, outages, report, settling
 from hack.chaos.campaign import Failure, Outcome
 from hack.chaos.draw import Fault

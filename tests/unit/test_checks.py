@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from adapter import api, checks
+from adapter import checks
 from adapter.clusterset import Written, policy, policy_name
-from adapter.facts import LONGEST
+from adapter.objects import specs
+from adapter.objects.raw import LONGEST
 from tests.unit.builders import at, make_check, make_condition, make_policy, make_worker_cluster, stamp
 
 Raw = dict[str, Any]
@@ -63,13 +64,13 @@ def test_the_policy_is_read() -> None:
     ],
 )
 def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(check: Raw, policies: Written, sentence: str) -> None:
-    with pytest.raises(api.Invalid) as error:
+    with pytest.raises(specs.Invalid) as error:
         policy(check, policies)
     assert str(error.value) == sentence
 
 
 def test_a_policy_that_does_not_parse_is_told_by_its_reader() -> None:
-    with pytest.raises(api.Invalid, match=r"^DispatchPolicy default: spec\.strategy: "):
+    with pytest.raises(specs.Invalid, match=r"^DispatchPolicy default: spec\.strategy: "):
         policy(make_check(), Written({"default": make_policy(strategy="Random")}))
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import api, clusterset, names
+from adapter import clusterset, names
+from adapter.objects import specs
 from tests.unit.builders import make_worker_cluster
 
 Raw = dict[str, Any]
@@ -22,25 +23,25 @@ def config(*clusters: str) -> dict[str, Raw]:
     return {"all": {"metadata": {"name": "all"}, "spec": {"clusters": list(clusters)}}}
 
 
-def by_config(name: str = "all") -> api.Clusters:
-    return api.Clusters.model_validate({"multiKueueConfigRef": {"name": name}})
+def by_config(name: str = "all") -> specs.Clusters:
+    return specs.Clusters.model_validate({"multiKueueConfigRef": {"name": name}})
 
 
-def by_label(*expressions: Raw, **labels: str) -> api.Clusters:
+def by_label(*expressions: Raw, **labels: str) -> specs.Clusters:
     selector = ({"matchLabels": labels} if labels else {}) | (
         {"matchExpressions": list(expressions)} if expressions else {}
     )
-    return api.Clusters.model_validate({"selector": selector})
+    return specs.Clusters.model_validate({"selector": selector})
 
 
 def resolve(
-    clusters: api.Clusters, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None
+    clusters: specs.Clusters, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None
 ) -> tuple[str, ...]:
     return clusterset.resolve(clusters, known, configs)
 
 
-def refusal(clusters: api.Clusters, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None) -> str:
-    with pytest.raises(api.Invalid) as error:
+def refusal(clusters: specs.Clusters, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None) -> str:
+    with pytest.raises(specs.Invalid) as error:
         resolve(clusters, known, configs)
     return str(error.value)
 
@@ -50,7 +51,7 @@ def refusal(clusters: api.Clusters, known: Iterable[Raw] = (), configs: Mapping[
 
 @pytest.mark.parametrize("configs", [None, {}], ids=["without MultiKueue", "without a config"])
 def test_names_stand_as_they_are_known_or_not(configs: Mapping[str, Raw] | None) -> None:
-    named = api.Clusters.model_validate({"names": ["west", "nowhere", "east", "west"]})
+    named = specs.Clusters.model_validate({"names": ["west", "nowhere", "east", "west"]})
     assert resolve(named, [make_worker_cluster("east")], configs) == ("west", "nowhere", "east")
 
 
@@ -82,7 +83,7 @@ BROKEN = {"metadata": {"name": "broken"}, "spec": {"labels": {"tier": "gold"}}}
         ),
     ],
 )
-def test_a_selector_matches_what_its_ray_nodes_carry(clusters: api.Clusters, want: tuple[str, ...]) -> None:
+def test_a_selector_matches_what_its_ray_nodes_carry(clusters: specs.Clusters, want: tuple[str, ...]) -> None:
     """A WorkerCluster that cannot be read is never chosen: nothing can be said of its labels."""
     assert resolve(clusters, [SILVER, GOLD, BROKEN, ALSO_GOLD]) == want
 
@@ -93,7 +94,7 @@ def test_a_selector_may_match_nothing_yet() -> None:
 
 
 def test_a_selector_that_cannot_be_read_says_so() -> None:
-    odd = api.Clusters.model_validate({"selector": {"matchLabels": "tier=gold"}})
+    odd = specs.Clusters.model_validate({"selector": {"matchLabels": "tier=gold"}})
     assert refusal(odd, [GOLD]).startswith("spec.clusters.selector cannot be read (")
 
 

@@ -15,12 +15,12 @@ import pytest
 from aiohttp import web
 
 from adapter import copies, rewriter
-from adapter.facts import key_of
-from adapter.references import Reference
+from adapter.objects.raw import key_of
+from adapter.objects.references import Reference
+from adapter.objects.workload import workload
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.copier import Copier
 from adapter.shell.sources import Absent, Sources
-from adapter.workload import workload
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload

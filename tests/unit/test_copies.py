@@ -4,7 +4,7 @@ import pytest
 
 from adapter import copies, names
 from adapter.copies import FORBIDDEN, MISSING, MOST_BYTES, MOST_OBJECTS, Source, absent, refusal, too_much
-from adapter.references import Reference
+from adapter.objects.references import Reference
 
 TOKEN, CODE = Reference("Secret", "token"), Reference("ConfigMap", "code")
 POD = {

@@ -8,11 +8,11 @@ import pytest
 
 from adapter import names
 from adapter.actions import Plan
-from adapter.facts import timestamp
+from adapter.objects.raw import timestamp
+from adapter.objects.workload import workload
 from adapter.shell.fleet import Fleet
 from adapter.shell.planning import Planning
 from adapter.shell.room import STATUS_LAG
-from adapter.workload import workload
 from tests.unit.builders import START, make_cluster_queue, make_placement, make_reservation, make_workload
 from tests.unit.sight import Members, Sight, fill, make_template
 

@@ -13,19 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import copies, facts, mirror, names, rewriter, trouble
+from adapter import copies, mirror, names, rewriter, trouble
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
-from adapter.api import PodMapping
 from adapter.dispatch import decide
-from adapter.groupworkload import Reservation, reservation
-from adapter.placement import placement
-from adapter.references import Reference, wanted
+from adapter.objects import raw as facts
+from adapter.objects.placement import placement
+from adapter.objects.references import Reference, wanted
+from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.specs import PodMapping
+from adapter.objects.workerpod import is_slot, share_key, slot_of, slots
+from adapter.objects.workload import workload
 from adapter.shell.claims import Claims
 from adapter.shell.slots import Slots
-from adapter.slots import is_slot, share_key, slot_of, slots
 from adapter.target import Target
 from adapter.worker import Silence, Worker
-from adapter.workload import workload
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.sight import Sight, fill

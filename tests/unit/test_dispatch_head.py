@@ -7,14 +7,14 @@ import pytest
 
 from adapter import headmirror, names
 from adapter.actions import CreatePod, DeletePod, MirrorHead
-from adapter.api import Head
 from adapter.dispatch import decide
-from adapter.groupworkload import reservation
 from adapter.headmirror import Standing
-from adapter.placement import placement
+from adapter.objects.placement import placement
+from adapter.objects.reservation import reservation
+from adapter.objects.specs import Head
+from adapter.objects.workload import workload
 from adapter.target import Target
 from adapter.worker import Worker
-from adapter.workload import workload
 from tests.unit.builders import at, make_copy, make_meta, make_placement, make_pod, make_reservation, make_workload
 
 Raw = dict[str, Any]

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import api, names, turn
+from adapter import names, turn
 from adapter.cli import plantable
-from adapter.facts import key_of
+from adapter.objects import specs
+from adapter.objects.raw import key_of
 from hack.lab.paths import REPO
 from tests.unit import builders
 from tests.unit.builders import START
@@ -82,7 +83,7 @@ def _sight(policy: Raw, *configs: Raw) -> Sight:
     fill(home.checks, builders.make_check(policy=policy["metadata"]["name"]))
     for name, (cores, used, lent, nodes) in rows.items():
         member = sight.members[name]
-        member.spec = api.worker_cluster(clusters[name])
+        member.spec = specs.worker_cluster(clusters[name])
         queues = [_cluster_queue(QUEUE, cores, used), _cluster_queue("lender", lent, 0)]
         fill(member.cluster_queues, *queues)
         fill(member.flavors, builders.make_flavor("default"))

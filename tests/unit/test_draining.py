@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from adapter import draining, names
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 
 TOLD = re.compile(r"^rayspan: ", re.MULTILINE)
 PROCESSES, LOG = "/proc/[0-9]*", "/proc/1/fd/1"

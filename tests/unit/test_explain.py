@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapter import explain
-from adapter.placement import Placement, placement
+from adapter.objects.placement import Placement, placement
 from tests.unit.builders import at, make_placement, make_workload, stamp
 
 Raw = dict[str, Any]

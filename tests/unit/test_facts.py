@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import facts
-from adapter.groupworkload import Reservation
-from adapter.placement import Placement
-from adapter.workload import Workload
+from adapter.objects import raw as facts
+from adapter.objects.placement import Placement
+from adapter.objects.reservation import Reservation
+from adapter.objects.workload import Workload
 from tests.unit import builders as make
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapter.facts import Raw, key_of
+from adapter.objects.raw import Raw, key_of
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.follow import FIRST_BACKOFF, Following, follow
 from adapter.shell.resources import PODS

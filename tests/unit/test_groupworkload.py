@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.groupworkload import reservation
-from adapter.workload import workload
+from adapter.objects.reservation import reservation
+from adapter.objects.workload import workload
 from tests.unit import builders as make
 
 Raw = dict[str, Any]

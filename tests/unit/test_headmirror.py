@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from adapter import headmirror, names
-from adapter.facts import Raw as Seen
 from adapter.headmirror import Standing, lacking
+from adapter.objects.raw import Raw as Seen
 from adapter.target import Target
 from tests.unit.builders import make_meta
 

@@ -30,12 +30,12 @@ from adapter.actions import (
     Yield,
 )
 from adapter.gang import Gang
-from adapter.groupworkload import Reservation, reservation
 from adapter.lifecycle import decide
+from adapter.objects.placement import Exclusion, Placement, Share
+from adapter.objects.placement import placement as read_placement
+from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.workload import Workload, workload
 from adapter.patience import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC, RETRY, SOON, YIELD_AFTER, excluded_for
-from adapter.placement import Exclusion, Placement, Share
-from adapter.placement import placement as read_placement
-from adapter.workload import Workload, workload
 from tests.unit import builders as make
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_workload
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from adapter import api, names
+from adapter import names
+from adapter.objects import specs
 from adapter.shell import resources
 from adapter.shell.client import ApiError
 from adapter.shell.home import Home
@@ -20,8 +21,8 @@ from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
 
 Raw = dict[str, Any]
-OURS = api.worker_cluster({"spec": {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}}})
-THEIRS = api.worker_cluster({"spec": {"source": {"multiKueueClusterRef": {"name": "mk-east"}}}})
+OURS = specs.worker_cluster({"spec": {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}}})
+THEIRS = specs.worker_cluster({"spec": {"source": {"multiKueueClusterRef": {"name": "mk-east"}}}})
 
 
 def secret(text: str | None, version: int = 1, namespace: str = names.KUEUE_NAMESPACE) -> Raw:
@@ -42,11 +43,11 @@ class Bench:
     logins: Logins
     heard: list[str] = field(default_factory=list)
 
-    async def text(self, spec: api.WorkerCluster = THEIRS, name: str = "east") -> str:
+    async def text(self, spec: specs.WorkerCluster = THEIRS, name: str = "east") -> str:
         return (await self.logins.of(name, spec)).kubeconfig
 
-    async def refusal(self, spec: api.WorkerCluster = THEIRS) -> str:
-        with pytest.raises((BadLogin, api.Invalid)) as error:
+    async def refusal(self, spec: specs.WorkerCluster = THEIRS) -> str:
+        with pytest.raises((BadLogin, specs.Invalid)) as error:
             await self.logins.of("east", spec)
         return str(error.value)
 
@@ -252,7 +253,7 @@ MULTIKUEUE = "/apis/kueue.x-k8s.io/v1beta2/multikueueclusters/mk-east"
         (THEIRS, [MULTIKUEUE, SECRETS.format("kueue-system")]),
     ],
 )
-async def test_a_user_reads_what_it_needs_and_no_more(spec: api.WorkerCluster, paths: list[str]) -> None:
+async def test_a_user_reads_what_it_needs_and_no_more(spec: specs.WorkerCluster, paths: list[str]) -> None:
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         server.lists = [says(multikueue_cluster())] * (len(paths) - 1) + [says(secret("the kubeconfig"))]
         assert (await once(client, spec)).kubeconfig == "the kubeconfig"
@@ -268,10 +269,12 @@ async def test_a_user_reads_what_it_needs_and_no_more(spec: api.WorkerCluster, p
         (THEIRS, [refuses(404)], "spec.source.multiKueueClusterRef names MultiKueueCluster mk-east, which does not exist; create it, "),
     ],
 )  # fmt: skip
-async def test_what_a_user_does_not_find_is_told(spec: api.WorkerCluster, answers: list[Answer], sentence: str) -> None:
+async def test_what_a_user_does_not_find_is_told(
+    spec: specs.WorkerCluster, answers: list[Answer], sentence: str
+) -> None:
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         server.lists = answers
-        with pytest.raises((BadLogin, api.Invalid)) as error:
+        with pytest.raises((BadLogin, specs.Invalid)) as error:
             await once(client, spec)
         assert str(error.value).startswith(sentence)
 

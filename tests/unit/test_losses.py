@@ -5,16 +5,18 @@ from typing import Any
 
 import pytest
 
-from adapter import api, facts, names
-from adapter.api import dispatch_policy
+from adapter import names
 from adapter.candidate import Group, Request, rest
-from adapter.placement import GroupShare, Share, placement
+from adapter.objects import raw as facts
+from adapter.objects import specs
+from adapter.objects.placement import GroupShare, Share, placement
+from adapter.objects.specs import dispatch_policy
+from adapter.objects.workerpod import share_key
 from adapter.shell.claims import Claims
 from adapter.shell.client import Unreachable
 from adapter.shell.losses import Losses, _newest
 from adapter.shell.member import FIRST_LISTS
 from adapter.shell.slots import Slots
-from adapter.slots import share_key
 from tests.unit.builders import (
     NAMESPACE,
     at,
@@ -102,7 +104,7 @@ def drained(*pods: Raw, copies: tuple[Raw, ...] = (), at_once: int = 1) -> Slots
     """East is drained; these pods are in the manager, these copies in east."""
     sight = Sight({"east": 8, "west": 8})
     east = sight.members["east"]
-    east.spec = api.worker_cluster(make_worker_cluster("east", draining=True, maxUnavailable=at_once))
+    east.spec = specs.worker_cluster(make_worker_cluster("east", draining=True, maxUnavailable=at_once))
     replicas = {"spec": {"workerGroupSpecs": [{"groupName": "workers", "replicas": len(pods)}]}}
     fill(sight.home.ray_clusters, {**make_ray_cluster(), **replicas})
     fill(sight.home.pods, *pods)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import api, names, sides
+from adapter import names, sides
+from adapter.objects import specs
 from hack.lab.paths import REPO
 
 _MANIFESTS = REPO / "manifests"
@@ -253,7 +254,7 @@ def test_placement_knows_every_state() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "model"),
-    [(names.WORKER_CLUSTER_KIND, api.WorkerCluster), (names.DISPATCH_POLICY_KIND, api.DispatchPolicy)],
+    [(names.WORKER_CLUSTER_KIND, specs.WorkerCluster), (names.DISPATCH_POLICY_KIND, specs.DispatchPolicy)],
 )
 def test_definition_has_the_fields_that_the_code_reads(kind: str, model: Any) -> None:
     assert set(_schema(kind, "spec")["properties"]) == {
@@ -266,16 +267,16 @@ def test_defaults_of_a_policy_are_those_of_the_code() -> None:
     defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
     stored = {"metadata": {"name": "p"}, "spec": {"clusters": {"names": ["east"]}, **defaults}}
     smallest = {"metadata": {"name": "p"}, "spec": {"clusters": {"names": ["east"]}}}
-    assert api.dispatch_policy(stored) == api.dispatch_policy(smallest)
+    assert specs.dispatch_policy(stored) == specs.dispatch_policy(smallest)
 
 
 def test_demo_fleet_is_read_by_the_code() -> None:
     fleet = _objects(_KUSTOMIZE / "overlays/demo-fleet/fleet.yaml")
     clusters = [document for document in fleet if document["kind"] == names.WORKER_CLUSTER_KIND]
     (policy,) = (document for document in fleet if document["kind"] == names.DISPATCH_POLICY_KIND)
-    assert [document["metadata"]["name"] for document in clusters] == list(api.dispatch_policy(policy).clusters.names)
+    assert [document["metadata"]["name"] for document in clusters] == list(specs.dispatch_policy(policy).clusters.names)
     for document in clusters:
-        assert api.worker_cluster(document).zone == document["metadata"]["name"]
+        assert specs.worker_cluster(document).zone == document["metadata"]["name"]
     assert policy["metadata"]["name"] == _find(_QUEUES, "AdmissionCheck")["spec"]["parameters"]["name"]
     assert all(document["apiVersion"] == names.API_VERSION for document in fleet)
 

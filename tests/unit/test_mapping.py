@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from adapter import api, mapping, names, reservation, stripping
-from adapter.api import NOTHING, PodMapping
+from adapter import mapping, names, reservation, stripping
+from adapter.objects import specs
+from adapter.objects.specs import NOTHING, PodMapping
 from adapter.rewriter import remote_pod
 from adapter.target import Target
 from tests.unit import builders
@@ -31,7 +32,7 @@ TARGET = Target(
 
 
 def mapped(**pods: Any) -> Target:
-    spec = api.worker_cluster(builders.make_worker_cluster(pods=pods))
+    spec = specs.worker_cluster(builders.make_worker_cluster(pods=pods))
     return replace(TARGET, pods=spec.pods)
 
 
@@ -63,7 +64,7 @@ def test_everything_that_is_written_is_on_the_pod() -> None:
 
 
 def test_nothing_written_changes_nothing() -> None:
-    assert api.worker_cluster(builders.make_worker_cluster()).pods == NOTHING
+    assert specs.worker_cluster(builders.make_worker_cluster()).pods == NOTHING
     spec = {"containers": [RAY], "nodeSelector": {"a": "b"}, "volumes": [{"name": "v", "image": {"reference": "x"}}]}
     assert mapping.spec(spec, NOTHING) is spec
     assert mapping.spec(spec, mapped(tolerations=[TOLERATION]).pods) == {**spec, "tolerations": [TOLERATION]}
@@ -238,6 +239,6 @@ def test_the_pod_runs_as_the_clusters_account_and_never_as_its_own() -> None:
 
 
 def test_a_mapping_that_is_none_is_told() -> None:
-    with pytest.raises(api.Invalid, match=r"WorkerCluster east: spec\.pods\.labels\.a: .* found 5"):
-        api.worker_cluster(builders.make_worker_cluster(pods={"labels": {"a": 5}}))
+    with pytest.raises(specs.Invalid, match=r"WorkerCluster east: spec\.pods\.labels\.a: .* found 5"):
+        specs.worker_cluster(builders.make_worker_cluster(pods={"labels": {"a": 5}}))
     assert PodMapping() == NOTHING

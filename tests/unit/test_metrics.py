@@ -12,7 +12,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from adapter import dispatch, explain
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
-from adapter.placement import placement
+from adapter.objects.placement import placement
 from adapter.shell import meter, metrics
 from adapter.shell.census import Census
 from adapter.shell.client import ApiError, Client, Unreachable

@@ -8,7 +8,9 @@ import pytest
 import yaml
 from aiohttp import web
 
-from adapter import api, checks, names
+from adapter import checks, names
+from adapter.objects import specs
+from adapter.objects.workload import workload
 from adapter.shell import resources
 from adapter.shell.client import ApiError
 from adapter.shell.create import NAME_TAKEN
@@ -17,7 +19,6 @@ from adapter.shell.logins import Login, Logins
 from adapter.shell.member import Listeners, Member
 from adapter.shell.podwriter import mirror_head
 from adapter.shell.room import Room
-from adapter.workload import workload
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 from tests.unit.builders import at
@@ -138,7 +139,7 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
     async with apiserver.serving(account) as server, apiserver.connected(server.url) as client:
         heard = asyncio.Event()
         tell = replace(Listeners(*[lambda *_: None] * 5), contact=lambda _: heard.set())
-        member = sight.fleet.members()["east"] = Member("east", api.worker_cluster(spec), client, "mgr", tell)
+        member = sight.fleet.members()["east"] = Member("east", specs.worker_cluster(spec), client, "mgr", tell)
         following = asyncio.create_task(member.run())
         async with asyncio.timeout(apiserver.PATIENCE):
             await member.seen.wait()

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapter import api, multikueue
+from adapter import multikueue
+from adapter.objects import specs
 
 Raw = dict[str, Any]
 INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig."
@@ -55,7 +56,7 @@ def test_the_secret_is_named(found: Raw) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_reused_is_told_in_a_sentence(found: Raw | None, sentence: str) -> None:
-    with pytest.raises(api.Invalid) as error:
+    with pytest.raises(specs.Invalid) as error:
         multikueue.secret_name("east", found)
     assert str(error.value) == "spec.source.multiKueueClusterRef" + sentence
 

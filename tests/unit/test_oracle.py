@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import quota, shape
-from adapter.facts import key_of
+from adapter import quota
+from adapter.objects import podrequests
+from adapter.objects.raw import key_of
 from hack.oracle import ask, draw, drawpod, judge, never, play, predict
 from hack.oracle.draw import Tree
 from hack.oracle.judge import Answer
@@ -54,7 +55,9 @@ def test_what_is_drawn_is_what_kueue_accepts() -> None:
                 )
             for row in rows([one]):
                 assert not (alone and {"borrowingLimit", "lendingLimit"} & set(row))
-                own, lent = (shape.quantity(row.get(key, "0"), row["name"]) for key in ("nominalQuota", "lendingLimit"))
+                own, lent = (
+                    podrequests.quantity(row.get(key, "0"), row["name"]) for key in ("nominalQuota", "lendingLimit")
+                )
                 assert one["kind"] == "Cohort" or lent <= own
 
 
@@ -196,7 +199,7 @@ class Kueue:
         for podset in workload["spec"]["podSets"]:
             spec, count = podset["template"]["spec"], podset["count"]
             labels = now.namespaces[workload["metadata"]["namespace"]]
-            request = shape.pod_requests(spec)
+            request = podrequests.pod_requests(spec)
             room = quota.room(tree, queue, request, spec, wanted=count, namespace=labels)
             if closed or room.nominal + room.borrow < count:
                 return Answer(False, (), closed or room.reason)
@@ -225,7 +228,9 @@ async def test_the_same_arithmetic_agrees(monkeypatch: pytest.MonkeyPatch) -> No
 
 def one_more(*args: Any, **how: Any) -> quota.Room:
     room = quota.room(*args, **how)
-    return replace(room, borrow=room.borrow + 1, ever=room.ever + 1) if 0 < room.nominal < shape.UNLIMITED else room
+    return (
+        replace(room, borrow=room.borrow + 1, ever=room.ever + 1) if 0 < room.nominal < podrequests.UNLIMITED else room
+    )
 
 
 def one_less(*args: Any, **how: Any) -> quota.Room:

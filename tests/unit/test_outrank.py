@@ -8,9 +8,9 @@ import pytest
 from adapter import names, outrank, quota
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Group, Request
+from adapter.objects.workload import workload
 from adapter.planner import outranking
 from adapter.shell.planning import Planning
-from adapter.workload import workload
 from tests.unit.builders import (
     NAMESPACE,
     QUEUE,

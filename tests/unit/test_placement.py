@@ -2,8 +2,8 @@
 
 import pytest
 
-from adapter.placement import Exclusion, GroupShare, placement
-from adapter.workload import workload
+from adapter.objects.placement import Exclusion, GroupShare, placement
+from adapter.objects.workload import workload
 from tests.unit import builders as make
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adapter import quota
 from adapter.candidate import Candidate, Group, Request
-from adapter.placement import GroupShare, Share
+from adapter.objects.placement import GroupShare, Share
 from adapter.planner import Plan, plan
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 

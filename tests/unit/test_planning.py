@@ -10,15 +10,15 @@ import pytest
 
 from adapter import explain, names, turn
 from adapter.actions import Plan, Yield
-from adapter.facts import LONGEST
-from adapter.placement import placement
+from adapter.objects.placement import placement
+from adapter.objects.raw import LONGEST
+from adapter.objects.workload import workload
 from adapter.shell.client import Client
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.planning import MOST_SHARES, Made, Planning
 from adapter.shell.room import STATUS_LAG
-from adapter.workload import workload
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.sight import Sight, fill, make_template

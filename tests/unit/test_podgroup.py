@@ -9,8 +9,8 @@ from adapter import names, podgroup, reservation
 from adapter.actions import CreatePod
 from adapter.changes import changes
 from adapter.dispatch import decide
-from adapter.groupworkload import Reservation
-from adapter.groupworkload import reservation as read_reservation
+from adapter.objects.reservation import Reservation
+from adapter.objects.reservation import reservation as read_reservation
 from adapter.rewriter import remote_pod
 from adapter.shell import podgroups
 from adapter.shell.client import ApiError

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from adapter import names, podsets
-from adapter.podsets import Unusable
+from adapter import names
+from adapter.objects import rayjob
+from adapter.objects.rayjob import Unusable
 from tests.unit.builders import NAMESPACE
 from tests.unit.sight import make_group, make_ray_job, make_template
 
@@ -13,7 +14,7 @@ Raw = dict[str, Any]
 
 
 def counts(raw: Raw) -> dict[str, int]:
-    return {podset.name: podset.count for podset in podsets.read(raw, NAMESPACE).podsets}
+    return {podset.name: podset.count for podset in rayjob.read(raw, NAMESPACE).podsets}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_podsets(raw: Raw, want: dict[str, int]) -> None:
 def test_the_queue_and_the_priority_are_in_the_labels() -> None:
     raw = make_ray_job(queue="gold")
     raw["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "urgent"
-    asked = podsets.read(raw, NAMESPACE)
+    asked = rayjob.read(raw, NAMESPACE)
     assert (asked.queue, asked.priority_class, asked.namespace, str(asked)) == (
         "gold",
         "urgent",
@@ -66,7 +67,7 @@ def test_the_queue_and_the_priority_are_in_the_labels() -> None:
 
 
 def test_the_templates_are_as_they_were_written() -> None:
-    (_, worker, _) = podsets.read(make_ray_job(make_group(1, cpu="3")), NAMESPACE).podsets
+    (_, worker, _) = rayjob.read(make_ray_job(make_group(1, cpu="3")), NAMESPACE).podsets
     assert worker.template == make_template("3")
 
 
@@ -156,10 +157,10 @@ GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
 )
 def test_what_is_no_job_gets_a_sentence(raw: object, sentence: str | None) -> None:
     if sentence is None:
-        podsets.read(raw, NAMESPACE)
+        rayjob.read(raw, NAMESPACE)
         return
     with pytest.raises(Unusable) as refusal:
-        podsets.read(raw, NAMESPACE)
+        rayjob.read(raw, NAMESPACE)
     assert str(refusal.value) == sentence
 
 
@@ -168,5 +169,5 @@ def test_a_priority_class_is_worth_what_another_job_got_for_it() -> None:
         return {"spec": {"priority": priority, "priorityClassRef": {"kind": kind, "name": name}}}
 
     known = [{"spec": {}}, given("low", 1), given("high", 5, kind="PriorityClass"), given("high", 9)]
-    assert podsets.known_priority("high", known) == 9
-    assert podsets.known_priority("unknown", known) is None
+    assert rayjob.known_priority("high", known) == 9
+    assert rayjob.known_priority("unknown", known) is None

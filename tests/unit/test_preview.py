@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import names, podsets
+from adapter import names
 from adapter.actions import Plan
 from adapter.cli import plantable
-from adapter.placement import Exclusion
-from adapter.podsets import Unusable
+from adapter.objects import rayjob
+from adapter.objects.placement import Exclusion
+from adapter.objects.rayjob import Unusable
+from adapter.objects.workload import workload
 from adapter.shell.planning import Planning
-from adapter.workload import workload
 from tests.unit import builders
 from tests.unit.builders import (
     NAMESPACE,
@@ -344,4 +345,4 @@ def test_what_is_too_deep_is_told() -> None:
                 make_group(1) | {"template": make_template("1", affinity={"nodeAffinity": deep}, nodeSelector=7)}
             ),
         )
-    assert podsets.read(make_ray_job(make_group(1) | {"template": make_template("1", affinity=deep)}), NAMESPACE)
+    assert rayjob.read(make_ray_job(make_group(1) | {"template": make_template("1", affinity=deep)}), NAMESPACE)

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from adapter import price
-from adapter.shape import Resources
+from adapter.objects.podrequests import Resources
 
 GIB = 2**30
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from adapter import quota, shape
+from adapter import quota
+from adapter.objects import podrequests
 
 Raw = dict[str, Any]
 Limits = tuple[int, int | None, int | None]  # nominal, borrowing limit, lending limit; whole cores or devices
@@ -193,7 +194,7 @@ COUNTS = [
     pytest.param(
         [queue("q", {("a", "cpu"): (10**19, None, None)})],
         [],
-        (shape.UNLIMITED, 0, shape.UNLIMITED),
+        (podrequests.UNLIMITED, 0, podrequests.UNLIMITED),
         "resources.Unlimited",
         id="more than 64 bits is no limit",
     ),
@@ -473,7 +474,7 @@ def test_a_local_queue_leads_to_a_cluster_queue(spec: Raw, status: Raw, answer: 
 
 def test_nothing_asked_and_nothing_counted_is_no_limit() -> None:
     room = quota.room(quota.build([queue("q", cpus(1))], [], [A]), "q", {"pods": 1}, {})
-    assert (room.nominal, room.ever, room.tight) == (shape.UNLIMITED, shape.UNLIMITED, None)
+    assert (room.nominal, room.ever, room.tight) == (podrequests.UNLIMITED, podrequests.UNLIMITED, None)
 
 
 # --- random worlds -----------------------------------------------------------------------------------------------------
@@ -589,7 +590,7 @@ def test_charging_is_the_same_as_reading_the_usage_anew(world: World, request: R
     charged = quota.charge(tree, name, room, request, count)
     raw = next(one for one in world[0] if one["metadata"]["name"] == name)
     for resource, of in room.flavors.items():
-        total = shape.as_text(
+        total = podrequests.as_text(
             request.get(resource, 0) * count + Oracle(world).usage(("q", name), (of, resource)), resource
         )
         listed = [
@@ -720,7 +721,7 @@ class Oracle:
             return sum(max(0, self.usage(child, cell) - self.local(child, cell)) for child in self.children(node))
         listed = self.raw[node]["status"]["flavorsReservation"]
         texts = [r["total"] for of in listed for r in of["resources"] if (of["name"], r["name"]) == cell]
-        return sum(shape.quantity(text, cell[1]) for text in texts)
+        return sum(podrequests.quantity(text, cell[1]) for text in texts)
 
     def subtree(self, node: tuple[str, str], cell: tuple[str, str]) -> int:
         lent = sum(self.subtree(child, cell) - self.local(child, cell) for child in self.children(node))
@@ -755,7 +756,7 @@ class Oracle:
     def fits(self, amount: Any, name: str, of: str, request: Mapping[str, int]) -> int:
         asked = {resource: need for resource, need in request.items() if need}
         each = [max(0, amount(("q", name), (of, resource))) // need for resource, need in asked.items()]
-        return min(each, default=shape.UNLIMITED)
+        return min(each, default=podrequests.UNLIMITED)
 
     def choice(self, name: str, fits: Mapping[str, int], request: Mapping[str, int], count: int) -> str | None:
         able = [of for of in fits if fits[of] >= count > 0]

@@ -10,13 +10,13 @@ from adapter import quota
 from adapter.actions import Record, Reserve
 from adapter.candidate import Candidate, Group, Request
 from adapter.gang import Gang
-from adapter.groupworkload import reservation
 from adapter.lifecycle import decide
 from adapter.nodes import Node
-from adapter.placement import placement
+from adapter.objects.placement import placement
+from adapter.objects.reservation import reservation
+from adapter.objects.workload import workload
 from adapter.planner import plan
 from adapter.reserving import ASKED_LAST
-from adapter.workload import workload
 from tests.unit.builders import (
     CHECK,
     NAMESPACE,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.references import Reference, renamed, wanted
+from adapter.objects.references import Reference, renamed, wanted
 
 Spec = dict[str, Any]
 POINTER = {"name": "it", "key": "k"}

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names, reservation
+from adapter.objects.podrequests import pod_requests
 from adapter.rewriter import remote_pod
-from adapter.shape import pod_requests
 from adapter.target import Target
 from hack.corpus import golden, reduce, samples
 from hack.lab.paths import REPO

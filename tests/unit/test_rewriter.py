@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import copies, headaddress, names
-from adapter.api import Head
-from adapter.references import Reference
+from adapter.objects.references import Reference
+from adapter.objects.specs import Head
 from adapter.refusal import refusal
 from adapter.rewriter import referred, remote_pod
 from adapter.target import Target

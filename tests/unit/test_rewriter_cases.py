@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapter import names, zone
-from adapter.shape import pod_requests
+from adapter.objects.podrequests import pod_requests
 from tests.unit.test_rewriter import HEAD, HEAD6, TARGET, env_of, kuberay_pod, rewrite
 
 Raw = dict[str, Any]

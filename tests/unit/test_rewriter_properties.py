@@ -15,9 +15,10 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from adapter import names, reservation, rewriter, shape
-from adapter.api import PodMapping
+from adapter import names, reservation, rewriter
 from adapter.changes import changes
+from adapter.objects import podrequests
+from adapter.objects.specs import PodMapping
 from adapter.refusal import refusal
 from adapter.target import Target
 from tests.unit.test_rewriter import GOLDEN, HEAD, HEAD6, RECORDED, TARGET, kuberay_pod
@@ -285,8 +286,8 @@ def test_a_pod_never_asks_for_more_than_was_reserved(pod: Raw, target: Target) -
     template = {"metadata": pod["metadata"], "spec": {**pod["spec"], "initContainers": inits}}
     waiter = {"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
     made = {**pod, "spec": {**pod["spec"], "initContainers": [*inits, waiter]}}
-    asked = shape.pod_requests(rewrite(made, target)["spec"])
-    reserved = shape.pod_requests(reservation.template(template, target)["spec"])
+    asked = podrequests.pod_requests(rewrite(made, target)["spec"])
+    reserved = podrequests.pod_requests(reservation.template(template, target)["spec"])
     named = {name for one in (*inits, *pod["spec"]["containers"]) for name in _asked(one)}
     assert {n: a for n, a in asked.items() if n in named and a > reserved.get(n, 0)} == {}
 

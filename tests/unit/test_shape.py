@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import shape
+from adapter.objects import podrequests
 
 READ = [
     pytest.param("500m", "cpu", 500, "millicores are Kueue's unit", id="half a core is 500"),
@@ -29,21 +29,23 @@ READ = [
     pytest.param("+.5", "cpu", 500, "ParseQuantity allows both", id="a sign and no leading digit"),
     pytest.param("1.", "cpu", 1000, "ParseQuantity allows it", id="no digit after the point"),
     pytest.param(
-        "1E", "cpu", shape.UNLIMITED, "AmountFromQuantity: no 64 bits hold it", id="too much cpu is unlimited"
+        "1E", "cpu", podrequests.UNLIMITED, "AmountFromQuantity: no 64 bits hold it", id="too much cpu is unlimited"
     ),
-    pytest.param("1e402", "memory", shape.UNLIMITED, "ParseQuantity takes it", id="an exponent beyond all"),
-    pytest.param("1e999999999", "memory", shape.UNLIMITED, "and this", id="an exponent that would cost seconds"),
+    pytest.param("1e402", "memory", podrequests.UNLIMITED, "ParseQuantity takes it", id="an exponent beyond all"),
+    pytest.param("1e999999999", "memory", podrequests.UNLIMITED, "and this", id="an exponent that would cost seconds"),
     pytest.param("1e-" + "9" * 99, "memory", 1, "and rounds up", id="an exponent below all"),
     pytest.param("2e" + "0" * 99 + "3", "memory", 2000, "zeros say nothing", id="an exponent with zeros before it"),
-    pytest.param("9" * 80, "memory", shape.UNLIMITED, "ParseQuantity takes it", id="a number too long to be read"),
-    pytest.param("-" + "9" * 80, "memory", -shape.UNLIMITED, "ParseQuantity takes it", id="the same below zero"),
-    pytest.param("16Ei", "memory", shape.UNLIMITED, "it is 2^64", id="too much memory is unlimited"),
+    pytest.param(
+        "9" * 80, "memory", podrequests.UNLIMITED, "ParseQuantity takes it", id="a number too long to be read"
+    ),
+    pytest.param("-" + "9" * 80, "memory", -podrequests.UNLIMITED, "ParseQuantity takes it", id="the same below zero"),
+    pytest.param("16Ei", "memory", podrequests.UNLIMITED, "it is 2^64", id="too much memory is unlimited"),
 ]
 
 
 @pytest.mark.parametrize(("text", "resource", "amount", "why"), READ)
 def test_a_quantity_reads_as_kueue_counts_it(text: object, resource: str, amount: int, why: str) -> None:
-    assert shape.quantity(text, resource) == amount, why
+    assert podrequests.quantity(text, resource) == amount, why
 
 
 NO_TEXTS = [
@@ -67,7 +69,7 @@ NO_TEXTS = [
 @pytest.mark.parametrize("text", [*NO_TEXTS, None, True, [], {}], ids=repr)
 def test_what_is_no_quantity_is_refused_with_a_sentence(text: object) -> None:
     with pytest.raises(ValueError, match="is not a quantity such as"):
-        shape.quantity(text, "cpu")
+        podrequests.quantity(text, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -80,18 +82,18 @@ def test_what_is_no_quantity_is_refused_with_a_sentence(text: object) -> None:
         pytest.param(3 * 2**29, "memory", "1536Mi", id="memory is binary"),
         pytest.param(1_500_000_000, "memory", "1500M", id="memory that is not binary stays decimal"),
         pytest.param(8, "nvidia.com/gpu", "8", id="devices"),
-        pytest.param(shape.UNLIMITED, "cpu", "unlimited", id="the largest amount has a word"),
+        pytest.param(podrequests.UNLIMITED, "cpu", "unlimited", id="the largest amount has a word"),
     ],
 )
 def test_an_amount_is_written_as_people_write_it(amount: int, resource: str, text: str) -> None:
-    assert shape.as_text(amount, resource) == text
+    assert podrequests.as_text(amount, resource) == text
 
 
 @given(
     st.integers(0, 2**62), st.sampled_from(["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu"])
 )
 def test_what_is_written_reads_back_the_same(amount: int, resource: str) -> None:
-    assert shape.quantity(shape.as_text(amount, resource), resource) == amount
+    assert podrequests.quantity(podrequests.as_text(amount, resource), resource) == amount
 
 
 @given(st.integers(0, 10**9), st.integers(0, 9), st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi"]))
@@ -100,8 +102,8 @@ def test_reading_rounds_up_to_the_unit_and_no_further(digits: int, places: int, 
     exact = Fraction(digits, 10**places) * Fraction(worth[suffix]).limit_denominator(10**9)
     written = f"{digits:0{places + 1}d}"
     text = f"{written[: len(written) - places]}.{written[len(written) - places :]}{suffix}"
-    assert shape.quantity(text, "memory") == ceil(exact)
-    assert shape.quantity(text, "cpu") == ceil(exact * 1000)
+    assert podrequests.quantity(text, "memory") == ceil(exact)
+    assert podrequests.quantity(text, "cpu") == ceil(exact * 1000)
 
 
 def container(
@@ -200,12 +202,12 @@ PODS = [
 
 @pytest.mark.parametrize(("spec", "asked", "why"), PODS)
 def test_a_pod_asks_what_kubernetes_sums_up(spec: dict[str, Any], asked: dict[str, int], why: str) -> None:
-    assert shape.pod_requests(spec) == {**asked, "pods": 1}, why
+    assert podrequests.pod_requests(spec) == {**asked, "pods": 1}, why
 
 
 def test_a_bad_quantity_in_a_pod_is_a_sentence() -> None:
     with pytest.raises(ValueError, match="'lots' is not a quantity"):
-        shape.pod_requests({"containers": [cpu("lots")]})
+        podrequests.pod_requests({"containers": [cpu("lots")]})
 
 
 millis = st.integers(0, 5000).map(lambda amount: f"{amount}m")
@@ -222,11 +224,11 @@ specs = st.fixed_dictionaries(
 @given(specs)
 def test_a_pod_never_needs_more_at_any_moment_than_it_asks(spec: dict[str, Any]) -> None:
     """Play the pod's start: every init step runs with the sidecars started before it, then all containers run."""
-    amounts = [(shape.quantity(c["resources"]["requests"]["cpu"], "cpu"), c) for c in spec["initContainers"]]
+    amounts = [(podrequests.quantity(c["resources"]["requests"]["cpu"], "cpu"), c) for c in spec["initContainers"]]
     moments, sidecars = [0], 0
     for amount, one in amounts:
         moments.append(sidecars + amount)
         sidecars += amount if one.get("restartPolicy") else 0
-    containers = [shape.quantity(c["resources"]["requests"]["cpu"], "cpu") for c in spec["containers"]]
+    containers = [podrequests.quantity(c["resources"]["requests"]["cpu"], "cpu") for c in spec["containers"]]
     moments.append(sidecars + sum(containers))
-    assert shape.pod_requests(spec).get("cpu", 0) == max(moments)
+    assert podrequests.pod_requests(spec).get("cpu", 0) == max(moments)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.facts import Raw, key_of, label
+from adapter.objects.raw import Raw, key_of, label
 from adapter.shell.store import REMEMBERED_SECONDS, Store
 
 Change = tuple[str | None, str | None]  # the text of an object before and after

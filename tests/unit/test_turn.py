@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter import turn
+from adapter.objects.workload import Workload, workload
 from adapter.patience import DOUBLINGS, YIELD_AFTER
-from adapter.workload import Workload, workload
 from tests.unit.builders import at, make_workload
 
 

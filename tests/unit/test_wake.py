@@ -8,7 +8,8 @@ import pytest
 
 from adapter import names
 from adapter.actions import Rejoin, Reserve
-from adapter.placement import placement
+from adapter.objects.placement import placement
+from adapter.objects.workload import workload
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS, QueueKey
@@ -16,7 +17,6 @@ from adapter.shell.member import Listeners
 from adapter.shell.queue import WorkQueue
 from adapter.shell.sweeper import BEREFT_SECONDS
 from adapter.shell.wake import Waker
-from adapter.workload import workload
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_workload

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.workload import Check, Job, workload
+from adapter.objects.workload import Check, Job, workload
 from tests.unit import builders as make
 
 Raw = dict[str, Any]

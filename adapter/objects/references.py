@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adapter.facts import Raw
+from adapter.objects.raw import Raw
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.facts import LONGEST_OF_ONE, Raw, bounded, key_of, moment, timestamp, uid_of
-from adapter.workload import Workload
+from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, key_of, moment, timestamp, uid_of
+from adapter.objects.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

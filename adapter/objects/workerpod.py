@@ -8,8 +8,8 @@ in dispatch.py.
 from collections.abc import Iterator, Mapping
 
 from adapter import names
-from adapter.facts import Raw, annotation, condition, label, meta, number
-from adapter.placement import GroupShare, Placement, Share
+from adapter.objects.placement import GroupShare, Placement, Share
+from adapter.objects.raw import Raw, annotation, condition, label, meta, number
 
 
 def share_key(slot: str) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from adapter import names
-from adapter.facts import Raw, annotation, condition, is_true, key_of, label, meta, number, true_since, uid_of
+from adapter.objects.raw import Raw, annotation, condition, is_true, key_of, label, meta, number, true_since, uid_of
 
 
 @dataclass(frozen=True, slots=True)

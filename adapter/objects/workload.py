@@ -12,7 +12,19 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from adapter import names
-from adapter.facts import Key, Raw, annotation, condition, is_true, key_of, meta, moment, number, true_since, uid_of
+from adapter.objects.raw import (
+    Key,
+    Raw,
+    annotation,
+    condition,
+    is_true,
+    key_of,
+    meta,
+    moment,
+    number,
+    true_since,
+    uid_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from adapter import names, shape
-from adapter.facts import UNREADABLE, Raw, timestamp
-from adapter.workload import PodSet
+from adapter import names
+from adapter.objects import podrequests
+from adapter.objects.raw import UNREADABLE, Raw, timestamp
+from adapter.objects.workload import PodSet
 
 MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
 _MOST_PODS = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
@@ -167,7 +168,7 @@ def _template(group: Raw, where: str) -> Raw:
     if not _list(spec, "containers", f"{where}.template.spec"):
         raise Unusable(f"{where}.template.spec.containers is empty; name Ray's container.")
     try:
-        shape.pod_requests(spec)
+        podrequests.pod_requests(spec)
     except UNREADABLE as error:
         raise Unusable(f"{where}.template.spec: its containers' resources cannot be read: {error}.") from None
     return template
