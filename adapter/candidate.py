@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from adapter import mapping, quota
-from adapter.nodes import Node
+from adapter import mapping
 from adapter.objects.placement import Share
 from adapter.objects.raw import Key, Raw
 from adapter.objects.specs import NOTHING, PodMapping
+from adapter.quota import tree as quota
+from adapter.quota.nodes import Node
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
 Gang = Literal["AllOrNothing", "SameCluster", "BestEffort"]

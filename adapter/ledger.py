@@ -7,9 +7,9 @@ tree that is given, so what other gangs were promised is in use already.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from adapter import cohort, quota
 from adapter.candidate import Candidate, Group, Request, closed, pod_spec_in, queue_name
-from adapter.clusterqueue import QUEUE, Queue
+from adapter.quota import cohort, tree
+from adapter.quota.clusterqueue import QUEUE, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ def scarcest(request: Request, one: Candidate) -> Row | None:
     return _row(one, queue_name(request, one), least.flavor, least.resource) if least else None
 
 
-def _tight(request: Request, one: Candidate, group: Group) -> quota.Shortfall | None:
+def _tight(request: Request, one: Candidate, group: Group) -> tree.Shortfall | None:
     if closed(request, one):
         return None
     labels = one.namespaces[request.namespace]
     queue = queue_name(request, one)
-    return quota.room(
+    return tree.room(
         one.tree, queue, group.request, pod_spec_in(one, group), wanted=group.count, namespace=labels
     ).tight
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from adapter import candidate as candidates
-from adapter import quota, score, verdict
+from adapter import score, verdict
 from adapter.allot import allot
 from adapter.candidate import Candidate, Group, Request, Strategy
 from adapter.objects.placement import GroupShare, Share
 from adapter.offers import Offers
+from adapter.quota import tree
 from adapter.score import Look
 from adapter.verdict import NOT_NEEDED, Verdict
 
@@ -111,7 +112,7 @@ def _charged(offers: Offers, one: Candidate, share: Share) -> Candidate:
         parts = by_role
     for part in parts:
         line = offers.charge(one, line, groups[part.name], part.count, preempts=share.preempts)
-    return replace(one, tree=quota.settle(one.tree, candidates.queue_name(offers.request, one), line))
+    return replace(one, tree=tree.settle(one.tree, candidates.queue_name(offers.request, one), line))
 
 
 def _placed(offers: Offers, asked: Sequence[Look]) -> _Counts:
@@ -209,7 +210,7 @@ def _most(plain: Offers, looks: Sequence[Look]) -> int:
     if len(request.groups) == 1 or most < request.needed or _apart(request, looks):
         return most
     # Groups that have room each for itself may have none together: only placing them tells.
-    alone = [score.look(plain, look.candidate, quota.emptied(look.line)) for look in looks]
+    alone = [score.look(plain, look.candidate, tree.emptied(look.line)) for look in looks]
     if request.gang == "SameCluster":
         return max(look.total for look in alone)
     return sum(sum(taken.values()) for taken in _placed(plain, alone).values())

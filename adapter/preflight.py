@@ -6,9 +6,10 @@ neither: whatever kept it from being tried is told once, where it was found. Not
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from adapter import crossing, names, quota
+from adapter import crossing, names
 from adapter.objects.raw import Raw, key_of
 from adapter.probing import DNS_NAME
+from adapter.quota import tree
 from adapter.sides import Asked, Finding, Side
 
 
@@ -24,7 +25,7 @@ def dispatching(local: Iterable[Raw], queues: Iterable[Raw], checks: Iterable[Ra
         key_of(check)[1] for check in checks if (check.get("spec") or {}).get("controllerName") == names.CONTROLLER_NAME
     }
     feeds = {key_of(queue)[1] for queue in queues if ours & set(_checks(queue))}
-    return sorted(key_of(queue)[1] for queue in local if quota.leads_to(queue)[0] in feeds)
+    return sorted(key_of(queue)[1] for queue in local if tree.leads_to(queue)[0] in feeds)
 
 
 def _checks(queue: Raw) -> list[str]:

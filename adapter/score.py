@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from adapter.candidate import Candidate, Group, Offer, Request
 from adapter.offers import Offers
-from adapter.quota import Line
+from adapter.quota.tree import Line
 
 
 @dataclass(frozen=True, slots=True)

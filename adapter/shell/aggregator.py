@@ -6,11 +6,12 @@ ClusterQueue, and by the right, which is not in the base. Everything is told as 
 
 import logging
 
-from adapter import aggregate, names
-from adapter.aggregate import Change, Worker
+from adapter import names
 from adapter.objects import specs
 from adapter.objects.raw import Key, Raw, key_of, uid_of
 from adapter.objects.workload import Job
+from adapter.quota import aggregate
+from adapter.quota.aggregate import Change, Worker
 from adapter.shell import resources
 from adapter.shell.client import ApiError
 from adapter.shell.events import Announcer

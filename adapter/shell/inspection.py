@@ -7,8 +7,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from adapter import names, quota
+from adapter import names
 from adapter.objects.raw import Raw, key_of
+from adapter.quota import tree
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import Resource
@@ -72,7 +73,7 @@ async def _exists(client: Client, namespace: str) -> bool:
 
 async def _queues(client: Client, namespace: str, queues: Sequence[str]) -> Mapping[str, str | None]:
     there = {key_of(raw)[1]: raw for raw in await listed(client, resources.LOCAL_QUEUES, namespace) or ()}
-    return {name: quota.leads_to(there[name])[1] if name in there else None for name in queues}
+    return {name: tree.leads_to(there[name])[1] if name in there else None for name in queues}
 
 
 async def _missing(client: Client, head: str, scheduler: str, namespace: str) -> list[str]:

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from adapter import names, nodes, quota
+from adapter import names
 from adapter.headmirror import Standing, slice_keys
 from adapter.objects.raw import Key, Raw, key_of, meta, true_since, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.selectors import Labels
 from adapter.objects.specs import WorkerCluster
 from adapter.objects.workerpod import slot_of
+from adapter.quota import nodes
+from adapter.quota import tree as quota
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from adapter import candidate, explain, names, planner, quota, turn
+from adapter import candidate, explain, names, planner, turn
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Request
 from adapter.clusterset import Chosen
 from adapter.objects.placement import Exclusion, Share, exclusion_spec, owner_reference, placement_name, share_spec
 from adapter.objects.raw import bounded, timestamp
 from adapter.objects.workload import Job, Workload
+from adapter.quota import tree
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.memory import Memory
@@ -141,7 +142,7 @@ class Planning:
         earlier: Sequence[tuple[turn.Waiting, Chosen]],
         excluded: Iterable[Exclusion],
         now: datetime,
-        trees: Mapping[str, quota.Tree] | None = None,
+        trees: Mapping[str, tree.Tree] | None = None,
         kept: Sequence[Share] = (),
     ) -> tuple[list[Candidate], list[Hold]]:
         """What a gang may take in its policy's clusters, after those whose turn is earlier, and who of them keeps room.

@@ -9,13 +9,14 @@ import traceback
 from datetime import datetime
 from typing import Any
 
-from adapter import answer, names, quota
+from adapter import answer, names
 from adapter.answer import Answer
 from adapter.clusterset import Chosen
 from adapter.objects import rayjob
 from adapter.objects.raw import UNREADABLE, Raw, key_of
 from adapter.objects.rayjob import Asked, Unusable
 from adapter.objects.workload import Workload, workload
+from adapter.quota import tree
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.observe import Observer
@@ -84,7 +85,7 @@ class Preview:
         if found := self._home.local_queues.get((asked.namespace, name)):
             cluster_queue = self._home.cluster_queue((asked.namespace, name))
             if not cluster_queue:
-                target = quota.leads_to(found)[0]
+                target = tree.leads_to(found)[0]
                 raise Unusable(
                     f"{asked}: LocalQueue {name} leads to ClusterQueue {target}, which does not exist; name another queue."
                 )
@@ -102,7 +103,7 @@ class Preview:
 
     def _stopped(self, asked: Asked, work: Workload, queue: str) -> str:
         """What stops every job of the queue now, empty when nothing does."""
-        why = quota.leads_to(self._home.local_queues.get((asked.namespace, queue)) or {})[1]
+        why = tree.leads_to(self._home.local_queues.get((asked.namespace, queue)) or {})[1]
         stopped = f"In the manager cluster, {why}." if why else ""
         return self._observer.policies.rivals(work) or self._observer.policies.gate_problem() or stopped
 

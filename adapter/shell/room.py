@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import names, outrank, planner, quota, reachable, reservation
+from adapter import names, planner, reachable, reservation
 from adapter.candidate import Candidate, Group, Request
 from adapter.clusterset import Chosen
 from adapter.objects import podrequests, specs
@@ -16,6 +16,7 @@ from adapter.objects.raw import annotation
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import PodSet, Workload
+from adapter.quota import preemption, tree
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
@@ -47,14 +48,14 @@ class Room:
             podset.name, reservation.role(podset.name), podset.count, spec, podrequests.pod_requests(spec), zone
         )
 
-    def relieved(self, order: Iterable[str], priority: int) -> dict[str, quota.Tree]:
+    def relieved(self, order: Iterable[str], priority: int) -> dict[str, tree.Tree]:
         """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them."""
         trees = {}
         for name in order:
             member = self._fleet.members().get(name)
-            queues = member and outrank.relieved(member.cluster_queues, member.workloads, priority)
+            queues = member and preemption.relieved(member.cluster_queues, member.workloads, priority)
             if member and queues:
-                trees[name] = quota.build(queues, member.cohorts, member.flavors, before=member.tree)
+                trees[name] = tree.build(queues, member.cohorts, member.flavors, before=member.tree)
         return trees
 
     def left(
@@ -62,7 +63,7 @@ class Room:
         order: Iterable[str],
         me: Workload,
         now: datetime,
-        trees: Mapping[str, quota.Tree],
+        trees: Mapping[str, tree.Tree],
         kept: Sequence[Share] = (),
     ) -> list[Candidate]:
         """The clusters as they stand, less what they do not count yet: what other gangs were promised, and what this one keeps.
@@ -100,7 +101,7 @@ class Room:
         elif not problem:
             problem = member.unmirrored
         if member is None or problem:
-            return Candidate(name, problem, quota.build((), (), ()), {}, {})
+            return Candidate(name, problem, tree.build((), (), ()), {}, {})
         return Candidate(
             name=name,
             problem="",

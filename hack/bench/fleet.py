@@ -7,11 +7,11 @@ from the other end of the tree, in the second flavor, for the first is used up.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from adapter import nodes, quota
 from adapter.candidate import Candidate, Group, Request
-from adapter.nodes import Node
 from adapter.objects.placement import GroupShare, Share
 from adapter.objects.raw import Raw
+from adapter.quota import nodes, tree
+from adapter.quota.nodes import Node
 
 NAMESPACE = "demo"
 _FLAVORS = ("spot", "reserved")
@@ -48,7 +48,7 @@ class Fleet:
 
 def make(size: Size) -> Fleet:
     """Build it; most of the time goes into the trees."""
-    trees = [quota.build(*objects(size)) for _ in range(min(_TREES, size.clusters))]
+    trees = [tree.build(*objects(size)) for _ in range(min(_TREES, size.clusters))]
     there = nodes.read(_node(number) for number in range(size.nodes))
     candidates = [_candidate(size, number, trees[number % len(trees)], there) for number in range(size.clusters)]
     return Fleet(size, candidates, _gang(0, size.pods, size.groups), [_in_flight(size, n) for n in range(size.gangs)])
@@ -60,7 +60,7 @@ def objects(size: Size) -> tuple[list[Raw], list[Raw], list[Raw]]:
     return [_queue(size, number) for number in range(size.queues)], _cohorts(size), flavors
 
 
-def _candidate(size: Size, number: int, of: quota.Tree, there: Sequence[Node]) -> Candidate:
+def _candidate(size: Size, number: int, of: tree.Tree, there: Sequence[Node]) -> Candidate:
     queues = {(NAMESPACE, f"team-{n}"): (f"team-{n}", "") for n in range(size.queues)}
     return Candidate(f"cluster-{number}", "", of, queues, {NAMESPACE: {}}, nodes=there)
 

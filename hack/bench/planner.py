@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from adapter import quota
 from adapter.candidate import Candidate, Request
 from adapter.planner import charged, keep, plan
+from adapter.quota import tree
 from hack.bench import figures, fleet
 from hack.bench.fleet import Fleet, Size
 from hack.lab.progress import LabError, step
@@ -56,10 +56,10 @@ def run(asked: argparse.Namespace) -> list[str]:
 def _build(goal: Size) -> tuple[float, float]:
     """What a cluster's tree costs at first, and when one of its queues has changed."""
     queues, cohorts, flavors = fleet.objects(goal)
-    first = quota.build(queues, cohorts, flavors)
+    first = tree.build(queues, cohorts, flavors)
     changed = [{**queues[0]}, *queues[1:]]
-    return _cost(lambda: quota.build(queues, cohorts, flavors)), _cost(
-        lambda: quota.build(changed, cohorts, flavors, before=first)
+    return _cost(lambda: tree.build(queues, cohorts, flavors)), _cost(
+        lambda: tree.build(changed, cohorts, flavors, before=first)
     )
 
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from adapter import names, quota
-from adapter.cohort import Amounts
+from adapter import names
+from adapter.quota import tree as quota
+from adapter.quota.cohort import Amounts
 from hack.clusters import condition
 from hack.oracle import never
 from hack.oracle.predict import Counts, Flavors, Forecast

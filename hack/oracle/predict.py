@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
-from adapter import quota
-from adapter.clusterqueue import Group
 from adapter.objects import podrequests
 from adapter.objects.raw import key_of
+from adapter.quota import tree as quota
+from adapter.quota.clusterqueue import Group
 from hack.oracle.draw import Question
 
 Raw = dict[str, Any]

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import aggregate, names
-from adapter.aggregate import Worker
+from adapter import names
 from adapter.objects import specs
 from adapter.objects.podrequests import UNLIMITED, quantity
+from adapter.quota import aggregate
+from adapter.quota.aggregate import Worker
 
 Raw = dict[str, Any]
 CHECK = "rayspan"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapter import quota
 from adapter.candidate import Candidate, Gang, Group, Request
 from adapter.planner import plan
+from adapter.quota import tree as quota
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
 

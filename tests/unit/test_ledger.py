@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from adapter import ledger, quota
+from adapter import ledger
 from adapter.candidate import Candidate, Group, Request
+from adapter.quota import tree as quota
 from tests.unit.builders import NAMESPACE, QUEUE, make_flavor
 
 Raw = dict[str, Any]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapter import nodes
-from adapter.flavor import Flavor
+from adapter.quota import nodes
+from adapter.quota.flavor import Flavor
 
 Raw = dict[str, Any]
 GPU = {"nvidia.com/gpu": 1, "pods": 1}

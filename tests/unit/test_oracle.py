@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import quota
 from adapter.objects import podrequests
 from adapter.objects.raw import key_of
+from adapter.quota import tree as quota
 from hack.oracle import ask, draw, drawpod, judge, never, play, predict
 from hack.oracle.draw import Tree
 from hack.oracle.judge import Answer

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from adapter import names, outrank, quota
+from adapter import names
 from adapter.actions import Plan
 from adapter.candidate import Candidate, Group, Request
 from adapter.objects.workload import workload
 from adapter.planner import outranking
+from adapter.quota import preemption
+from adapter.quota import tree as quota
 from adapter.shell.planning import Planning
 from tests.unit.builders import (
     NAMESPACE,
@@ -65,12 +67,12 @@ def used(found: Sequence[Mapping[str, Any]] | None) -> str | None:
     ],
 )  # fmt: skip
 def test_relieved(spec: Raw, shares: list[Raw], want: str | None) -> None:
-    assert used(outrank.relieved([make_cluster_queue(4, used=4, **spec)], shares, 5)) == want
+    assert used(preemption.relieved([make_cluster_queue(4, used=4, **spec)], shares, 5)) == want
 
 
 def test_what_was_read_is_left_as_it_was() -> None:
     queue = make_cluster_queue(4, used=4, **PREEMPTS)
-    outrank.relieved([queue], [share(1, 2)], 5)
+    preemption.relieved([queue], [share(1, 2)], 5)
     assert used([queue]) == "4"
 
 

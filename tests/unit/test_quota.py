@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from adapter import quota
 from adapter.objects import podrequests
+from adapter.quota import tree as quota
 
 Raw = dict[str, Any]
 Limits = tuple[int, int | None, int | None]  # nominal, borrowing limit, lending limit; whole cores or devices

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from adapter import quota
 from adapter.actions import Record, Reserve
 from adapter.candidate import Candidate, Group, Request
 from adapter.gang import Gang
 from adapter.lifecycle import decide
-from adapter.nodes import Node
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
 from adapter.planner import plan
+from adapter.quota import tree as quota
+from adapter.quota.nodes import Node
 from adapter.reserving import ASKED_LAST
 from tests.unit.builders import (
     CHECK,

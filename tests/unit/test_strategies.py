@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import planner, quota
+from adapter import planner
 from adapter.candidate import Candidate, Group, Request
-from adapter.nodes import Node
 from adapter.planner import Plan, plan
+from adapter.quota import tree as quota
+from adapter.quota.nodes import Node
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
 Raw = dict[str, Any]

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from adapter import cohort, flavor, names
-from adapter.cohort import Cell, Forest, Key, Member, Quota
-from adapter.flavor import Flavor
+from adapter import names
 from adapter.objects.podrequests import quantity
 from adapter.objects.raw import UNREADABLE, Raw
+from adapter.quota import cohort, flavor
+from adapter.quota.cohort import Cell, Forest, Key, Member, Quota
+from adapter.quota.flavor import Flavor
 
 QUEUE: Final = "ClusterQueue"
 COHORT: Final = "Cohort"

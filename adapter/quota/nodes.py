@@ -8,10 +8,10 @@ affinity between pods, nor a gang's other worker groups. Nodes that are not read
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adapter.flavor import Flavor
 from adapter.objects import podrequests
 from adapter.objects.raw import Raw, is_true, key_of, meta
 from adapter.objects.selectors import meets_all, tolerates
+from adapter.quota.flavor import Flavor
 
 
 @dataclass(frozen=True, slots=True)

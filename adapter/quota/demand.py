@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from adapter import flavor
-from adapter.clusterqueue import Group, Queue
-from adapter.cohort import Cell
-from adapter.flavor import Flavor
 from adapter.objects.podrequests import PODS, Resources
 from adapter.objects.raw import UNREADABLE, Raw
 from adapter.objects.selectors import Labels, selects
+from adapter.quota import flavor
+from adapter.quota.clusterqueue import Group, Queue
+from adapter.quota.cohort import Cell
+from adapter.quota.flavor import Flavor
 
 
 class Choice(NamedTuple):

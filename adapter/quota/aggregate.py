@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter import names
-from adapter.clusterqueue import leads_to
 from adapter.objects import specs
 from adapter.objects.podrequests import CPU, UNLIMITED, as_text, quantity
 from adapter.objects.raw import UNREADABLE, Key, Raw, annotation, key_of, uid_of
+from adapter.quota.clusterqueue import leads_to
 
 Operation = dict[str, Any]  # of a JSON patch
 

@@ -12,15 +12,15 @@ All else is put to the test by Kueue itself, on random trees: hack/oracle (`make
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from adapter import clusterqueue, cohort, demand
-from adapter.clusterqueue import QUEUE, Queue, leads_to
-from adapter.cohort import Forest, Line, emptied
-from adapter.demand import Demand
-from adapter.flavor import Flavor
 from adapter.objects.podrequests import PODS, UNLIMITED, Resources
 from adapter.objects.raw import Raw
 from adapter.objects.selectors import Labels
-from adapter.survey import Fit, Room, Shortfall, Survey, survey
+from adapter.quota import clusterqueue, cohort, demand
+from adapter.quota.clusterqueue import QUEUE, Queue, leads_to
+from adapter.quota.cohort import Forest, Line, emptied
+from adapter.quota.demand import Demand
+from adapter.quota.flavor import Flavor
+from adapter.quota.flavorassigner import Fit, Room, Shortfall, Survey, survey
 
 __all__ = [
     "Demand", "Fit", "Line", "Resources", "Room", "Shortfall", "Survey", "Tree",

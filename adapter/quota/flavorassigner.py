@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from adapter import cohort
-from adapter.cohort import Cell, Line
-from adapter.demand import Choice, Demand
 from adapter.objects.podrequests import UNLIMITED, as_text
+from adapter.quota import cohort
+from adapter.quota.cohort import Cell, Line
+from adapter.quota.demand import Choice, Demand
 
 
 @dataclass(frozen=True, slots=True)
