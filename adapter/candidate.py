@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from adapter import mapping
 from adapter.objects.placement import Share
 from adapter.objects.raw import Key, Raw
 from adapter.objects.specs import NOTHING, PodMapping
 from adapter.quota import tree as quota
 from adapter.quota.nodes import Node
+from adapter.rewrite import podmapping
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
 Gang = Literal["AllOrNothing", "SameCluster", "BestEffort"]
@@ -93,7 +93,7 @@ class Candidate:
 
 def pod_spec_in(candidate: Candidate, group: Group) -> Raw:
     """A group's pod spec as it is reserved in that cluster."""
-    return mapping.spec(group.pod_spec, candidate.pods)
+    return podmapping.spec(group.pod_spec, candidate.pods)
 
 
 class Offer(NamedTuple):  # many are made for each plan, and a dataclass takes three times as long to make

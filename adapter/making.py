@@ -7,8 +7,7 @@ to have a copy at all is decided before (dispatch.py); what stands in the copy's
 from collections.abc import Sequence
 from dataclasses import replace
 
-from adapter import headaddress, headmirror, refusal, rewriter, zone
-from adapter import reservation as holding
+from adapter import refusal
 from adapter.actions import Action, CreatePod, MirrorHead, say
 from adapter.objects.placement import Placement, Share
 from adapter.objects.raw import Raw
@@ -16,7 +15,9 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.specs import PodMapping
 from adapter.objects.workerpod import role_of, share_key
 from adapter.objects.workload import Job
-from adapter.target import Target
+from adapter.rewrite import groupworkload as holding
+from adapter.rewrite import headaddress, rewriter, servicemirror, zone
+from adapter.rewrite.target import Target
 from adapter.worker import Worker
 
 
@@ -53,7 +54,7 @@ def mirrors(worker: Worker, pod: Raw, cluster: str, reservation: Reservation | N
     if standing is None or service is None or reservation is None or reservation.deleting:
         return []
     target = replace(worker.targets[cluster], share=reservation.name)
-    lacks = headmirror.lacking(service, worker.head_pod, standing, target, reservation.anchor_uid)
+    lacks = servicemirror.lacking(service, worker.head_pod, standing, target, reservation.anchor_uid)
     return [MirrorHead(cluster, worker.job, pod, body) for body in lacks]
 
 

@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from adapter import headmirror, names
+from adapter import names
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, label, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Job
-from adapter.target import Target
+from adapter.rewrite import servicemirror
+from adapter.rewrite.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Worker:
     made: bool = False  # whether this process made its copy, of which the manager may not be told yet
     head_pod: Raw | None = None  # the head itself, None while it has no address
     # cluster that mirrors heads -> what it has of this one's mirror
-    head_mirrors: Mapping[str, headmirror.Standing] = field(default_factory=dict)
+    head_mirrors: Mapping[str, servicemirror.Standing] = field(default_factory=dict)
     pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
     restarts: bool = False  # its whole gang starts again when a share is lost, as its policy says
 

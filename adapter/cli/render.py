@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from adapter import names, podgroup, rayspec, reservation, rewriter, stripping
+from adapter import names, rayspec
 from adapter.changes import changes
 from adapter.cli import files
 from adapter.cli.asking import DONE, USAGE, complain
@@ -20,7 +20,8 @@ from adapter.objects import specs
 from adapter.objects.raw import UNREADABLE, Raw, label, meta
 from adapter.objects.rayjob import Unusable
 from adapter.refusal import refusal
-from adapter.target import Target
+from adapter.rewrite import groupworkload, podgroup, rewriter, stripping
+from adapter.rewrite.target import Target
 
 REFUSED = 3
 _HEAD = "192.0.2.1"  # of the range that is kept for documentation (RFC 5737)
@@ -165,7 +166,7 @@ def _as_pod(raw: Raw, group: Raw, template: Raw) -> dict[str, Any]:
 def _shown(one: Found, head: str, cluster: str, spec: specs.WorkerCluster) -> str:
     try:
         group = label(one.pod, names.RAY_GCS_GROUP_LABEL)
-        role = reservation.role(group)
+        role = groupworkload.role(group)
         target = _target(one.pod, cluster, spec)
         slot = f"{cluster}/{target.round}/{role}/0"
         copy = rewriter.remote_pod(

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapter import copies, rewriter
-from adapter.copies import anchor_uid
 from adapter.names import POD_UID_LABEL
 from adapter.objects.raw import Raw, key_of, label, meta, uid_of
 from adapter.objects.references import Reference
 from adapter.objects.reservation import reservation
+from adapter.rewrite import copies, rewriter
+from adapter.rewrite.copies import anchor_uid
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home

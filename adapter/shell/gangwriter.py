@@ -6,13 +6,14 @@ creates under a name that only its own attempt can have, so doing it twice, or a
 
 from datetime import UTC, datetime
 
-from adapter import names, podgroup, reservation
+from adapter import names
 from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Yield
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, timestamp, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import Workload
+from adapter.rewrite import groupworkload, podgroup
 from adapter.shell import metrics, podgroups, resources
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.create import create
@@ -67,9 +68,9 @@ class GangWriter:
     async def _make_share(self, action: Reserve) -> None:
         member, work, place = self._fleet.connected(action.share.cluster), action.workload, action.placement
         target = self._observer.targets.target(member, work, place, place.round_of(action.share))
-        anchor = await create(member.client, resources.CONFIG_MAPS, reservation.anchor(target, work.namespace))
+        anchor = await create(member.client, resources.CONFIG_MAPS, groupworkload.anchor(target, work.namespace))
         templates = {podset.name: podset.template for podset in work.podsets}
-        body = reservation.group_workload(
+        body = groupworkload.group_workload(
             target,
             work.namespace,
             [(group.name, group.count, templates[group.name]) for group in action.share.groups],

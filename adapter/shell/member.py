@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
-from adapter.headmirror import Standing, slice_keys
 from adapter.objects.raw import Key, Raw, key_of, meta, true_since, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.selectors import Labels
@@ -19,6 +18,7 @@ from adapter.objects.specs import WorkerCluster
 from adapter.objects.workerpod import slot_of
 from adapter.quota import nodes
 from adapter.quota import tree as quota
+from adapter.rewrite.servicemirror import Standing, slice_keys
 from adapter.shell import contact, resources
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.follow import Following

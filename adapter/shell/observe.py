@@ -6,13 +6,14 @@ answers a question of its own, to whoever asks it.
 
 from datetime import datetime, timedelta
 
-from adapter import copies, names
+from adapter import names
 from adapter.gang import Gang
 from adapter.objects import references
 from adapter.objects.placement import Placement, placement
 from adapter.objects.raw import Key, meta, uid_of
 from adapter.objects.workerpod import share_key
 from adapter.objects.workload import Job, Workload, workload
+from adapter.rewrite import copies
 from adapter.shell.claims import Claims
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home

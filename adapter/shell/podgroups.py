@@ -3,8 +3,8 @@
 It goes with its anchor, by the worker cluster's garbage collection; what it says is not decided here (`podgroup`).
 """
 
-from adapter import podgroup
 from adapter.objects.raw import Raw, key_of, meta
+from adapter.rewrite import podgroup
 from adapter.shell.client import ApiError, Client
 from adapter.shell.resources import POD_GROUPS
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import names, planner, reachable, reservation
+from adapter import names, planner, reachable
 from adapter.candidate import Candidate, Group, Request
 from adapter.clusterset import Chosen
 from adapter.objects import podrequests, specs
@@ -17,6 +17,7 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import PodSet, Workload
 from adapter.quota import preemption, tree
+from adapter.rewrite import groupworkload
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.member import Member
@@ -45,7 +46,7 @@ class Room:
         spec = self._observer.targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(
-            podset.name, reservation.role(podset.name), podset.count, spec, podrequests.pod_requests(spec), zone
+            podset.name, groupworkload.role(podset.name), podset.count, spec, podrequests.pod_requests(spec), zone
         )
 
     def relieved(self, order: Iterable[str], priority: int) -> dict[str, tree.Tree]:

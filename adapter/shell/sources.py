@@ -8,12 +8,12 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping
 
-from adapter import copies
-from adapter.copies import Source
 from adapter.objects import references
 from adapter.objects.raw import Raw
 from adapter.objects.references import Reference
 from adapter.objects.workload import PodSet, Workload
+from adapter.rewrite import copies
+from adapter.rewrite.copies import Source
 from adapter.shell import resources
 from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.home import Home

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from adapter.objects.placement import Placement, share_name
 from adapter.objects.raw import Raw
 from adapter.objects.workload import PodSet, Workload
-from adapter.reservation import template
+from adapter.rewrite.groupworkload import template
+from adapter.rewrite.target import Target
 from adapter.shell.home import Home
 from adapter.shell.member import Member
-from adapter.target import Target
 
 
 class Targets:

@@ -6,13 +6,14 @@ Reads the stores and builds the facts that dispatch.py decides from. Clusters th
 from collections.abc import Mapping
 from dataclasses import replace
 
-from adapter import flavorlabels, headaddress, names
-from adapter.headmirror import Standing
+from adapter import names
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw, controller_uid, key_of, label, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import group_of, share_key, slot_of, wants_slot
 from adapter.objects.workload import Workload
+from adapter.rewrite import flavorlabels, headaddress
+from adapter.rewrite.servicemirror import Standing
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.indexes import by_ray_cluster

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from adapter import names, rewriter
+from adapter import names
 from adapter.objects import specs
 from adapter.objects.placement import Placement
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.raw import Raw, annotation, key_of, label, meta
 from adapter.objects.reservation import reservation as read_reservation
-from adapter.target import Target
+from adapter.rewrite import rewriter
+from adapter.rewrite.target import Target
 from hack.clusters import Clusters
 from tests.integration.stage import QUEUE, Stage
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import yaml
 
-from adapter import rewriter
 from adapter.objects.raw import Raw
 from adapter.objects.specs import NOTHING, PodMapping
-from adapter.target import Target
+from adapter.rewrite import rewriter
+from adapter.rewrite.target import Target
 from hack.bench import figures
 from hack.lab.paths import REPO
 

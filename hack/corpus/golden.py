@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from adapter.stripping import TOKEN_VOLUME_PREFIX
+from adapter.rewrite.stripping import TOKEN_VOLUME_PREFIX
 from hack.corpus.judge import Seen
 from hack.lab import versions
 from hack.lab.paths import REPO

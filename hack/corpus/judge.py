@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from adapter import names, rayspec
 from adapter.refusal import refusal
-from adapter.rewriter import remote_pod
-from adapter.target import Target
+from adapter.rewrite.rewriter import remote_pod
+from adapter.rewrite.target import Target
 from hack.corpus.reduce import PLACEMENT, POOL_TOLERATION
 from hack.corpus.samples import Sample
 

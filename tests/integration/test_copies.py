@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from adapter import names
-from adapter.copies import MOST_BYTES
 from adapter.objects.references import Reference, wanted
+from adapter.rewrite.copies import MOST_BYTES
 from hack.apireader import Raw
 from hack.clusters import Cluster, wait
 from tests.integration.controller import Controller

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from adapter import affinity, reservation, stripping
-from adapter.rewriter import remote_pod
-from adapter.target import Target
+from adapter.rewrite import affinity, groupworkload, stripping
+from adapter.rewrite.rewriter import remote_pod
+from adapter.rewrite.target import Target
 
 Raw = dict[str, Any]
 REQUIRED, PREFERRED = (
@@ -140,4 +140,6 @@ def test_a_name(key: str, want: str) -> None:
 
 def test_a_reservation_has_the_same_rules_as_its_pods() -> None:
     spec = {"containers": [], "affinity": required([OURS, GPU]) | {"podAntiAffinity": {REQUIRED: [term(**LABELS)]}}}
-    assert reservation.template({"spec": spec}, TARGET)["spec"]["affinity"] == stripping.spec(spec, TARGET)["affinity"]
+    assert (
+        groupworkload.template({"spec": spec}, TARGET)["spec"]["affinity"] == stripping.spec(spec, TARGET)["affinity"]
+    )

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from adapter import copies, rewriter
 from adapter.objects.raw import key_of
 from adapter.objects.references import Reference
 from adapter.objects.workload import workload
+from adapter.rewrite import copies, rewriter
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.copier import Copier
 from adapter.shell.sources import Absent, Sources

@@ -2,9 +2,10 @@
 
 import pytest
 
-from adapter import copies, names
-from adapter.copies import FORBIDDEN, MISSING, MOST_BYTES, MOST_OBJECTS, Source, absent, refusal, too_much
+from adapter import names
 from adapter.objects.references import Reference
+from adapter.rewrite import copies
+from adapter.rewrite.copies import FORBIDDEN, MISSING, MOST_BYTES, MOST_OBJECTS, Source, absent, refusal, too_much
 
 TOKEN, CODE = Reference("Secret", "token"), Reference("ConfigMap", "code")
 POD = {

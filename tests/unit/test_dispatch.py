@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import copies, mirror, names, rewriter, trouble
+from adapter import mirror, names, trouble
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
 from adapter.dispatch import decide
 from adapter.objects import raw as facts
@@ -23,9 +23,10 @@ from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.specs import PodMapping
 from adapter.objects.workerpod import is_slot, share_key, slot_of, slots
 from adapter.objects.workload import workload
+from adapter.rewrite import copies, rewriter
+from adapter.rewrite.target import Target
 from adapter.shell.claims import Claims
 from adapter.shell.slots import Slots
-from adapter.target import Target
 from adapter.worker import Silence, Worker
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload

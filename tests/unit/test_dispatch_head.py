@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
-from adapter import headmirror, names
+from adapter import names
 from adapter.actions import CreatePod, DeletePod, MirrorHead
 from adapter.dispatch import decide
-from adapter.headmirror import Standing
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.specs import Head
 from adapter.objects.workload import workload
-from adapter.target import Target
+from adapter.rewrite import servicemirror
+from adapter.rewrite.servicemirror import Standing
+from adapter.rewrite.target import Target
 from adapter.worker import Worker
 from tests.unit.builders import at, make_copy, make_meta, make_placement, make_pod, make_reservation, make_workload
 
@@ -118,7 +119,7 @@ def test_where_mirrors_may_not_be_read_nobody_dials_the_address_of_a_head_that_m
 
 
 def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> None:
-    standing = Standing(*_stored(headmirror.lacking(KEY, head("10.0.0.1"), NOTHING, target(MIRRORS), _anchor())))
+    standing = Standing(*_stored(servicemirror.lacking(KEY, head("10.0.0.1"), NOTHING, target(MIRRORS), _anchor())))
     (first, *_) = decide(worker(MIRRORS, "", standing=standing, remotes={"east": copy()}), at(5))
     assert isinstance(first, MirrorHead) and first.body["endpoints"] == []
 

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from adapter import headmirror, names
-from adapter.headmirror import Standing, lacking
+from adapter import names
 from adapter.objects.raw import Raw as Seen
-from adapter.target import Target
+from adapter.rewrite import servicemirror
+from adapter.rewrite.servicemirror import Standing, lacking
+from adapter.rewrite.target import Target
 from tests.unit.builders import make_meta
 
 Raw = dict[str, Any]
@@ -166,6 +167,6 @@ def test_ports_are_those_that_a_service_can_name(ports: list[Raw], want: list[tu
 
 def test_slices_are_found_by_their_names() -> None:
     """A label may be edited, and what is edited is to be mended."""
-    four, six = headmirror.slice_keys(KEY)
+    four, six = servicemirror.slice_keys(KEY)
     assert four == ("demo", lacking(KEY, head(), NOTHING, TARGET, "a1")[1]["metadata"]["name"])
     assert six == ("demo", lacking(KEY, head("fd00::5"), NOTHING, TARGET, "a1")[1]["metadata"]["name"])

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from adapter import mapping, names, reservation, stripping
+from adapter import names
 from adapter.objects import specs
 from adapter.objects.specs import NOTHING, PodMapping
-from adapter.rewriter import remote_pod
-from adapter.target import Target
+from adapter.rewrite import groupworkload, podmapping, stripping
+from adapter.rewrite.rewriter import remote_pod
+from adapter.rewrite.target import Target
 from tests.unit import builders
 from tests.unit.sight import Sight, fill, make_group, make_member, make_ray_job
 
@@ -66,8 +67,8 @@ def test_everything_that_is_written_is_on_the_pod() -> None:
 def test_nothing_written_changes_nothing() -> None:
     assert specs.worker_cluster(builders.make_worker_cluster()).pods == NOTHING
     spec = {"containers": [RAY], "nodeSelector": {"a": "b"}, "volumes": [{"name": "v", "image": {"reference": "x"}}]}
-    assert mapping.spec(spec, NOTHING) is spec
-    assert mapping.spec(spec, mapped(tolerations=[TOLERATION]).pods) == {**spec, "tolerations": [TOLERATION]}
+    assert podmapping.spec(spec, NOTHING) is spec
+    assert podmapping.spec(spec, mapped(tolerations=[TOLERATION]).pods) == {**spec, "tolerations": [TOLERATION]}
 
 
 def test_the_clusters_word_wins_over_the_pods_and_ours_over_both() -> None:
@@ -101,7 +102,7 @@ def test_the_reservation_agrees_with_the_pod_in_all_that_kueue_and_the_scheduler
         "schedulerName": "yunikorn",
         "affinity": {"podAntiAffinity": {}},
     }
-    out, reserved = rewrite(spec)["spec"], reservation.template({"spec": spec}, ALL)["spec"]
+    out, reserved = rewrite(spec)["spec"], groupworkload.template({"spec": spec}, ALL)["spec"]
     looked_at = ("nodeSelector", "tolerations", "affinity", "schedulerName", "runtimeClassName", "serviceAccountName")
     assert {key: out.get(key) for key in looked_at} == {key: reserved.get(key) for key in looked_at}
     assert reserved["nodeSelector"] == {"gpu": "a100", "pool": "ray"}
@@ -158,12 +159,12 @@ IMAGES = [
 
 @pytest.mark.parametrize(("name", "registries", "want", "why"), IMAGES, ids=[row[3] for row in IMAGES])
 def test_an_image_comes_from_where_the_cluster_says(name: str, registries: dict[str, str], want: str, why: str) -> None:
-    assert mapping.image(name, registries) == want, why
+    assert podmapping.image(name, registries) == want, why
 
 
 def test_a_volume_of_an_image_comes_from_there_too_and_a_container_without_one_stays() -> None:
     spec = {"containers": [{"name": "c"}], "volumes": [{"name": "v", "image": {"reference": "rayproject/x"}}, {"name": "w", "emptyDir": {}}]}  # fmt: skip
-    out = mapping.spec(spec, ALL.pods)
+    out = podmapping.spec(spec, ALL.pods)
     assert out["volumes"] == [{"name": "v", "image": {"reference": "mirror.east/rayproject/x"}}, {"name": "w", "emptyDir": {}}]  # fmt: skip
     assert out["containers"] == [{"name": "c"}]
 
@@ -171,7 +172,7 @@ def test_a_volume_of_an_image_comes_from_there_too_and_a_container_without_one_s
 def test_applied_again_it_changes_nothing_more() -> None:
     spec = {"containers": [RAY], "tolerations": [{"key": "x"}], "nodeSelector": {"pool": "any"}}
     once = stripping.spec(spec, ALL)
-    assert mapping.spec(once, ALL.pods) == once
+    assert podmapping.spec(once, ALL.pods) == once
 
 
 # --- plans ---------------------------------------------------------------------------------------------------------------

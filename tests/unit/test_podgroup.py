@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from adapter import names, podgroup, reservation
+from adapter import names
 from adapter.actions import CreatePod
 from adapter.changes import changes
 from adapter.dispatch import decide
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
-from adapter.rewriter import remote_pod
+from adapter.rewrite import groupworkload, podgroup
+from adapter.rewrite.rewriter import remote_pod
+from adapter.rewrite.target import Target
 from adapter.shell import podgroups
 from adapter.shell.client import ApiError
-from adapter.target import Target
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import at, make_placement, make_reservation, make_workload
@@ -31,7 +32,7 @@ def group(name: str, count: int, **requests: str) -> tuple[str, int, Raw]:
 
 
 def share(target: Target, *groups: tuple[str, int, Raw]) -> Raw:
-    return reservation.group_workload(target, "demo", groups or [group("workers", 2, cpu="1")], "anchor-uid")
+    return groupworkload.group_workload(target, "demo", groups or [group("workers", 2, cpu="1")], "anchor-uid")
 
 
 def test_a_share_in_a_cluster_of_volcanos_is_one_pod_group() -> None:

@@ -12,10 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import names, reservation
+from adapter import names
 from adapter.objects.podrequests import pod_requests
-from adapter.rewriter import remote_pod
-from adapter.target import Target
+from adapter.rewrite import groupworkload
+from adapter.rewrite.rewriter import remote_pod
+from adapter.rewrite.target import Target
 from hack.corpus import golden, reduce, samples
 from hack.lab.paths import REPO
 
@@ -49,12 +50,12 @@ CPU_ONLY = {"name": "ray-worker", "image": "ray", "resources": {"requests": {"cp
 
 def test_a_role_is_eight_hex_digits_that_never_change() -> None:
     """It is in the name of every slot: another hash after an upgrade would strand running pods."""
-    assert reservation.role("workers") == "ed574aa7"
+    assert groupworkload.role("workers") == "ed574aa7"
 
 
 def test_a_group_and_its_podset_have_the_same_role() -> None:
     """Kueue lower-cases a group's name, KubeRay's label does not."""
-    assert reservation.role("GPU-Workers") == reservation.role("gpu-workers") != reservation.role("workers")
+    assert groupworkload.role("GPU-Workers") == groupworkload.role("gpu-workers") != groupworkload.role("workers")
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,12 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_template(case: Case) -> None:
     before = copy.deepcopy(case.given)
-    assert reservation.template({"spec": case.given}, TARGET)["spec"] == case.want, case.why
+    assert groupworkload.template({"spec": case.given}, TARGET)["spec"] == case.want, case.why
     assert case.given == before
 
 
 def test_an_anchor_says_what_it_is_and_what_deleting_it_does() -> None:
-    anchor = reservation.anchor(TARGET, "demo")
+    anchor = groupworkload.anchor(TARGET, "demo")
     assert (anchor["apiVersion"], anchor["kind"]) == ("v1", "ConfigMap")
     assert anchor["metadata"] == {
         "name": TARGET.share,
@@ -143,7 +144,7 @@ def test_an_anchor_says_what_it_is_and_what_deleting_it_does() -> None:
 def group_workload(**options: Any) -> Raw:
     labels = {"team": "vision", names.PLACEMENT_LABEL: "p"}
     groups = [("Workers", 2, {"metadata": {"labels": labels}, "spec": {"containers": [RAY]}})]
-    return reservation.group_workload(TARGET, "demo", groups, "anchor-uid", **options)
+    return groupworkload.group_workload(TARGET, "demo", groups, "anchor-uid", **options)
 
 
 def test_a_group_workload_is_what_kueue_takes_for_a_prebuilt_pod_group() -> None:
@@ -170,7 +171,7 @@ def test_a_group_workload_is_what_kueue_takes_for_a_prebuilt_pod_group() -> None
         "spec": {
             "active": True,
             "queueName": "team-a",
-            "podSets": [{"name": reservation.role("workers"), "count": 2, "template": template}],
+            "podSets": [{"name": groupworkload.role("workers"), "count": 2, "template": template}],
         },
     }
 
@@ -179,9 +180,9 @@ def test_podsets_are_sorted_by_name() -> None:
     """Kueue 0.19.2 walks the sorted roles of the pods along this list once; seen: out of order, it finishes the Workload
     as OutOfSync when the first pod appears, and deletes that pod."""
     groups = [(name, 1, {"spec": {"containers": [RAY]}}) for name in ("a", "b", "c", "d")]
-    podsets = reservation.group_workload(TARGET, "demo", groups, "uid")["spec"]["podSets"]
+    podsets = groupworkload.group_workload(TARGET, "demo", groups, "uid")["spec"]["podSets"]
     found = [podset["name"] for podset in podsets]
-    assert found == sorted(reservation.role(name) for name in "abcd") != [reservation.role(name) for name in "abcd"]
+    assert found == sorted(groupworkload.role(name) for name in "abcd") != [groupworkload.role(name) for name in "abcd"]
 
 
 def test_priority_travels_as_a_number_and_no_class_with_it() -> None:
@@ -201,7 +202,7 @@ def test_a_recorded_pod_asks_no_more_than_its_group_reserved(path: Path) -> None
     asked = pod_requests(
         remote_pod(pod, head="10.0.0.1", target=TARGET, role="r", total=1, slot="s", anchor_uid="u")["spec"]
     )
-    reserved = pod_requests(reservation.template(template, TARGET)["spec"])
+    reserved = pod_requests(groupworkload.template(template, TARGET)["spec"])
     assert {name: amount for name, amount in asked.items() if amount > reserved.get(name, 0)} == {}
 
 
@@ -227,11 +228,11 @@ def test_a_pod_that_kuberay_makes_of_a_template_asks_exactly_what_was_reserved(
     made = {**spec, "initContainers": [*spec["initContainers"], WAITER]}
     asked = {"pods"}.union(*(one["resources"]["requests"] for one in (*main, *init)))
     counted = {name: amount for name, amount in pod_requests(made).items() if name in asked}
-    assert pod_requests(reservation.template({"spec": spec}, TARGET)["spec"]) == counted
+    assert pod_requests(groupworkload.template({"spec": spec}, TARGET)["spec"]) == counted
 
 
 @given(st.integers(0, 9))
 def test_the_same_share_has_the_same_bytes(number: int) -> None:
     one, two = replace(TARGET, round=number), replace(TARGET, round=number)
-    assert json.dumps(reservation.anchor(one, "demo")) == json.dumps(reservation.anchor(two, "demo"))
-    assert reservation.anchor(one, "demo") != reservation.anchor(replace(TARGET, round=number + 1), "demo")
+    assert json.dumps(groupworkload.anchor(one, "demo")) == json.dumps(groupworkload.anchor(two, "demo"))
+    assert groupworkload.anchor(one, "demo") != groupworkload.anchor(replace(TARGET, round=number + 1), "demo")

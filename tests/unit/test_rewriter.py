@@ -13,12 +13,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import copies, headaddress, names
+from adapter import names
 from adapter.objects.references import Reference
 from adapter.objects.specs import Head
 from adapter.refusal import refusal
-from adapter.rewriter import referred, remote_pod
-from adapter.target import Target
+from adapter.rewrite import copies, headaddress
+from adapter.rewrite.rewriter import referred, remote_pod
+from adapter.rewrite.target import Target
 from hack.corpus import golden
 
 Pod = dict[str, Any]

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from adapter import names, zone
+from adapter import names
 from adapter.objects.podrequests import pod_requests
+from adapter.rewrite import zone
 from tests.unit.test_rewriter import HEAD, HEAD6, TARGET, env_of, kuberay_pod, rewrite
 
 Raw = dict[str, Any]

@@ -15,12 +15,13 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from adapter import names, reservation, rewriter
+from adapter import names
 from adapter.changes import changes
 from adapter.objects import podrequests
 from adapter.objects.specs import PodMapping
 from adapter.refusal import refusal
-from adapter.target import Target
+from adapter.rewrite import groupworkload, rewriter
+from adapter.rewrite.target import Target
 from tests.unit.test_rewriter import GOLDEN, HEAD, HEAD6, RECORDED, TARGET, kuberay_pod
 
 Raw = dict[str, Any]
@@ -199,7 +200,7 @@ def test_a_pod_of_whatever_look_is_rewritten_to_the_same_bytes_and_not_touched(
     assert json.dumps(rewrite(json.loads(before), target, head)) == first
     assert json.dumps(pod) == before
     changes(pod, json.loads(first))
-    reservation.template(pod, target)
+    groupworkload.template(pod, target)
 
 
 @many
@@ -287,7 +288,7 @@ def test_a_pod_never_asks_for_more_than_was_reserved(pod: Raw, target: Target) -
     waiter = {"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
     made = {**pod, "spec": {**pod["spec"], "initContainers": [*inits, waiter]}}
     asked = podrequests.pod_requests(rewrite(made, target)["spec"])
-    reserved = podrequests.pod_requests(reservation.template(template, target)["spec"])
+    reserved = podrequests.pod_requests(groupworkload.template(template, target)["spec"])
     named = {name for one in (*inits, *pod["spec"]["containers"]) for name in _asked(one)}
     assert {n: a for n, a in asked.items() if n in named and a > reserved.get(n, 0)} == {}
 

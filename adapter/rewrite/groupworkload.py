@@ -9,10 +9,11 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from adapter import names, podgroup, stripping
+from adapter import names
 from adapter.objects.podrequests import as_text, pod_requests, quantity
 from adapter.objects.raw import Raw, meta
-from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
+from adapter.rewrite import podgroup, stripping
+from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
 
 GCS_WAITER = "wait-gcs-ready"
 # What KubeRay hard-codes for the init container that it adds to every worker (kuberay:controllers/ray/common/pod.go).

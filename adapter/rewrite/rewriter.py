@@ -8,11 +8,12 @@ Order inside a container: literals first, then addresses (a literal may hold one
 from collections.abc import Sequence
 from typing import Any
 
-from adapter import affinity, copies, draining, headaddress, names, podgroup, stripping, zone
-from adapter.downward import literal
+from adapter import names
 from adapter.objects import references
 from adapter.objects.raw import Raw, meta, uid_of
-from adapter.target import Target, anchor_owner, origin_annotations, origin_labels
+from adapter.rewrite import affinity, copies, headaddress, podgroup, prestop, stripping, zone
+from adapter.rewrite.downward import literal
+from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
 
 # Where a command or an address can stand in a container; `name`, `image` and mounts are names, never addresses.
 _TEXT_FIELDS = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
@@ -113,7 +114,7 @@ def _spec(pod: Raw, head: headaddress.Address, target: Target, relocate: headadd
             spec[kind] = [_container(container, pod, head, relocate) for container in spec[kind] or ()]
     if ray := spec.get("containers"):
         placed = {**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}
-        spec["containers"] = [draining.with_hook(placed, spec), *ray[1:]]
+        spec["containers"] = [prestop.with_hook(placed, spec), *ray[1:]]
     return spec
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects.raw import Key, Raw, label, meta
-from adapter.target import Target, anchor_owner
+from adapter.rewrite.target import Target, anchor_owner
 
 
 @dataclass(frozen=True, slots=True)

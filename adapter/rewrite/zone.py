@@ -10,7 +10,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects.raw import Raw
-from adapter.target import Target
+from adapter.rewrite.target import Target
 
 ZONE_ENV = "RAY_NODE_ZONE"
 REGION_ENV = "RAY_NODE_REGION"

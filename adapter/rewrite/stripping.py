@@ -8,9 +8,10 @@ removed here but refused (`refusal`), before any quota is held.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adapter import affinity, mapping, names
+from adapter import names
 from adapter.objects.raw import Raw
-from adapter.target import Target
+from adapter.rewrite import affinity, podmapping
+from adapter.rewrite.target import Target
 
 METADATA = frozenset({
     "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
@@ -84,7 +85,7 @@ def spec(found: Raw, target: Target) -> dict[str, Any]:
     placed = {"nodeSelector": selector, "tolerations": tolerations, **affinity.spec(found, ours)}
     for key in ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"):
         kept = _set(kept, key, placed.get(key))
-    return dict(mapping.spec(kept, target.pods))
+    return dict(podmapping.spec(kept, target.pods))
 
 
 def without_token(found: Raw) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from adapter import names
 from adapter.objects.podrequests import PODS, as_text, pod_requests
 from adapter.objects.raw import Key, Raw, meta
-from adapter.target import Target
+from adapter.rewrite.target import Target
 
 _SHARED = ("name", "namespace", "labels", "ownerReferences")  # what it has in common with its group Workload
 
