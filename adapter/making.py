@@ -7,8 +7,8 @@ to have a copy at all is decided before (dispatch.py); what stands in the copy's
 from collections.abc import Sequence
 from dataclasses import replace
 
-from adapter import refusal
 from adapter.actions import Action, CreatePod, MirrorHead, say
+from adapter.admission import refusal
 from adapter.objects.placement import Placement, Share
 from adapter.objects.raw import Raw
 from adapter.objects.reservation import Reservation

@@ -12,14 +12,15 @@ from typing import Any
 
 import yaml
 
-from adapter import names, rayspec
+from adapter import names
+from adapter.admission import rayspec
+from adapter.admission.refusal import refusal
 from adapter.changes import changes
 from adapter.cli import files
 from adapter.cli.asking import DONE, USAGE, complain
 from adapter.objects import specs
 from adapter.objects.raw import UNREADABLE, Raw, label, meta
 from adapter.objects.rayjob import Unusable
-from adapter.refusal import refusal
 from adapter.rewrite import groupworkload, podgroup, rewriter, stripping
 from adapter.rewrite.target import Target
 

@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime
 
-from adapter import checks, names
+from adapter import names
+from adapter.admission import conditions
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.shell import metrics, resources
@@ -47,13 +48,13 @@ class Conditions:
         if problem:  # what it holds for gangs that gave it up, or ended meanwhile, is yet to be removed there
             workers = max(workers, int((raw.get("status") or {}).get("workers") or 0))
         lack = f"No new workers go there: {member.unmirrored}." if member and member.unmirrored and not problem else ""
-        patch = checks.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC), lack=lack)
+        patch = conditions.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC), lack=lack)
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
             self._home.worker_clusters.put(await self._home.client.merge(path, patch))
         if problem or lack:
             about = _about(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
-            await self._announcer.say(about, checks.NOT_MIRRORED if lack else reason, problem or lack, warning=True)
+            await self._announcer.say(about, conditions.NOT_MIRRORED if lack else reason, problem or lack, warning=True)
         lost = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None
 
@@ -64,7 +65,7 @@ class Conditions:
             return
         seen = self._observer.policies
         told = seen.written(), seen.gate_problem(), seen.layout_problems(name)
-        patch = checks.check_condition(raw, *told, datetime.now(UTC))
+        patch = conditions.check_condition(raw, *told, datetime.now(UTC))
         if patch is None:
             return
         path = resources.ADMISSION_CHECKS.path(name=name, sub="status")

@@ -9,7 +9,8 @@ import base64
 import logging
 from dataclasses import dataclass, field
 
-from adapter import multikueue, names
+from adapter import names
+from adapter.admission import multikueue
 from adapter.objects import specs
 from adapter.objects.raw import Raw
 from adapter.shell import resources

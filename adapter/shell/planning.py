@@ -11,8 +11,8 @@ from typing import Any
 
 from adapter import candidate, explain, names, planner, turn
 from adapter.actions import Plan
+from adapter.admission.policy import Chosen
 from adapter.candidate import Candidate, Request
-from adapter.clusterset import Chosen
 from adapter.objects.placement import Exclusion, Share, exclusion_spec, owner_reference, placement_name, share_spec
 from adapter.objects.raw import bounded, timestamp
 from adapter.objects.workload import Job, Workload

@@ -6,8 +6,9 @@ Read from the manager's stores alone. It decides nothing, and does not say wheth
 from collections.abc import Iterable
 from datetime import timedelta
 
-from adapter import checks, layout, names
-from adapter.clusterset import Chosen, Written, policy, policy_name
+from adapter import names
+from adapter.admission import conditions, queuelayout
+from adapter.admission.policy import Chosen, Written, policy, policy_name
 from adapter.objects import specs
 from adapter.objects.raw import Raw, key_of
 from adapter.objects.workload import PodSet, Workload
@@ -43,18 +44,18 @@ class Policies:
         """Why the checks on a Workload exclude each other, empty when they do not."""
         if work is None:
             return ""
-        return layout.rivals(f"ClusterQueue of LocalQueue {work.queue}", self._controllers(work.checks))
+        return queuelayout.rivals(f"ClusterQueue of LocalQueue {work.queue}", self._controllers(work.checks))
 
     def layout_problems(self, check: str) -> list[str]:
         """What cannot work in the queues that list an AdmissionCheck."""
         home = self._home
-        queues = layout.Queues(
+        queues = queuelayout.Queues(
             list(home.cluster_queues),
             list(home.local_queues),
             _by_name(home.flavors),
             self._controllers(key_of(raw)[1] for raw in home.checks),
         )
-        return layout.problems(check, queues)
+        return queuelayout.problems(check, queues)
 
     def written(self) -> Written:
         """What admins have written that an AdmissionCheck may refer to."""
@@ -78,7 +79,7 @@ class Policies:
 
     def gate_problem(self) -> str:
         """Why worker pods would not be held, empty when they would."""
-        return checks.gate_problem(_by_name(self._home.gate_policies), _by_name(self._home.gate_bindings))
+        return conditions.gate_problem(_by_name(self._home.gate_policies), _by_name(self._home.gate_bindings))
 
     def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
         """The worker groups that the check covers: all, or those with one of its flavors (kueue.md 1.2)."""

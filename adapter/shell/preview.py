@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from adapter import answer, names
+from adapter.admission.policy import Chosen
 from adapter.answer import Answer
-from adapter.clusterset import Chosen
 from adapter.objects import rayjob
 from adapter.objects.raw import UNREADABLE, Raw, key_of
 from adapter.objects.rayjob import Asked, Unusable

@@ -4,12 +4,13 @@ The sentences are made from the job, its Workload and what `sources` has read of
 those itself, and writes nothing: who is refused, and how, is for lifecycle.py.
 """
 
-from adapter import names, rayspec
-from adapter.clusterset import Chosen
+from adapter import names
+from adapter.admission import rayspec
+from adapter.admission.policy import Chosen
+from adapter.admission.refusal import refusal as template_refusal
+from adapter.admission.refusal import waits_for_all
 from adapter.objects.raw import Raw
 from adapter.objects.workload import Workload
-from adapter.refusal import refusal as template_refusal
-from adapter.refusal import waits_for_all
 from adapter.shell.home import Home
 from adapter.shell.policies import Policies
 from adapter.shell.sources import Sources

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from adapter import names, planner, reachable
+from adapter.admission.policy import Chosen
 from adapter.candidate import Candidate, Group, Request
-from adapter.clusterset import Chosen
 from adapter.objects import podrequests, specs
 from adapter.objects.placement import Placement, Share, placement
 from adapter.objects.raw import annotation

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from adapter import names, turn
-from adapter.clusterset import Chosen
+from adapter.admission.policy import Chosen
 from adapter.objects.placement import placement
 from adapter.objects.raw import is_true
 from adapter.objects.workload import Workload, workload

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from adapter import names, rayspec
-from adapter.refusal import refusal
+from adapter import names
+from adapter.admission import rayspec
+from adapter.admission.refusal import refusal
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus.reduce import PLACEMENT, POOL_TOLERATION

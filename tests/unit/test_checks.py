@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapter import checks
-from adapter.clusterset import Written, policy, policy_name
+from adapter.admission import conditions
+from adapter.admission.policy import Written, policy, policy_name
 from adapter.objects import specs
 from adapter.objects.raw import LONGEST
 from tests.unit.builders import at, make_check, make_condition, make_policy, make_worker_cluster, stamp
@@ -77,7 +77,7 @@ def test_a_policy_that_does_not_parse_is_told_by_its_reader() -> None:
 def test_a_policy_that_selects_nothing_is_told_so() -> None:
     policy = {"metadata": {"name": "default"}, "spec": {"clusters": {"selector": {"matchLabels": {"tier": "gold"}}}}}
     found = only(
-        checks.check_condition(make_check(), Written({"default": policy}, [make_worker_cluster()]), "", (), at(5))
+        conditions.check_condition(make_check(), Written({"default": policy}, [make_worker_cluster()]), "", (), at(5))
     )
     assert (found["status"], found["reason"]) == ("True", "NoCluster")
     assert found["message"] == "DispatchPolicy default chooses no WorkerCluster; label or name one."
@@ -107,14 +107,14 @@ def test_a_policy_that_selects_nothing_is_told_so() -> None:
 )
 def test_gate_problem(policies: Raw, bindings: Raw, missing: str) -> None:
     said = f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml."
-    assert checks.gate_problem(policies, bindings) == (said if missing else "")
+    assert conditions.gate_problem(policies, bindings) == (said if missing else "")
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 
 def test_a_check_that_can_be_served_is_active() -> None:
-    assert only(checks.check_condition(make_check(), POLICIES, "", (), at(5))) == {
+    assert only(conditions.check_condition(make_check(), POLICIES, "", (), at(5))) == {
         "type": "Active",
         "status": "True",
         "reason": "Ready",
@@ -125,52 +125,52 @@ def test_a_check_that_can_be_served_is_active() -> None:
 
 
 def test_what_is_wrong_with_a_hundred_queues_can_be_told() -> None:
-    found = only(checks.check_condition(make_check(), POLICIES, "", ["x" * 400] * 100, at(5)))
+    found = only(conditions.check_condition(make_check(), POLICIES, "", ["x" * 400] * 100, at(5)))
     assert found["reason"] == "QueueLayout" and len(str(found["message"])) == LONGEST
     told = make_check()
     told["status"] = {"conditions": [found]}
-    assert checks.check_condition(told, POLICIES, "", ["x" * 400] * 100, at(6)) is None, "and is told once"
+    assert conditions.check_condition(told, POLICIES, "", ["x" * 400] * 100, at(6)) is None, "and is told once"
 
 
 def test_a_check_with_parameters_that_make_no_sense_is_not() -> None:
-    found = only(checks.check_condition(make_check(policy="gone"), POLICIES, "", (), at(5)))
+    found = only(conditions.check_condition(make_check(policy="gone"), POLICIES, "", (), at(5)))
     assert (found["status"], found["reason"]) == ("False", "BadParameters")
     assert found["message"].endswith("which does not exist; create it.")
 
 
 def test_a_missing_gate_leaves_the_check_active_and_says_so() -> None:
     """An inactive check would stop the whole ClusterQueue, jobs that stay local included."""
-    found = only(checks.check_condition(make_check(), POLICIES, NO_GATE, (), at(5)))
+    found = only(conditions.check_condition(make_check(), POLICIES, NO_GATE, (), at(5)))
     assert (found["status"], found["reason"], found["message"]) == ("True", "GateMissing", NO_GATE)
 
 
 def test_a_layout_that_cannot_work_is_told_and_stops_no_queue() -> None:
-    found = only(checks.check_condition(make_check(), POLICIES, "", ("One thing.", "Another."), at(5)))
+    found = only(conditions.check_condition(make_check(), POLICIES, "", ("One thing.", "Another."), at(5)))
     assert (found["status"], found["reason"], found["message"]) == ("True", "QueueLayout", "One thing. Another.")
 
 
 def test_the_gate_comes_before_the_layout() -> None:
-    found = only(checks.check_condition(make_check(), POLICIES, NO_GATE, ("One thing.",), at(5)))
+    found = only(conditions.check_condition(make_check(), POLICIES, NO_GATE, ("One thing.",), at(5)))
     assert found["reason"] == "GateMissing"
 
 
 def test_parameters_come_before_the_gate() -> None:
-    found = only(checks.check_condition(make_check(policy="gone"), POLICIES, NO_GATE, (), at(5)))
+    found = only(conditions.check_condition(make_check(policy="gone"), POLICIES, NO_GATE, (), at(5)))
     assert found["reason"] == "BadParameters"
 
 
 def test_a_worker_cluster_tells_whether_it_is_connected() -> None:
-    found = only(checks.cluster_condition(make_worker_cluster(), "", "", True, at(5)))
+    found = only(conditions.cluster_condition(make_worker_cluster(), "", "", True, at(5)))
     assert (found["type"], found["status"], found["reason"]) == ("Connected", "True", "Connected")
-    found = only(checks.cluster_condition(make_worker_cluster(), "no route to it.", "Unreachable", False, at(5)))
+    found = only(conditions.cluster_condition(make_worker_cluster(), "no route to it.", "Unreachable", False, at(5)))
     assert (found["status"], found["reason"], found["message"]) == ("Unknown", "Unreachable", "no route to it.")
-    found = only(checks.cluster_condition(make_worker_cluster(), "no Secret.", "BadConfiguration", False, at(5)))
+    found = only(conditions.cluster_condition(make_worker_cluster(), "no Secret.", "BadConfiguration", False, at(5)))
     assert found["status"] == "False", "nobody tried to reach it"
 
 
 def test_the_first_loss_counts_until_the_cluster_was_seen_for_a_while() -> None:
     def look(raw: Raw, problem: str, steady: bool, seconds: float) -> Raw:
-        patch = checks.cluster_condition(raw, problem, "Unreachable", steady, at(seconds))
+        patch = conditions.cluster_condition(raw, problem, "Unreachable", steady, at(seconds))
         return after(raw, patch) if patch else raw
 
     lost = look(make_worker_cluster(), "no route to it.", False, 5)
@@ -184,7 +184,7 @@ def test_the_first_loss_counts_until_the_cluster_was_seen_for_a_while() -> None:
 def test_a_patch_is_meant_for_this_object_and_no_namesake() -> None:
     """Nor for a later version of it: the list of conditions is written whole, and somebody may have added one."""
     raw = make_worker_cluster()
-    patch = checks.cluster_condition(
+    patch = conditions.cluster_condition(
         raw | {"metadata": raw["metadata"] | {"resourceVersion": "17"}}, "", "", True, at(5)
     )
     assert patch
@@ -193,7 +193,7 @@ def test_a_patch_is_meant_for_this_object_and_no_namesake() -> None:
 
 
 def connected(raw: Raw, seconds: float, problem: str = "") -> Raw | None:
-    return checks.cluster_condition(raw, problem, "Unreachable", not problem, at(seconds))
+    return conditions.cluster_condition(raw, problem, "Unreachable", not problem, at(seconds))
 
 
 def after(raw: Raw, patch: Raw | None) -> Raw:
@@ -207,8 +207,8 @@ def test_what_is_told_already_is_not_told_again() -> None:
     for problem in ("", "no route to it."):
         told = after(raw, connected(raw, 5, problem))
         assert connected(told, 99, problem) is None
-    told = after(make_check(), checks.check_condition(make_check(), POLICIES, "", (), at(5)))
-    assert checks.check_condition(told, POLICIES, "", (), at(99)) is None
+    told = after(make_check(), conditions.check_condition(make_check(), POLICIES, "", (), at(5)))
+    assert conditions.check_condition(told, POLICIES, "", (), at(99)) is None
 
 
 def test_a_new_generation_is_told_of() -> None:

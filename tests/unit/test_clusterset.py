@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import clusterset, names
+from adapter import names
+from adapter.admission import policy
 from adapter.objects import specs
 from tests.unit.builders import make_worker_cluster
 
@@ -37,7 +38,7 @@ def by_label(*expressions: Raw, **labels: str) -> specs.Clusters:
 def resolve(
     clusters: specs.Clusters, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None
 ) -> tuple[str, ...]:
-    return clusterset.resolve(clusters, known, configs)
+    return policy.resolve(clusters, known, configs)
 
 
 def refusal(clusters: specs.Clusters, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None) -> str:

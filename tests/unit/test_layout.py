@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import layout, names
+from adapter import names
+from adapter.admission import queuelayout
 from hack.lab.paths import REPO
 
 Raw = dict[str, Any]
@@ -219,14 +220,14 @@ def cluster_queue(case: Case) -> Raw:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_layout(case: Case) -> None:
     flavors = {name: {"metadata": {"name": name}, "spec": spec} for name, spec in case.flavors.items()}
-    queues = layout.Queues([cluster_queue(case)], case.queues, flavors, {"rayspan": OURS, **case.others})
-    assert layout.problems("rayspan", queues) == list(case.want)
+    queues = queuelayout.Queues([cluster_queue(case)], case.queues, flavors, {"rayspan": OURS, **case.others})
+    assert queuelayout.problems("rayspan", queues) == list(case.want)
 
 
 def test_only_the_queues_that_list_the_check_count() -> None:
     wrong = Case("", flavors={"remote": REMOTE}, groups=[(("cpu",), ("remote",))])
-    assert layout.problems("another", layout.Queues([cluster_queue(wrong)])) == []
-    assert layout.problems("rayspan", layout.Queues([{"metadata": {"name": "empty"}, "spec": None}])) == []
+    assert queuelayout.problems("another", queuelayout.Queues([cluster_queue(wrong)])) == []
+    assert queuelayout.problems("rayspan", queuelayout.Queues([{"metadata": {"name": "empty"}, "spec": None}])) == []
 
 
 @pytest.mark.parametrize("folder", ["manager", "local-remote"])
@@ -237,8 +238,8 @@ def test_what_is_shipped_has_nothing_wrong(folder: str) -> None:
         return [found for found in objects if found["kind"] == kind]
 
     flavors = {found["metadata"]["name"]: found for found in of("ResourceFlavor")}
-    queues = layout.Queues(of("ClusterQueue"), of("LocalQueue"), flavors, {"rayspan": OURS})
-    assert layout.problems("rayspan", queues) == []
+    queues = queuelayout.Queues(of("ClusterQueue"), of("LocalQueue"), flavors, {"rayspan": OURS})
+    assert queuelayout.problems("rayspan", queues) == []
 
 
 @pytest.mark.parametrize(
@@ -255,4 +256,4 @@ def test_what_is_shipped_has_nothing_wrong(folder: str) -> None:
     ],
 )
 def test_rivals(controllers: dict[str, str], want: str) -> None:
-    assert layout.rivals("Queue q", controllers) == want
+    assert queuelayout.rivals("Queue q", controllers) == want

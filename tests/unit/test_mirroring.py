@@ -8,7 +8,8 @@ import pytest
 import yaml
 from aiohttp import web
 
-from adapter import checks, names
+from adapter import names
+from adapter.admission import conditions
 from adapter.objects import specs
 from adapter.objects.workload import workload
 from adapter.shell import resources
@@ -162,7 +163,7 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
 
 
 def test_the_worker_cluster_says_so() -> None:
-    patch = checks.cluster_condition(
+    patch = conditions.cluster_condition(
         builders.make_worker_cluster(), "", "", True, at(5), lack="No new workers go there."
     )
     assert patch

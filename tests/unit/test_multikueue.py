@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter import multikueue
+from adapter.admission import multikueue
 from adapter.objects import specs
 
 Raw = dict[str, Any]

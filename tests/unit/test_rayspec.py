@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter import rayspec
+from adapter.admission import rayspec
 from adapter.objects.workload import workload
 from tests.unit import builders
 from tests.unit.sight import Sight, make_group, make_ray_job

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
+from adapter.admission.refusal import refusal
 from adapter.objects.references import Reference
 from adapter.objects.specs import Head
-from adapter.refusal import refusal
 from adapter.rewrite import copies, headaddress
 from adapter.rewrite.rewriter import referred, remote_pod
 from adapter.rewrite.target import Target

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from adapter import names
+from adapter.admission.refusal import refusal
 from adapter.changes import changes
 from adapter.objects import podrequests
 from adapter.objects.specs import PodMapping
-from adapter.refusal import refusal
 from adapter.rewrite import groupworkload, rewriter
 from adapter.rewrite.target import Target
 from tests.unit.test_rewriter import GOLDEN, HEAD, HEAD6, RECORDED, TARGET, kuberay_pod

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.clusterset import Written, policy, policy_name
+from adapter.admission.policy import Written, policy, policy_name
 from adapter.objects import specs
 from adapter.objects.raw import Raw, bounded, condition, meta, timestamp
 
