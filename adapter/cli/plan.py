@@ -14,10 +14,10 @@ from typing import Any
 import yaml
 
 from adapter import names
-from adapter.answer import Answer
 from adapter.cli import asking, files, plantable
 from adapter.cli.asking import TROUBLE, USAGE, complain
 from adapter.objects.rayjob import Unusable
+from adapter.planning.preview import Answer
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.kubeconfig import BadLogin, default_namespace
 from adapter.shell.planserver import MOST_BYTES

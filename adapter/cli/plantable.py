@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from adapter.answer import Answer
 from adapter.cli.asking import Row, as_lines, columns
+from adapter.planning.preview import Answer
 
 _HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", "FREE", "PER HOUR", "WHY")
 _QUOTA_HEADER = ("CLUSTER", "ZONE", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "FREE", "EVER")

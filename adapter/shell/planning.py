@@ -9,13 +9,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from adapter import candidate, explain, names, planner, turn
+from adapter import explain, names
 from adapter.actions import Plan
 from adapter.admission.policy import Chosen
-from adapter.candidate import Candidate, Request
 from adapter.objects.placement import Exclusion, Share, exclusion_spec, owner_reference, placement_name, share_spec
 from adapter.objects.raw import bounded, timestamp
 from adapter.objects.workload import Job, Workload
+from adapter.planning import ordering, planner
+from adapter.planning import request as candidate
+from adapter.planning.request import Candidate, Request
+from adapter.planning.verdict import considered_spec
 from adapter.quota import tree
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -23,7 +26,6 @@ from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.room import Room
 from adapter.shell.waiting import Waiters
-from adapter.verdict import considered_spec
 
 # What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
 MOST_SHARES = 100
@@ -139,7 +141,7 @@ class Planning:
         self,
         work: Workload,
         order: Sequence[str],
-        earlier: Sequence[tuple[turn.Waiting, Chosen]],
+        earlier: Sequence[tuple[ordering.Waiting, Chosen]],
         excluded: Iterable[Exclusion],
         now: datetime,
         trees: Mapping[str, tree.Tree] | None = None,
@@ -155,7 +157,7 @@ class Planning:
         return _without((one for one in fleet if one.name in order), excluded), holds
 
     def _after_others(
-        self, earlier: Iterable[tuple[turn.Waiting, Chosen]], fleet: list[Candidate], now: datetime
+        self, earlier: Iterable[tuple[ordering.Waiting, Chosen]], fleet: list[Candidate], now: datetime
     ) -> tuple[list[Candidate], list[Hold]]:
         """What is left for a gang once those whose turn comes first have taken what they can, and who holds room back."""
         holds = []
@@ -164,7 +166,7 @@ class Planning:
             theirs = [candidate for name in chosen.clusters for candidate in fleet if candidate.name == name]
             theirs = self._room.allowed(chosen, _without(theirs, one.excluded))
             shares: Sequence[Share] = () if one.looked else planner.plan(request, theirs).shares
-            if not shares and (until := turn.holds_until(one, now)) and (shares := planner.keep(request, theirs)):
+            if not shares and (until := ordering.holds_until(one, now)) and (shares := planner.keep(request, theirs)):
                 holds.append(Hold(one.work.job, until))
             fleet = planner.charged(request, fleet, shares)
         return fleet, holds

@@ -9,13 +9,14 @@ import traceback
 from datetime import datetime
 from typing import Any
 
-from adapter import answer, names
+from adapter import names
 from adapter.admission.policy import Chosen
-from adapter.answer import Answer
 from adapter.objects import rayjob
 from adapter.objects.raw import UNREADABLE, Raw, key_of
 from adapter.objects.rayjob import Asked, Unusable
 from adapter.objects.workload import Workload, workload
+from adapter.planning import preview
+from adapter.planning.preview import Answer
 from adapter.quota import tree
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
@@ -64,16 +65,16 @@ class Preview:
         chosen, problem = self._observer.policies.policy(check)
         why = self._refusal(asked, work, check, chosen) or problem or self._stopped(asked, work, queue)
         if why or chosen is None:
-            return answer.refused(about, why)
+            return preview.refused(about, why)
         if not self._observer.policies.remote_podsets(work, check):
-            return answer.local(about)
+            return preview.local(about)
         made = self._planned(about, work, check, chosen, now)
         return {**made, "priority": work.priority, "notes": _notes(asked, cluster_queue, priority)}
 
     def _planned(self, about: Raw, work: Workload, check: str, chosen: Chosen, now: datetime) -> Answer:
         found = self._planning.plan(work, check, chosen, (), now)
         prices = {name: member.spec.price_per_hour for name, member in self._fleet.members().items()}
-        return answer.planned(about, found.request, found.fleet, found.plan, prices, more=found.more)
+        return preview.planned(about, found.request, found.fleet, found.plan, prices, more=found.more)
 
     def _refusal(self, asked: Asked, work: Workload, check: str, chosen: Chosen | None) -> str:
         """Why the job itself can never run remotely; it is not submitted, so nobody need delete it."""

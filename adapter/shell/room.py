@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import names, planner, reachable
+from adapter import names, reachable
 from adapter.admission.policy import Chosen
-from adapter.candidate import Candidate, Group, Request
 from adapter.objects import podrequests, specs
 from adapter.objects.placement import Placement, Share, placement
 from adapter.objects.raw import annotation
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import PodSet, Workload
+from adapter.planning import planner
+from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import preemption, tree
 from adapter.rewrite import groupworkload
 from adapter.shell.fleet import Fleet

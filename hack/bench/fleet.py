@@ -7,9 +7,9 @@ from the other end of the tree, in the second flavor, for the first is used up.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from adapter.candidate import Candidate, Group, Request
 from adapter.objects.placement import GroupShare, Share
 from adapter.objects.raw import Raw
+from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import nodes, tree
 from adapter.quota.nodes import Node
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from adapter.candidate import Candidate, Request
-from adapter.planner import charged, keep, plan
+from adapter.planning.planner import charged, keep, plan
+from adapter.planning.request import Candidate, Request
 from adapter.quota import tree
 from hack.bench import figures, fleet
 from hack.bench.fleet import Fleet, Size

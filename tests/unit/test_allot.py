@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.allot import allot
-from adapter.candidate import Offer, Strategy
+from adapter.planning.allot import allot
+from adapter.planning.request import Offer, Strategy
 
 
 def offer(nominal: int, borrow: int = 0) -> Offer:

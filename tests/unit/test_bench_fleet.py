@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapter.planner import charged, plan
+from adapter.planning.planner import charged, plan
 from hack.bench import fleet
 from hack.bench.fleet import Size
 

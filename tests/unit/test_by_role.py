@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.candidate import Candidate, Group, Request
 from adapter.objects.placement import GroupShare, Share
-from adapter.offers import Offers
-from adapter.planner import Plan, charged, outranking, plan
+from adapter.planning.offers import Offers
+from adapter.planning.planner import Plan, charged, outranking, plan
+from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import tree as quota
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import names, turn
+from adapter import names
 from adapter.cli import plantable
 from adapter.objects import specs
 from adapter.objects.raw import key_of
+from adapter.planning import ordering
 from hack.lab.paths import REPO
 from tests.unit import builders
 from tests.unit.builders import START
@@ -59,9 +60,9 @@ def test_every_sample_is_in_the_doc() -> None:
 
 
 def test_the_times_in_the_doc_are_those_of_the_code() -> None:
-    assert timedelta(minutes=10) == turn.STARVED_AFTER
-    assert timedelta(minutes=3) == turn.PAUSE
-    assert timedelta(minutes=15) == turn.PERIOD
+    assert timedelta(minutes=10) == ordering.STARVED_AFTER
+    assert timedelta(minutes=3) == ordering.PAUSE
+    assert timedelta(minutes=15) == ordering.PERIOD
     assert all(said in DOC.read_text() for said in ("ten minutes", "three minutes", "quarter of an hour"))
 
 

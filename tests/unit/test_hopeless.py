@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapter.candidate import Candidate, Gang, Group, Request
-from adapter.planner import plan
+from adapter.planning.planner import plan
+from adapter.planning.request import Candidate, Gang, Group, Request
 from adapter.quota import tree as quota
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 

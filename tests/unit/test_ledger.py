@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from adapter import ledger
-from adapter.candidate import Candidate, Group, Request
+from adapter.planning import ledger
+from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import tree as quota
 from tests.unit.builders import NAMESPACE, QUEUE, make_flavor
 

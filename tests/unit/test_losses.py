@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.candidate import Group, Request, rest
 from adapter.objects import raw as facts
 from adapter.objects import specs
 from adapter.objects.placement import GroupShare, Share, placement
 from adapter.objects.specs import dispatch_policy
 from adapter.objects.workerpod import share_key
+from adapter.planning.request import Group, Request, rest
 from adapter.shell.claims import Claims
 from adapter.shell.client import Unreachable
 from adapter.shell.losses import Losses, _newest

@@ -7,9 +7,9 @@ import pytest
 
 from adapter import names
 from adapter.actions import Plan
-from adapter.candidate import Candidate, Group, Request
 from adapter.objects.workload import workload
-from adapter.planner import outranking
+from adapter.planning.planner import outranking
+from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import preemption
 from adapter.quota import tree as quota
 from adapter.shell.planning import Planning

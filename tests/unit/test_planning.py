@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from adapter import explain, names, turn
+from adapter import explain, names
 from adapter.actions import Plan, Yield
 from adapter.objects.placement import placement
 from adapter.objects.raw import LONGEST
 from adapter.objects.workload import workload
+from adapter.planning import ordering
 from adapter.shell.client import Client
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
@@ -24,7 +25,7 @@ from tests.unit.builders import make_check, make_placement, make_policy, make_re
 from tests.unit.sight import Sight, fill, make_template
 
 Raw = dict[str, Any]
-LONG_AGO = -turn.STARVED_AFTER.total_seconds() - 60
+LONG_AGO = -ordering.STARVED_AFTER.total_seconds() - 60
 
 
 def gang(name: str, *groups: int, created: float = 0, cores: str = "1", **more: Any) -> Raw:

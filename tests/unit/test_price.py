@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from adapter import price
 from adapter.objects.podrequests import Resources
+from adapter.planning import price
 
 GIB = 2**30
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from adapter.actions import Record, Reserve
-from adapter.candidate import Candidate, Group, Request
 from adapter.gang import Gang
 from adapter.lifecycle import decide
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
-from adapter.planner import plan
+from adapter.planning.planner import plan
+from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import tree as quota
 from adapter.quota.nodes import Node
 from adapter.reserving import ASKED_LAST

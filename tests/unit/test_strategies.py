@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import planner
-from adapter.candidate import Candidate, Group, Request
-from adapter.planner import Plan, plan
+from adapter.planning import planner
+from adapter.planning.planner import Plan, plan
+from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import tree as quota
 from adapter.quota.nodes import Node
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor

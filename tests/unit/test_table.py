@@ -1,7 +1,7 @@
 """A plan on a terminal, whole: who reads it sees who is asked first, what fits, what is free, and why."""
 
-from adapter.answer import Answer
 from adapter.cli import plantable
+from adapter.planning.preview import Answer
 from tests.unit.builders import NAMESPACE, START, make_cluster_queue
 from tests.unit.sight import Sight, fill, make_group, make_member, make_ray_job
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import turn
 from adapter.objects.workload import Workload, workload
 from adapter.patience import DOUBLINGS, YIELD_AFTER
+from adapter.planning import ordering
 from tests.unit.builders import at, make_workload
 
 
@@ -22,8 +22,8 @@ def gang(name: str, *, created: float = 0, priority: int | None = None, workers:
     return replace(workload(made), created=at(created), priority=priority)
 
 
-def waiting(work: Workload, *, looked: bool = True) -> turn.Waiting:
-    return turn.Waiting(work, looked)
+def waiting(work: Workload, *, looked: bool = True) -> ordering.Waiting:
+    return ordering.Waiting(work, looked)
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def waiting(work: Workload, *, looked: bool = True) -> turn.Waiting:
     ],
 )  # fmt: skip
 def test_before(me: Workload, others: list[Workload], want: list[str]) -> None:
-    assert [one.work.name for one in turn.before(me, map(waiting, others))] == want
+    assert [one.work.name for one in ordering.before(me, map(waiting, others))] == want
 
 
 MINUTE = timedelta(minutes=1)
 HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)  # a pause, to whom pauses in every period
 
 
-def waits(since: datetime | None, *, looked: bool = True) -> turn.Waiting:
+def waits(since: datetime | None, *, looked: bool = True) -> ordering.Waiting:
     return waiting(replace(gang("a"), created=since), looked=looked)
 
 
@@ -76,14 +76,14 @@ def waits(since: datetime | None, *, looked: bool = True) -> turn.Waiting:
         pytest.param(replace(waits(HOUR), until=HOUR + 16 * MINUTE), 14, 15, id="and it pauses as the others do"),
     ],
 )
-def test_holds_until(one: turn.Waiting, minutes: float, until: float | None) -> None:
+def test_holds_until(one: ordering.Waiting, minutes: float, until: float | None) -> None:
     want = None if until is None else HOUR + until * MINUTE
-    assert turn.holds_until(one, HOUR + minutes * MINUTE) == want
+    assert ordering.holds_until(one, HOUR + minutes * MINUTE) == want
 
 
 def test_a_pause_gives_time_to_those_who_queue_behind() -> None:
     longest = YIELD_AFTER * 2**DOUBLINGS
-    assert longest < turn.PAUSE < turn.PERIOD / 2
+    assert longest < ordering.PAUSE < ordering.PERIOD / 2
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -93,20 +93,20 @@ SINCE = st.integers(0, 24 * 60 * 60).map(lambda seconds: HOUR + seconds * timede
 
 def holds(created: datetime, *, days: int) -> list[tuple[datetime, datetime]]:
     """When a gang holds room back, hold by hold."""
-    one, now, found = waits(created), created + turn.STARVED_AFTER + timedelta(seconds=1), []
+    one, now, found = waits(created), created + ordering.STARVED_AFTER + timedelta(seconds=1), []
     while now < created + timedelta(days=days):
-        if until := turn.holds_until(one, now):
+        if until := ordering.holds_until(one, now):
             found.append((now, until))
             now = until
-        assert turn.holds_until(one, now) is None, "a hold ends with a pause"
-        now = next(later for later in _steps(now) if turn.holds_until(one, later))
+        assert ordering.holds_until(one, now) is None, "a hold ends with a pause"
+        now = next(later for later in _steps(now) if ordering.holds_until(one, later))
     return found
 
 
 def _steps(now: datetime) -> Iterator[datetime]:
     """Every second of a pause, up to the longest that there may be."""
     seconds = timedelta(seconds=1)
-    yield from (now + number * seconds for number in range(1, turn.PAUSE // seconds + 1))
+    yield from (now + number * seconds for number in range(1, ordering.PAUSE // seconds + 1))
 
 
 @settings(max_examples=50)
@@ -115,30 +115,30 @@ def test_holds_and_pauses_go_on_for_ever(created: datetime) -> None:
     """A hold outgrows every job that ends; and none lasts longer than the wait before it, so pauses never stop."""
     found = holds(created, days=3)
     lengths = [until - since for since, until in found]
-    assert lengths[0] <= turn.PERIOD - turn.PAUSE and all(a <= b for a, b in itertools.pairwise(lengths))
+    assert lengths[0] <= ordering.PERIOD - ordering.PAUSE and all(a <= b for a, b in itertools.pairwise(lengths))
     assert lengths[-1] >= timedelta(hours=12)
-    assert all(until - since <= max(turn.PERIOD, since - created) for since, until in found)
+    assert all(until - since <= max(ordering.PERIOD, since - created) for since, until in found)
     pauses = [after - until for (_, until), (after, _) in itertools.pairwise(found)]
-    assert set(pauses) == {turn.PAUSE}, "none is cut short"
+    assert set(pauses) == {ordering.PAUSE}, "none is cut short"
 
 
 @given(SINCE, st.integers(0, 600))
 def test_nobody_holds_anything_at_first(created: datetime, seconds: int) -> None:
-    assert turn.holds_until(waits(created), created + timedelta(seconds=seconds)) is None
+    assert ordering.holds_until(waits(created), created + timedelta(seconds=seconds)) is None
 
 
 @given(SINCE, SINCE, SINCE)
 def test_all_pause_when_the_one_that_waits_longest_does(first: datetime, second: datetime, now: datetime) -> None:
     """Else those behind several would wait until the pauses of all happen to meet."""
     old, young = waits(min(first, second)), waits(max(first, second))
-    assert turn.holds_until(old, now) or not turn.holds_until(young, now)
+    assert ordering.holds_until(old, now) or not ordering.holds_until(young, now)
 
 
 def test_the_order_is_one_order() -> None:
     """Whoever is before another is not behind it: else two gangs could each wait for the other."""
     gangs = [gang(n, created=c, priority=p) for n, c, p in (("a", 1, 0), ("b", 1, 5), ("c", 0, 0), ("d", 3, None))]
     for one in gangs:
-        first = {w.work.name for w in turn.before(one, map(waiting, gangs))}
+        first = {w.work.name for w in ordering.before(one, map(waiting, gangs))}
         for other in first:
-            back = turn.before(next(g for g in gangs if g.name == other), map(waiting, gangs))
+            back = ordering.before(next(g for g in gangs if g.name == other), map(waiting, gangs))
             assert one.name not in {w.work.name for w in back}

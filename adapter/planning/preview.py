@@ -9,14 +9,14 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from adapter import ledger, price, score
-from adapter.candidate import Candidate, Request, closed, queue_name
 from adapter.objects.placement import Share
 from adapter.objects.podrequests import PODS, Resources, as_text
-from adapter.offers import Offers
-from adapter.planner import Plan
-from adapter.price import Prices
-from adapter.verdict import Verdict
+from adapter.planning import ledger, price, strategy
+from adapter.planning.offers import Offers
+from adapter.planning.planner import Plan
+from adapter.planning.price import Prices
+from adapter.planning.request import Candidate, Request, closed, queue_name
+from adapter.planning.verdict import Verdict
 
 Answer = dict[str, Any]
 
@@ -46,7 +46,7 @@ def planned(
     """
     shares = {share.cluster: share for share in made.shares}
     as_planned = replace(request, reclaims=any(share.preempts for share in made.shares))
-    asked = [look.candidate.name for look in score.order(as_planned, _looks(as_planned, among))]
+    asked = [look.candidate.name for look in strategy.order(as_planned, _looks(as_planned, among))]
     verdicts = {verdict.cluster: verdict for verdict in made.verdicts}
     listed = sorted(among, key=lambda one: asked.index(one.name) if one.name in asked else len(asked))
     costs = {name: _cost(request, share, prices.get(name, {})) for name, share in shares.items()}
@@ -71,9 +71,9 @@ def planned(
     }
 
 
-def _looks(request: Request, among: Sequence[Candidate]) -> list[score.Look]:
+def _looks(request: Request, among: Sequence[Candidate]) -> list[strategy.Look]:
     offers = Offers(request)
-    return [score.look(offers, one, offers.line(one)) for one in among if not closed(request, one)]
+    return [strategy.look(offers, one, offers.line(one)) for one in among if not closed(request, one)]
 
 
 def _cluster(

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from adapter.candidate import Request
 from adapter.objects.raw import LONGEST_OF_ONE, bounded
+from adapter.planning.request import Request
 
 NOT_NEEDED = "not needed"
 TAKING_BACK = "by taking back quota that others borrowed"

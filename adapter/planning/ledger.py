@@ -7,7 +7,7 @@ tree that is given, so what other gangs were promised is in use already.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from adapter.candidate import Candidate, Group, Request, closed, pod_spec_in, queue_name
+from adapter.planning.request import Candidate, Group, Request, closed, pod_spec_in, queue_name
 from adapter.quota import cohort, tree
 from adapter.quota.clusterqueue import QUEUE, Queue
 

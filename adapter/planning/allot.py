@@ -7,7 +7,7 @@ and in which order, is decided before.
 
 from collections.abc import Sequence
 
-from adapter.candidate import Offer, Strategy
+from adapter.planning.request import Offer, Strategy
 
 
 def allot(strategy: Strategy, wanted: int, offers: Sequence[Offer]) -> list[int]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 
-from adapter.candidate import Candidate, Group, Offer, Request, pod_spec_in, queue_name
 from adapter.objects.podrequests import UNLIMITED
+from adapter.planning.request import Candidate, Group, Offer, Request, pod_spec_in, queue_name
 from adapter.quota import nodes, tree
 
 

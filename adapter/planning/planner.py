@@ -8,15 +8,16 @@ are admitted is for each worker cluster's Kueue to say. The same snapshot always
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adapter import candidate as candidates
-from adapter import score, verdict
-from adapter.allot import allot
-from adapter.candidate import Candidate, Group, Request, Strategy
 from adapter.objects.placement import GroupShare, Share
-from adapter.offers import Offers
+from adapter.planning import request as candidates
+from adapter.planning import strategy as score
+from adapter.planning import verdict
+from adapter.planning.allot import allot
+from adapter.planning.offers import Offers
+from adapter.planning.request import Candidate, Group, Request, Strategy
+from adapter.planning.strategy import Look
+from adapter.planning.verdict import NOT_NEEDED, Verdict
 from adapter.quota import tree
-from adapter.score import Look
-from adapter.verdict import NOT_NEEDED, Verdict
 
 
 @dataclass(frozen=True, slots=True)

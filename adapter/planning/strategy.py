@@ -7,8 +7,8 @@ question.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adapter.candidate import Candidate, Group, Offer, Request
-from adapter.offers import Offers
+from adapter.planning.offers import Offers
+from adapter.planning.request import Candidate, Group, Offer, Request
 from adapter.quota.tree import Line
 
 
