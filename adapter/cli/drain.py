@@ -13,7 +13,7 @@ from datetime import timedelta
 from adapter import names
 from adapter.cli import asking, cordon
 from adapter.cli.asking import DONE, TROUBLE, complain
-from adapter.leaving import Stay, news, stays, total
+from adapter.gang.drain import Stay, news, stays, total
 from adapter.objects.raw import Key, Raw, condition, meta
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import PLACEMENTS, PODS, WORKER_CLUSTERS

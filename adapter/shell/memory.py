@@ -7,9 +7,9 @@ out of the queue for a moment loses the room that it gathered.
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from adapter.gang.deadlines import AWAY
 from adapter.objects.placement import Placement
 from adapter.objects.workload import Workload
-from adapter.patience import AWAY
 
 # How long a gang that steps aside may keep what it gathered. Once it is back in the queue, Kueue gives it free quota within
 # a second; five are enough for a busy one and for our watch. Who does not hold it by then waits behind somebody else, for

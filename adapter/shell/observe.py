@@ -7,7 +7,7 @@ answers a question of its own, to whoever asks it.
 from datetime import datetime, timedelta
 
 from adapter import names
-from adapter.gang import Gang
+from adapter.gang.facts import Gang
 from adapter.objects import references
 from adapter.objects.placement import Placement, placement
 from adapter.objects.raw import Key, meta, uid_of

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from adapter import explain, names
+from adapter import names
 from adapter.actions import Plan
 from adapter.admission.policy import Chosen
+from adapter.gang import status
 from adapter.objects.placement import Exclusion, Share, exclusion_spec, owner_reference, placement_name, share_spec
 from adapter.objects.raw import bounded, timestamp
 from adapter.objects.workload import Job, Workload
@@ -118,7 +119,7 @@ class Planning:
             draining = self._fleet.draining()
             request = candidate.rest(request, [share for share in kept if share.cluster not in draining])
         if kept is not None and not request.workers:
-            return Made(request, (), planner.Plan((), (), f"All workers have a place: {explain.counted(kept)}."), "")
+            return Made(request, (), planner.Plan((), (), f"All workers have a place: {status.counted(kept)}."), "")
         order = chosen.clusters if chosen else ()
         earlier = self._waiters.before(work, now)
         fleet, holds = self._left_for(work, order, earlier, excluded, now, kept=kept or ())

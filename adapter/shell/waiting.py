@@ -8,10 +8,10 @@ from datetime import datetime
 
 from adapter import names
 from adapter.admission.policy import Chosen
+from adapter.gang.deadlines import excluded
 from adapter.objects.placement import placement
 from adapter.objects.raw import is_true
 from adapter.objects.workload import Workload, workload
-from adapter.patience import excluded
 from adapter.planning import ordering
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapter import explain
+from adapter.gang import status as explain
 from adapter.objects.placement import Placement, placement
 from tests.unit.builders import at, make_placement, make_workload, stamp
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter.leaving import news, stays, total
+from adapter.gang.drain import news, stays, total
 
 Raw = dict[str, Any]
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import explain, names
+from adapter import names
 from adapter.actions import (
     Action,
     DeletePod,
@@ -29,13 +29,14 @@ from adapter.actions import (
     SetCheck,
     Yield,
 )
-from adapter.gang import Gang
-from adapter.lifecycle import decide
+from adapter.gang import status as explain
+from adapter.gang.deadlines import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC, RETRY, SOON, YIELD_AFTER, excluded_for
+from adapter.gang.facts import Gang
+from adapter.gang.lifecycle import decide
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.workload import Workload, workload
-from adapter.patience import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC, RETRY, SOON, YIELD_AFTER, excluded_for
 from tests.unit import builders as make
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_workload
 

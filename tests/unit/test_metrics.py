@@ -10,8 +10,9 @@ import yaml
 from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
 
-from adapter import dispatch, explain
+from adapter import dispatch
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
+from adapter.gang import status as explain
 from adapter.objects.placement import placement
 from adapter.shell import meter, metrics
 from adapter.shell.census import Census

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from adapter import explain, names
+from adapter import names
 from adapter.actions import Plan, Yield
+from adapter.gang import status as explain
 from adapter.objects.placement import placement
 from adapter.objects.raw import LONGEST
 from adapter.objects.workload import workload

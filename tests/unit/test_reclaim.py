@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from adapter.actions import Record, Reserve
-from adapter.gang import Gang
-from adapter.lifecycle import decide
+from adapter.gang.facts import Gang
+from adapter.gang.lifecycle import decide
+from adapter.gang.reserving import ASKED_LAST
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
@@ -16,7 +17,6 @@ from adapter.planning.planner import plan
 from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import tree as quota
 from adapter.quota.nodes import Node
-from adapter.reserving import ASKED_LAST
 from tests.unit.builders import (
     CHECK,
     NAMESPACE,

@@ -8,11 +8,11 @@ import pytest
 
 from adapter import names
 from adapter.actions import LookAgain, Plan, Record, Release
-from adapter.gang import Gang
-from adapter.lifecycle import decide
+from adapter.gang.deadlines import RESYNC
+from adapter.gang.facts import Gang
+from adapter.gang.lifecycle import decide
 from adapter.objects.placement import placement
 from adapter.objects.workload import workload
-from adapter.patience import RESYNC
 from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.sight import Sight, fill
 

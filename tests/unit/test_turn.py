@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapter.gang.deadlines import DOUBLINGS, YIELD_AFTER
 from adapter.objects.workload import Workload, workload
-from adapter.patience import DOUBLINGS, YIELD_AFTER
 from adapter.planning import ordering
 from tests.unit.builders import at, make_workload
 

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from adapter.gang import Gang
+from adapter.gang.facts import Gang
 from adapter.objects.placement import Exclusion, Placement
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload

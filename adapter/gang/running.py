@@ -9,14 +9,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from adapter import explain, names, telling
+from adapter import names
 from adapter.actions import Action, DeletePod, LookAgain, Plan, say
-from adapter.gang import Gang
+from adapter.gang import status, telling
+from adapter.gang.deadlines import RESYNC, SOON, excluded, excluded_for, may_fit
+from adapter.gang.facts import Gang
+from adapter.gang.reserving import ask, why_not
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
-from adapter.patience import RESYNC, SOON, excluded, excluded_for, may_fit
-from adapter.reserving import ask, why_not
 
 
 def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
@@ -122,7 +123,7 @@ def _blocked(gang: Gang, current: Placement) -> dict[str, str]:
 def _status(gang: Gang, current: Placement, now: datetime) -> dict[str, object]:
     """The Placement's status while nothing is asked for."""
     found = _blocked(gang, current)
-    return explain.running(current, found, gang.silent, now) if found else explain.placed(current, now)
+    return status.running(current, found, gang.silent, now) if found else status.placed(current, now)
 
 
 def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation | None) -> str:

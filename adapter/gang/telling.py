@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from adapter import names
 from adapter.actions import Action, Record, SetCheck
-from adapter.gang import Gang
+from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement
 from adapter.objects.raw import bounded
 from adapter.objects.workload import Workload

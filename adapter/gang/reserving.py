@@ -7,13 +7,15 @@ A round is the first of a gang, or holds the workers that a running gang lost. W
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from adapter import explain, names, telling
+from adapter import names
 from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck, say
-from adapter.gang import Gang
+from adapter.gang import status as explain
+from adapter.gang import telling
+from adapter.gang.deadlines import RETRY, excluded_for, patience
+from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, Share
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
-from adapter.patience import RETRY, excluded_for, patience
 
 ASKED_LAST = "it is asked when all others are admitted, because others must be preempted for it"
 

@@ -19,13 +19,14 @@ of a plan (explain.py).
 from dataclasses import replace
 from datetime import datetime
 
-from adapter import explain, names, reserving, running, telling, yielding
+from adapter import names
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, say
-from adapter.gang import Gang
+from adapter.gang import reserving, running, status, telling, waiting
+from adapter.gang.deadlines import ABSENT_AGAIN, RESYNC, excluded
+from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Job, Workload
-from adapter.patience import ABSENT_AGAIN, RESYNC, excluded
 
 
 def decide(gang: Gang, now: datetime) -> list[Action]:
@@ -44,7 +45,7 @@ def decide(gang: Gang, now: datetime) -> list[Action]:
     if work.holds_quota and not gang.check and current and current.placed_round:
         return []
     if not work.holds_quota or not gang.check:
-        return _release(gang.reservations) + [Forget(p) for p in gang.placements] + yielding.rejoin(work, now)
+        return _release(gang.reservations) + [Forget(p) for p in gang.placements] + waiting.rejoin(work, now)
     # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can, and what a cluster
     #    will not have removed holds up nobody.
     runs = work.checks[gang.check].state == names.CHECK_READY
@@ -84,7 +85,7 @@ def _held_up(gang: Gang, work: Workload, current: Placement | None, now: datetim
     # 8. What cannot be planned waits, with the reason on the Workload and on the job, and holds nothing meanwhile.
     stuck = gang.problem or gang.absent
     if stuck and current and current.shares and not current.withdrawing:
-        return [Record(current, explain.withdrawing(current, {}, stuck, now, now))]
+        return [Record(current, status.withdrawing(current, {}, stuck, now, now))]
     if gang.problem:
         said = say(work.job, "CannotDispatch", gang.problem, warning=True)
         return [*said, *telling.pending(gang, work, gang.problem), LookAgain(RESYNC)]
@@ -93,7 +94,7 @@ def _held_up(gang: Gang, work: Workload, current: Placement | None, now: datetim
 
 def _without(gang: Gang, work: Workload, now: datetime) -> list[Action]:
     """An object that its workers need is not there: unlike a problem of the queue, it is this gang's alone, so it gives way."""
-    if given := yielding.give_way(gang, work, gang.absent, now):
+    if given := waiting.give_way(gang, work, gang.absent, now):
         return given
     said = say(work.job, "CannotDispatch", gang.absent, warning=True)
     return [*said, *telling.pending(gang, work, gang.absent), LookAgain(ABSENT_AGAIN)]
@@ -107,7 +108,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         return [Plan(work, current, excluded(current, now))]
     # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
     if not current.shares and not ready:
-        return yielding.wait(gang, work, current, now)
+        return waiting.wait(gang, work, current, now)
     if ready:
         return running.decide(gang, work, current, now)
     return reserving.ask(gang, work, current, current.shares, ready, now)
@@ -144,5 +145,5 @@ def _kept(gang: Gang, job: Job | None, leftovers: list[Reservation]) -> list[Act
 def _end(placements: tuple[Placement, ...], now: datetime) -> list[Action]:
     actions: list[Action] = []
     for placement in placements:
-        actions += telling.record(placement, explain.ended(placement, now))
+        actions += telling.record(placement, status.ended(placement, now))
     return actions

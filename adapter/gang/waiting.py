@@ -6,12 +6,13 @@ wait has the first word on room that comes free is not asked here (turn.py).
 
 from datetime import datetime, timedelta
 
-from adapter import explain, telling
 from adapter.actions import Action, LookAgain, Plan, Rejoin, Yield, say
-from adapter.gang import Gang
+from adapter.gang import status as explain
+from adapter.gang import telling
+from adapter.gang.deadlines import AWAY, RESYNC, SOON, excluded, gives_way_at, may_fit
+from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement
 from adapter.objects.workload import Workload
-from adapter.patience import AWAY, RESYNC, SOON, excluded, gives_way_at, may_fit
 
 
 def wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
