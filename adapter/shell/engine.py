@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from adapter import dispatch
 from adapter.actions import Action, CreatePod, DeletePod, LookAgain, MirrorHead, Plan, Release, Reserve, Say, SetCheck
 from adapter.gang import lifecycle
 from adapter.objects.raw import Key, Raw, key_of, uid_of
@@ -37,6 +36,7 @@ from adapter.shell.planning import Planning
 from adapter.shell.preview import Preview
 from adapter.shell.queue import Postpone, WorkQueue
 from adapter.shell.wake import Waker
+from adapter.worker import dispatch
 
 log = logging.getLogger(__name__)
 

@@ -13,14 +13,15 @@ from datetime import UTC, datetime, timedelta
 
 import aiohttp
 
-from adapter import names, raynodes
+from adapter import names
 from adapter.objects.raw import Key, Raw, key_of, label, meta, moment
 from adapter.objects.workerpod import share_key, slot_of
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.indexes import by_ray_cluster
 from adapter.shell.member import FIRST_LISTS
-from adapter.worker import Silence
+from adapter.worker import raynodes
+from adapter.worker.facts import Silence
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ wrong. Nothing is remembered for it, so a restart loses no sample.
 
 from datetime import datetime
 
-from adapter import dispatch
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
 from adapter.objects.raw import Raw, meta, moment
 from adapter.objects.workerpod import slot_of
 from adapter.shell import metrics
+from adapter.worker import dispatch
 
 _ORPHANS = {dispatch.POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metrics.SLOT_ELSEWHERE}
 

@@ -24,7 +24,7 @@ from adapter.shell.policies import Policies, lost_after
 from adapter.shell.shares import Shares
 from adapter.shell.slots import Slots
 from adapter.shell.targets import Targets
-from adapter.worker import Silence, Worker
+from adapter.worker.facts import Silence, Worker
 
 
 class Workers:

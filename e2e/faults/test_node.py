@@ -11,7 +11,7 @@ import pytest
 
 from adapter import names
 from adapter.objects.raw import moment
-from adapter.reporting import STUCK_AFTER
+from adapter.worker.report import STUCK_AFTER
 from e2e import actors
 from e2e.job import NAMESPACE, Job
 from e2e.watching import Story, watched

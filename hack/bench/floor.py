@@ -21,10 +21,11 @@ import aiohttp
 from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
-from adapter import mirror, names
+from adapter import names
 from adapter.objects.raw import Raw, uid_of
 from adapter.shell.client import PARALLEL
 from adapter.shell.resources import PODS
+from adapter.worker import mirror
 from hack.bench.orders import HOME, USER, WORK
 
 MAKE_ONLY = "--make-only"

@@ -10,12 +10,13 @@ from typing import cast
 import pytest
 from aiohttp import web
 
-from adapter import dispatch, names
+from adapter import names
 from adapter.actions import CreatePod
 from adapter.objects.placement import placement
 from adapter.objects.raw import Raw
 from adapter.objects.reservation import reservation
-from adapter.worker import Worker
+from adapter.worker import dispatch
+from adapter.worker.facts import Worker
 from hack.bench import dispatchreport, floor, orders, spent
 from hack.bench.audit import Kind, Request
 from hack.bench.recorder import Change

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import mirror, names, trouble
+from adapter import names
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
-from adapter.dispatch import decide
 from adapter.objects import raw as facts
 from adapter.objects.placement import placement
 from adapter.objects.references import Reference, wanted
@@ -27,7 +26,9 @@ from adapter.rewrite import copies, rewriter
 from adapter.rewrite.target import Target
 from adapter.shell.claims import Claims
 from adapter.shell.slots import Slots
-from adapter.worker import Silence, Worker
+from adapter.worker import mirror, trouble
+from adapter.worker.dispatch import decide
+from adapter.worker.facts import Silence, Worker
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.sight import Sight, fill

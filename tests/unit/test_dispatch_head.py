@@ -7,7 +7,6 @@ import pytest
 
 from adapter import names
 from adapter.actions import CreatePod, DeletePod, MirrorHead
-from adapter.dispatch import decide
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.specs import Head
@@ -15,7 +14,8 @@ from adapter.objects.workload import workload
 from adapter.rewrite import servicemirror
 from adapter.rewrite.servicemirror import Standing
 from adapter.rewrite.target import Target
-from adapter.worker import Worker
+from adapter.worker.dispatch import decide
+from adapter.worker.facts import Worker
 from tests.unit.builders import at, make_copy, make_meta, make_placement, make_pod, make_reservation, make_workload
 
 Raw = dict[str, Any]

@@ -4,14 +4,14 @@ import pytest
 from aiohttp import web
 
 from adapter.actions import CreatePod, Say
-from adapter.dispatch import decide
 from adapter.objects.placement import placement
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.shell.client import ApiError
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
-from adapter.worker import Worker
+from adapter.worker.dispatch import decide
+from adapter.worker.facts import Worker
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import at, make_placement, make_pod, make_workload

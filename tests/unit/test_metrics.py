@@ -10,7 +10,6 @@ import yaml
 from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
 
-from adapter import dispatch
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
 from adapter.gang import status as explain
 from adapter.objects.placement import placement
@@ -18,7 +17,8 @@ from adapter.shell import meter, metrics
 from adapter.shell.census import Census
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
-from adapter.worker import Worker
+from adapter.worker import dispatch
+from adapter.worker.facts import Worker
 from hack.lab.paths import REPO
 from tests.unit import apiserver, sight
 from tests.unit.apiserver import lists, refuses, says, streams

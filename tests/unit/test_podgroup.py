@@ -8,7 +8,6 @@ import pytest
 from adapter import names
 from adapter.actions import CreatePod
 from adapter.changes import changes
-from adapter.dispatch import decide
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.rewrite import groupworkload, podgroup
@@ -16,6 +15,7 @@ from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from adapter.shell import podgroups
 from adapter.shell.client import ApiError
+from adapter.worker.dispatch import decide
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import at, make_placement, make_reservation, make_workload

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter import raynodes
+from adapter.worker import raynodes
 
 
 def answer(*nodes: object) -> dict[str, Any]:

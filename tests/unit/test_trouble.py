@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter import trouble
+from adapter.worker import trouble
 
 Raw = dict[str, Any]
 

@@ -6,12 +6,12 @@ replaced by KubeRay. What is made or deleted in the worker clusters is decided e
 
 from datetime import datetime, timedelta
 
-from adapter import mirror, trouble
 from adapter.actions import Action, LookAgain, PatchStatus, say
 from adapter.objects.raw import Raw, condition, meta, moment, timestamp
 from adapter.objects.workerpod import dispatched
 from adapter.objects.workload import Job
-from adapter.worker import Silence
+from adapter.worker import mirror, trouble
+from adapter.worker.facts import Silence
 
 # A copy whose image is at hand runs within a second or two, in a large gang within five, and then one write says all; before
 # that there is nothing in it that anybody waits for. The write that is spared is a third of all writes to the manager.

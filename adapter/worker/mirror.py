@@ -8,9 +8,10 @@ write. They do not judge whether the copy is alive: they are told.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from adapter import names, trouble
+from adapter import names
 from adapter.objects.raw import Raw, condition, is_true, meta, uid_of
-from adapter.restart import may_restart
+from adapter.worker import trouble
+from adapter.worker.restart import may_restart
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.
 MIRRORED = (

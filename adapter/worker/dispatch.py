@@ -8,13 +8,14 @@ Clusters that cannot be seen are left alone: what runs there counts as running, 
 
 from datetime import datetime
 
-from adapter import making, names, reporting
+from adapter import names
 from adapter.actions import Action, AssignSlot, DeletePod, say
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, annotation, meta
 from adapter.objects.workerpod import dispatched, ended, is_slot, leaving, share_key, slot_of, slots, wants_slot
 from adapter.objects.workload import Job
-from adapter.worker import Worker
+from adapter.worker import create, report
+from adapter.worker.facts import Worker
 
 # Why a copy goes, where nothing stands for it; the metrics know these apart.
 POD_GONE = "its pod in the manager cluster is gone"
@@ -65,22 +66,22 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         return [AssignSlot(pod, share_key(free)[0], free)] if free else []
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
-        return reporting.unseen(pod, cluster, worker.silence, now) if worker.silence else []
+        return report.unseen(pod, cluster, worker.silence, now) if worker.silence else []
     # 6. The copy stands: what happens to it happens to the pod. Unless the whole gang is about to start again.
     own = worker.own(pod).get(cluster)
     if (own is None or ended(own)) and _starts_again(worker, pod, placement):
         return []
     if own:
         reservation = worker.reservations.get((cluster, number))
-        kept = making.mirrors(worker, pod, cluster, reservation) if _reads_mirrors(worker, cluster) else []
-        mirrored = reporting.mirrored(worker.job, pod, own, cluster, now)
-        going = reporting.ending(own, now) or _replaced(worker, cluster, own)
-        return reporting.stuck(pod, own, cluster, now) or kept + mirrored + going
+        kept = create.mirrors(worker, pod, cluster, reservation) if _reads_mirrors(worker, cluster) else []
+        mirrored = report.mirrored(worker.job, pod, own, cluster, now)
+        going = report.ending(own, now) or _replaced(worker, cluster, own)
+        return report.stuck(pod, own, cluster, now) or kept + mirrored + going
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
     if worker.made or dispatched(pod):
-        return reporting.gone(pod, cluster, now)
+        return report.gone(pod, cluster, now)
     # 8. It is to be made, as soon as nothing is in the way; of a slot that is not planned (see 4) nothing is.
-    return making.make(worker, pod, placement, slot) if is_slot(placement, pod, slot) else []
+    return create.make(worker, pod, placement, slot) if is_slot(placement, pod, slot) else []
 
 
 def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:

@@ -18,7 +18,7 @@ from adapter.objects.workload import Job
 from adapter.rewrite import groupworkload as holding
 from adapter.rewrite import headaddress, rewriter, servicemirror, zone
 from adapter.rewrite.target import Target
-from adapter.worker import Worker
+from adapter.worker.facts import Worker
 
 
 def make(worker: Worker, pod: Raw, placement: Placement, slot: str) -> list[Action]:
