@@ -15,11 +15,12 @@ from typing import Any
 
 import yaml
 
-from adapter import names, preflight, reachable
+from adapter import names
 from adapter.cli import asking, preflighttable, trial
 from adapter.cli.asking import DONE, TROUBLE, USAGE, complain
 from adapter.objects.raw import Raw, key_of
-from adapter.reachable import Reachability
+from adapter.preflight import judge, reachable
+from adapter.preflight.reachable import Reachability
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.kubeconfig import BadLogin
 from adapter.shell.resources import WORKER_CLUSTERS
@@ -107,7 +108,7 @@ async def _run(given: argparse.Namespace) -> int:
         asked = await trial.asked(client, given)
         clusters = await trial.clusters(client, given.cluster)
         sides = await trial.tried(client, clusters, asked, given.timeout.total_seconds())
-        findings = preflight.judge(list(sides.values()), asked)
+        findings = judge.judge(list(sides.values()), asked)
         found = {name: reachable.reachable(name, sides, findings) for name in clusters}
         reached = {name: one for name, one in found.items() if one}
         _print(given.output, list(sides.values()), asked, findings, reached)
@@ -115,7 +116,7 @@ async def _run(given: argparse.Namespace) -> int:
             await _write(client, clusters[name], one)
     finally:
         await client.close()
-    return DONE if preflight.ready(findings) else NOT_READY
+    return DONE if judge.ready(findings) else NOT_READY
 
 
 async def _write(client: Client, raw: Raw, found: Reachability) -> None:

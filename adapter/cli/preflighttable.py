@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from adapter import preflight
 from adapter.cli.asking import columns
-from adapter.probing import Trip
-from adapter.reachable import Reachability
-from adapter.sides import MANAGER, Asked, Finding, Side
+from adapter.preflight import judge
+from adapter.preflight.facts import MANAGER, Asked, Finding, Side
+from adapter.preflight.probe import Trip
+from adapter.preflight.reachable import Reachability
 
 _CHECKS = ("API", "Rights", "Namespace", "Queue", "Image", "DNS", "PodNetwork")
 _WORST = ("failure", "warning", "ok")
@@ -35,7 +35,7 @@ def document(
 ) -> dict[str, Any]:
     """The same for programs; what was not tried is null."""
     return {
-        "ready": preflight.ready(findings),
+        "ready": judge.ready(findings),
         "namespace": asked.namespace,
         "queues": list(asked.queues),
         "image": asked.image,

@@ -11,12 +11,14 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from adapter import names, preflight
+from adapter import names
 from adapter.cli import asking
 from adapter.cli.asking import complain
 from adapter.objects import specs
 from adapter.objects.raw import Raw, key_of
-from adapter.probing import Run
+from adapter.preflight import judge
+from adapter.preflight.facts import MANAGER, Asked, Side
+from adapter.preflight.probe import Run
 from adapter.shell import inspection, logins
 from adapter.shell.client import ApiError, Client
 from adapter.shell.kubeconfig import BadLogin, default_namespace
@@ -29,7 +31,6 @@ from adapter.shell.resources import (
     NAMESPACES,
     WORKER_CLUSTERS,
 )
-from adapter.sides import MANAGER, Asked, Side
 
 
 class Unusable(ValueError):
@@ -58,7 +59,7 @@ async def _queues(client: Client, namespace: str) -> list[str]:
         inspection.listed(client, CLUSTER_QUEUES),
         inspection.listed(client, ADMISSION_CHECKS),
     )
-    return preflight.dispatching(local or (), queues or (), checks or ())
+    return judge.dispatching(local or (), queues or (), checks or ())
 
 
 async def _image(client: Client) -> str:

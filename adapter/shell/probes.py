@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from adapter import names, probing
+from adapter import names
 from adapter.objects.raw import Raw, key_of, uid_of
-from adapter.probing import Peer, Run, State
+from adapter.preflight import probe
+from adapter.preflight.facts import Side
+from adapter.preflight.probe import Peer, Run, State
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.inspection import listed
 from adapter.shell.resources import PODS
-from adapter.sides import Side
 
 PAUSE_SECONDS = 0.3  # between two looks at one pod; it takes about two seconds to start
 
@@ -57,7 +58,7 @@ class Probes:
 
     async def _serve(self, name: str) -> _Server:
         word = secrets.token_hex(8)
-        state = await self._made(name, probing.server(self._run, word), lambda found: bool(found.address))
+        state = await self._made(name, probe.server(self._run, word), lambda found: bool(found.address))
         return _Server(Peer(name, state.address, word), state)
 
     async def _asked(self, side: Side) -> Side:
@@ -65,8 +66,8 @@ class Probes:
         if server.state.trouble:
             return replace(side, probe=server.state.trouble, no_image=server.state.no_image)
         peers = [other.peer for name, other in self._servers.items() if name != side.name and not other.state.trouble]
-        state = await self._made(side.name, probing.client(self._run, peers), lambda found: found.ended)
-        report = probing.report(state.message, peers)
+        state = await self._made(side.name, probe.client(self._run, peers), lambda found: found.ended)
+        report = probe.report(state.message, peers)
         side = replace(side, address=server.state.address)
         if state.trouble or report is None:
             return replace(side, probe=state.trouble or f"what it left is no answer: {state.message[:100]!r}")
@@ -91,7 +92,7 @@ class Probes:
 
     async def _look(self, client: Client, path: str, before: State) -> State:
         try:
-            return probing.state(await client.get(path))
+            return probe.state(await client.get(path))
         except Unreachable:
             return before  # the link may be back in time
         except ApiError as error:
@@ -100,7 +101,7 @@ class Probes:
     async def _sweep(self, name: str) -> None:
         now = datetime.now(UTC)
         with suppress(ApiError, Unreachable):  # what is wrong with the cluster is told by what comes next
-            await self._remove(name, names.PROBE_LABEL, lambda pod: probing.expired(pod, now))
+            await self._remove(name, names.PROBE_LABEL, lambda pod: probe.expired(pod, now))
 
     async def _clear(self, name: str) -> None:
         try:

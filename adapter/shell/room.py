@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from adapter import names, reachable
+from adapter import names
 from adapter.admission.policy import Chosen
 from adapter.objects import podrequests, specs
 from adapter.objects.placement import Placement, Share, placement
@@ -17,6 +17,7 @@ from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import planner
 from adapter.planning.request import Candidate, Group, Request
+from adapter.preflight import reachable
 from adapter.quota import preemption, tree
 from adapter.rewrite import groupworkload
 from adapter.shell.fleet import Fleet

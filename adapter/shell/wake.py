@@ -11,7 +11,7 @@ from adapter.actions import Action, Reserve
 from adapter.objects.placement import placement
 from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
 from adapter.objects.workerpod import slot_of
-from adapter.reachable import unproven
+from adapter.preflight.reachable import unproven
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.indexes import by_placement, by_ray_cluster

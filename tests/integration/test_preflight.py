@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.sides import MANAGER
+from adapter.preflight.facts import MANAGER
 from hack.clusters import Cluster, condition, wait
 from hack.lab import faults, images
 from hack.lab.lab import Lab

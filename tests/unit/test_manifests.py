@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import names, sides
+from adapter import names
 from adapter.objects import specs
+from adapter.preflight import facts
 from hack.lab.paths import REPO
 
 _MANIFESTS = REPO / "manifests"
@@ -360,7 +361,7 @@ def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource:
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
-    [("rayspan-worker", sides.CLUSTER_RIGHTS), ("rayspan-worker-tenant", sides.NAMESPACE_RIGHTS)],
+    [("rayspan-worker", facts.CLUSTER_RIGHTS), ("rayspan-worker-tenant", facts.NAMESPACE_RIGHTS)],
 )
 def test_a_preflight_asks_for_the_rights_that_are_given(name: str, wanted: Mapping[Any, Any]) -> None:
     rules = _find(_WORKER_RBAC, "ClusterRole", name)["rules"]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from adapter import preflight, reachable
 from adapter.cli import preflighttable
-from adapter.probing import Trip
-from adapter.sides import MANAGER, Asked, Finding, Side
+from adapter.preflight import judge, reachable
+from adapter.preflight.facts import MANAGER, Asked, Finding, Side
+from adapter.preflight.probe import Trip
 from tests.unit.builders import at, make_condition, make_worker_cluster, stamp
 
 Raw = dict[str, Any]
@@ -41,14 +41,14 @@ def trips(**found: Trip | None) -> Raw:
 def trouble(sides: list[Side], asked: Asked = ASKED) -> list[tuple[str, str, str, str]]:
     return [
         (" ".join(one.clusters), one.check, one.outcome, one.message)
-        for one in preflight.judge(sides, asked)
+        for one in judge.judge(sides, asked)
         if one.outcome != "ok"
     ]
 
 
 def test_all_is_well() -> None:
-    findings = preflight.judge(fleet(), ASKED)
-    assert preflight.ready(findings) and {one.outcome for one in findings} == {"ok"}
+    findings = judge.judge(fleet(), ASKED)
+    assert judge.ready(findings) and {one.outcome for one in findings} == {"ok"}
     looked = {(" ".join(one.clusters), one.check) for one in findings}
     assert {("east", check) for check in ("API", "Rights", "Namespace", "Queue", "Image", "DNS")} <= looked
     ways = {one.clusters for one in findings if one.check == "Path"}
@@ -162,7 +162,7 @@ def test_what_is_wrong_with_a_cluster_is_told_once(more: Raw, want: tuple[str, s
     west = trips(east=None, manager=WELL) if more.get("trips") == {} else {}
     sides = fleet(east=more, west=west, manager=manager)
     assert trouble(sides) == [want]
-    assert preflight.ready(preflight.judge(sides, ASKED)) is (want[2] != "failure")
+    assert judge.ready(judge.judge(sides, ASKED)) is (want[2] != "failure")
 
 
 def test_a_manager_without_names_is_no_place_for_ray_jobs() -> None:
@@ -191,7 +191,7 @@ def test_a_way_that_does_not_work_is_told_with_both_ends(trip: Trip, reason: str
     ((subject, check, outcome, message),) = trouble(sides)
     assert (subject, check, outcome) == ("the manager east", "Path", "failure")
     assert message.startswith(f"A pod in the manager cannot reach one in east at 10.1.0.5 port 18273: {words}")
-    assert [one.reason for one in preflight.judge(sides, ASKED) if one.reason] == [reason]
+    assert [one.reason for one in judge.judge(sides, ASKED) if one.reason] == [reason]
 
 
 def test_packets_that_are_too_large_are_told_as_such() -> None:
@@ -273,7 +273,7 @@ def test_the_queues_whose_jobs_are_dispatched() -> None:
     def check(name: str, controller: str) -> Raw:
         return {"metadata": {"name": name}, "spec": {"controllerName": controller}}
 
-    found = preflight.dispatching(
+    found = judge.dispatching(
         [local("ray", "all"), local("other", "plain"), local("lost", "gone"), local("multi", "kueue")],
         [queue("all", "ours", "theirs"), queue("plain"), queue("kueue", "theirs")],
         [check("ours", "rayspan.dev/dispatch"), check("theirs", "kueue.x-k8s.io/multikueue")],
@@ -285,7 +285,7 @@ def test_the_queues_whose_jobs_are_dispatched() -> None:
 
 
 def shown(sides: list[Side]) -> str:
-    findings = preflight.judge(sides, ASKED)
+    findings = judge.judge(sides, ASKED)
     return preflighttable.render(sides, ASKED, findings, verdicts(sides, findings))
 
 
@@ -333,7 +333,7 @@ def test_when_all_is_well_the_table_says_so() -> None:
 
 def test_the_document() -> None:
     sides = fleet(east=trips(manager=Trip("timeout"), west=None))
-    findings = preflight.judge(sides, ASKED)
+    findings = judge.judge(sides, ASKED)
     found = preflighttable.document(sides, ASKED, findings, verdicts(sides, findings))
     assert (found["ready"], found["namespace"], found["queues"]) == (False, "demo", ["ray"])
     assert [(one["name"], one["manager"], one["reachable"]) for one in found["clusters"]] == [
@@ -360,7 +360,7 @@ def test_the_document() -> None:
 
 
 def reached(sides: list[Side]) -> dict[str, tuple[bool, str]]:
-    found = verdicts(sides, preflight.judge(sides, ASKED))
+    found = verdicts(sides, judge.judge(sides, ASKED))
     return {name: (one.reached, one.reason) for name, one in found.items()}
 
 
@@ -401,12 +401,12 @@ def test_which_clusters_are_reachable(more: dict[str, Raw], want: dict[str, tupl
 
 def test_the_condition_says_what_was_found() -> None:
     sides = fleet()
-    found = verdicts(sides, preflight.judge(sides, ASKED))
+    found = verdicts(sides, judge.judge(sides, ASKED))
     assert found["east"].message == (
         "Pods there and in the manager reach each other (0.3 ms there and back, 9400.0 Mbit/s), and so do those of west."
     )
     sides = fleet(manager=trips(east=CUT, west=WELL), east=trips(manager=CUT, west=CUT))
-    told = verdicts(sides, preflight.judge(sides, ASKED))["east"].message
+    told = verdicts(sides, judge.judge(sides, ASKED))["east"].message
     assert told.count("cannot reach one in") == 3 and "A pod in east cannot reach one in west" in told
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from adapter import probescript, probing
-from adapter.probing import Peer, Run, State, Trip
+from adapter.preflight import probe, probescript
+from adapter.preflight.probe import Peer, Run, State, Trip
 from tests.unit.builders import START, at, stamp
 
 Raw = dict[str, Any]
@@ -134,7 +134,7 @@ def test_it_waits_for_one_that_is_about_to_listen(tmp_path: Path) -> None:
 # --- the pods --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pod", [probing.server(RUN, WORD), probing.client(RUN, [Peer("east", "10.1.0.5", WORD)])])
+@pytest.mark.parametrize("pod", [probe.server(RUN, WORD), probe.client(RUN, [Peer("east", "10.1.0.5", WORD)])])
 def test_a_probe_is_admitted_where_only_restricted_pods_are(pod: Raw) -> None:
     spec, (container,) = pod["spec"], pod["spec"]["containers"]
     assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"]
@@ -145,7 +145,7 @@ def test_a_probe_is_admitted_where_only_restricted_pods_are(pod: Raw) -> None:
     assert spec["automountServiceAccountToken"] is False and "volumes" not in spec
 
 
-@pytest.mark.parametrize("pod", [probing.server(RUN, WORD), probing.client(RUN, [])])
+@pytest.mark.parametrize("pod", [probe.server(RUN, WORD), probe.client(RUN, [])])
 def test_a_probe_can_be_found_and_ends_by_itself(pod: Raw) -> None:
     assert pod["metadata"]["labels"] == {"rayspan.dev/probe": "0a1b2c3d"}, "and none by which a queue would hold it"
     assert (pod["spec"]["activeDeadlineSeconds"], pod["spec"]["restartPolicy"]) == (180, "Never")
@@ -153,14 +153,14 @@ def test_a_probe_can_be_found_and_ends_by_itself(pod: Raw) -> None:
 
 
 def test_what_a_pod_runs_is_what_was_tried_above() -> None:
-    (container,) = probing.client(RUN, [Peer("east", "10.1.0.5", WORD)])["spec"]["containers"]
+    (container,) = probe.client(RUN, [Peer("east", "10.1.0.5", WORD)])["spec"]["containers"]
     *python, script, asked, file = container["command"]
     assert (python, script, file) == (["python3", "-c"], probescript.CLIENT, container["terminationMessagePath"])
     assert json.loads(asked) == {
         "silence": 5.0,
         "seconds": 0.5,
         "name": "kubernetes.default.svc",
-        "peers": [{"address": "10.1.0.5", "port": probing.PORT, "word": WORD}],
+        "peers": [{"address": "10.1.0.5", "port": probe.PORT, "word": WORD}],
     }
 
 
@@ -224,7 +224,7 @@ FULL = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "m
     ],
 )
 def test_how_far_a_probe_is(found: Raw, want: State) -> None:
-    assert probing.state(found) == want
+    assert probe.state(found) == want
 
 
 EAST, WEST = Peer("east", "10.1.0.5", WORD), Peer("west", "10.2.0.5", WORD)
@@ -232,8 +232,8 @@ EAST, WEST = Peer("east", "10.1.0.5", WORD), Peer("west", "10.2.0.5", WORD)
 
 def test_an_answer_is_read() -> None:
     peers = [{"ms": 0.3, "mbit": 900.5, "ahead": -0.01}, {"error": "timeout"}]
-    found = probing.report(json.dumps({"peers": peers, "dns": {"address": "10.96.0.1"}}), [EAST, WEST])
-    assert found == probing.Report({"east": Trip("", 0.3, 900.5, -0.01), "west": Trip("timeout")}, "")
+    found = probe.report(json.dumps({"peers": peers, "dns": {"address": "10.96.0.1"}}), [EAST, WEST])
+    assert found == probe.Report({"east": Trip("", 0.3, 900.5, -0.01), "west": Trip("timeout")}, "")
 
 
 @pytest.mark.parametrize(
@@ -251,11 +251,11 @@ def test_an_answer_is_read() -> None:
     ],
 )
 def test_what_is_no_answer_is_none(message: str) -> None:
-    assert probing.report(message, [EAST, WEST]) is None
+    assert probe.report(message, [EAST, WEST]) is None
 
 
 @pytest.mark.parametrize(("seconds", "want"), [(179, False), (181, True)])
 def test_a_probe_is_left_behind_once_its_run_must_be_over(seconds: float, want: bool) -> None:
     """A run that goes on beside this one keeps its own."""
-    made = {**probing.server(RUN, WORD), "metadata": {"creationTimestamp": stamp(0)}}
-    assert probing.expired(made, at(seconds)) is want
+    made = {**probe.server(RUN, WORD), "metadata": {"creationTimestamp": stamp(0)}}
+    assert probe.expired(made, at(seconds)) is want

@@ -6,11 +6,12 @@ neither: whatever kept it from being tried is told once, where it was found. Not
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from adapter import crossing, names
+from adapter import names
 from adapter.objects.raw import Raw, key_of
-from adapter.probing import DNS_NAME
+from adapter.preflight import crossing
+from adapter.preflight.facts import Asked, Finding, Side
+from adapter.preflight.probe import DNS_NAME
 from adapter.quota import tree
-from adapter.sides import Asked, Finding, Side
 
 
 def judge(sides: Sequence[Side], asked: Asked) -> list[Finding]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import combinations, permutations
 
-from adapter.probing import PORT, SILENCE_SECONDS
-from adapter.sides import Finding, Side
+from adapter.preflight.facts import Finding, Side
+from adapter.preflight.probe import PORT, SILENCE_SECONDS
 
 # Ray tolerates more, but each task that waits for another's result waits for this several times.
 SLOW_MILLISECONDS = 100.0

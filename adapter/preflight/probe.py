@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from adapter import names, probescript
+from adapter import names
 from adapter.objects.raw import Raw, condition, meta, moment
+from adapter.preflight import probescript
 
 # Ray's nodes dial each other on ports that they choose themselves: workers from 10002 on, other processes anywhere above. A firewall
 # that lets in a list of well-known ports keeps them apart, and so the probe takes one that nobody lists.

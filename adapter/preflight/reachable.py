@@ -10,7 +10,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects.raw import Raw, condition, key_of, meta, timestamp
-from adapter.sides import MANAGER, Finding, Side
+from adapter.preflight.facts import MANAGER, Finding, Side
 
 _MOST = 2000  # characters of a condition's message: with many clusters, the first that fail are enough
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from adapter import names
-from adapter.probing import Trip
+from adapter.preflight.probe import Trip
 
 Outcome = Literal["ok", "warning", "failure"]
 MANAGER = "the manager"  # no WorkerCluster can have this name
