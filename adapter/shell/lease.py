@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from adapter import election, names
-from adapter.election import Candidate, Put, StepDown, Wait
+from adapter import leaderelection, names
+from adapter.leaderelection import Candidate, Put, StepDown, Wait
 from adapter.objects.raw import Raw
 from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.resources import LEASES
@@ -40,7 +40,7 @@ class Lease:
 
     def may_write(self) -> bool:
         """Whether a write may be sent now, by this process's own clock."""
-        return election.may_write(self._me, self._now())
+        return leaderelection.may_write(self._me, self._now())
 
     async def run(self) -> None:
         """Campaign, then lead, until cancelled; raises Lost."""
@@ -50,10 +50,10 @@ class Lease:
 
     async def give_back(self) -> None:
         """Let the next one lead at once, if this process holds the Lease; everything that writes must have ended."""
-        self._me = election.resigned(self._me)
+        self._me = leaderelection.resigned(self._me)
         try:
-            async with asyncio.timeout(election.REQUEST_SECONDS):
-                patch = election.giving_back(self._me, await self._read(), datetime.now(UTC))
+            async with asyncio.timeout(leaderelection.REQUEST_SECONDS):
+                patch = leaderelection.giving_back(self._me, await self._read(), datetime.now(UTC))
                 if patch:
                     await self._client.merge(_PATH, patch)
                     log.info("%s is given back", _WHICH)
@@ -64,24 +64,24 @@ class Lease:
         """Look at the Lease once and do what follows; returns the seconds until the next look."""
         move: Wait | StepDown
         try:
-            async with asyncio.timeout(election.patience(self._me, self._now())):
+            async with asyncio.timeout(leaderelection.patience(self._me, self._now())):
                 move = await self._look()
         except (ApiError, Unreachable, TimeoutError) as trouble:
             self._tell(logging.WARNING, f"cannot be read or written ({_why(trouble)})")
-            move = election.missed(self._me, self._now(), _why(trouble))
+            move = leaderelection.missed(self._me, self._now(), _why(trouble))
         if isinstance(move, StepDown):
             raise Lost(f"{_WHICH}: {move.why}")
         return move.seconds
 
     async def _look(self) -> Wait | StepDown:
-        if late := election.overdue(self._me, self._now()):
+        if late := leaderelection.overdue(self._me, self._now()):
             return late
         lease = await self._read()
-        self._me = election.saw(self._me, lease, self._now())
-        move = election.decide(self._me, lease, self._now(), datetime.now(UTC))
+        self._me = leaderelection.saw(self._me, lease, self._now())
+        move = leaderelection.decide(self._me, lease, self._now(), datetime.now(UTC))
         if isinstance(move, Put):
             await self._put(move)
-            return Wait(election.RETRY_SECONDS)
+            return Wait(leaderelection.RETRY_SECONDS)
         if isinstance(move, Wait):
             self._tell(logging.INFO, f"is held by {move.holder or 'nobody'}; standing by")
         return move
@@ -100,7 +100,7 @@ class Lease:
             await self._client.create(_COLLECTION, move.body)
         else:
             await self._client.merge(_PATH, move.body)
-        self._me = election.granted(self._me, sent)
+        self._me = leaderelection.granted(self._me, sent)
         self._tell(logging.INFO, f"is held by this process, {self._me.name}", f" (before: {move.follows or 'nobody'})")
         self.held.set()
 

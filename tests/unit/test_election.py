@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter import election, names
-from adapter.election import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Candidate, Put, StepDown, Wait
+from adapter import leaderelection, names
+from adapter.leaderelection import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Candidate, Put, StepDown, Wait
 
 Raw = dict[str, Any]
 WALL = datetime(2026, 5, 1, 12, 0, 0, 250, tzinfo=UTC)
@@ -34,7 +34,7 @@ def seen(seconds: float) -> Candidate:
 
 def leading(seconds: float) -> Candidate:
     """A leader whose last renewal was sent so long ago."""
-    return election.granted(seen(0), NOW - seconds)
+    return leaderelection.granted(seen(0), NOW - seconds)
 
 
 # --- what a candidate does -------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def leading(seconds: float) -> Candidate:
     ],
 )
 def test_it_is_taken_or_renewed(me: Candidate, found: Raw | None) -> None:
-    move = election.decide(me, found, NOW, WALL)
+    move = leaderelection.decide(me, found, NOW, WALL)
     assert isinstance(move, Put)
     assert move.create is (found is None)
     assert move.body["spec"]["holderIdentity"] == ME
@@ -77,7 +77,7 @@ def test_it_is_taken_or_renewed(me: Candidate, found: Raw | None) -> None:
 )
 def test_another_ones_is_respected(me: Candidate, found: Raw | None, seconds: float) -> None:
     holder = OTHER if found else ""
-    assert election.decide(me, found, NOW, WALL) == Wait(seconds, holder)
+    assert leaderelection.decide(me, found, NOW, WALL) == Wait(seconds, holder)
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_another_ones_is_respected(me: Candidate, found: Raw | None, seconds: fl
     ],
 )
 def test_a_leader_steps_down(me: Candidate, found: Raw | None, why: str) -> None:
-    assert election.decide(me, found, NOW, WALL) == StepDown(why)
+    assert leaderelection.decide(me, found, NOW, WALL) == StepDown(why)
 
 
 @pytest.mark.parametrize("renewed", ["1970-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z", "soon", None])
 @pytest.mark.parametrize("seconds", [0.0, 14.0, 15.0])
 def test_no_wall_clock_is_compared(renewed: str | None, seconds: float) -> None:
     """The other machine's clock may be wrong by a century, and so may ours."""
-    usual = election.decide(seen(seconds), lease(OTHER), NOW, WALL)
-    odd = election.decide(seen(seconds), lease(OTHER, renewTime=renewed, acquireTime=renewed), NOW, WALL)
+    usual = leaderelection.decide(seen(seconds), lease(OTHER), NOW, WALL)
+    odd = leaderelection.decide(seen(seconds), lease(OTHER, renewTime=renewed, acquireTime=renewed), NOW, WALL)
     assert odd == usual
-    late = election.decide(seen(seconds), lease(OTHER), NOW, WALL.replace(year=2199))
+    late = leaderelection.decide(seen(seconds), lease(OTHER), NOW, WALL.replace(year=2199))
     assert type(late) is type(usual)
 
 
@@ -118,7 +118,7 @@ def test_no_wall_clock_is_compared(renewed: str | None, seconds: float) -> None:
     ],
 )
 def test_an_attempt_that_fails(me: Candidate, move: Wait | StepDown) -> None:
-    assert election.missed(me, NOW, "refused") == move
+    assert leaderelection.missed(me, NOW, "refused") == move
 
 
 @pytest.mark.parametrize(
@@ -126,29 +126,33 @@ def test_an_attempt_that_fails(me: Candidate, move: Wait | StepDown) -> None:
     [(FRESH, False), (seen(99), False), (leading(0), True), (leading(9.9), True), (leading(10), False)],
 )
 def test_who_may_write(me: Candidate, allowed: bool) -> None:
-    assert election.may_write(me, NOW) is allowed
-    assert not election.may_write(election.resigned(me), NOW)
+    assert leaderelection.may_write(me, NOW) is allowed
+    assert not leaderelection.may_write(leaderelection.resigned(me), NOW)
 
 
 def test_an_attempt_of_a_leader_ends_with_its_deadline() -> None:
-    assert election.patience(FRESH, NOW) == election.patience(leading(0), NOW) == election.REQUEST_SECONDS
-    assert election.patience(leading(8), NOW) == 2.0
+    assert (
+        leaderelection.patience(FRESH, NOW)
+        == leaderelection.patience(leading(0), NOW)
+        == leaderelection.REQUEST_SECONDS
+    )
+    assert leaderelection.patience(leading(8), NOW) == 2.0
 
 
 def test_what_was_seen_counts_from_when_it_changed() -> None:
-    me = election.saw(FRESH, lease(OTHER, 7), 100.0)
+    me = leaderelection.saw(FRESH, lease(OTHER, 7), 100.0)
     assert (me.seen, me.since) == ("7", 100.0)
-    assert election.saw(me, lease(OTHER, 7), 105.0) == me
-    assert election.saw(me, lease(OTHER, 8), 106.0).since == 106.0
-    assert election.saw(me, None, 107.0).since == 107.0
-    assert election.saw(FRESH, None, 100.0).since == -math.inf
+    assert leaderelection.saw(me, lease(OTHER, 7), 105.0) == me
+    assert leaderelection.saw(me, lease(OTHER, 8), 106.0).since == 106.0
+    assert leaderelection.saw(me, None, 107.0).since == 107.0
+    assert leaderelection.saw(FRESH, None, 100.0).since == -math.inf
 
 
 # --- what stands in it -----------------------------------------------------------------------------------------------
 
 
 def put(me: Candidate, found: Raw | None) -> Put:
-    move = election.decide(me, found, NOW, WALL)
+    move = leaderelection.decide(me, found, NOW, WALL)
     assert isinstance(move, Put)
     return move
 
@@ -185,12 +189,12 @@ def test_it_tells_who_leads_since_when(me: Candidate, found: Raw, acquired: str,
 
 
 def test_it_is_given_back_by_its_holder_only() -> None:
-    assert election.giving_back(leading(1), lease(ME), WALL) == {
+    assert leaderelection.giving_back(leading(1), lease(ME), WALL) == {
         "metadata": {"uid": "u1", "resourceVersion": "7"},
         "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": STAMP, "renewTime": STAMP},
     }
     for found in (lease(OTHER), lease(""), None):
-        assert election.giving_back(leading(1), found, WALL) is None
+        assert leaderelection.giving_back(leading(1), found, WALL) is None
 
 
 # --- two of them -----------------------------------------------------------------------------------------------------
@@ -243,7 +247,7 @@ class Process:
 
     @property
     def writes(self) -> bool:
-        return election.may_write(self.me, self.clock)
+        return leaderelection.may_write(self.me, self.clock)
 
     def restart(self) -> None:
         """Die at once, and begin as another one."""
@@ -264,7 +268,7 @@ class Process:
 
     def give_back(self) -> None:
         self._drop()
-        self.me = election.resigned(self.me)
+        self.me = leaderelection.resigned(self.me)
         self.work = self._giving_back()
 
     def _drop(self) -> None:
@@ -276,9 +280,9 @@ class Process:
         yield
         found = self.shelf.kept
         yield
-        self.me = election.saw(self.me, found, self.clock)
+        self.me = leaderelection.saw(self.me, found, self.clock)
         yield
-        move = election.decide(self.me, found, self.clock, WALL)
+        move = leaderelection.decide(self.me, found, self.clock, WALL)
         if isinstance(move, StepDown):
             self.restart()
         if not isinstance(move, Put):
@@ -292,12 +296,12 @@ class Process:
         done = self.shelf.take(move.body, create=move.create)
         yield
         if done:
-            self.me = election.granted(self.me, sent)
+            self.me = leaderelection.granted(self.me, sent)
 
     def _giving_back(self) -> Iterator[None]:
         found = self.shelf.kept
         yield
-        if body := election.giving_back(self.me, found, WALL):
+        if body := leaderelection.giving_back(self.me, found, WALL):
             self.shelf.take(body, create=False)
         self.restart()
 
