@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from adapter.objects import specs
-from adapter.shell.client import ApiError
+from adapter.shell.kube.client import ApiError
 
 T = TypeVar("T")
 

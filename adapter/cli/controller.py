@@ -12,8 +12,8 @@ from prometheus_client import REGISTRY
 
 from adapter.shell import health, planserver
 from adapter.shell.census import Census
-from adapter.shell.client import Client
 from adapter.shell.engine import Engine
+from adapter.shell.kube.client import Client
 from adapter.shell.lease import Lease, Lost
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from typing import Any
 from adapter import names
 from adapter.cli import asking
 from adapter.cli.asking import DONE, TROUBLE, complain
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.kubeconfig import BadLogin
-from adapter.shell.resources import WORKER_CLUSTERS
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.resources import WORKER_CLUSTERS
 
 WANTED: Mapping[str, Mapping[str, bool]] = {
     "cordon": {"cordoned": True},

@@ -15,8 +15,8 @@ from adapter.cli import asking, cordon
 from adapter.cli.asking import DONE, TROUBLE, complain
 from adapter.gang.drain import Stay, news, stays, total
 from adapter.objects.raw import Key, Raw, condition, meta
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.resources import PLACEMENTS, PODS, WORKER_CLUSTERS
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.resources import PLACEMENTS, PODS, WORKER_CLUSTERS
 
 # Between two looks at three small lists. A worker takes ten times as long to leave, and a person sees no delay.
 PAUSE_SECONDS = 1.0

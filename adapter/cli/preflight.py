@@ -21,9 +21,9 @@ from adapter.cli.asking import DONE, TROUBLE, USAGE, complain
 from adapter.objects.raw import Raw, key_of
 from adapter.preflight import judge, reachable
 from adapter.preflight.reachable import Reachability
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.kubeconfig import BadLogin
-from adapter.shell.resources import WORKER_CLUSTERS
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.resources import WORKER_CLUSTERS
 
 NOT_READY = 3
 

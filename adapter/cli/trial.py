@@ -20,10 +20,9 @@ from adapter.preflight import judge
 from adapter.preflight.facts import MANAGER, Asked, Side
 from adapter.preflight.probe import Run
 from adapter.shell import inspection, logins
-from adapter.shell.client import ApiError, Client
-from adapter.shell.kubeconfig import BadLogin, default_namespace
-from adapter.shell.probes import Probes
-from adapter.shell.resources import (
+from adapter.shell.kube.client import ApiError, Client
+from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
+from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     DEPLOYMENTS,
@@ -31,6 +30,7 @@ from adapter.shell.resources import (
     NAMESPACES,
     WORKER_CLUSTERS,
 )
+from adapter.shell.probes import Probes
 
 
 class Unusable(ValueError):

@@ -12,11 +12,11 @@ from adapter.objects.raw import Key, Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.quota import aggregate
 from adapter.quota.aggregate import Change, Worker
-from adapter.shell import resources
-from adapter.shell.client import ApiError
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError
 from adapter.shell.observe import Observer
 
 log = logging.getLogger(__name__)

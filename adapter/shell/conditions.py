@@ -6,10 +6,11 @@ from adapter import names
 from adapter.admission import conditions
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
-from adapter.shell import metrics, resources
+from adapter.shell import metrics
 from adapter.shell.events import Announcer
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.kube import resources
 from adapter.shell.logins import Logins
 from adapter.shell.member import FIRST_LISTS, STEADY_AFTER
 from adapter.shell.observe import Observer

@@ -5,8 +5,8 @@ An object of somebody else is never touched, and nothing that stands is changed.
 
 from adapter import names
 from adapter.objects.raw import Raw, key_of
-from adapter.shell.client import ApiError, Client
-from adapter.shell.resources import Resource
+from adapter.shell.kube.client import ApiError, Client
+from adapter.shell.kube.resources import Resource
 
 NAME_TAKEN = "NameTaken"  # of an ApiError of ours: there is an object of that name, and it is not ours
 

@@ -20,13 +20,13 @@ from adapter.objects.raw import Key, Raw, key_of, uid_of
 from adapter.shell import meter, metrics, sweeper
 from adapter.shell.aggregator import Aggregator
 from adapter.shell.claims import Claims
-from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.conditions import Conditions
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
 from adapter.shell.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey
+from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.lease import Lease
 from adapter.shell.logins import Logins
 from adapter.shell.losses import Losses

@@ -13,8 +13,8 @@ from adapter import names
 from adapter.actions import Say
 from adapter.objects.raw import timestamp
 from adapter.objects.workload import Job
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.resources import EVENTS
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.resources import EVENTS
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from adapter.objects import specs
 from adapter.objects.raw import Raw
-from adapter.shell.client import Client, MayWrite, Unreachable
-from adapter.shell.kubeconfig import BadLogin
+from adapter.shell.kube.client import Client, MayWrite, Unreachable
+from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.logins import Login, Logins, unusable
 from adapter.shell.member import Listeners, Member
 

@@ -14,11 +14,12 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import Workload
 from adapter.rewrite import groupworkload, podgroup
-from adapter.shell import metrics, podgroups, resources
-from adapter.shell.client import ApiError, Unreachable
+from adapter.shell import metrics, podgroups
 from adapter.shell.create import create
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning

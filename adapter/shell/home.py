@@ -14,12 +14,12 @@ from adapter import names
 from adapter.objects.raw import Key, Raw
 from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import Job
-from adapter.shell import contact, resources
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.follow import Following
 from adapter.shell.indexes import by_placement, by_ray_cluster, by_workload
-from adapter.shell.resources import Resource
-from adapter.shell.store import Store
+from adapter.shell.kube import contact, resources
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.reflector import Following
+from adapter.shell.kube.resources import Resource
+from adapter.shell.kube.store import Store
 
 log = logging.getLogger(__name__)
 

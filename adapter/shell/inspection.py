@@ -11,9 +11,9 @@ from adapter import names
 from adapter.objects.raw import Raw, key_of
 from adapter.preflight.facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, Side, needed
 from adapter.quota import tree
-from adapter.shell import resources
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.resources import Resource
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.resources import Resource
 
 # Nodes tell which addresses their pods get, unless their network has its own ways; then some pods must do.
 _SOME_PODS = "500"

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from adapter import leaderelection, names
 from adapter.leaderelection import Candidate, Put, StepDown, Wait
 from adapter.objects.raw import Raw
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.resources import LEASES
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.resources import LEASES
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from adapter import names
 from adapter.admission import multikueue
 from adapter.objects import specs
 from adapter.objects.raw import Raw
-from adapter.shell import resources
-from adapter.shell.client import ApiError, Client
-from adapter.shell.follow import Following, follow
 from adapter.shell.home import Home
-from adapter.shell.kubeconfig import BadLogin
-from adapter.shell.store import Store
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError, Client
+from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.reflector import Following, follow
+from adapter.shell.kube.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -19,12 +19,12 @@ from adapter.objects.workerpod import slot_of
 from adapter.quota import nodes
 from adapter.quota import tree as quota
 from adapter.rewrite.servicemirror import Standing, slice_keys
-from adapter.shell import contact, resources
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.follow import Following
 from adapter.shell.indexes import by_placement, by_reserved_workload
-from adapter.shell.resources import Resource
-from adapter.shell.store import Changed, Store, version
+from adapter.shell.kube import contact, resources
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.reflector import Following
+from adapter.shell.kube.resources import Resource
+from adapter.shell.kube.store import Changed, Store, version
 
 log = logging.getLogger(__name__)
 

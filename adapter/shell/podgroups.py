@@ -5,8 +5,8 @@ It goes with its anchor, by the worker cluster's garbage collection; what it say
 
 from adapter.objects.raw import Raw, key_of, meta
 from adapter.rewrite import podgroup
-from adapter.shell.client import ApiError, Client
-from adapter.shell.resources import POD_GROUPS
+from adapter.shell.kube.client import ApiError, Client
+from adapter.shell.kube.resources import POD_GROUPS
 
 
 async def ensure(client: Client, body: Raw) -> None:

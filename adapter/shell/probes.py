@@ -17,9 +17,9 @@ from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.preflight import probe
 from adapter.preflight.facts import Side
 from adapter.preflight.probe import Peer, Run, State
-from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.inspection import listed
-from adapter.shell.resources import PODS
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.resources import PODS
 
 PAUSE_SECONDS = 0.3  # between two looks at one pod; it takes about two seconds to start
 

@@ -22,9 +22,9 @@ from adapter.quota import preemption, tree
 from adapter.rewrite import groupworkload
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.kube.store import version
 from adapter.shell.member import Member
 from adapter.shell.observe import Observer
-from adapter.shell.store import version
 
 # Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
 # counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.

@@ -14,9 +14,9 @@ from adapter.objects.references import Reference
 from adapter.objects.workload import PodSet, Workload
 from adapter.rewrite import copies
 from adapter.rewrite.copies import Source
-from adapter.shell import resources
-from adapter.shell.client import ApiError, Unreachable
 from adapter.shell.home import Home
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError, Unreachable
 
 # For how long an answer counts at the check. What is there will most likely stay, and is read again before any pod is made;
 # who waits for what is missing looks again after patience.ABSENT_AGAIN.

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from adapter import names
 from adapter.objects.raw import Raw, is_true, label, meta
-from adapter.shell.resources import PODS, WORKLOADS
+from adapter.shell.kube.resources import PODS, WORKLOADS
 from hack import install
 from hack.bench import control, timeline
 from hack.bench.recorder import Place, Recorder

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.objects.raw import Raw
-from adapter.shell.resources import PODS, RAY_CLUSTERS, WORKLOADS
+from adapter.shell.kube.resources import PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import audit, backlog, control, dispatchreport, figures, orders, spent, timeline
 from hack.bench.backlog import PATIENCE
 from hack.bench.dispatchreport import Figures

@@ -23,8 +23,8 @@ from kubernetes.aio import config as kube_config
 
 from adapter import names
 from adapter.objects.raw import Raw, uid_of
-from adapter.shell.client import PARALLEL
-from adapter.shell.resources import PODS
+from adapter.shell.kube.client import PARALLEL
+from adapter.shell.kube.resources import PODS
 from adapter.worker import mirror
 from hack.bench.orders import HOME, USER, WORK
 

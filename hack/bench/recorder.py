@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from adapter.objects.raw import Raw, key_of
-from adapter.shell.client import Client
-from adapter.shell.follow import Following, follow
-from adapter.shell.resources import Resource
-from adapter.shell.store import Store
+from adapter.shell.kube.client import Client
+from adapter.shell.kube.reflector import Following, follow
+from adapter.shell.kube.resources import Resource
+from adapter.shell.kube.store import Store
 from hack.clusters import Cluster
 from hack.lab.progress import LabError
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from adapter.objects.raw import Raw
-from adapter.shell.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
+from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import audit, control, figures, timeline
 from hack.bench.audit import Kind, Request
 from hack.bench.recorder import Place, Recorder

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from adapter import names
 from adapter.objects.raw import Raw, is_true, label, meta
 from adapter.objects.workerpod import slot_of
-from adapter.shell.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
+from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench.figures import percentile
 from hack.bench.recorder import Change
 

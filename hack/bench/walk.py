@@ -12,7 +12,7 @@ from functools import partial
 
 from adapter import names
 from adapter.objects.raw import Raw
-from adapter.shell.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
+from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack import clusters
 from hack.bench import audit, control, figures, timeline, walkreport
 from hack.bench.audit import Request

@@ -2,7 +2,7 @@
 
 import sys
 
-from adapter.shell.client import ApiError, Unreachable
+from adapter.shell.kube.client import ApiError, Unreachable
 from hack import clusters
 from hack.corpus import golden, report
 from hack.corpus.play import run

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from adapter import names
 from adapter.objects.raw import key_of
-from adapter.shell.client import ApiError, Client
-from adapter.shell.resources import EVENTS, PODS, RAY_CLUSTERS, Resource
+from adapter.shell.kube.client import ApiError, Client
+from adapter.shell.kube.resources import EVENTS, PODS, RAY_CLUSTERS, Resource
 from hack.clusters import condition
 from hack.corpus import ground, judge, reduce
 from hack.corpus.judge import Seen

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from adapter import names
 from adapter.objects.raw import key_of
-from adapter.shell.client import ApiError, Client
-from adapter.shell.resources import NAMESPACES, RAY_CLUSTERS, Resource
+from adapter.shell.kube.client import ApiError, Client
+from adapter.shell.kube.resources import NAMESPACES, RAY_CLUSTERS, Resource
 from hack.corpus import reduce
 from hack.corpus.judge import Seen
 from hack.corpus.samples import Sample

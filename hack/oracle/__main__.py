@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from adapter.shell.client import ApiError, Unreachable
+from adapter.shell.kube.client import ApiError, Unreachable
 from hack import clusters
 from hack.lab.progress import LabError
 from hack.oracle.draw import ROUNDS

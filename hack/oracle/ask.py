@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from adapter import names
 from adapter.objects.raw import key_of
-from adapter.shell.client import Client
-from adapter.shell.resources import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
+from adapter.shell.kube.client import Client
+from adapter.shell.kube.resources import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from hack.clusters import condition
 from hack.oracle import bulk, draw, judge, predict
 from hack.oracle.draw import Tree

@@ -14,8 +14,8 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import names
-from adapter.shell.client import Client
-from adapter.shell.resources import Resource
+from adapter.shell.kube.client import Client
+from adapter.shell.kube.resources import Resource
 from hack.lab.progress import LabError
 
 Raw = dict[str, Any]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from adapter.shell.client import Client
+from adapter.shell.kube.client import Client
 from hack.lab.progress import step
 from hack.oracle import ask, bulk, draw, judge, predict
 from hack.oracle.draw import ROUNDS, Question, Tree

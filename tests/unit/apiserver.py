@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 import yaml
 from aiohttp import web
 
-from adapter.shell.client import Client
+from adapter.shell.kube.client import Client
 
 Raw = dict[str, Any]
 P = ParamSpec("P")

@@ -6,16 +6,16 @@ from typing import Any, cast
 from adapter import names
 from adapter.objects import specs
 from adapter.shell.claims import Claims
-from adapter.shell.client import Client
 from adapter.shell.fleet import Fleet
 from adapter.shell.home import Home
+from adapter.shell.kube.client import Client
+from adapter.shell.kube.store import Store
 from adapter.shell.losses import Losses
 from adapter.shell.member import Listeners, Member
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
 from adapter.shell.preview import Preview
-from adapter.shell.store import Store
 from tests.unit import builders
 
 Raw = dict[str, Any]

@@ -9,9 +9,9 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from adapter.shell.client import PARALLEL, TIMEOUT_SECONDS, ApiError, Client, Unreachable
-from adapter.shell.kubeconfig import BadLogin
-from adapter.shell.resources import PODS
+from adapter.shell.kube.client import PARALLEL, TIMEOUT_SECONDS, ApiError, Client, Unreachable
+from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.resources import PODS
 from tests.unit import apiserver
 from tests.unit.apiserver import PAGE, TOKEN, Server, hurried, kubeconfig, refuses, says, streams, text
 

@@ -18,8 +18,8 @@ from adapter.objects.raw import key_of
 from adapter.objects.references import Reference
 from adapter.objects.workload import workload
 from adapter.rewrite import copies, rewriter
-from adapter.shell.client import ApiError, Client, Unreachable
 from adapter.shell.copier import Copier
+from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.sources import Absent, Sources
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says

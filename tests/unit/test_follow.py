@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from adapter.objects.raw import Raw, key_of
-from adapter.shell.client import ApiError, Unreachable
-from adapter.shell.follow import FIRST_BACKOFF, Following, follow
-from adapter.shell.resources import PODS
-from adapter.shell.store import Store
+from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.kube.reflector import FIRST_BACKOFF, Following, follow
+from adapter.shell.kube.resources import PODS
+from adapter.shell.kube.store import Store
 from tests.unit import apiserver
 from tests.unit.apiserver import PAGE, Answer, Server, bookmark, event, gone, hurried, lists, refuses, streams, text
 

@@ -11,8 +11,8 @@ import certifi
 import pytest
 import yaml
 
-from adapter.shell.client import Client
-from adapter.shell.kubeconfig import FORBIDDEN_CLUSTER, FORBIDDEN_USER, BadLogin
+from adapter.shell.kube.client import Client
+from adapter.shell.kube.kubeconfig import FORBIDDEN_CLUSTER, FORBIDDEN_USER, BadLogin
 from tests.unit.apiserver import TOKEN, kubeconfig
 
 Raw = dict[str, Any]

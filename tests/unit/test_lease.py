@@ -13,8 +13,8 @@ import yaml
 from aiohttp import web
 
 from adapter import names
-from adapter.shell.client import FENCED, PARALLEL, ApiError, Client, Unreachable
 from adapter.shell.fleet import Fleet
+from adapter.shell.kube.client import FENCED, PARALLEL, ApiError, Client, Unreachable
 from adapter.shell.lease import Lease, Lost
 from adapter.shell.logins import Login, Logins
 from adapter.shell.member import Listeners

@@ -12,10 +12,10 @@ from aiohttp import web
 
 from adapter import names
 from adapter.objects import specs
-from adapter.shell import resources
-from adapter.shell.client import ApiError
 from adapter.shell.home import Home
-from adapter.shell.kubeconfig import BadLogin
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError
+from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.logins import Logins, once
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from adapter.shell.client import Unreachable
 from adapter.shell.engine import Engine
 from adapter.shell.home import Home
 from adapter.shell.keys import GANG
+from adapter.shell.kube.client import Unreachable
 from adapter.shell.queue import Postpone
 from tests.unit import apiserver
 

@@ -15,8 +15,8 @@ from adapter.gang import status as explain
 from adapter.objects.placement import placement
 from adapter.shell import meter, metrics
 from adapter.shell.census import Census
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
 from adapter.worker import dispatch
 from adapter.worker.facts import Worker
 from hack.lab.paths import REPO

@@ -12,10 +12,10 @@ from adapter import names
 from adapter.admission import conditions
 from adapter.objects import specs
 from adapter.objects.workload import workload
-from adapter.shell import resources
-from adapter.shell.client import ApiError
 from adapter.shell.create import NAME_TAKEN
 from adapter.shell.fleet import Fleet
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError
 from adapter.shell.logins import Login, Logins
 from adapter.shell.member import Listeners, Member
 from adapter.shell.podwriter import mirror_head

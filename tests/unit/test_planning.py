@@ -15,9 +15,9 @@ from adapter.objects.placement import placement
 from adapter.objects.raw import LONGEST
 from adapter.objects.workload import workload
 from adapter.planning import ordering
-from adapter.shell.client import Client
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
+from adapter.shell.kube.client import Client
 from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.planning import MOST_SHARES, Made, Planning
 from adapter.shell.room import STATUS_LAG

@@ -14,7 +14,7 @@ from adapter.rewrite import groupworkload, podgroup
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from adapter.shell import podgroups
-from adapter.shell.client import ApiError
+from adapter.shell.kube.client import ApiError
 from adapter.worker.dispatch import decide
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says

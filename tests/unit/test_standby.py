@@ -18,8 +18,8 @@ from prometheus_client import REGISTRY
 
 from adapter import names
 from adapter.shell import metrics
-from adapter.shell.client import FENCED, Client
 from adapter.shell.engine import Engine
+from adapter.shell.kube.client import FENCED, Client
 from hack.lab.paths import REPO
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, event, holds, kubeconfig, lists, refuses, says, silence, text

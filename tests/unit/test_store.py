@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.objects.raw import Raw, key_of, label
-from adapter.shell.store import REMEMBERED_SECONDS, Store
+from adapter.shell.kube.store import REMEMBERED_SECONDS, Store
 
 Change = tuple[str | None, str | None]  # the text of an object before and after
 

@@ -18,9 +18,10 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import __version__
-from adapter.shell import kubeconfig, metrics, tally
-from adapter.shell.kubeconfig import BadLogin
-from adapter.shell.resources import kind_of
+from adapter.shell import metrics
+from adapter.shell.kube import kubeconfig, tally
+from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.resources import kind_of
 
 Body = dict[str, Any]
 MayWrite = Callable[[], bool]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import orjson
 
 from adapter.objects.raw import Raw, meta
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.resources import Resource
-from adapter.shell.store import Store
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.resources import Resource
+from adapter.shell.kube.store import Store
 
 log = logging.getLogger(__name__)
 

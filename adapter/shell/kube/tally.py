@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from adapter.shell import metrics
-from adapter.shell.resources import kind_of
+from adapter.shell.kube.resources import kind_of
 
 _NO_ANSWER = "none"  # instead of HTTP's status
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}

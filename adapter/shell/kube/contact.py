@@ -8,8 +8,8 @@ What a silence means is for whoever is told.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from adapter.shell.client import ApiError, Client, Unreachable
-from adapter.shell.follow import Following, follow
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.reflector import Following, follow
 
 # A cut link shows within PROBE_SECONDS + the client's time-out: quick enough for a gang to spill within its own
 # reservation timeout, slow enough that one lost packet means nothing.
