@@ -19,7 +19,8 @@ from adapter.objects.raw import Raw, key_of
 from adapter.preflight import judge
 from adapter.preflight.facts import MANAGER, Asked, Side
 from adapter.preflight.probe import Run
-from adapter.shell import inspection, logins
+from adapter.shell import inspection
+from adapter.shell.clusters import logins
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
 from adapter.shell.kube.resources import (

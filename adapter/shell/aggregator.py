@@ -12,9 +12,9 @@ from adapter.objects.raw import Key, Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.quota import aggregate
 from adapter.quota.aggregate import Change, Worker
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
 from adapter.shell.events import Announcer
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.observe import Observer

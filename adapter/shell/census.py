@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from adapter.objects.raw import Raw
 from adapter.objects.workerpod import slot_of
-from adapter.shell.home import Home
+from adapter.shell.clusters.manager import Home
 
 
 class Census(Collector):

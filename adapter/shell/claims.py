@@ -2,7 +2,7 @@
 
 from adapter.actions import Action, AssignSlot
 from adapter.objects.raw import uid_of
-from adapter.shell.indexes import by_placement
+from adapter.shell.clusters.indexes import by_placement
 
 
 class Claims:

@@ -7,12 +7,12 @@ from adapter.admission import conditions
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.shell import metrics
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.logins import Logins
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import FIRST_LISTS, STEADY_AFTER
 from adapter.shell.events import Announcer
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
 from adapter.shell.kube import resources
-from adapter.shell.logins import Logins
-from adapter.shell.member import FIRST_LISTS, STEADY_AFTER
 from adapter.shell.observe import Observer
 
 

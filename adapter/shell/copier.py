@@ -19,10 +19,10 @@ from adapter.objects.references import Reference
 from adapter.objects.reservation import reservation
 from adapter.rewrite import copies, rewriter
 from adapter.rewrite.copies import anchor_uid
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Member
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.member import Member
 from adapter.shell.observe import Observer
 from adapter.shell.sources import Absent, path
 

@@ -20,17 +20,17 @@ from adapter.objects.raw import Key, Raw, key_of, uid_of
 from adapter.shell import meter, metrics, sweeper
 from adapter.shell.aggregator import Aggregator
 from adapter.shell.claims import Claims
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.logins import Logins
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Listeners
 from adapter.shell.conditions import Conditions
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
 from adapter.shell.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.lease import Lease
-from adapter.shell.logins import Logins
 from adapter.shell.losses import Losses
-from adapter.shell.member import Listeners
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
 from adapter.shell.preview import Preview

@@ -24,11 +24,11 @@ from adapter.actions import (
     SetCheck,
     Yield,
 )
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
 from adapter.shell.copier import Copier
 from adapter.shell.events import Announcer
-from adapter.shell.fleet import Fleet
 from adapter.shell.gangwriter import GangWriter
-from adapter.shell.home import Home
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.podwriter import PodWriter

@@ -15,9 +15,9 @@ from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import Workload
 from adapter.rewrite import groupworkload, podgroup
 from adapter.shell import metrics, podgroups
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
 from adapter.shell.create import create
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.memory import Memory

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from adapter import names
 from adapter.objects.raw import Raw, annotation, key_of, meta
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
-from adapter.shell.indexes import by_ray_cluster
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.indexes import by_ray_cluster
+from adapter.shell.clusters.manager import Home
 from adapter.shell.queue import WorkQueue
 
 QueueKey = tuple[str, str, str]  # what, namespace, name

@@ -16,10 +16,10 @@ import aiohttp
 from adapter import names
 from adapter.objects.raw import Key, Raw, key_of, label, meta, moment
 from adapter.objects.workerpod import share_key, slot_of
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
-from adapter.shell.indexes import by_ray_cluster
-from adapter.shell.member import FIRST_LISTS
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.indexes import by_ray_cluster
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import FIRST_LISTS
 from adapter.worker import raynodes
 from adapter.worker.facts import Silence
 

@@ -15,8 +15,8 @@ from adapter.objects.workerpod import share_key
 from adapter.objects.workload import Job, Workload, workload
 from adapter.rewrite import copies
 from adapter.shell.claims import Claims
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
 from adapter.shell.losses import Losses
 from adapter.shell.memory import Memory
 from adapter.shell.policies import Policies, lost_after

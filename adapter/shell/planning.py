@@ -21,8 +21,8 @@ from adapter.planning import request as candidate
 from adapter.planning.request import Candidate, Request
 from adapter.planning.verdict import considered_spec
 from adapter.quota import tree
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.room import Room

@@ -11,15 +11,15 @@ from adapter import names
 from adapter.actions import AssignSlot, CreatePod, DeletePod, MirrorHead, PatchStatus, Say
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workerpod import share_key, slot_of
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Member
 from adapter.shell.copier import Copier
 from adapter.shell.create import NAME_TAKEN, create
 from adapter.shell.events import Announcer
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.store import version
-from adapter.shell.member import Member
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.sources import Absent

@@ -12,7 +12,7 @@ from adapter.admission.policy import Chosen, Written, policy, policy_name
 from adapter.objects import specs
 from adapter.objects.raw import Raw, key_of
 from adapter.objects.workload import PodSet, Workload
-from adapter.shell.home import Home
+from adapter.shell.clusters.manager import Home
 from adapter.shell.kube.store import Store
 
 LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default: what runs must not be given up because a policy is gone

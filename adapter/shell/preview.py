@@ -18,8 +18,8 @@ from adapter.objects.workload import Workload, workload
 from adapter.planning import preview
 from adapter.planning.preview import Answer
 from adapter.quota import tree
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning
 from adapter.shell.refusals import AGAIN

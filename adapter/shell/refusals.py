@@ -11,7 +11,7 @@ from adapter.admission.refusal import refusal as template_refusal
 from adapter.admission.refusal import waits_for_all
 from adapter.objects.raw import Raw
 from adapter.objects.workload import Workload
-from adapter.shell.home import Home
+from adapter.shell.clusters.manager import Home
 from adapter.shell.policies import Policies
 from adapter.shell.sources import Sources
 

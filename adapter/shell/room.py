@@ -20,10 +20,10 @@ from adapter.planning.request import Candidate, Group, Request
 from adapter.preflight import reachable
 from adapter.quota import preemption, tree
 from adapter.rewrite import groupworkload
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Member
 from adapter.shell.kube.store import version
-from adapter.shell.member import Member
 from adapter.shell.observe import Observer
 
 # Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is

@@ -11,9 +11,9 @@ from adapter.objects.raw import Key, Raw, key_of, label
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.workerpod import share_key, slot_of
 from adapter.objects.workload import Workload, workload
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
-from adapter.shell.member import Member
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Member
 
 
 class Shares:

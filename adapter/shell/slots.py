@@ -12,9 +12,9 @@ from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, is_true, key_of, label, uid_of
 from adapter.objects.workerpod import ended, group_of, leaving, share_key, slot_of, slots_on
 from adapter.shell.claims import Claims
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
-from adapter.shell.indexes import by_placement
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.indexes import by_placement
+from adapter.shell.clusters.manager import Home
 
 Shares = frozenset[tuple[str, int]]  # by cluster and round
 

@@ -14,7 +14,7 @@ from adapter.objects.references import Reference
 from adapter.objects.workload import PodSet, Workload
 from adapter.rewrite import copies
 from adapter.rewrite.copies import Source
-from adapter.shell.home import Home
+from adapter.shell.clusters.manager import Home
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 

@@ -15,10 +15,10 @@ from adapter import names
 from adapter.objects.placement import placement
 from adapter.objects.raw import Raw, annotation, key_of, label, meta, moment, uid_of
 from adapter.shell import metrics
-from adapter.shell.home import Home
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Member
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.resources import CONFIG_MAPS
-from adapter.shell.member import Member
 
 log = logging.getLogger(__name__)
 

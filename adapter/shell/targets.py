@@ -10,8 +10,8 @@ from adapter.objects.raw import Raw
 from adapter.objects.workload import PodSet, Workload
 from adapter.rewrite.groupworkload import template
 from adapter.rewrite.target import Target
-from adapter.shell.home import Home
-from adapter.shell.member import Member
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Member
 
 
 class Targets:

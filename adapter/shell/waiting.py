@@ -13,8 +13,8 @@ from adapter.objects.placement import placement
 from adapter.objects.raw import is_true
 from adapter.objects.workload import Workload, workload
 from adapter.planning import ordering
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
 from adapter.shell.memory import BACK_WITHIN, Memory
 from adapter.shell.observe import Observer
 

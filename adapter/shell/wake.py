@@ -12,9 +12,9 @@ from adapter.objects.placement import placement
 from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
 from adapter.objects.workerpod import slot_of
 from adapter.preflight.reachable import unproven
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
-from adapter.shell.indexes import by_placement, by_ray_cluster
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
+from adapter.shell.clusters.manager import Home
 from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
 from adapter.shell.queue import WorkQueue
 from adapter.shell.sweeper import BEREFT_SECONDS

@@ -14,11 +14,11 @@ from adapter.objects.workerpod import group_of, share_key, slot_of, wants_slot
 from adapter.objects.workload import Workload
 from adapter.rewrite import flavorlabels, headaddress
 from adapter.rewrite.servicemirror import Standing
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
-from adapter.shell.indexes import by_ray_cluster
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.indexes import by_ray_cluster
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Member
 from adapter.shell.losses import Losses
-from adapter.shell.member import Member
 from adapter.shell.memory import Memory
 from adapter.shell.policies import Policies, lost_after
 from adapter.shell.shares import Shares

@@ -21,10 +21,10 @@ from adapter.objects.raw import Raw
 from adapter.objects.references import Reference
 from adapter.shell import podgroups
 from adapter.shell.aggregator import Aggregator
+from adapter.shell.clusters.remote import Member
 from adapter.shell.copier import Copier, Written
 from adapter.shell.execute import Executor
 from adapter.shell.kube.client import Client
-from adapter.shell.member import Member
 from hack.clusters import Cluster, wait
 from hack.lab.progress import LabError
 

@@ -6,12 +6,12 @@ from typing import Any, cast
 from adapter import names
 from adapter.objects import specs
 from adapter.shell.claims import Claims
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Listeners, Member
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.store import Store
 from adapter.shell.losses import Losses
-from adapter.shell.member import Listeners, Member
 from adapter.shell.memory import Memory
 from adapter.shell.observe import Observer
 from adapter.shell.planning import Planning

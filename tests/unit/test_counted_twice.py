@@ -10,7 +10,7 @@ from adapter import names
 from adapter.actions import Plan
 from adapter.objects.raw import timestamp
 from adapter.objects.workload import workload
-from adapter.shell.fleet import Fleet
+from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.planning import Planning
 from adapter.shell.room import STATUS_LAG
 from tests.unit.builders import START, make_cluster_queue, make_placement, make_reservation, make_workload

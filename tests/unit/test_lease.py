@@ -13,11 +13,11 @@ import yaml
 from aiohttp import web
 
 from adapter import names
-from adapter.shell.fleet import Fleet
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.logins import Login, Logins
+from adapter.shell.clusters.remote import Listeners
 from adapter.shell.kube.client import FENCED, PARALLEL, ApiError, Client, Unreachable
 from adapter.shell.lease import Lease, Lost
-from adapter.shell.logins import Login, Logins
-from adapter.shell.member import Listeners
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 

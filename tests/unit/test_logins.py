@@ -12,11 +12,11 @@ from aiohttp import web
 
 from adapter import names
 from adapter.objects import specs
-from adapter.shell.home import Home
+from adapter.shell.clusters.logins import Logins, once
+from adapter.shell.clusters.manager import Home
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.kubeconfig import BadLogin
-from adapter.shell.logins import Logins, once
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
 
@@ -200,7 +200,7 @@ async def test_a_multikueuecluster_that_went_is_told_and_its_secret_let_go() -> 
 
 
 def test_a_login_shows_no_kubeconfig() -> None:
-    from adapter.shell.logins import Login
+    from adapter.shell.clusters.logins import Login
 
     assert "token" not in repr(Login("Secret east in kueue-system", "token: x"))
 

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
+from adapter.shell.clusters.manager import Home
 from adapter.shell.engine import Engine
-from adapter.shell.home import Home
 from adapter.shell.keys import GANG
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.queue import Postpone

@@ -13,9 +13,9 @@ from adapter.objects.specs import dispatch_policy
 from adapter.objects.workerpod import share_key
 from adapter.planning.request import Group, Request, rest
 from adapter.shell.claims import Claims
+from adapter.shell.clusters.remote import FIRST_LISTS
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.losses import Losses, _newest
-from adapter.shell.member import FIRST_LISTS
 from adapter.shell.slots import Slots
 from tests.unit.builders import (
     NAMESPACE,

@@ -12,12 +12,12 @@ from adapter import names
 from adapter.admission import conditions
 from adapter.objects import specs
 from adapter.objects.workload import workload
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.logins import Login, Logins
+from adapter.shell.clusters.remote import Listeners, Member
 from adapter.shell.create import NAME_TAKEN
-from adapter.shell.fleet import Fleet
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
-from adapter.shell.logins import Login, Logins
-from adapter.shell.member import Listeners, Member
 from adapter.shell.podwriter import mirror_head
 from adapter.shell.room import Room
 from tests.unit import apiserver, builders

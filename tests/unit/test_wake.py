@@ -10,10 +10,10 @@ from adapter import names
 from adapter.actions import Rejoin, Reserve
 from adapter.objects.placement import placement
 from adapter.objects.workload import workload
-from adapter.shell.fleet import Fleet
-from adapter.shell.home import Home
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Listeners
 from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS, QueueKey
-from adapter.shell.member import Listeners
 from adapter.shell.queue import WorkQueue
 from adapter.shell.sweeper import BEREFT_SECONDS
 from adapter.shell.wake import Waker

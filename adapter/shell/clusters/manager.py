@@ -14,7 +14,7 @@ from adapter import names
 from adapter.objects.raw import Key, Raw
 from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import Job
-from adapter.shell.indexes import by_placement, by_ray_cluster, by_workload
+from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, by_workload
 from adapter.shell.kube import contact, resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.reflector import Following

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from adapter.objects import specs
 from adapter.objects.raw import Raw
+from adapter.shell.clusters.logins import Login, Logins, unusable
+from adapter.shell.clusters.remote import Listeners, Member
 from adapter.shell.kube.client import Client, MayWrite, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
-from adapter.shell.logins import Login, Logins, unusable
-from adapter.shell.member import Listeners, Member
 
 log = logging.getLogger(__name__)
 

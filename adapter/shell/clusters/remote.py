@@ -19,7 +19,7 @@ from adapter.objects.workerpod import slot_of
 from adapter.quota import nodes
 from adapter.quota import tree as quota
 from adapter.rewrite.servicemirror import Standing, slice_keys
-from adapter.shell.indexes import by_placement, by_reserved_workload
+from adapter.shell.clusters.indexes import by_placement, by_reserved_workload
 from adapter.shell.kube import contact, resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.reflector import Following

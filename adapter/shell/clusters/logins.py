@@ -13,7 +13,7 @@ from adapter import names
 from adapter.admission import multikueue
 from adapter.objects import specs
 from adapter.objects.raw import Raw
-from adapter.shell.home import Home
+from adapter.shell.clusters.manager import Home
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.kubeconfig import BadLogin

@@ -1,0 +1,1 @@
+"""What do the manager and the worker clusters look like now, as stores that follow them?"""
