@@ -17,7 +17,7 @@ from adapter.shell.clusters.manager import Home
 from adapter.shell.events import Announcer
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
-from adapter.shell.observe import Observer
+from adapter.shell.observe.gangs import Observer
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import FIRST_LISTS, STEADY_AFTER
 from adapter.shell.events import Announcer
 from adapter.shell.kube import resources
-from adapter.shell.observe import Observer
+from adapter.shell.observe.gangs import Observer
 
 
 class Conditions:

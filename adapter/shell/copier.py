@@ -23,8 +23,8 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Member
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.observe import Observer
-from adapter.shell.sources import Absent, path
+from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.sources import Absent, path
 
 log = logging.getLogger(__name__)
 

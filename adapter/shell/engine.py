@@ -19,7 +19,6 @@ from adapter.gang import lifecycle
 from adapter.objects.raw import Key, Raw, key_of, uid_of
 from adapter.shell import meter, metrics, sweeper
 from adapter.shell.aggregator import Aggregator
-from adapter.shell.claims import Claims
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Home
@@ -30,8 +29,9 @@ from adapter.shell.execute import Executor
 from adapter.shell.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.lease import Lease
-from adapter.shell.losses import Losses
-from adapter.shell.observe import Observer
+from adapter.shell.observe.claims import Claims
+from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.losses import Losses
 from adapter.shell.planning import Planning
 from adapter.shell.preview import Preview
 from adapter.shell.queue import Postpone, WorkQueue

@@ -29,8 +29,8 @@ from adapter.shell.clusters.manager import Home
 from adapter.shell.copier import Copier
 from adapter.shell.events import Announcer
 from adapter.shell.gangwriter import GangWriter
-from adapter.shell.memory import Memory
-from adapter.shell.observe import Observer
+from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.memory import Memory
 from adapter.shell.podwriter import PodWriter
 
 

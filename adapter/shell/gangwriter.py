@@ -20,8 +20,8 @@ from adapter.shell.clusters.manager import Home
 from adapter.shell.create import create
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.memory import Memory
-from adapter.shell.observe import Observer
+from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.memory import Memory
 from adapter.shell.planning import Planning
 
 

@@ -23,8 +23,8 @@ from adapter.planning.verdict import considered_spec
 from adapter.quota import tree
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.memory import Memory
-from adapter.shell.observe import Observer
+from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.memory import Memory
 from adapter.shell.room import Room
 from adapter.shell.waiting import Waiters
 

@@ -20,9 +20,9 @@ from adapter.shell.events import Announcer
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.store import version
-from adapter.shell.memory import Memory
-from adapter.shell.observe import Observer
-from adapter.shell.sources import Absent
+from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.sources import Absent
 
 # What a cluster answers whose webhooks, policies or quotas do not want a pod. Not 401 and 429, which pass, and not 409: there
 # is a pod of that name.

@@ -20,9 +20,9 @@ from adapter.planning.preview import Answer
 from adapter.quota import tree
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.observe import Observer
+from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.refusals import AGAIN
 from adapter.shell.planning import Planning
-from adapter.shell.refusals import AGAIN
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from adapter.objects.workload import Workload, workload
 from adapter.planning import ordering
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.memory import BACK_WITHIN, Memory
-from adapter.shell.observe import Observer
+from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.memory import BACK_WITHIN, Memory
 
 
 class Waiters:

@@ -5,15 +5,15 @@ from typing import Any, cast
 
 from adapter import names
 from adapter.objects import specs
-from adapter.shell.claims import Claims
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Listeners, Member
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.store import Store
-from adapter.shell.losses import Losses
-from adapter.shell.memory import Memory
-from adapter.shell.observe import Observer
+from adapter.shell.observe.claims import Claims
+from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.losses import Losses
+from adapter.shell.observe.memory import Memory
 from adapter.shell.planning import Planning
 from adapter.shell.preview import Preview
 from tests.unit import builders

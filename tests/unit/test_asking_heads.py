@@ -10,8 +10,8 @@ import pytest
 from yarl import URL
 
 from adapter import names
-from adapter.shell import losses
-from adapter.shell.losses import Losses
+from adapter.shell.observe import losses
+from adapter.shell.observe.losses import Losses
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, streams
 from tests.unit.builders import START, make_meta, make_pod

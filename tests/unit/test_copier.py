@@ -20,7 +20,7 @@ from adapter.objects.workload import workload
 from adapter.rewrite import copies, rewriter
 from adapter.shell.copier import Copier
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.sources import Absent, Sources
+from adapter.shell.observe.sources import Absent, Sources
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload

@@ -24,8 +24,8 @@ from adapter.objects.workerpod import is_slot, share_key, slot_of, slots
 from adapter.objects.workload import workload
 from adapter.rewrite import copies, rewriter
 from adapter.rewrite.target import Target
-from adapter.shell.claims import Claims
-from adapter.shell.slots import Slots
+from adapter.shell.observe.claims import Claims
+from adapter.shell.observe.slots import Slots
 from adapter.worker import mirror, trouble
 from adapter.worker.dispatch import decide
 from adapter.worker.facts import Silence, Worker

@@ -18,7 +18,7 @@ from adapter.planning import ordering
 from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.kube.client import Client
-from adapter.shell.memory import BACK_WITHIN, Memory
+from adapter.shell.observe.memory import BACK_WITHIN, Memory
 from adapter.shell.planning import MOST_SHARES, Made, Planning
 from adapter.shell.room import STATUS_LAG
 from tests.unit import builders

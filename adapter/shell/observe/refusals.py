@@ -12,8 +12,8 @@ from adapter.admission.refusal import waits_for_all
 from adapter.objects.raw import Raw
 from adapter.objects.workload import Workload
 from adapter.shell.clusters.manager import Home
-from adapter.shell.policies import Policies
-from adapter.shell.sources import Sources
+from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.sources import Sources
 
 CHANGED = (
     "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first

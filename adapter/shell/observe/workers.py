@@ -18,12 +18,12 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Member
-from adapter.shell.losses import Losses
-from adapter.shell.memory import Memory
-from adapter.shell.policies import Policies, lost_after
-from adapter.shell.shares import Shares
-from adapter.shell.slots import Slots
-from adapter.shell.targets import Targets
+from adapter.shell.observe.losses import Losses
+from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.policies import Policies, lost_after
+from adapter.shell.observe.reservations import Shares
+from adapter.shell.observe.slots import Slots
+from adapter.shell.observe.targets import Targets
 from adapter.worker.facts import Silence, Worker
 
 

@@ -14,18 +14,18 @@ from adapter.objects.raw import Key, meta, uid_of
 from adapter.objects.workerpod import share_key
 from adapter.objects.workload import Job, Workload, workload
 from adapter.rewrite import copies
-from adapter.shell.claims import Claims
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.losses import Losses
-from adapter.shell.memory import Memory
-from adapter.shell.policies import Policies, lost_after
-from adapter.shell.refusals import Refusals
-from adapter.shell.shares import Shares
-from adapter.shell.slots import Slots
-from adapter.shell.sources import Sources
-from adapter.shell.targets import Targets
-from adapter.shell.workers import Workers
+from adapter.shell.observe.claims import Claims
+from adapter.shell.observe.losses import Losses
+from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.policies import Policies, lost_after
+from adapter.shell.observe.refusals import Refusals
+from adapter.shell.observe.reservations import Shares
+from adapter.shell.observe.slots import Slots
+from adapter.shell.observe.sources import Sources
+from adapter.shell.observe.targets import Targets
+from adapter.shell.observe.workers import Workers
 
 DEFAULT_TIMEOUT = timedelta(seconds=30)  # of a gang whose policy cannot be read: nothing is planned for it anyway
 

@@ -11,10 +11,10 @@ from adapter import names
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, is_true, key_of, label, uid_of
 from adapter.objects.workerpod import ended, group_of, leaving, share_key, slot_of, slots_on
-from adapter.shell.claims import Claims
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement
 from adapter.shell.clusters.manager import Home
+from adapter.shell.observe.claims import Claims
 
 Shares = frozenset[tuple[str, int]]  # by cluster and round
 
