@@ -32,8 +32,8 @@ from adapter.shell.lease import Lease
 from adapter.shell.observe.claims import Claims
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.losses import Losses
-from adapter.shell.planning import Planning
-from adapter.shell.preview import Preview
+from adapter.shell.planning.plans import Planning
+from adapter.shell.planning.preview import Preview
 from adapter.shell.queue import Postpone, WorkQueue
 from adapter.shell.wake import Waker
 from adapter.worker import dispatch

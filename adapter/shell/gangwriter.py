@@ -22,7 +22,7 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.memory import Memory
-from adapter.shell.planning import Planning
+from adapter.shell.planning.plans import Planning
 
 
 class GangWriter:

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from adapter import names
 from adapter.objects.rayjob import Unusable
-from adapter.shell.preview import Preview
+from adapter.shell.planning.preview import Preview
 
 log = logging.getLogger(__name__)
 

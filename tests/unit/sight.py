@@ -14,8 +14,8 @@ from adapter.shell.observe.claims import Claims
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
-from adapter.shell.planning import Planning
-from adapter.shell.preview import Preview
+from adapter.shell.planning.plans import Planning
+from adapter.shell.planning.preview import Preview
 from tests.unit import builders
 
 Raw = dict[str, Any]

@@ -18,8 +18,8 @@ from adapter.shell.clusters.remote import Listeners, Member
 from adapter.shell.create import NAME_TAKEN
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
+from adapter.shell.planning.snapshot import Room
 from adapter.shell.podwriter import mirror_head
-from adapter.shell.room import Room
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 from tests.unit.builders import at

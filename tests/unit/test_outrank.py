@@ -12,7 +12,7 @@ from adapter.planning.planner import outranking
 from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import preemption
 from adapter.quota import tree as quota
-from adapter.shell.planning import Planning
+from adapter.shell.planning.plans import Planning
 from tests.unit.builders import (
     NAMESPACE,
     QUEUE,

@@ -19,8 +19,8 @@ from adapter.shell.events import Announcer
 from adapter.shell.execute import Executor
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
-from adapter.shell.planning import MOST_SHARES, Made, Planning
-from adapter.shell.room import STATUS_LAG
+from adapter.shell.planning.plans import MOST_SHARES, Made, Planning
+from adapter.shell.planning.snapshot import STATUS_LAG
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.sight import Sight, fill, make_template

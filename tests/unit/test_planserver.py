@@ -12,7 +12,7 @@ import pytest
 from yarl import URL
 
 from adapter.shell import planserver
-from adapter.shell.preview import Preview
+from adapter.shell.planning.preview import Preview
 from tests.unit.builders import NAMESPACE
 from tests.unit.sight import Sight, make_ray_job
 

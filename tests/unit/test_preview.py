@@ -14,7 +14,7 @@ from adapter.objects import rayjob
 from adapter.objects.placement import Exclusion
 from adapter.objects.rayjob import Unusable
 from adapter.objects.workload import workload
-from adapter.shell.planning import Planning
+from adapter.shell.planning.plans import Planning
 from tests.unit import builders
 from tests.unit.builders import (
     NAMESPACE,

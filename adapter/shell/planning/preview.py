@@ -22,7 +22,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.refusals import AGAIN
-from adapter.shell.planning import Planning
+from adapter.shell.planning.plans import Planning
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.memory import Memory
-from adapter.shell.room import Room
-from adapter.shell.waiting import Waiters
+from adapter.shell.planning.snapshot import Room
+from adapter.shell.planning.waiting import Waiters
 
 # What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
 MOST_SHARES = 100

@@ -1,0 +1,1 @@
+"""How do the stores become what a planner sees, and its plan a Placement?"""
