@@ -17,15 +17,11 @@ from datetime import UTC, datetime
 from adapter.actions import Action, CreatePod, DeletePod, LookAgain, MirrorHead, Plan, Release, Reserve, Say, SetCheck
 from adapter.gang import lifecycle
 from adapter.objects.raw import Key, Raw, key_of, uid_of
-from adapter.shell import meter, metrics, sweeper
-from adapter.shell.aggregator import Aggregator
+from adapter.shell import meter, metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Listeners
-from adapter.shell.conditions import Conditions
-from adapter.shell.events import Announcer
-from adapter.shell.execute import Executor
 from adapter.shell.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.lease import Lease
@@ -36,6 +32,11 @@ from adapter.shell.planning.plans import Planning
 from adapter.shell.planning.preview import Preview
 from adapter.shell.queue import Postpone, WorkQueue
 from adapter.shell.wake import Waker
+from adapter.shell.write import anchors
+from adapter.shell.write.conditions import Conditions
+from adapter.shell.write.events import Announcer
+from adapter.shell.write.execute import Executor
+from adapter.shell.write.quotas import Aggregator
 from adapter.worker import dispatch
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class Engine:
             await self._lead(tasks)
             tasks.create_task(self._resync(self._waker))
             tasks.create_task(losses.run(self._waker.unseen))
-            tasks.create_task(sweeper.run(self._observer.shares.seen, self.home, manager))
+            tasks.create_task(anchors.run(self._observer.shares.seen, self.home, manager))
             tasks.create_task(self._executor.copier.run())
 
     async def _lead(self, tasks: asyncio.TaskGroup) -> None:
@@ -163,7 +164,7 @@ class Engine:
                 await self._aggregator.look(name)
             elif what == ANCHOR:
                 cluster, _, share = name.partition("/")
-                return await sweeper.look(self._fleet.members().get(cluster), namespace, share, self.home)
+                return await anchors.look(self._fleet.members().get(cluster), namespace, share, self.home)
             else:
                 return await self._look(what, (namespace, name))
         except (ApiError, Unreachable) as trouble:

@@ -17,7 +17,7 @@ from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Home
 from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
 from adapter.shell.queue import WorkQueue
-from adapter.shell.sweeper import BEREFT_SECONDS
+from adapter.shell.write.anchors import BEREFT_SECONDS
 
 
 class Waker:

@@ -19,12 +19,12 @@ from adapter.actions import Action
 from adapter.cli import controller
 from adapter.objects.raw import Raw
 from adapter.objects.references import Reference
-from adapter.shell import podgroups
-from adapter.shell.aggregator import Aggregator
 from adapter.shell.clusters.remote import Member
-from adapter.shell.copier import Copier, Written
-from adapter.shell.execute import Executor
 from adapter.shell.kube.client import Client
+from adapter.shell.write import podgroups
+from adapter.shell.write.copies import Copier, Written
+from adapter.shell.write.execute import Executor
+from adapter.shell.write.quotas import Aggregator
 from hack.clusters import Cluster, wait
 from hack.lab.progress import LabError
 
@@ -194,7 +194,8 @@ def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
 
 def main(port: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller, mortal if asked."""
-    from adapter.shell import engine, execute
+    from adapter.shell import engine
+    from adapter.shell.write import execute
 
     death = _Death(kind, int(count), namespace)
     mortal = _mortal(death)

@@ -18,9 +18,9 @@ from adapter.objects.raw import key_of
 from adapter.objects.references import Reference
 from adapter.objects.workload import workload
 from adapter.rewrite import copies, rewriter
-from adapter.shell.copier import Copier
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.observe.sources import Absent, Sources
+from adapter.shell.write.copies import Copier
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload

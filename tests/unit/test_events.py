@@ -7,9 +7,9 @@ from adapter.actions import CreatePod, Say
 from adapter.objects.placement import placement
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
-from adapter.shell.events import Announcer
-from adapter.shell.execute import Executor
 from adapter.shell.kube.client import ApiError
+from adapter.shell.write.events import Announcer
+from adapter.shell.write.execute import Executor
 from adapter.worker.dispatch import decide
 from adapter.worker.facts import Worker
 from tests.unit import apiserver

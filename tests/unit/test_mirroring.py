@@ -15,11 +15,11 @@ from adapter.objects.workload import workload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Login, Logins
 from adapter.shell.clusters.remote import Listeners, Member
-from adapter.shell.create import NAME_TAKEN
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.planning.snapshot import Room
-from adapter.shell.podwriter import mirror_head
+from adapter.shell.write.create import NAME_TAKEN
+from adapter.shell.write.pods import mirror_head
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 from tests.unit.builders import at

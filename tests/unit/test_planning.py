@@ -15,12 +15,12 @@ from adapter.objects.placement import placement
 from adapter.objects.raw import LONGEST
 from adapter.objects.workload import workload
 from adapter.planning import ordering
-from adapter.shell.events import Announcer
-from adapter.shell.execute import Executor
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
 from adapter.shell.planning.plans import MOST_SHARES, Made, Planning
 from adapter.shell.planning.snapshot import STATUS_LAG
+from adapter.shell.write.events import Announcer
+from adapter.shell.write.execute import Executor
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.sight import Sight, fill, make_template

@@ -13,8 +13,8 @@ from adapter.objects.reservation import reservation as read_reservation
 from adapter.rewrite import groupworkload, podgroup
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
-from adapter.shell import podgroups
 from adapter.shell.kube.client import ApiError
+from adapter.shell.write import podgroups
 from adapter.worker.dispatch import decide
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapter.shell import sweeper
+from adapter.shell.write import anchors
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, says
 from tests.unit.builders import NAMESPACE, make_meta, make_placement, make_reservation, make_workload, stamp
@@ -26,7 +26,7 @@ async def test_a_cluster_that_talks_nonsense_ends_no_sweep(caplog: pytest.LogCap
     server = Server(lists=[says({"kind": "List", "items": ["nonsense"]})])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         member.client = client
-        await sweeper._sweep(member, sight.home, "mgr")
+        await anchors._sweep(member, sight.home, "mgr")
     assert "worker cluster east: sweeping namespace demo" in caplog.text
 
 
@@ -45,7 +45,7 @@ async def test_what_is_swept(found: Raw, deleted: list[str]) -> None:
     server = Server(lists=[says({"kind": "List", "items": [found]}), says({"kind": "Status"})])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         member.client = client
-        await sweeper._namespace(member, NAMESPACE, sight.home, "mgr")
+        await anchors._namespace(member, NAMESPACE, sight.home, "mgr")
     assert [one.path.rpartition("/")[2] for one in server.asked if one.method == "DELETE"] == deleted
     assert server.asked[0].query["labelSelector"].endswith(",!rayspan.dev/copy"), "what copies hold is not read"
 
@@ -67,9 +67,9 @@ async def test_when_a_cluster_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
         if turn > 21:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(sweeper, "_sweep", sweep)
+    monkeypatch.setattr(anchors, "_sweep", sweep)
     monkeypatch.setattr(asyncio, "sleep", pause)
     with pytest.raises(asyncio.CancelledError):
-        await sweeper.run(seen, sight.home, "mgr")
+        await anchors.run(seen, sight.home, "mgr")
     assert [when for when, name in swept if name == "east"] == [0, 1, 20]
     assert [when for when, name in swept if name == "west"] == [0, 3, 4]

@@ -15,8 +15,8 @@ from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Listeners
 from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS, QueueKey
 from adapter.shell.queue import WorkQueue
-from adapter.shell.sweeper import BEREFT_SECONDS
 from adapter.shell.wake import Waker
+from adapter.shell.write.anchors import BEREFT_SECONDS
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_workload

@@ -26,12 +26,12 @@ from adapter.actions import (
 )
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.copier import Copier
-from adapter.shell.events import Announcer
-from adapter.shell.gangwriter import GangWriter
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.memory import Memory
-from adapter.shell.podwriter import PodWriter
+from adapter.shell.write.copies import Copier
+from adapter.shell.write.events import Announcer
+from adapter.shell.write.gangs import GangWriter
+from adapter.shell.write.pods import PodWriter
 
 
 class Executor:

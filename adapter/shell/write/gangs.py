@@ -14,15 +14,16 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import Workload
 from adapter.rewrite import groupworkload, podgroup
-from adapter.shell import metrics, podgroups
+from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.create import create
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.memory import Memory
 from adapter.shell.planning.plans import Planning
+from adapter.shell.write import podgroups
+from adapter.shell.write.create import create
 
 
 class GangWriter:

@@ -14,10 +14,10 @@ from adapter.quota import aggregate
 from adapter.quota.aggregate import Change, Worker
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.events import Announcer
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.observe.gangs import Observer
+from adapter.shell.write.events import Announcer
 
 log = logging.getLogger(__name__)
 

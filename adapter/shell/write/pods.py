@@ -14,15 +14,15 @@ from adapter.objects.workerpod import share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Member
-from adapter.shell.copier import Copier
-from adapter.shell.create import NAME_TAKEN, create
-from adapter.shell.events import Announcer
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.store import version
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.sources import Absent
+from adapter.shell.write.copies import Copier
+from adapter.shell.write.create import NAME_TAKEN, create
+from adapter.shell.write.events import Announcer
 
 # What a cluster answers whose webhooks, policies or quotas do not want a pod. Not 401 and 429, which pass, and not 409: there
 # is a pod of that name.

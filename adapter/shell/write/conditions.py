@@ -11,9 +11,9 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import FIRST_LISTS, STEADY_AFTER
-from adapter.shell.events import Announcer
 from adapter.shell.kube import resources
 from adapter.shell.observe.gangs import Observer
+from adapter.shell.write.events import Announcer
 
 
 class Conditions:
