@@ -10,11 +10,12 @@ import uuid
 import uvloop
 from prometheus_client import REGISTRY
 
-from adapter.shell import health, planserver
-from adapter.shell.census import Census
-from adapter.shell.engine import Engine
+from adapter.shell.controller import health
+from adapter.shell.controller import servers as planserver
+from adapter.shell.controller.engine import Engine
+from adapter.shell.controller.lease import Lease, Lost
+from adapter.shell.controller.measure import Census
 from adapter.shell.kube.client import Client
-from adapter.shell.lease import Lease, Lost
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from adapter.cli import asking, files, plantable
 from adapter.cli.asking import TROUBLE, USAGE, complain
 from adapter.objects.rayjob import Unusable
 from adapter.planning.preview import Answer
+from adapter.shell.controller.servers import MOST_BYTES
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
 from adapter.shell.kube.resources import SERVICES
-from adapter.shell.planserver import MOST_BYTES
 
 FITS, DOES_NOT_FIT = 0, 3
 

@@ -194,7 +194,7 @@ def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
 
 def main(port: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller, mortal if asked."""
-    from adapter.shell import engine
+    from adapter.shell.controller import engine
     from adapter.shell.write import execute
 
     death = _Death(kind, int(count), namespace)

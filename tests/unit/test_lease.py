@@ -16,8 +16,8 @@ from adapter import names
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Login, Logins
 from adapter.shell.clusters.remote import Listeners
+from adapter.shell.controller.lease import Lease, Lost
 from adapter.shell.kube.client import FENCED, PARALLEL, ApiError, Client, Unreachable
-from adapter.shell.lease import Lease, Lost
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 

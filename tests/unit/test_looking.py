@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 
 from adapter.shell.clusters.manager import Home
-from adapter.shell.engine import Engine
-from adapter.shell.keys import GANG
+from adapter.shell.controller.engine import Engine
+from adapter.shell.controller.keys import GANG
+from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import Unreachable
-from adapter.shell.queue import Postpone
 from tests.unit import apiserver
 
 

@@ -13,8 +13,9 @@ from prometheus_client.metrics import MetricWrapperBase
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
 from adapter.gang import status as explain
 from adapter.objects.placement import placement
-from adapter.shell import meter, metrics
-from adapter.shell.census import Census
+from adapter.shell import metrics
+from adapter.shell.controller import meter
+from adapter.shell.controller.measure import Census
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
 from adapter.worker import dispatch

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from adapter.shell import planserver
+from adapter.shell.controller import servers
 from adapter.shell.planning.preview import Preview
 from tests.unit.builders import NAMESPACE
 from tests.unit.sight import Sight, make_ray_job
@@ -20,8 +20,8 @@ Raw = dict[str, Any]
 
 
 @asynccontextmanager
-async def served(ask: planserver.Ask) -> AsyncIterator[str]:
-    runner = await planserver.serve(ask, 0)
+async def served(ask: servers.Ask) -> AsyncIterator[str]:
+    runner = await servers.serve(ask, 0)
     try:
         port = next(
             address[1] for address in runner.addresses if len(address) == 2
@@ -101,7 +101,7 @@ async def test_a_fault_of_ours_is_told_and_costs_nobody_else() -> None:
 
 async def test_too_many_questions_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes while enough others wait is told so; those who wait are answered."""
-    monkeypatch.setattr(planserver, "MOST_WAITING", 2)
+    monkeypatch.setattr(servers, "MOST_WAITING", 2)
     preview = Sight({"east": 9}).preview
     async with served(lambda: preview) as url:
         found = await asyncio.gather(*(post(url, question()) for _ in range(12)))
@@ -110,8 +110,8 @@ async def test_too_many_questions_are_turned_away(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_who_sends_half_a_question_does_not_keep_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planserver, "MOST_WAITING", 1)
-    monkeypatch.setattr(planserver, "UPLOAD_SECONDS", 0.2)
+    monkeypatch.setattr(servers, "MOST_WAITING", 1)
+    monkeypatch.setattr(servers, "UPLOAD_SECONDS", 0.2)
     preview = Sight({"east": 9}).preview
     async with served(lambda: preview) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", URL(url).port)
@@ -136,4 +136,4 @@ async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.Mo
     async with served(lambda: cast(Preview, Slow())) as url:
         started = loop.time()
         await asyncio.gather(*(post(url, question()) for _ in range(8)))
-        assert loop.time() - started > 8 * 0.005 + 7 * planserver.REST * 0.005
+        assert loop.time() - started > 8 * 0.005 + 7 * servers.REST * 0.005

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapter.shell.queue import FIRST_BACKOFF, LAST_BACKOFF, Postpone, WorkQueue
+from adapter.shell.controller.workqueue import FIRST_BACKOFF, LAST_BACKOFF, Postpone, WorkQueue
 
 Test = Callable[[], Awaitable[None]]
 

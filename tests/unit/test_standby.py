@@ -18,7 +18,7 @@ from prometheus_client import REGISTRY
 
 from adapter import names
 from adapter.shell import metrics
-from adapter.shell.engine import Engine
+from adapter.shell.controller.engine import Engine
 from adapter.shell.kube.client import FENCED, Client
 from hack.lab.paths import REPO
 from tests.unit import apiserver, builders

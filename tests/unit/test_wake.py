@@ -13,9 +13,19 @@ from adapter.objects.workload import workload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Listeners
-from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS, QueueKey
-from adapter.shell.queue import WorkQueue
-from adapter.shell.wake import Waker
+from adapter.shell.controller.handlers import Waker
+from adapter.shell.controller.keys import (
+    ANCHOR,
+    BURST_SECONDS,
+    CHECK,
+    CLUSTER,
+    GANG,
+    POD,
+    QUEUE,
+    ROOM_SECONDS,
+    QueueKey,
+)
+from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.write.anchors import BEREFT_SECONDS
 from tests.unit import apiserver
 from tests.unit import builders as make

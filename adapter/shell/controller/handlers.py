@@ -6,7 +6,7 @@ more than finding those keys.
 
 from collections.abc import Callable, Iterable
 
-from adapter import names, news
+from adapter import names
 from adapter.actions import Action, Reserve
 from adapter.objects.placement import placement
 from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
@@ -15,8 +15,9 @@ from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Home
-from adapter.shell.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
-from adapter.shell.queue import WorkQueue
+from adapter.shell.controller import predicates
+from adapter.shell.controller.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
+from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.write.anchors import BEREFT_SECONDS
 
 
@@ -54,10 +55,10 @@ class Waker:
     def reservation(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
         """A share changed in a worker cluster."""
         raw = after or before or {}
-        if not news.changed(before, after, lambda raw: news.standing(cluster, raw)):
+        if not predicates.changed(before, after, lambda raw: predicates.standing(cluster, raw)):
             return  # so nor has what its pods look at, which is a part of that
         self._keys.owner_of_share(raw)
-        if news.changed(before, after, lambda raw: news.share(cluster, raw)):
+        if predicates.changed(before, after, lambda raw: predicates.share(cluster, raw)):
             for place in self._home.placements.group(f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"):
                 self._keys.all(POD, self._home.pods.group("/".join(key_of(place))))
         if after is None:  # its anchor went before it, unless somebody else deleted it
@@ -88,9 +89,9 @@ class Waker:
 
     def room(self, _: str, before: Raw | None, after: Raw | None) -> None:
         """A queue, cohort, flavor, namespace or node of a worker cluster changed."""
-        if news.changed(before, after, news.room):
+        if predicates.changed(before, after, predicates.room):
             self._keys.room()
-        if news.changed(before, after, lambda queue: queue.get("spec")):
+        if predicates.changed(before, after, lambda queue: queue.get("spec")):
             self._keys.quotas()
 
     def turns(self) -> None:
@@ -140,7 +141,7 @@ class Waker:
 
     def _workload(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(GANG, after or before or {})
-        if before is not None and self._is_ours(before) and news.changed(before, after, news.turn):
+        if before is not None and self._is_ours(before) and predicates.changed(before, after, predicates.turn):
             self._keys.room()  # those behind it were planned as if it took its share, or kept room free for it
 
     def _is_ours(self, work: Raw) -> bool:
@@ -150,10 +151,10 @@ class Waker:
     def _placement(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
         self._keys.gang_of(raw)
-        if news.changed(before, after, news.held):
+        if predicates.changed(before, after, predicates.held):
             for cluster in {share.cluster for one in (before, after) if one for share in placement(one).shares}:
                 self._keys.named(CLUSTER, "", cluster, ROOM_SECONDS)
-        if news.changed(before, after, lambda place: place.get("spec")):
+        if predicates.changed(before, after, lambda place: place.get("spec")):
             self._keys.all(POD, self._home.pods.group("/".join(key_of(raw))))
             if ((before or {}).get("spec") or {}).get("shares"):  # what it was promised is free for others
                 self._keys.room()
@@ -162,7 +163,9 @@ class Waker:
         raw = after or before or {}
         self._keys.add(POD, raw)
         place = self._home.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
-        if place and news.changed(before, after, news.stand):  # a share may be lost with its last worker, or be left
+        if place and predicates.changed(
+            before, after, predicates.stand
+        ):  # a share may be lost with its last worker, or be left
             self._keys.gang_of(place, BURST_SECONDS)
         left = slot_of(before or {})
         if after is None or left not in ("", slot_of(after)):
@@ -171,17 +174,17 @@ class Waker:
             self._keys.all(POD, (pod for pod in siblings if slot_of(pod) in ("", left)))
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
-        if news.changed(before, after, news.head):
+        if predicates.changed(before, after, predicates.head):
             self._keys.of_ray_cluster(by_ray_cluster(after or before or {}))
 
     def _ray_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._job(before, after)
-        if news.changed(before, after, uid_of):
+        if predicates.changed(before, after, uid_of):
             self._keys.of_ray_cluster("/".join(key_of(after or before or {})))
 
     def _job(self, before: Raw | None, after: Raw | None) -> None:
         """A RayJob or RayCluster: it came, or goes, and its gang with it."""
-        if news.changed(before, after, lambda job: (uid_of(job), meta(job).get("deletionTimestamp"))):
+        if predicates.changed(before, after, lambda job: (uid_of(job), meta(job).get("deletionTimestamp"))):
             gone = uid_of(before or {}), uid_of(after or {})
             self._keys.all(GANG, (work for work in self._home.workloads if controller_uid(work) in gone))
             if before is not None:  # what it was promised is free for others, however long it takes to go
@@ -189,20 +192,20 @@ class Waker:
 
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(CLUSTER, after or before or {})
-        if news.changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
+        if predicates.changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
             self._keys.all(POD, self._home.pods)  # when their workers count as lost is reckoned from it
             self._keys.all(GANG, self._home.workloads)
-        if news.changed(before, after, unproven):
+        if predicates.changed(before, after, unproven):
             self._keys.room()  # policies may require that it was reached
-        if news.changed(before, after, lambda cluster: cluster.get("spec")):
+        if predicates.changed(before, after, lambda cluster: cluster.get("spec")):
             self._keys.policies()  # a selector may choose it now, or not any more
 
     def _config(self, before: Raw | None, after: Raw | None) -> None:
-        if news.changed(before, after, lambda config: config.get("spec")):
+        if predicates.changed(before, after, lambda config: config.get("spec")):
             self._keys.policies()
 
     def _check(self, before: Raw | None, after: Raw | None) -> None:
-        if news.changed(before, after, lambda check: check.get("spec")):
+        if predicates.changed(before, after, lambda check: check.get("spec")):
             self._keys.policies()  # it names another policy, or is a rival of another check
         self._keys.checks([after or before or {}])
 
@@ -212,13 +215,13 @@ class Waker:
 
     def _layout(self, before: Raw | None, after: Raw | None) -> None:
         """A queue or a flavor of the manager: its status moves all the time, its layout seldom."""
-        if news.changed(before, after, lambda raw: (raw.get("spec"), meta(raw).get("labels"))):
+        if predicates.changed(before, after, lambda raw: (raw.get("spec"), meta(raw).get("labels"))):
             self._keys.policies()
 
     def _cluster_queue(self, before: Raw | None, after: Raw | None) -> None:
         self._layout(before, after)
         self._keys.waiting()
-        if news.changed(before, after, news.quota):
+        if predicates.changed(before, after, predicates.quota):
             self._keys.quotas()
 
 

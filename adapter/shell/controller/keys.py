@@ -10,7 +10,7 @@ from adapter.objects.raw import Raw, annotation, key_of, meta
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Home
-from adapter.shell.queue import WorkQueue
+from adapter.shell.controller.workqueue import WorkQueue
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
 GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "queue", "anchor"

@@ -17,21 +17,22 @@ from datetime import UTC, datetime
 from adapter.actions import Action, CreatePod, DeletePod, LookAgain, MirrorHead, Plan, Release, Reserve, Say, SetCheck
 from adapter.gang import lifecycle
 from adapter.objects.raw import Key, Raw, key_of, uid_of
-from adapter.shell import meter, metrics
+from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Listeners
-from adapter.shell.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey
+from adapter.shell.controller import meter
+from adapter.shell.controller.handlers import Waker
+from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey
+from adapter.shell.controller.lease import Lease
+from adapter.shell.controller.workqueue import Postpone, WorkQueue
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.lease import Lease
 from adapter.shell.observe.claims import Claims
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.losses import Losses
 from adapter.shell.planning.plans import Planning
 from adapter.shell.planning.preview import Preview
-from adapter.shell.queue import Postpone, WorkQueue
-from adapter.shell.wake import Waker
 from adapter.shell.write import anchors
 from adapter.shell.write.conditions import Conditions
 from adapter.shell.write.events import Announcer

@@ -1,0 +1,1 @@
+"""Who is looked at when, and which process does it?"""
