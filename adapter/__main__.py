@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from adapter import __version__
-from adapter.cli import asking, controller, cordon, drain, plan, preflight, render
+from adapter.cli import common, controller, cordon, drain, plan, render
+from adapter.cli.preflight import command
 
 _INTERRUPTED = 130  # what a shell gives a program that Ctrl-C ended
 
@@ -33,7 +34,7 @@ def main() -> int:
     render.add(verbs)
     cordon.add(verbs)
     drain.add(verbs)
-    preflight.add(verbs)
+    command.add(verbs)
     given = parser.parse_args()
     asked = {
         "plan": plan.main,
@@ -41,13 +42,13 @@ def main() -> int:
         "cordon": cordon.main,
         "uncordon": cordon.main,
         "drain": drain.main,
-        "preflight": preflight.main,
+        "preflight": command.main,
     }
     if given.verb in asked:
         try:
             return asked[given.verb](given)
         except KeyboardInterrupt:
-            return asking.complain("Interrupted.", _INTERRUPTED)
+            return common.complain("Interrupted.", _INTERRUPTED)
     return controller.main(given.port, given.plan_port, verbose=given.verbose, leader_elect=given.leader_elect)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from adapter import names
-from adapter.cli import asking
-from adapter.cli.asking import DONE, TROUBLE, complain
+from adapter.cli import common
+from adapter.cli.common import DONE, TROUBLE, complain
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.kube.resources import WORKER_CLUSTERS
@@ -55,7 +55,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
 def add_cluster(verb: argparse.ArgumentParser) -> None:
     """Add what every verb about a worker cluster is told."""
     verb.add_argument("cluster", metavar="WORKERCLUSTER", help="name of the WorkerCluster")
-    asking.add_login(verb)
+    common.add_login(verb)
 
 
 def main(given: argparse.Namespace) -> int:
@@ -90,7 +90,7 @@ async def _change(given: argparse.Namespace) -> int:
     client = await Client.of_user(given.kubeconfig, given.context)
     try:
         doing = changed(client, given.cluster, WANTED[given.verb])
-        new = await asking.told(doing, "Waiting for the manager cluster ...")
+        new = await common.told(doing, "Waiting for the manager cluster ...")
     finally:
         await client.close()
     print(f"workercluster/{given.cluster} {'' if new else 'already '}{given.verb}ed")
@@ -99,9 +99,9 @@ async def _change(given: argparse.Namespace) -> int:
 
 def _explained(error: ApiError, name: str) -> str:
     if error.status == 401:
-        return asking.UNKNOWN_USER
+        return common.UNKNOWN_USER
     if error.status == 403:
-        command = f"kubectl create clusterrolebinding {names.DRAIN_ROLE} --clusterrole={names.DRAIN_ROLE} {asking.whom(error)}"
+        command = f"kubectl create clusterrolebinding {names.DRAIN_ROLE} --clusterrole={names.DRAIN_ROLE} {common.whom(error)}"
         return f"You may not do this here; an administrator of the manager cluster allows it by `{command}`."
     if error.missing and f'"{name}"' in error.message:
         return f"There is no WorkerCluster {name}; `kubectl get workerclusters` lists those there are."

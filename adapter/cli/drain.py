@@ -11,8 +11,8 @@ import sys
 from datetime import timedelta
 
 from adapter import names
-from adapter.cli import asking, cordon
-from adapter.cli.asking import DONE, TROUBLE, complain
+from adapter.cli import common, cordon
+from adapter.cli.common import DONE, TROUBLE, complain
 from adapter.gang.drain import Stay, news, stays, total
 from adapter.objects.raw import Key, Raw, condition, meta
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -55,7 +55,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     cordon.add_cluster(verb)
     verb.add_argument(
         "--timeout",
-        type=asking.duration,
+        type=common.duration,
         default=timedelta(0),
         help="how long to watch, such as 10m (default: until it is empty)",
     )
@@ -80,7 +80,7 @@ async def _begin(given: argparse.Namespace) -> int:
     client = await Client.of_user(given.kubeconfig, given.context)
     try:
         doing = cordon.changed(client, given.cluster, {"draining": True})
-        new = await asking.told(doing, "Waiting for the manager cluster ...")
+        new = await common.told(doing, "Waiting for the manager cluster ...")
     finally:
         await client.close()
     print(f"workercluster/{given.cluster} {'' if new else 'already '}draining", flush=True)

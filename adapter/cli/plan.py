@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from adapter import names
-from adapter.cli import asking, files, plantable
-from adapter.cli.asking import TROUBLE, USAGE, complain
+from adapter.cli import common, files, plantable
+from adapter.cli.common import TROUBLE, USAGE, complain
 from adapter.objects.rayjob import Unusable
 from adapter.planning.preview import Answer
 from adapter.shell.controller.servers import MOST_BYTES
@@ -77,7 +77,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     verb.add_argument(
         "-o", "--output", choices=("table", "wide", "json", "yaml"), default="table", help="default: table"
     )
-    asking.add_login(verb)
+    common.add_login(verb)
 
 
 def main(given: argparse.Namespace) -> int:
@@ -129,7 +129,7 @@ async def _ask(given: argparse.Namespace, job: dict[str, Any]) -> Answer:
         path = SERVICES.path(
             names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{names.PLAN_PATH}"
         )
-        return await asking.told(client.create(path, body), "Waiting for the controller's answer ...")
+        return await common.told(client.create(path, body), "Waiting for the controller's answer ...")
     finally:
         await client.close()
 
@@ -148,9 +148,9 @@ def _namespace(given: argparse.Namespace, job: dict[str, Any]) -> str:
 def _explained(error: ApiError) -> str:
     service = f"Service {names.SERVICE} in namespace {names.SYSTEM_NAMESPACE}"
     if error.status == 401:
-        return asking.UNKNOWN_USER
+        return common.UNKNOWN_USER
     if error.status == 403:
-        binding = f"create rolebinding {names.PLAN_ROLE} --role={names.PLAN_ROLE} {asking.whom(error)}"
+        binding = f"create rolebinding {names.PLAN_ROLE} --role={names.PLAN_ROLE} {common.whom(error)}"
         command = f"kubectl -n {names.SYSTEM_NAMESPACE} {binding}"
         return f"You may not ask for plans here; an administrator of the manager cluster allows it by `{command}`."
     if error.status == 404:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from adapter.cli.asking import Row, as_lines, columns
+from adapter.cli.common import Row, as_lines, columns
 from adapter.planning.preview import Answer
 
 _HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", "FREE", "PER HOUR", "WHY")

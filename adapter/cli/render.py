@@ -15,9 +15,9 @@ import yaml
 from adapter import names
 from adapter.admission import rayspec
 from adapter.admission.refusal import refusal
-from adapter.changes import changes
 from adapter.cli import files
-from adapter.cli.asking import DONE, USAGE, complain
+from adapter.cli.common import DONE, USAGE, complain
+from adapter.cli.poddiff import changes
 from adapter.objects import specs
 from adapter.objects.raw import UNREADABLE, Raw, label, meta
 from adapter.objects.rayjob import Unusable

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.changes import UNEXPLAINED, Change, changes
+from adapter.cli.poddiff import UNEXPLAINED, Change, changes
 from tests.unit.test_rewriter import GOLDEN, RECORDED, kuberay_pod, rewrite
 
 Raw = dict[str, Any]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from adapter import __main__ as command
-from adapter.cli import asking
+from adapter.cli import common
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, kubeconfig, refuses, says
 from tests.unit.builders import NAMESPACE, START
@@ -217,7 +217,7 @@ async def test_who_waits_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(asking, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(common, "PATIENCE_SECONDS", 0.05)
 
     async def late(request: Any) -> Any:
         await asyncio.sleep(0.2)

@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from adapter.shell import inspection
+from adapter.cli.preflight import inspection
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, says
 

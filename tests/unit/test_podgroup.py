@@ -7,7 +7,7 @@ import pytest
 
 from adapter import names
 from adapter.actions import CreatePod
-from adapter.changes import changes
+from adapter.cli.poddiff import changes
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.rewrite import groupworkload, podgroup

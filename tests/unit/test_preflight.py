@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapter.cli import preflighttable
+from adapter.cli.preflight import table
 from adapter.preflight import judge, reachable
 from adapter.preflight.facts import MANAGER, Asked, Finding, Side
 from adapter.preflight.probe import Trip
@@ -286,7 +286,7 @@ def test_the_queues_whose_jobs_are_dispatched() -> None:
 
 def shown(sides: list[Side]) -> str:
     findings = judge.judge(sides, ASKED)
-    return preflighttable.render(sides, ASKED, findings, verdicts(sides, findings))
+    return table.render(sides, ASKED, findings, verdicts(sides, findings))
 
 
 def verdicts(sides: list[Side], findings: list[Finding]) -> dict[str, reachable.Reachability]:
@@ -334,7 +334,7 @@ def test_when_all_is_well_the_table_says_so() -> None:
 def test_the_document() -> None:
     sides = fleet(east=trips(manager=Trip("timeout"), west=None))
     findings = judge.judge(sides, ASKED)
-    found = preflighttable.document(sides, ASKED, findings, verdicts(sides, findings))
+    found = table.document(sides, ASKED, findings, verdicts(sides, findings))
     assert (found["ready"], found["namespace"], found["queues"]) == (False, "demo", ["ray"])
     assert [(one["name"], one["manager"], one["reachable"]) for one in found["clusters"]] == [
         (MANAGER, True, None),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.admission.refusal import refusal
-from adapter.changes import changes
+from adapter.cli.poddiff import changes
 from adapter.objects import podrequests
 from adapter.objects.specs import PodMapping
 from adapter.rewrite import groupworkload, rewriter

@@ -16,8 +16,9 @@ from typing import Any
 import yaml
 
 from adapter import names
-from adapter.cli import asking, preflighttable, trial
-from adapter.cli.asking import DONE, TROUBLE, USAGE, complain
+from adapter.cli import common
+from adapter.cli.common import DONE, TROUBLE, USAGE, complain
+from adapter.cli.preflight import run, table
 from adapter.objects.raw import Raw, key_of
 from adapter.preflight import judge, reachable
 from adapter.preflight.reachable import Reachability
@@ -76,12 +77,12 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     )
     verb.add_argument(
         "--timeout",
-        type=asking.duration,
+        type=common.duration,
         default=timedelta(seconds=60),
         help="how long a pod may take to start, and again to answer (default: 60s)",
     )
     verb.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help="default: table")
-    asking.add_login(verb)
+    common.add_login(verb)
 
 
 def main(given: argparse.Namespace) -> int:
@@ -91,7 +92,7 @@ def main(given: argparse.Namespace) -> int:
         return asyncio.run(_run(given))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return complain("Stopped before it was done; its pods are removed, unless it says otherwise above.", TROUBLE)
-    except trial.Unusable as error:
+    except run.Unusable as error:
         return complain(str(error), USAGE)
     except (BadLogin, Unreachable) as error:
         return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
@@ -105,9 +106,9 @@ async def _run(given: argparse.Namespace) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C: what was made is removed
     client = await Client.of_user(given.kubeconfig, given.context)
     try:
-        asked = await trial.asked(client, given)
-        clusters = await trial.clusters(client, given.cluster)
-        sides = await trial.tried(client, clusters, asked, given.timeout.total_seconds())
+        asked = await run.asked(client, given)
+        clusters = await run.clusters(client, given.cluster)
+        sides = await run.tried(client, clusters, asked, given.timeout.total_seconds())
         findings = judge.judge(list(sides.values()), asked)
         found = {name: reachable.reachable(name, sides, findings) for name in clusters}
         reached = {name: one for name, one in found.items() if one}
@@ -130,16 +131,16 @@ async def _write(client: Client, raw: Raw, found: Reachability) -> None:
 
 def _print(given: str, *found: Any) -> None:
     if given == "table":
-        print(preflighttable.render(*found), end="", flush=True)
+        print(table.render(*found), end="", flush=True)
     elif given == "json":
-        print(json.dumps(preflighttable.document(*found), indent=2), flush=True)
+        print(json.dumps(table.document(*found), indent=2), flush=True)
     else:
-        print(yaml.safe_dump(preflighttable.document(*found), sort_keys=False, width=160), end="", flush=True)
+        print(yaml.safe_dump(table.document(*found), sort_keys=False, width=160), end="", flush=True)
 
 
 def _explained(error: ApiError) -> str:
     if error.status == 401:
-        return asking.UNKNOWN_USER
+        return common.UNKNOWN_USER
     if error.status == 403:
         return f"A preflight needs an administrator's rights in the manager cluster: {error.message}"
     if error.missing:

@@ -12,14 +12,15 @@ from datetime import timedelta
 from typing import Any
 
 from adapter import names
-from adapter.cli import asking
-from adapter.cli.asking import complain
+from adapter.cli import common
+from adapter.cli.common import complain
+from adapter.cli.preflight import inspection
+from adapter.cli.preflight.probes import Probes
 from adapter.objects import specs
 from adapter.objects.raw import Raw, key_of
 from adapter.preflight import judge
 from adapter.preflight.facts import MANAGER, Asked, Side
 from adapter.preflight.probe import Run
-from adapter.shell import inspection
 from adapter.shell.clusters import logins
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
@@ -31,7 +32,6 @@ from adapter.shell.kube.resources import (
     NAMESPACES,
     WORKER_CLUSTERS,
 )
-from adapter.shell.probes import Probes
 
 
 class Unusable(ValueError):
@@ -94,7 +94,7 @@ async def tried(client: Client, found: Mapping[str, Raw], asked: Asked, patience
                 _says(found[name], "pods", "schedulerName"),
             )
             looks.append(inspection.worker(theirs, name, head, scheduler, asked.namespace, asked.queues))
-        looked = await asking.told(_all(looks), "Waiting for the clusters' API servers ...")
+        looked = await common.told(_all(looks), "Waiting for the clusters' API servers ...")
         seen = {side.name: side for side in looked} | {name: Side(name, why) for name, why in troubles.items()}
         sides = {name: seen[name] for name in (MANAGER, *found)}
         able = {name: one for name, one in {MANAGER: client, **clients}.items() if _able(sides[name])}
@@ -102,8 +102,8 @@ async def tried(client: Client, found: Mapping[str, Raw], asked: Asked, patience
         probes = Probes(able, run, patience)
         try:
             async with probes:
-                await asking.told(probes.start(), f"Starting pods in {', '.join(able)} ...")
-                return await asking.told(probes.ask(sides), "Waiting until they have tried to reach each other ...")
+                await common.told(probes.start(), f"Starting pods in {', '.join(able)} ...")
+                return await common.told(probes.ask(sides), "Waiting until they have tried to reach each other ...")
         finally:
             for name, why in probes.left.items():
                 what = f"pods with the label {names.PROBE_LABEL}={run.id} in namespace {asked.namespace} of {name}"

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
+from adapter.cli.preflight.inspection import listed
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.preflight import probe
 from adapter.preflight.facts import Side
 from adapter.preflight.probe import Peer, Run, State
-from adapter.shell.inspection import listed
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import PODS
 

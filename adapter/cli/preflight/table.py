@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from adapter.cli.asking import columns
+from adapter.cli.common import columns
 from adapter.preflight import judge
 from adapter.preflight.facts import MANAGER, Asked, Finding, Side
 from adapter.preflight.probe import Trip

@@ -1,0 +1,1 @@
+"""`kubectl rayspan preflight`: the verb, and what it looks at."""
