@@ -1,21 +1,22 @@
-"""Why can a worker group's pod template not run in another cluster: one sentence fragment, or nothing.
+"""Why can the workers of a job not run in another cluster: one sentence fragment, or nothing?
 
 Asked at the admission check, before any quota is held: a pod that cannot start elsewhere would hold its whole gang. What
-can be removed or replaced is the rewriter's business (`stripping`), and whether the Secrets and ConfigMaps that it refers to
-can be copied is asked of the manager (`copies`); what KubeRay adds to the template afterwards (operator-wide sidecars) is not
-in a podset and not seen here, and what else stands in a RayCluster is asked by `rayspec`.
+can be removed or replaced is the rewriter's business (`rewrite.stripping`), and whether the Secrets and ConfigMaps that it refers
+to can be copied is asked of the manager (`rewrite.copies`); what KubeRay adds to the template afterwards (operator-wide sidecars)
+is not in a podset and not seen here. A field of a KubeRay that is newer than the manager's is not there, and nothing is said
+of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 
 from adapter import names
 from adapter.objects.podrequests import PODS, pod_requests
-from adapter.objects.raw import Raw
+from adapter.objects.raw import Raw, annotation
 
 _Rule = Callable[[Raw], Iterator[str]]
 
 
-def refusal(template: Raw, *, account_given: bool = False) -> str | None:
+def of_template(template: Raw, *, account_given: bool = False) -> str | None:
     """Say why a pod template (anything with a pod's `spec`) cannot run in another cluster, or None when it can.
 
     The fragment names the field, what was found and what to do: `spec.hostNetwork is true: …`. The list is the first
@@ -35,6 +36,44 @@ def of_copy(spec: Raw) -> str:
     """
     rules = [rule for rule in _RULES if rule[0] not in (_service_account, _no_requests)]
     return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), "")
+
+
+def of_job(kind: str, job: Raw) -> str:
+    """Say in a fragment why the workers of a RayJob or RayCluster cannot run elsewhere, empty when they can.
+
+    Like `of_template`: field, what was found, what to do. KubeRay acts on these fields when it makes pods, and none of them is in a
+    Workload's podsets. Sources: kuberay:apis/ray/v1/raycluster_types.go; kuberay.md
+    sections 2.4, 4.6 and 5.4.
+    """
+    return next(_job_reasons(kind, job), "")
+
+
+def _job_reasons(kind: str, job: Raw) -> Iterator[str]:
+    where = "spec.rayClusterSpec" if kind == "RayJob" else "spec"
+    spec = job.get("spec") or {}
+    cluster = (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
+    tls = cluster.get("tlsOptions")
+    if tls is not None and tls.get("enabled") is not False:
+        yield (
+            f"{where}.tlsOptions is set: a worker elsewhere would wait for a certificate with its own address, and Ray does "
+            "not read a new one; leave it out, and set RAY_USE_TLS and the certificates in the templates"
+        )
+    if (cluster.get("authOptions") or {}).get("enableK8sTokenAuth"):
+        yield (
+            f"{where}.authOptions.enableK8sTokenAuth is true: the token's issuer is the cluster that a pod runs in, which the "
+            "manager does not trust; use authOptions.mode token"
+        )
+    for index, group in enumerate(cluster.get("workerGroupSpecs") or ()):
+        if (group.get("numOfHosts") or 1) > 1:
+            yield (
+                f"{where}.workerGroupSpecs[{index}].numOfHosts is {group['numOfHosts']}: the hosts of one replica could come "
+                "into different clusters; set 1"
+            )
+    if annotation(job, names.RAY_RESIZE_ANNOTATION):
+        yield (
+            f"metadata.annotations has {names.RAY_RESIZE_ANNOTATION}: a worker elsewhere is not resized while it runs; "
+            "remove it"
+        )
 
 
 def waits_for_all(kind: str, ray_job: Raw) -> str:

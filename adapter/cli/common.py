@@ -1,20 +1,25 @@
-"""How does a verb ask the manager cluster as its user: the options of the login, a wait that is told, trouble in one sentence.
+"""What do the verbs have in common: the login as their user, files that hold objects, waits that are told, columns, exit codes?
 
-The rights are the user's own, by the kubeconfig that kubectl would take.
+The rights are the user's own, by the kubeconfig that kubectl would take. What cannot be read is an Unusable with a sentence.
 """
 
 import argparse
 import asyncio
 import re
 import sys
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
+
 from adapter.objects import specs
+from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import ApiError
 
 T = TypeVar("T")
+Row = Sequence[str]
 
 DONE, TROUBLE, USAGE = 0, 1, 2  # exit codes
 PATIENCE_SECONDS = 2.0  # before a person wonders whether anything happens
@@ -58,9 +63,6 @@ def complain(sentence: str, code: int) -> int:
     return code
 
 
-Row = Sequence[str]
-
-
 def columns(rows: Sequence[Row]) -> str:
     """The rows as lines, each ended, with their cells below each other; the first row is the header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -71,3 +73,30 @@ def columns(rows: Sequence[Row]) -> str:
 
 def as_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
+
+
+def read_text(filename: str) -> str:
+    """The text of a file; "-" is the standard input."""
+    try:
+        return sys.stdin.read() if filename == "-" else Path(filename).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise Unusable(f"{filename} cannot be read: {why}.") from None
+
+
+def read_objects(text: str) -> list[dict[str, Any]]:
+    """The objects in a text, in their order; documents that are no objects are left out."""
+    try:
+        return [document for document in yaml.safe_load_all(text) if isinstance(document, dict)]
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise Unusable(f"The file is not YAML{f', see line {mark.line + 1}' if mark else ''}.") from None
+
+
+def unfolded(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The same with the items of lists, such as `kubectl get -o yaml` prints, in place of the lists."""
+    for one in found:
+        if str(one.get("kind") or "").endswith("List") and isinstance(one.get("items"), list):
+            yield from (item for item in one["items"] if isinstance(item, dict))
+        else:
+            yield one

@@ -10,8 +10,7 @@ import uuid
 import uvloop
 from prometheus_client import REGISTRY
 
-from adapter.shell.controller import health
-from adapter.shell.controller import servers as planserver
+from adapter.shell.controller import servers
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease, Lost
 from adapter.shell.controller.measure import Census
@@ -36,10 +35,10 @@ async def _run(port: int, plan_port: int, leader_elect: bool) -> int:
     client = await Client.local(lease.may_write) if lease else await Client.local()
     engine = Engine(client, lease)
     REGISTRY.register(Census(engine.home))
-    servers = [
+    serving = [
         # A replica that stands by is ready, for it is able to take over; and it plans as well as the one that leads.
-        await health.serve(lambda: engine.home.unready, port),
-        await planserver.serve(lambda: engine.preview, plan_port),
+        await servers.serve_health(lambda: engine.home.unready, port),
+        await servers.serve_plans(lambda: engine.preview, plan_port),
     ]
     code = 0
     try:
@@ -52,7 +51,7 @@ async def _run(port: int, plan_port: int, leader_elect: bool) -> int:
         log.error("stopped writing, and ending for a fresh start: %s", lost.exceptions[0])
         code = 1
     finally:
-        for server in servers:
+        for server in serving:
             await server.cleanup()
         await client.close()
         await election.close()

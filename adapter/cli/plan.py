@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from adapter import names
-from adapter.cli import common, files, plantable
+from adapter.cli import common, plantable
 from adapter.cli.common import TROUBLE, USAGE, complain
 from adapter.objects.rayjob import Unusable
 from adapter.planning.preview import Answer
@@ -100,7 +100,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _text(filename: str) -> str:
-    text = files.text(filename)
+    text = common.read_text(filename)
     if len(text.encode()) > MOST_BYTES:
         raise Unusable(f"{filename} is larger than {MOST_BYTES // 2**20} MiB; leave out what is not the job.")
     return text
@@ -108,7 +108,7 @@ def _text(filename: str) -> str:
 
 def _job(text: str) -> dict[str, Any]:
     """The one RayJob or RayCluster of the file; other objects in it may stand beside it."""
-    objects = files.objects(text)
+    objects = common.read_objects(text)
     jobs = [found for found in objects if found.get("kind") in names.RAY_KINDS]
     if len(jobs) != 1:
         kinds = ", ".join(str(found.get("kind")) for found in objects) or "nothing"

@@ -13,15 +13,14 @@ from typing import Any
 import yaml
 
 from adapter import names
-from adapter.admission import rayspec
-from adapter.admission.refusal import refusal
-from adapter.cli import files
+from adapter.admission import refusal
+from adapter.cli import common
 from adapter.cli.common import DONE, USAGE, complain
 from adapter.cli.poddiff import changes
 from adapter.objects import specs
 from adapter.objects.raw import UNREADABLE, Raw, label, meta
 from adapter.objects.rayjob import Unusable
-from adapter.rewrite import groupworkload, podgroup, rewriter, stripping
+from adapter.rewrite import groupworkload, rewriter, stripping
 from adapter.rewrite.target import Target
 
 REFUSED = 3
@@ -82,7 +81,7 @@ def main(given: argparse.Namespace) -> int:
         cluster, spec = _cluster(given.cluster)
         found = [
             one
-            for raw in files.unfolded(files.objects(files.text(given.filename)))
+            for raw in common.unfolded(common.read_objects(common.read_text(given.filename)))
             for one in _read(raw, bool(spec.pods.service_account))
         ]
         if not found:
@@ -104,7 +103,9 @@ def _cluster(filename: str) -> tuple[str, specs.WorkerCluster]:
     """The WorkerCluster's name and spec; without a file one that has nothing but its name."""
     if not filename:
         return "worker", specs.worker_cluster({**_CLUSTER, "spec": {"source": _SOURCE}})
-    clusters = [raw for raw in files.objects(files.text(filename)) if raw.get("kind") == names.WORKER_CLUSTER_KIND]
+    clusters = [
+        raw for raw in common.read_objects(common.read_text(filename)) if raw.get("kind") == names.WORKER_CLUSTER_KIND
+    ]
     if len(clusters) != 1:
         raise Unusable(f"{filename} must hold one {names.WORKER_CLUSTER_KIND}, found {len(clusters)}.")
     return str(_mapping(clusters[0], "metadata").get("name") or "worker"), specs.worker_cluster(clusters[0])
@@ -118,7 +119,7 @@ def _read(raw: Raw, account_given: bool) -> Iterator[Found]:
     try:
         if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
             bare = {**raw, "spec": _unscheduled(raw)}
-            yield Found(where, raw, refusal(bare, account_given=account_given) or "")
+            yield Found(where, raw, refusal.of_template(bare, account_given=account_given) or "")
         elif kind in names.RAY_KINDS:
             yield from _templates(raw, where, account_given)
         elif kind == "RayService":
@@ -136,10 +137,10 @@ def _unscheduled(pod: Raw) -> dict[str, Any]:
 def _templates(raw: Raw, where: str, account_given: bool) -> Iterator[Found]:
     spec = raw.get("spec") or {}
     cluster = (spec.get("rayClusterSpec") if raw["kind"] == "RayJob" else spec) or {}
-    beside = rayspec.refusal(raw["kind"], raw)
+    beside = refusal.of_job(raw["kind"], raw)
     for group in cluster.get("workerGroupSpecs") or ():
         template = group.get("template") or {}
-        why = beside or refusal(template, account_given=account_given) or ""
+        why = beside or refusal.of_template(template, account_given=account_given) or ""
         yield Found(
             f"{where}: worker group {group.get('groupName')}", _as_pod(raw, group, template), why, template=True
         )
@@ -178,7 +179,7 @@ def _shown(one: Found, head: str, cluster: str, spec: specs.WorkerCluster) -> st
             total=1,
             slot=slot,
             anchor_uid=_NOBODY,
-            pod_group=podgroup.name(target),
+            pod_group=groupworkload.name(target),
             pull_secrets=(one.pod["spec"].get("imagePullSecrets") or ()) if one.template else (),
         )
         comments = [f"{one.where} in worker cluster {cluster}"]

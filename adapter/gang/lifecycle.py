@@ -13,7 +13,7 @@ look finds the same state and takes the same step.
 
 The clauses stand in order, most terminal first; the first that applies decides. They go on where a round is asked for
 (reserving.py), runs (running.py) or found no room (yielding.py). This file neither plans (planner.py) nor words the sentences
-of a plan (explain.py).
+of a plan (status.py).
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, say
-from adapter.gang import reserving, running, status, telling, waiting
+from adapter.gang import reserving, running, status, waiting
 from adapter.gang.deadlines import ABSENT_AGAIN, RESYNC, excluded
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement
@@ -77,18 +77,18 @@ def _held_up(gang: Gang, work: Workload, current: Placement | None, now: datetim
         text = gang.refusal
         return [
             *say(work.job, "Refused", text, warning=True),
-            telling.check(gang, work, names.CHECK_REJECTED, text),
+            status.check(gang, work, names.CHECK_REJECTED, text),
         ]
     # 7. Nothing of it is to run elsewhere: it is not for us to hold it up.
     if not gang.remote_podsets:
-        return [telling.check(gang, work, names.CHECK_READY, "No worker of this job is to run elsewhere.")]
+        return [status.check(gang, work, names.CHECK_READY, "No worker of this job is to run elsewhere.")]
     # 8. What cannot be planned waits, with the reason on the Workload and on the job, and holds nothing meanwhile.
     stuck = gang.problem or gang.absent
     if stuck and current and current.shares and not current.withdrawing:
         return [Record(current, status.withdrawing(current, {}, stuck, now, now))]
     if gang.problem:
         said = say(work.job, "CannotDispatch", gang.problem, warning=True)
-        return [*said, *telling.pending(gang, work, gang.problem), LookAgain(RESYNC)]
+        return [*said, *status.pending(gang, work, gang.problem), LookAgain(RESYNC)]
     return _without(gang, work, now) if gang.absent else []
 
 
@@ -97,7 +97,7 @@ def _without(gang: Gang, work: Workload, now: datetime) -> list[Action]:
     if given := waiting.give_way(gang, work, gang.absent, now):
         return given
     said = say(work.job, "CannotDispatch", gang.absent, warning=True)
-    return [*said, *telling.pending(gang, work, gang.absent), LookAgain(ABSENT_AGAIN)]
+    return [*said, *status.pending(gang, work, gang.absent), LookAgain(ABSENT_AGAIN)]
 
 
 def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool, now: datetime) -> list[Action]:
@@ -145,5 +145,5 @@ def _kept(gang: Gang, job: Job | None, leftovers: list[Reservation]) -> list[Act
 def _end(placements: tuple[Placement, ...], now: datetime) -> list[Action]:
     actions: list[Action] = []
     for placement in placements:
-        actions += telling.record(placement, status.ended(placement, now))
+        actions += status.record(placement, status.ended(placement, now))
     return actions

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck, say
-from adapter.gang import status as explain
-from adapter.gang import telling
+from adapter.gang import status
 from adapter.gang.deadlines import RETRY, excluded_for, patience
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, Share
@@ -54,23 +53,23 @@ def _while_blocked(
     waits = patience(gang, current, standing)
     deadline = (current.planned_at or now) + waits
     if now >= deadline:
-        status = _withdrawn(current, blocked, waits, now)
-        pending = [] if ready else telling.pending(gang, work, str(status["reason"]))
-        return [Record(current, status), *pending, *say(work.job, "Withdrawn", str(status["reason"]))]
-    status = explain.reserving(current, blocked, now)
-    pending = [] if ready else telling.pending(gang, work, str(status["reason"]))
+        body = _withdrawn(current, blocked, waits, now)
+        pending = [] if ready else status.pending(gang, work, str(body["reason"]))
+        return [Record(current, body), *pending, *say(work.job, "Withdrawn", str(body["reason"]))]
+    body = status.reserving(current, blocked, now)
+    pending = [] if ready else status.pending(gang, work, str(body["reason"]))
     again = min(deadline - now, RETRY) if missing else deadline - now
-    return [*missing, *telling.record(current, status), *pending, LookAgain(again)]
+    return [*missing, *status.record(current, body), *pending, LookAgain(again)]
 
 
 def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: datetime) -> list[Action]:
     """Every share of the round is admitted: let Kueue admit the whole gang, if it has not yet."""
-    status = explain.placed(current, now)
-    actions: list[Action] = list(telling.record(current, status))
+    body = status.placed(current, now)
+    actions: list[Action] = list(status.record(current, body))
     if not ready:
         updates = tuple(_update(name, current.name) for name in gang.remote_podsets)
-        actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(status["reason"]), updates, gang.reservations))
-    return actions + say(work.job, "Placed" if not ready else "Replaced", str(status["reason"]))
+        actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(body["reason"]), updates, gang.reservations))
+    return actions + say(work.job, "Placed" if not ready else "Replaced", str(body["reason"]))
 
 
 def _update(podset: str, placement: str) -> dict[str, object]:
@@ -84,7 +83,7 @@ def _update(podset: str, placement: str) -> dict[str, object]:
 def _withdrawn(current: Placement, blocked: Mapping[str, str], waited: timedelta, now: datetime) -> dict[str, object]:
     late = f"Not admitted within {waited.total_seconds():.0f}s"
     asked = {cluster: why for cluster, why in blocked.items() if why != ASKED_LAST}
-    return explain.withdrawing(current, asked, late, now + excluded_for(current), now)
+    return status.withdrawing(current, asked, late, now + excluded_for(current), now)
 
 
 def _blocked(gang: Gang, shares: Sequence[Share], standing: Mapping[str, Reservation]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, DeletePod, LookAgain, Plan, say
-from adapter.gang import status, telling
+from adapter.gang import status
 from adapter.gang.deadlines import RESYNC, SOON, excluded, excluded_for, may_fit
 from adapter.gang.facts import Gang
 from adapter.gang.reserving import ask, why_not
@@ -30,7 +30,7 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
     # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
     if set(gone) - set(refused) and gang.on_share_lost == "Restart":
         text = f"{why} The whole job starts again, as its policy's onShareLost says."
-        return [*told, telling.check(gang, work, names.CHECK_RETRY, text)]
+        return [*told, status.check(gang, work, names.CHECK_RETRY, text)]
     left = [share for share in _held(seen) if share not in gone]
     spared = _spare(gang, seen, left)
     if gone or spared or current.withdrawing:
@@ -49,7 +49,7 @@ def _whole(gang: Gang, work: Workload, current: Placement, seen: Placement, now:
     if missing and may_fit(gang, current, live, now):
         return [Plan(work, current, live, tuple(_held(seen))), LookAgain(SOON)]
     moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
-    recorded = telling.record(current, _status(gang, seen, now))
+    recorded = status.record(current, _status(gang, seen, now))
     ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if missing else []
     waits = missing or _blocked(gang, seen)
     return [*moved, *recorded, *([LookAgain(min([RESYNC, *(end - now for end in ends)]))] if waits else [])]

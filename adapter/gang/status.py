@@ -1,6 +1,8 @@
-"""Which sentence does a person read: the status of a Placement in each state of a gang.
+"""Which sentence does a person read of a gang: on its check, on its Placement, and on the job that its user looks at?
 
-Every function returns the status to write, complete but for what a later state adds. Nothing here decides.
+The functions for a Placement return the status to write, complete but for what a later state adds. A reason to wait and a status
+that stand there already are not written again, so a gang that only waits costs no writes. What is to be said when is decided
+elsewhere.
 """
 
 from collections import Counter
@@ -8,8 +10,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from adapter import names
+from adapter.actions import Action, Record, SetCheck
+from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, Share
 from adapter.objects.raw import LONGEST_OF_ONE, bounded, condition, timestamp
+from adapter.objects.workload import Workload
 
 Status = dict[str, object]
 
@@ -111,3 +116,21 @@ def _placed_condition(placement: Placement, state: str, reason: str, now: dateti
 
 def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
+
+
+def pending(gang: Gang, work: Workload, message: str) -> list[Action]:
+    """Let the Workload wait, with the reason on its check."""
+    entry, message = work.checks[gang.check], bounded(message)
+    if entry.state == names.CHECK_PENDING and entry.message == message:
+        return []
+    return [check(gang, work, names.CHECK_PENDING, message)]
+
+
+def check(gang: Gang, work: Workload, state: str, message: str) -> SetCheck:
+    """Write our entry of the Workload's checks."""
+    return SetCheck(work, gang.check, state, bounded(message))
+
+
+def record(placement: Placement, status: Mapping[str, object]) -> list[Action]:
+    """Write the Placement's status, as far as it is another."""
+    return [] if all(placement.status.get(k) == v for k, v in status.items()) else [Record(placement, status)]

@@ -7,8 +7,7 @@ wait has the first word on room that comes free is not asked here (turn.py).
 from datetime import datetime, timedelta
 
 from adapter.actions import Action, LookAgain, Plan, Rejoin, Yield, say
-from adapter.gang import status as explain
-from adapter.gang import telling
+from adapter.gang import status
 from adapter.gang.deadlines import AWAY, RESYNC, SOON, excluded, gives_way_at, may_fit
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement
@@ -26,10 +25,10 @@ def wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[
     turns = [now + RESYNC, *(one.until for one in live)]
     turns += [gives_way_at(work, now)] if gang.others_wait else []
     turns += [gang.settles] if gang.settles else []
-    status = explain.waiting(current, now)
+    body = status.waiting(current, now)
     return [
-        *telling.record(current, status),
-        *telling.pending(gang, work, reason),
+        *status.record(current, body),
+        *status.pending(gang, work, reason),
         *say(work.job, "Waiting", reason),
         LookAgain(min(turns) - now),
     ]

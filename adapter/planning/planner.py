@@ -1,6 +1,6 @@
 """Which clusters take how many workers of a gang, and why: a snapshot in, shares or a reason out.
 
-filter (`candidate.closed`) -> score (`score.order`) -> allot (`allot.allot`), each with a reason for what it passes over.
+filter (`candidate.closed`) -> score (`strategy.order`) -> allot (`allot.allot`), each with a reason for what it passes over.
 A gang that has fewer workers placed than it needs gets no share at all. The planner reserves nothing; whether its shares
 are admitted is for each worker cluster's Kueue to say. The same snapshot always gives the same plan.
 """
@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 
 from adapter.objects.placement import GroupShare, Share
 from adapter.planning import request as candidates
-from adapter.planning import strategy as score
-from adapter.planning import verdict
-from adapter.planning.allot import allot
+from adapter.planning import strategy, verdict
 from adapter.planning.offers import Offers
 from adapter.planning.request import Candidate, Group, Request, Strategy
-from adapter.planning.strategy import Look
+from adapter.planning.strategy import Look, allot
 from adapter.planning.verdict import NOT_NEEDED, Verdict
 from adapter.quota import tree
 
@@ -59,8 +57,8 @@ def outranking(request: Request, among: Sequence[Candidate], freed: Sequence[Can
 def _plan(offers: Offers, plain: Offers, among: Sequence[Candidate]) -> Plan:
     request = offers.request
     problems = {one.name: why for one in among if (why := candidates.closed(request, one))}
-    looks = [score.look(offers, one, offers.line(one)) for one in among if one.name not in problems]
-    counts = _placed(offers, score.order(request, looks))
+    looks = [strategy.look(offers, one, offers.line(one)) for one in among if one.name not in problems]
+    counts = _placed(offers, strategy.order(request, looks))
     placed = sum(sum(groups.values()) for groups in counts.values())
     if not placed or placed < request.needed:
         found = _verdicts(among, problems, looks)
@@ -84,7 +82,7 @@ def keep(request: Request, among: Sequence[Candidate]) -> tuple[Share, ...]:
     empty keeps nothing: it waits for a quota to be raised or a cluster to come back, which may be never.
     """
     offers = Offers(request)
-    able = [score.look(offers, one, offers.line(one)) for one in among if not candidates.closed(request, one)]
+    able = [strategy.look(offers, one, offers.line(one)) for one in among if not candidates.closed(request, one)]
     if request.gang == "SameCluster":
         able = [look for look in able if _most(offers, [look]) >= request.needed]
         able = sorted(able, key=lambda look: -look.total)[:1]
@@ -127,9 +125,9 @@ def _placed(offers: Offers, asked: Sequence[Look]) -> _Counts:
     most = (-1, False)
     strategies = [offers.request.strategy]
     strategies += ["FillInOrder"] if strategies == ["Spread"] and len(offers.request.groups) > 1 else []
-    for strategy in strategies:
+    for way in strategies:
         for groups in _orders(offers.request, asked):
-            counts = _divided(offers, asked, groups, strategy)
+            counts = _divided(offers, asked, groups, way)
             placed = sum(sum(taken.values()) for taken in counts.values())
             found = placed, placed >= offers.request.needed and _sure(offers, asked, counts)
             if found > most:
@@ -211,7 +209,7 @@ def _most(plain: Offers, looks: Sequence[Look]) -> int:
     if len(request.groups) == 1 or most < request.needed or _apart(request, looks):
         return most
     # Groups that have room each for itself may have none together: only placing them tells.
-    alone = [score.look(plain, look.candidate, tree.emptied(look.line)) for look in looks]
+    alone = [strategy.look(plain, look.candidate, tree.emptied(look.line)) for look in looks]
     if request.gang == "SameCluster":
         return max(look.total for look in alone)
     return sum(sum(taken.values()) for taken in _placed(plain, alone).values())

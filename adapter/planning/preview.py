@@ -1,24 +1,40 @@
-"""What does somebody who asks for a plan get to read: the planner's decision with the facts it was made on, as data.
+"""What does somebody who asks for a plan get to read: the planner's decision with the facts it was made on, as data?
 
-Plain JSON values under names that stay: programs read them, and `table` shows them to people. It decides nothing, and
-says nothing that a Placement of the same job would not say.
+Plain JSON values under names that stay: programs read them, and `cli/plantable` shows them to people. It decides nothing, and
+says nothing that a Placement of the same job would not say. How many pods fit is the planner's answer alone; the amounts of
+quota are those of the trees that are given, so what other gangs were promised is in use already.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from adapter.objects.placement import Share
-from adapter.objects.podrequests import PODS, Resources, as_text
-from adapter.planning import ledger, price, strategy
+from adapter.objects.podrequests import CPU, PODS, Resources, as_text
+from adapter.planning import strategy
 from adapter.planning.offers import Offers
 from adapter.planning.planner import Plan
-from adapter.planning.price import Prices
-from adapter.planning.request import Candidate, Request, closed, queue_name
+from adapter.planning.request import Candidate, Group, Request, closed, pod_spec_in, queue_name
 from adapter.planning.verdict import Verdict
+from adapter.quota import cohort, tree
+from adapter.quota.clusterqueue import QUEUE, Queue
 
 Answer = dict[str, Any]
+Prices = Mapping[str, Decimal]  # resource -> one core of cpu, one GiB of memory, one piece of anything else
+_MILLI, _GIB = Decimal(1000), Decimal(2**30)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One resource in one flavor of the ClusterQueue, in the units of `shape.Resources`."""
+
+    flavor: str
+    resource: str
+    nominal: int
+    used: int
+    free: int  # borrowing included
+    ever: int  # if nothing were in use
 
 
 def refused(about: Mapping[str, Any], sentence: str) -> Answer:
@@ -79,7 +95,7 @@ def _looks(request: Request, among: Sequence[Candidate]) -> list[strategy.Look]:
 def _cluster(
     request: Request, one: Candidate, found: Verdict, asked: Sequence[str], share: Share | None, cost: Decimal | None
 ) -> Answer:
-    scarce = ledger.scarcest(request, one)
+    scarce = scarcest(request, one)
     groups = {group.name: group.count for group in share.groups} if share else {}
     return {
         "asked": asked.index(one.name) + 1 if one.name in asked else None,
@@ -93,13 +109,13 @@ def _cluster(
         **({"groups": groups} if len(request.groups) > 1 and groups else {}),
         **({"preempts": True} if share and share.preempts else {}),
         "reason": found.reason,
-        "pricePerHour": None if cost is None else price.as_text(cost),
+        "pricePerHour": None if cost is None else as_money(cost),
         "scarcest": _quota(scarce) if scarce else None,
-        "quota": [_quota(row) for row in ledger.rows(request, one)],
+        "quota": [_quota(row) for row in rows(request, one)],
     }
 
 
-def _quota(row: ledger.Row) -> Answer:
+def _quota(row: Row) -> Answer:
     amounts = {"nominal": row.nominal, "used": row.used, "free": row.free, "ever": row.ever}
     texts = {name: as_text(amount, row.resource) for name, amount in amounts.items()}
     return {"flavor": row.flavor, "resource": row.resource, **texts}
@@ -107,7 +123,7 @@ def _quota(row: ledger.Row) -> Answer:
 
 def _cost(request: Request, share: Share, prices: Prices) -> Decimal | None:
     asks = {group.name: group.request for group in request.groups}
-    return price.per_hour(prices, [(asks[part.name], part.count) for part in share.groups])
+    return per_hour(prices, [(asks[part.name], part.count) for part in share.groups])
 
 
 def _total(costs: Mapping[str, Decimal | None]) -> Answer:
@@ -116,9 +132,83 @@ def _total(costs: Mapping[str, Decimal | None]) -> Answer:
     if not known:
         return {}
     without = [name for name, cost in costs.items() if cost is None]
-    total = price.as_text(sum(known, Decimal(0)))
+    total = as_money(sum(known, Decimal(0)))
     return {"pricePerHour": total, **({"withoutPrice": without} if without else {})}
 
 
 def _texts(request: Resources) -> dict[str, str]:
     return {name: as_text(amount, name) for name, amount in sorted(request.items()) if name != PODS}
+
+
+def rows(request: Request, one: Candidate) -> list[Row]:
+    """Every flavor of every resource that the gang asks for, as the ClusterQueue lists them; empty where it is closed."""
+    queue = one.tree.queues.get(queue_name(request, one))
+    if queue is None or queue.closed or closed(request, one):
+        return []
+    asked = {name for group in request.groups for name, need in group.request.items() if need}
+    return [_row(one, queue.name, flavor, resource) for flavor, resource in _cells(queue, asked)]
+
+
+def scarcest(request: Request, one: Candidate) -> Row | None:
+    """The resource of which the fewest workers' worth is free, None where no quota bounds the gang."""
+    found = [tight for group in request.groups if (tight := _tight(request, one, group))]
+    least = min(found, key=lambda tight: tight.free // max(tight.need, 1), default=None)
+    return _row(one, queue_name(request, one), least.flavor, least.resource) if least else None
+
+
+def _tight(request: Request, one: Candidate, group: Group) -> tree.Shortfall | None:
+    if closed(request, one):
+        return None
+    labels = one.namespaces[request.namespace]
+    queue = queue_name(request, one)
+    return tree.room(
+        one.tree, queue, group.request, pod_spec_in(one, group), wanted=group.count, namespace=labels
+    ).tight
+
+
+def _cells(queue: Queue, asked: set[str]) -> Iterator[tuple[str, str]]:
+    for group in queue.groups:
+        for flavor in group.flavors:
+            yield from ((flavor, resource) for resource in sorted(group.resources & asked))
+
+
+def _row(one: Candidate, queue: str, flavor: str, resource: str) -> Row:
+    forest, key, cell = one.tree.forest, (QUEUE, queue), (flavor, resource)
+    line = cohort.line(forest, key)
+    return Row(
+        flavor=flavor,
+        resource=resource,
+        nominal=forest.subtree[key].get(cell, 0),
+        used=forest.usage(key).get(cell, 0),
+        free=max(0, cohort.available(line, cell)),
+        ever=max(0, cohort.potential(line, cell)),
+    )
+
+
+def per_hour(prices: Prices, workers: Iterable[tuple[Resources, int]]) -> Decimal | None:
+    """Add up what (requests of one worker, count) cost in an hour; None where no price is named.
+
+    A resource without a price costs nothing: whoever names only the price of a GPU means that.
+    """
+    if not prices:
+        return None
+    return sum(
+        (
+            _units(name, amount) * prices[name] * count
+            for one, count in workers
+            for name, amount in one.items()
+            if name in prices
+        ),
+        Decimal(0),
+    )
+
+
+def as_money(money: Decimal) -> str:
+    """Two decimals, up to four where they say something: `1.20`, `0.0125`."""
+    whole, _, cents = f"{money:.4f}".partition(".")
+    return f"{whole}.{cents[:2]}{cents[2:].rstrip('0')}"
+
+
+def _units(resource: str, amount: int) -> Decimal:
+    per_unit = {CPU: _MILLI, "memory": _GIB}.get(resource, Decimal(1))
+    return Decimal(amount) / per_unit

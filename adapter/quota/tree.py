@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from adapter.objects.podrequests import PODS, UNLIMITED, Resources
 from adapter.objects.raw import Raw
 from adapter.objects.selectors import Labels
-from adapter.quota import clusterqueue, cohort, demand
+from adapter.quota import clusterqueue, cohort, flavorassigner
 from adapter.quota.clusterqueue import QUEUE, Queue, leads_to
 from adapter.quota.cohort import Forest, Line, emptied
-from adapter.quota.demand import Demand
 from adapter.quota.flavor import Flavor
-from adapter.quota.flavorassigner import Fit, Room, Shortfall, Survey, survey
+from adapter.quota.flavorassigner import Demand, Fit, Room, Shortfall, Survey, survey
 
 __all__ = [
     "Demand", "Fit", "Line", "Resources", "Room", "Shortfall", "Survey", "Tree",
@@ -55,7 +54,7 @@ def build(
 def ask(tree: Tree, queue: str, request: Resources, pod_spec: Raw, namespace: Labels | None) -> Demand:
     """Say what a pod shape asks of a ClusterQueue, whatever is in use; parameters as of `room`."""
     found = tree.queues.get(queue) or Queue(queue, closed=f"ClusterQueue {queue} does not exist")
-    return demand.read(found, tree.flavors, request, pod_spec, namespace)
+    return flavorassigner.read(found, tree.flavors, request, pod_spec, namespace)
 
 
 def line(tree: Tree, queue: str) -> Line:

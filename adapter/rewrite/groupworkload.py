@@ -1,18 +1,21 @@
 """How is a share's quota held in a worker cluster before any of its pods exists?
 
 By one Kueue *group Workload* without pods, owned by an anchor ConfigMap of ours (kueue.md section 7, tried in lab.md
-section 5.2). Names come from the target, so a crash repeats the same writes. When to create or withdraw one, and
-whether it is admitted, is not decided here.
+section 5.2). Names come from the target, so a crash repeats the same writes. Where Volcano schedules, one PodGroup stands beside
+it, for all of the share's workers must start together while the gang starts: Volcano itself would make a group of one for each
+pod, for it reads a size from owners of Kubernetes' own kinds only (volcano:pkg/controllers/podgroup/pg_controller_handler.go,
+getAnnotationsFromUpperRes). When to create or withdraw either, and whether quota is held, is not decided here.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from adapter import names
-from adapter.objects.podrequests import as_text, pod_requests, quantity
-from adapter.objects.raw import Raw, meta
-from adapter.rewrite import podgroup, stripping
+from adapter.objects.podrequests import PODS, as_text, pod_requests, quantity
+from adapter.objects.raw import Key, Raw, meta
+from adapter.rewrite import stripping
 from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
 
 GCS_WAITER = "wait-gcs-ready"
@@ -78,7 +81,7 @@ def group_workload(
     job's (kueue:workloadpriorityclass_controller.go).
     """
     metadata = _metadata(target, namespace)
-    metadata["annotations"] |= {names.GROUP_WORKLOAD_ANNOTATION: "true"} | podgroup.annotations(podgroup.name(target))
+    metadata["annotations"] |= {names.GROUP_WORKLOAD_ANNOTATION: "true"} | annotations(name(target))
     metadata["ownerReferences"] = [anchor_owner(target, anchor_uid)]
     podsets = [_podset(group, count, found, target) for group, count, found in groups]
     # NB: sorted by name. Kueue sorts the roles of the pods it finds and looks for them in this list in one pass; in any
@@ -147,3 +150,58 @@ def _waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
 def _amounts(container: Raw) -> set[str]:
     resources = container.get("resources") or {}
     return {*(resources.get("requests") or {}), *(resources.get("limits") or {})}
+
+
+_SHARED = ("name", "namespace", "labels", "ownerReferences")  # what it has in common with its group Workload
+
+
+def name(target: Target) -> str:
+    """Name the PodGroup that a share gets when it is made; empty where its pods go to another scheduler."""
+    return target.share if target.pods.scheduler == names.VOLCANO_SCHEDULER else ""
+
+
+def annotations(group: str) -> dict[str, str]:
+    """Name what makes a pod a member of a PodGroup, nothing for an empty name (volcano:pkg/scheduler/api/job_info.go, getJobID).
+
+    On a group Workload it says that its share has that PodGroup: a WorkerCluster may come to Volcano while shares stand.
+    """
+    return {names.POD_GROUP_ANNOTATION: group} if group else {}
+
+
+def beside(workload: Raw, target: Target, *, starts: bool) -> dict[str, Any] | None:
+    """Build the PodGroup of a share from its group Workload (`reservation.group_workload`); None where it gets none.
+
+    Volcano takes none of its pods before all are there and have room. One that is replaced later starts as soon as there is
+    room for it beside those that run: they count (volcano:pkg/scheduler/api/job_info.go, ReadyTaskNum). A share for a gang that
+    runs already (not `starts`) takes its workers one by one, as a drain moves them, so none of them waits for another.
+    """
+    if not name(target):
+        return None
+    podsets = workload["spec"]["podSets"]
+    spec: dict[str, Any] = {"minMember": 1}
+    if starts:
+        spec = {"minMember": sum(podset["count"] for podset in podsets), "minResources": _requests(podsets)}
+    # A pod's own word for it is not read by a PodGroup that Volcano did not make.
+    if queue := target.pods.annotations.get(names.VOLCANO_QUEUE_ANNOTATION):
+        spec["queue"] = queue
+    metadata = {key: meta(workload)[key] for key in _SHARED}
+    return {"apiVersion": names.VOLCANO_API_VERSION, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def refusal(key: Key, status: int, said: str) -> str:
+    """Say why a share's PodGroup (namespace and name) cannot be made, and what to do; `status` and `said` are its API server's."""
+    text = f"PodGroup {'/'.join(key)}, which spec.pods.schedulerName {names.VOLCANO_SCHEDULER} asks for, cannot be made: {said}"
+    if status == 404:
+        return f"{text}; install Volcano there, or let the WorkerCluster name another scheduler"
+    if "cannot create resource" in said:  # as RBAC says it; a webhook of Volcano's may refuse by the same status
+        return f"{text}; apply kustomize/overlays/worker there"
+    return text
+
+
+def _requests(podsets: list[Raw]) -> dict[str, str]:
+    """What all pods ask for; not that they are pods, which every node limits by itself."""
+    asked: Counter[str] = Counter()
+    for podset in podsets:
+        each = pod_requests(podset["template"]["spec"])
+        asked.update({resource: amount * podset["count"] for resource, amount in each.items() if resource != PODS})
+    return {resource: as_text(amount, resource) for resource, amount in sorted(asked.items())}

@@ -11,8 +11,8 @@ from typing import Any
 from adapter import names
 from adapter.objects import references
 from adapter.objects.raw import Raw, meta, uid_of
-from adapter.rewrite import affinity, copies, headaddress, podgroup, prestop, stripping, zone
-from adapter.rewrite.downward import literal
+from adapter.rewrite import affinity, copies, groupworkload, headaddress, prestop, stripping, zone
+from adapter.rewrite.stripping import literal
 from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
 
 # Where a command or an address can stand in a container; `name`, `image` and mounts are names, never addresses.
@@ -48,7 +48,7 @@ def remote_pod(
         names.SLOT_ANNOTATION: slot,
         **_head_annotations(pod, head, target),
         **_group_annotations(target, role, total),
-        **podgroup.annotations(pod_group),
+        **groupworkload.annotations(pod_group),
     }
     metadata = {
         **kept,

@@ -2,14 +2,18 @@
 
 The stance: remove what is known to belong to the manager and keep everything else, so that a new field travels and an
 incompatibility shows up by name. The rules are kuberay.md sections 1.6 and 1.7. What must not travel at all is not
-removed here but refused (`refusal`), before any quota is held.
+removed here but refused (`admission.refusal`), before any quota is held. What a pod reads of itself becomes a literal: name,
+namespace, labels, annotations and uid must stay the manager's, for Ray's autoscaler knows a node by the manager pod's name
+(RAY_CLOUD_INSTANCE_ID, kuberay.md section 4.2), and the labels that KubeRay reads back are gone from the copy. What is true only
+where the pod runs (podIP, hostIP, nodeName, limits) stays a reference.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw
+from adapter.objects.raw import Raw, meta
 from adapter.rewrite import affinity, podmapping
 from adapter.rewrite.target import Target
 
@@ -128,3 +132,26 @@ def _set(fields: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
 def _of(key: str, domains: tuple[str, ...]) -> bool:
     prefix = key.partition("/")[0] if "/" in key else ""
     return any(prefix == domain or prefix.endswith(f".{domain}") for domain in domains)
+
+
+_BY_KEY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
+
+
+def literal(entry: Raw, pod: Raw) -> Raw:
+    """Turn an env entry that refers to the pod's metadata into the value that the manager's kubelet would give."""
+    path = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or ""
+    value = _value(path, meta(pod))
+    if value is None:
+        return entry
+    # A kubelet expands $(NAME) in literals but not in referenced values; a doubled dollar is a plain one again.
+    kept = {key: item for key, item in entry.items() if key != "valueFrom"}
+    return {**kept, "value": value.replace("$", "$$")}
+
+
+def _value(path: str, metadata: Raw) -> str | None:
+    if path in ("metadata.name", "metadata.namespace", "metadata.uid"):
+        return str(metadata.get(path.removeprefix("metadata.")) or "")
+    if found := _BY_KEY.fullmatch(path):
+        kind, key = found.groups()
+        return str((metadata.get(kind) or {}).get(key) or "")  # the kubelet, too, gives "" for a key that is not there
+    return None

@@ -1,12 +1,15 @@
-"""What does Ray learn of the place where a worker runs: labels and a resource, by environment variables alone.
+"""What does Ray learn of the place where a worker runs: labels and a resource, by environment variables alone?
 
 The start command stays as it is: Ray reads all of these itself (kuberay.md section 7.6, measured with Ray 2.60). What a
-user has set wins, key by key. The Ray autoscaler, which reads the RayCluster's spec, knows nothing of them.
+user has set wins, key by key. The Ray autoscaler, which reads the RayCluster's spec, knows nothing of them. Of the nodes that a
+worker cluster's Kueue chose it learns the market type and the accelerator, read off the node labels of the assigned
+ResourceFlavor by the names that clouds and device plugins give them; a flavor that names neither says nothing.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from adapter import names
 from adapter.objects.raw import Raw
@@ -22,6 +25,22 @@ RESOURCES_ENV = "RAY_OVERRIDE_RESOURCES"
 # million tasks at once. Whole, because Ray takes no fraction of a node's resource, and far below its bound of 1e14
 # (ray:python/ray/_private/resource_and_label_spec.py, to_resource_dict).
 ZONE_AMOUNT = 1_000_000
+
+
+SPOT, ON_DEMAND = "spot", "on-demand"  # Ray's own words (ray:doc/source/ray-core/scheduling/labels.md)
+_MARKETS: Final[Mapping[str, Mapping[str, str]]] = {
+    "karpenter.sh/capacity-type": {"spot": SPOT, "on-demand": ON_DEMAND, "reserved": ON_DEMAND},
+    "eks.amazonaws.com/capacityType": {"SPOT": SPOT, "ON_DEMAND": ON_DEMAND},
+    "cloud.google.com/gke-spot": {"true": SPOT},
+    "cloud.google.com/gke-preemptible": {"true": SPOT},
+    "kubernetes.azure.com/scalesetpriority": {"spot": SPOT, "regular": ON_DEMAND},
+}
+_ACCELERATORS: Final = (
+    "nvidia.com/gpu.product",
+    "cloud.google.com/gke-accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+)
+_MODEL = re.compile(r"[A-Z]+[0-9]+[A-Z]?")  # `A100` of NVIDIA-A100-SXM4-40GB, as Ray reads it off the device's name
 
 
 def with_zone(env: Sequence[Raw], target: Target) -> list[Raw]:
@@ -117,3 +136,23 @@ def _object(entry: Raw) -> dict[str, Any] | None:
 
 def _dump(value: Mapping[str, Any]) -> str:
     return json.dumps(value, sort_keys=True)  # sorted: the same pod must give the same bytes after a restart
+
+
+def ray_labels(node_labels: Mapping[str, str]) -> dict[str, str]:
+    """The Ray labels of nodes with these labels; empty where nothing is known."""
+    market = next(_markets(node_labels), "")
+    model = next(_models(node_labels), "")
+    found = {names.RAY_MARKET_LABEL: market, names.RAY_ACCELERATOR_LABEL: model}
+    return {key: value for key, value in found.items() if value}
+
+
+def _markets(node_labels: Mapping[str, str]) -> Iterator[str]:
+    for key, words in _MARKETS.items():
+        if found := words.get(node_labels.get(key, "")):
+            yield found
+
+
+def _models(node_labels: Mapping[str, str]) -> Iterator[str]:
+    for key in _ACCELERATORS:
+        words = re.split(r"[-_ ]", node_labels.get(key, "").upper())
+        yield from (word for word in words if _MODEL.fullmatch(word))

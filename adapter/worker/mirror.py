@@ -1,8 +1,10 @@
 """What does a manager's gated pod say of itself while its copy runs elsewhere?
 
-What the copy says, field by field, except where the API server or the manager's own controllers would stumble over it
-(kuberay.md section 2.8). Every function gives the whole difference or nothing, so a burst of equal events costs no
-write. They do not judge whether the copy is alive: they are told.
+What the copy says, field by field, except where the API server or the manager's own controllers would stumble over it: a
+container that ended may not start again but by the API server's own rule (k8s:pkg/api/v1/pod/util.go, ContainerShouldRestart and
+AllContainersCouldRestart, 1.36), and a cluster-autoscaler would take a copied shortage for its own. Every function gives the
+whole difference or nothing, so a burst of equal events costs no write. They do not judge whether the copy is alive: they are
+told. What is wrong with a copy is said in its own cluster's words; a pod that only takes its time is no trouble.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,8 +12,6 @@ from typing import Any
 
 from adapter import names
 from adapter.objects.raw import Raw, condition, is_true, meta, uid_of
-from adapter.worker import trouble
-from adapter.worker.restart import may_restart
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.
 MIRRORED = (
@@ -21,6 +21,9 @@ MIRRORED = (
 SCHEDULED = "PodScheduled"
 READINESS = ("Ready", "ContainersReady")
 OVER = ("Succeeded", "Failed")
+# Reasons with which a kubelet waits because something is wrong, beside those that end so (k8s:pkg/kubelet/images/types.go,
+# pkg/kubelet/kuberuntime/kuberuntime_container.go).
+_WRONG = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
 
 
 def status_patch(local: Raw, remote: Raw, cluster: str) -> dict[str, Any] | None:
@@ -95,7 +98,7 @@ def _dispatched(remote: Raw, cluster: str) -> Raw:
         "status": "True",
         "reason": "Created",
         # That it finds no node is told here: as PodScheduled it would be taken for a shortage of the manager's own.
-        "message": trouble.sentence(remote, cluster) or f"runs in worker cluster {cluster}",
+        "message": trouble(remote, cluster) or f"runs in worker cluster {cluster}",
         "lastTransitionTime": meta(remote).get("creationTimestamp"),
     }
 
@@ -162,3 +165,59 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value
+
+
+def trouble(remote: Raw, cluster: str) -> str:
+    """What is wrong with a remote pod, empty when nothing is; without the pod's name, since its siblings have it too."""
+    return next(_troubles(remote, cluster), "")
+
+
+def _troubles(remote: Raw, cluster: str) -> Iterator[str]:
+    for status in _container_statuses(remote):
+        name, state = status.get("name"), status.get("state") or {}
+        waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+        before = (status.get("lastState") or {}).get("terminated") or {}
+        if "OOMKilled" in (ended.get("reason"), before.get("reason")):
+            yield f"Container {name} of a worker in {cluster} was killed for want of memory (OOMKilled); raise its memory limit."
+        if str(waiting.get("reason") or "").endswith(_WRONG):
+            # Of a back-off the kubelet says only for how long, and which pod: not what its siblings would say.
+            tells = waiting.get("message") and not str(waiting["reason"]).endswith("BackOff")
+            said = f": {waiting['message']}" if tells else ""
+            yield f"Container {name} of a worker in {cluster} does not start, {waiting['reason']}{said}"
+    scheduled = condition(remote, "PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
+        yield f"A worker in {cluster} finds no node: {scheduled.get('message') or 'Unschedulable'}"
+
+
+def _container_statuses(remote: Raw) -> Iterator[dict[str, Any]]:
+    status = remote.get("status") or {}
+    for field in ("initContainerStatuses", "containerStatuses"):
+        yield from status.get(field) or ()
+
+
+def may_restart(container: Raw | None, pod_spec: Raw, exit_code: int) -> bool:
+    """Whether the API server lets this container's status leave `terminated`; never for a name the spec has not."""
+    if any(_restarts_all(one) for kind in ("initContainers", "containers") for one in pod_spec.get(kind) or ()):
+        return True
+    if container is None:
+        return False
+    if container.get("restartPolicy"):
+        return _rule_restarts(container, exit_code) or _policy_restarts(container["restartPolicy"], exit_code)
+    return _policy_restarts(pod_spec.get("restartPolicy") or "Always", exit_code)
+
+
+def _policy_restarts(policy: str, exit_code: int) -> bool:
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+
+
+def _restarts_all(container: Raw) -> bool:
+    return any(rule.get("action") == "RestartAllContainers" for rule in container.get("restartPolicyRules") or ())
+
+
+def _rule_restarts(container: Raw, exit_code: int) -> bool:
+    for rule in container.get("restartPolicyRules") or ():
+        codes = rule.get("exitCodes") or {}
+        listed = exit_code in (codes.get("values") or ())
+        if codes and listed == (codes.get("operator") == "In"):
+            return bool(rule.get("action") == "Restart")  # the first rule that matches decides
+    return False

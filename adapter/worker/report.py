@@ -10,7 +10,7 @@ from adapter.actions import Action, LookAgain, PatchStatus, say
 from adapter.objects.raw import Raw, condition, meta, moment, timestamp
 from adapter.objects.workerpod import dispatched
 from adapter.objects.workload import Job
-from adapter.worker import mirror, trouble
+from adapter.worker import mirror
 from adapter.worker.facts import Silence
 
 # A copy whose image is at hand runs within a second or two, in a large gang within five, and then one write says all; before
@@ -41,7 +41,7 @@ def _starting(remote: Raw, now: datetime) -> timedelta:
 
 
 def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
-    text = trouble.sentence(remote, cluster)
+    text = mirror.trouble(remote, cluster)
     return say(job, "WorkerTrouble", text, warning=True) if text else []
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from adapter import names
-from adapter.admission import rayspec
-from adapter.admission.refusal import refusal
+from adapter.admission import refusal
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus.reduce import PLACEMENT, POOL_TOLERATION
@@ -90,17 +89,17 @@ def finding(seen: Seen) -> Finding:
 def _of_pods(seen: Seen) -> tuple[str, str, str]:
     if seen.trouble:
         return NOTHING, seen.trouble, ""
-    if said := rayspec.refusal("RayCluster", seen.cluster):
+    if said := refusal.of_job("RayCluster", seen.cluster):
         return REFUSED, said, ""
     groups = {group["groupName"]: group for group in seen.cluster["spec"]["workerGroupSpecs"]}
     for name, group in groups.items():
-        if why := refusal(group["template"]):
+        if why := refusal.of_template(group["template"]):
             return REFUSED, why, name
     for name in groups:
         if why := _fault(seen, name):
             return BROKEN, why, name
     for name in groups:
-        if why := refusal(rewritten(seen.pods[name])):
+        if why := refusal.of_template(rewritten(seen.pods[name])):
             return STUCK, f"{why} (KubeRay adds it to the pod, so it is not seen before)", name
     return DISPATCHED, "", ""
 

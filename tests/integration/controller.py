@@ -21,7 +21,7 @@ from adapter.objects.raw import Raw
 from adapter.objects.references import Reference
 from adapter.shell.clusters.remote import Member
 from adapter.shell.kube.client import Client
-from adapter.shell.write import podgroups
+from adapter.shell.write import gangs
 from adapter.shell.write.copies import Copier, Written
 from adapter.shell.write.execute import Executor
 from adapter.shell.write.quotas import Aggregator
@@ -183,7 +183,7 @@ def _mortal(death: _Death) -> dict[str, type]:
 
 def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
     """What makes PodGroups, dying right after the one that was named."""
-    ensure = podgroups.ensure
+    ensure = gangs.ensure
 
     async def mortal(client: Client, body: Raw) -> None:
         await ensure(client, body)
@@ -199,7 +199,7 @@ def main(port: str, elect: str = "", kind: str = "", count: str = "0", namespace
 
     death = _Death(kind, int(count), namespace)
     mortal = _mortal(death)
-    vars(podgroups).update(ensure=_mortal_group(death))
+    vars(gangs).update(ensure=_mortal_group(death))
     vars(execute).update(Copier=mortal.pop("Copier"))
     vars(engine).update(mortal)
     return controller.main(int(port), int(port) + 1, verbose=False, leader_elect=elect == ELECT)

@@ -10,10 +10,10 @@ from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Listeners, Member
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.store import Store
-from adapter.shell.observe.claims import Claims
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.slots import Claims
 from adapter.shell.planning.plans import Planning
 from adapter.shell.planning.preview import Preview
 from tests.unit import builders

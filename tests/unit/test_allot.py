@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.planning.allot import allot
 from adapter.planning.request import Offer, Strategy
+from adapter.planning.strategy import allot
 
 
 def offer(nominal: int, borrow: int = 0) -> Offer:

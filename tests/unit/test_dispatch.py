@@ -24,9 +24,8 @@ from adapter.objects.workerpod import is_slot, share_key, slot_of, slots
 from adapter.objects.workload import workload
 from adapter.rewrite import copies, rewriter
 from adapter.rewrite.target import Target
-from adapter.shell.observe.claims import Claims
-from adapter.shell.observe.slots import Slots
-from adapter.worker import mirror, trouble
+from adapter.shell.observe.slots import Claims, Slots
+from adapter.worker import mirror
 from adapter.worker.dispatch import decide
 from adapter.worker.facts import Silence, Worker
 from tests.unit import builders as make
@@ -477,7 +476,7 @@ CASES = [
     Case("6. or cannot start",
          "its user has to do something",
          worker(SLOTTED, {"east": IMAGELESS}),
-         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", trouble.sentence(IMAGELESS, "east"), warning=True)],
+         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", mirror.trouble(IMAGELESS, "east"), warning=True)],
          seconds=2),
     Case("6. where its share went meanwhile too",
          "the copy is what runs",

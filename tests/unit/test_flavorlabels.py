@@ -3,7 +3,7 @@
 import pytest
 
 from adapter import names
-from adapter.rewrite.flavorlabels import ray_labels
+from adapter.rewrite.zone import ray_labels
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from adapter.planning import ledger
+from adapter.planning import preview
 from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import tree as quota
 from tests.unit.builders import NAMESPACE, QUEUE, make_flavor
@@ -37,23 +37,23 @@ def _request(*asks: Raw) -> Request:
 
 
 def test_every_flavor_of_what_is_asked_for_has_a_row() -> None:
-    found = ledger.rows(_request(CPU), _candidate())
+    found = preview.rows(_request(CPU), _candidate())
     assert [(row.flavor, row.resource, row.nominal, row.used, row.free, row.ever) for row in found] == [
         ("old", "cpu", 4000, 4000, 0, 4000),
         ("new", "cpu", 8000, 0, 8000, 8000),
     ]
-    assert {row.resource for row in ledger.rows(_request(CPU, GPU), _candidate())} == {"cpu", "gpu"}
+    assert {row.resource for row in preview.rows(_request(CPU, GPU), _candidate())} == {"cpu", "gpu"}
 
 
 def test_the_scarcest_is_what_ends_first_in_any_group() -> None:
     """Eight cores hold eight workers, five GPUs two."""
-    found = ledger.scarcest(_request(CPU, GPU), _candidate())
+    found = preview.scarcest(_request(CPU, GPU), _candidate())
     assert found and (found.flavor, found.resource, found.free) == ("a100", "gpu", 5)
-    found = ledger.scarcest(_request(CPU), _candidate())
+    found = preview.scarcest(_request(CPU), _candidate())
     assert found and (found.flavor, found.resource, found.free) == ("new", "cpu", 8000)
 
 
 def test_a_closed_cluster_has_no_figures() -> None:
     for one in (_candidate("it is cordoned"), _candidate(stopPolicy="Hold")):
-        assert ledger.rows(_request(CPU), one) == []
-        assert ledger.scarcest(_request(CPU), one) is None
+        assert preview.rows(_request(CPU), one) == []
+        assert preview.scarcest(_request(CPU), one) is None

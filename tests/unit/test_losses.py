@@ -14,9 +14,8 @@ from adapter.objects.workerpod import share_key
 from adapter.planning.request import Group, Request, rest
 from adapter.shell.clusters.remote import FIRST_LISTS
 from adapter.shell.kube.client import Unreachable
-from adapter.shell.observe.claims import Claims
 from adapter.shell.observe.losses import Losses, _newest
-from adapter.shell.observe.slots import Slots
+from adapter.shell.observe.slots import Claims, Slots
 from tests.unit.builders import (
     NAMESPACE,
     at,

@@ -14,7 +14,7 @@ from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
 from adapter.gang import status as explain
 from adapter.objects.placement import placement
 from adapter.shell import metrics
-from adapter.shell.controller import meter
+from adapter.shell.controller import measure
 from adapter.shell.controller.measure import Census
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
@@ -73,17 +73,17 @@ def a_pod(cluster: str) -> Raw:
 
 def test_a_dispatch_is_timed_from_the_creation_of_the_managers_pod() -> None:
     pod, name = a_pod("timed"), "rayspan_dispatch_duration_seconds"
-    meter.done(CreatePod("timed", None, pod, {}), "timed", at(2))
-    meter.done(PatchStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
-    meter.done(PatchStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
-    meter.done(PatchStatus(pod, {"status": {"conditions": []}}), "", at(9))
+    measure.done(CreatePod("timed", None, pod, {}), "timed", at(2))
+    measure.done(PatchStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
+    measure.done(PatchStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
+    measure.done(PatchStatus(pod, {"status": {"conditions": []}}), "", at(9))
     for stage, seconds in (("created", 2), ("running", 5)):
         labels = {"cluster": "timed", "stage": stage}
         assert (value(f"{name}_count", labels), value(f"{name}_sum", labels)) == (1, seconds)
 
 
 def test_a_clock_that_is_behind_gives_no_negative_time() -> None:
-    meter.done(CreatePod("behind", None, a_pod("behind"), {}), "behind", at(-3))
+    measure.done(CreatePod("behind", None, a_pod("behind"), {}), "behind", at(-3))
     assert value("rayspan_dispatch_duration_seconds_sum", {"cluster": "behind", "stage": "created"}) == 0
 
 
@@ -110,7 +110,7 @@ def test_an_orphan_is_counted_by_its_reason(
     actions = dispatch.decide(facts_, at(0))
     assert [type(action) for action in actions] == [DeletePod]
     for action in actions:
-        meter.done(action, "lost", at(0))
+        measure.done(action, "lost", at(0))
     after = {
         reason: value("rayspan_orphans_deleted_total", {"cluster": "lost", "reason": reason}) for reason in reasons
     }
@@ -127,7 +127,7 @@ def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() 
         Record(placement(make_placement(make_workload(), withdrawn=1)), status),  # said again: nothing new
     )
     for action in actions:
-        meter.done(action, "", at(0))
+        measure.done(action, "", at(0))
     assert value("rayspan_gang_rollbacks_total") - before == 1
     assert [value("rayspan_spills_total", {"cluster": name}) for name in blocked] == [1, 1]
 

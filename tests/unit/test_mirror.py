@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.worker.mirror import MIRRORED, failed_patch, status_patch
-from adapter.worker.restart import may_restart
+from adapter.worker.mirror import MIRRORED, failed_patch, may_restart, status_patch
 
 Raw = dict[str, Any]
 CREATED = "2026-01-02T03:04:05Z"

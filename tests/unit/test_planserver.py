@@ -21,7 +21,7 @@ Raw = dict[str, Any]
 
 @asynccontextmanager
 async def served(ask: servers.Ask) -> AsyncIterator[str]:
-    runner = await servers.serve(ask, 0)
+    runner = await servers.serve_plans(ask, 0)
     try:
         port = next(
             address[1] for address in runner.addresses if len(address) == 2

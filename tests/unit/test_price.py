@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from adapter.objects.podrequests import Resources
-from adapter.planning import price
+from adapter.planning import preview
 
 GIB = 2**30
 
@@ -23,5 +23,5 @@ GIB = 2**30
     ],
 )
 def test_per_hour(prices: dict[str, str], workers: list[tuple[Resources, int]], want: str | None) -> None:
-    found = price.per_hour({name: Decimal(text) for name, text in prices.items()}, workers)
-    assert (None if found is None else price.as_text(found)) == want
+    found = preview.per_hour({name: Decimal(text) for name, text in prices.items()}, workers)
+    assert (None if found is None else preview.as_money(found)) == want

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter.admission import rayspec
+from adapter.admission import refusal
 from adapter.objects.workload import workload
 from tests.unit import builders
 from tests.unit.sight import Sight, make_group, make_ray_job
@@ -42,7 +42,7 @@ def job(kind: str, cluster: Raw) -> Raw:
 @pytest.mark.parametrize(("kind", "where"), [("RayJob", "spec.rayClusterSpec"), ("RayCluster", "spec")])
 @pytest.mark.parametrize(("cluster", "want"), REFUSED, ids=[row[1] for row in REFUSED])
 def test_refused(kind: str, where: str, cluster: Raw, want: str) -> None:
-    said = rayspec.refusal(kind, job(kind, cluster))
+    said = refusal.of_job(kind, job(kind, cluster))
     assert said.startswith(want.format(where))
     assert not said.endswith("."), "a fragment, which the caller puts into a sentence"
 
@@ -50,17 +50,17 @@ def test_refused(kind: str, where: str, cluster: Raw, want: str) -> None:
 @pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
 @pytest.mark.parametrize("cluster", ALLOWED, ids=str)
 def test_allowed(kind: str, cluster: Raw) -> None:
-    assert rayspec.refusal(kind, job(kind, cluster)) == ""
+    assert refusal.of_job(kind, job(kind, cluster)) == ""
 
 
 def test_a_resize_in_place_is_refused() -> None:
     raw = make_ray_job()
     raw["metadata"]["annotations"] = {"ray.io/ippr": "{}"}
-    assert rayspec.refusal("RayJob", raw).startswith("metadata.annotations has ray.io/ippr: ")
+    assert refusal.of_job("RayJob", raw).startswith("metadata.annotations has ray.io/ippr: ")
 
 
 def test_a_job_of_which_nothing_is_known_yet_is_not_refused() -> None:
-    assert rayspec.refusal("RayJob", {}) == rayspec.refusal("RayCluster", {}) == ""
+    assert refusal.of_job("RayJob", {}) == refusal.of_job("RayCluster", {}) == ""
 
 
 @pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])

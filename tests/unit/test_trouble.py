@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter.worker import trouble
+from adapter.worker import mirror
 
 Raw = dict[str, Any]
 
@@ -43,4 +43,4 @@ OOM = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
     ],
 )  # fmt: skip
 def test_sentence(given: Raw, want: str) -> None:
-    assert trouble.sentence(given, "east") == want
+    assert mirror.trouble(given, "east") == want

@@ -15,7 +15,7 @@ from adapter.objects.raw import Key, Raw
 from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import Job
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, by_workload
-from adapter.shell.kube import contact, resources
+from adapter.shell.kube import reflector, resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.reflector import Following
 from adapter.shell.kube.resources import Resource
@@ -118,7 +118,7 @@ class Home:
         for resource, store, name in self._optional():
             missed = functools.partial(self._missed, resource, store, name)
             followed.append(Following(self.client, resource, store, missed))
-        await contact.keep(self.client, functools.partial(self._note, "probe"), followed)
+        await reflector.keep(self.client, functools.partial(self._note, "probe"), followed)
 
     def _missed(self, resource: Resource, store: Store, name: str, error: Exception | None) -> None:
         """Note whether an optional kind can be read; what was read once counts on, whatever is refused later."""

@@ -20,7 +20,7 @@ from adapter.quota import nodes
 from adapter.quota import tree as quota
 from adapter.rewrite.servicemirror import Standing, slice_keys
 from adapter.shell.clusters.indexes import by_placement, by_reserved_workload
-from adapter.shell.kube import contact, resources
+from adapter.shell.kube import reflector, resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.reflector import Following
 from adapter.shell.kube.resources import Resource
@@ -198,7 +198,7 @@ class Member:
             tell = self._heard_of_mirrors if store in (self.services, self.slices) else self._heard
             heard = functools.partial(tell, resource.plural)
             followed.append(Following(self.client, resource, store, heard, selectors=selectors))
-        await contact.keep(self.client, functools.partial(self._heard, "probe"), followed)
+        await reflector.keep(self.client, functools.partial(self._heard, "probe"), followed)
 
     def broken(self, why: str) -> None:
         """Note that `run` ended by itself: nothing is seen until it runs again."""

@@ -22,15 +22,15 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Listeners
-from adapter.shell.controller import meter
+from adapter.shell.controller import measure
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, QueueKey
 from adapter.shell.controller.lease import Lease
 from adapter.shell.controller.workqueue import Postpone, WorkQueue
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.observe.claims import Claims
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.losses import Losses
+from adapter.shell.observe.slots import Claims
 from adapter.shell.planning.plans import Planning
 from adapter.shell.planning.preview import Preview
 from adapter.shell.write import anchors
@@ -217,7 +217,7 @@ class Engine:
                     await self._executor.do(action)
             else:
                 await self._executor.do(action)
-            meter.done(action, _cluster_of(action), datetime.now(UTC))
+            measure.done(action, _cluster_of(action), datetime.now(UTC))
 
 
 def _cluster_of(action: Action) -> str:

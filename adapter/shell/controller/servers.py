@@ -1,7 +1,9 @@
-"""How is a plan asked for over the network: POST /plan with a job, and the answer or a sentence comes back as JSON.
+"""What does the controller answer over the network: whether it is well, its numbers, and what would be planned for a job?
 
-The API server stands in front (services/proxy) and says who may ask; what comes in is anybody's text nevertheless. So it
-is small, one question is answered at a time, and questions get a part of the loop's time only. Nothing is written.
+/healthz while its loop turns, /readyz while the manager cluster is read, /metrics for numbers; POST /plan with a job, and the
+answer or a sentence comes back as JSON. The API server stands in front of that (services/proxy) and says who may ask; what comes
+in is anybody's text nevertheless. So it is small, one question is answered at a time, and questions get a part of the loop's
+time only. Nothing is written.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from adapter import names
 from adapter.objects.rayjob import Unusable
@@ -85,7 +88,7 @@ class _Desk:
             )
 
 
-async def serve(ask: Ask, port: int) -> web.AppRunner:
+async def serve_plans(ask: Ask, port: int) -> web.AppRunner:
     """Serve on all addresses; the caller cleans the runner up."""
     app = web.Application(client_max_size=MOST_BYTES)
     app.add_routes([web.post(names.PLAN_PATH, _Desk(ask).plan)])
@@ -98,3 +101,24 @@ async def serve(ask: Ask, port: int) -> web.AppRunner:
 def _problem(status: int, reason: str, message: str) -> web.Response:
     """A sentence in the form in which API servers say theirs, so that every client knows how to read it."""
     return web.json_response({"kind": "Status", "reason": reason, "message": message}, status=status)
+
+
+async def serve_health(unready: Callable[[], str], port: int) -> web.AppRunner:
+    """Serve on all addresses; the caller cleans the runner up."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def readyz(_: web.Request) -> web.Response:
+        why = unready()
+        return web.Response(status=503, text=why) if why else web.Response(text="ok")
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, port=port).start()
+    return runner

@@ -1,15 +1,18 @@
-"""How do we talk to one API server: login and TLS by the official client, verbs and raw dicts by us.
+"""How do we talk to one API server: login and TLS by the official client, verbs and raw dicts by us?
 
 Typed models drop fields that they do not know and cost several times the CPU, and a rewriter must keep what newer
 servers send; so bodies are plain dicts. Nothing here retries, caches or interprets: a caller learns of every failure.
 A client may be fenced: then a write is sent only while whoever made the client says so, asked when the connection stands.
+Requests are counted as their answers come, a watch when it opens.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
@@ -19,7 +22,7 @@ from kubernetes.aio import config as kube_config
 
 from adapter import __version__
 from adapter.shell import metrics
-from adapter.shell.kube import kubeconfig, tally
+from adapter.shell.kube import kubeconfig
 from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.kube.resources import kind_of
 
@@ -31,6 +34,12 @@ NO_API_SERVER = "what answers there is no Kubernetes API server"
 FENCED = "it is not sent, because this process does not lead"
 # Requests in flight to one cluster. An API server answers in milliseconds; more only queue up in it.
 PARALLEL = 32
+
+
+_NO_ANSWER = "none"  # instead of HTTP's status
+_VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
+
+_Asked = aiohttp.TraceRequestEndParams | aiohttp.TraceRequestExceptionParams
 
 
 class ApiError(Exception):
@@ -76,7 +85,7 @@ class Client:
             headers={"User-Agent": f"rayspan/{__version__}"},
             request_class=_fenced(may_write),
             read_bufsize=2**21,  # one watch event is one line, and a Workload may be large
-            trace_configs=[tally.of(cluster, api.configuration.host)],
+            trace_configs=[counting(cluster, api.configuration.host)],
         )
         self._slots = asyncio.Semaphore(PARALLEL)
         self._mute = ""  # why the last probe had no answer; empty when it had one, and while nobody probes
@@ -268,3 +277,24 @@ def _why(error: BaseException) -> str:
     if isinstance(error, aiohttp.InvalidURL):
         return "its URL or its proxy's cannot be used; see server and proxy-url in the kubeconfig"
     return str(error) or type(error).__name__
+
+
+def counting(cluster: str, server: str) -> aiohttp.TraceConfig:
+    """What an aiohttp session is to call to have its requests to a cluster counted; `server` is the kubeconfig's URL."""
+    base = urlsplit(server).path.rstrip("/")  # some servers are behind a path of somebody else's
+
+    def count(asked: _Asked, code: str) -> None:
+        kind, named = kind_of(asked.url.path.removeprefix(base))
+        reads = "watch" if "watch" in asked.url.query else "get" if named else "list"
+        metrics.REQUESTS.labels(cluster, _VERBS.get(asked.method, reads), kind, code).inc()
+
+    async def answered(_: aiohttp.ClientSession, __: SimpleNamespace, asked: aiohttp.TraceRequestEndParams) -> None:
+        count(asked, str(asked.response.status))
+
+    async def broke(_: aiohttp.ClientSession, __: SimpleNamespace, asked: aiohttp.TraceRequestExceptionParams) -> None:
+        count(asked, _NO_ANSWER)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_end.append(answered)
+    trace.on_request_exception.append(broke)
+    return trace

@@ -1,13 +1,15 @@
-"""How does a store stay true: list, watch, resume, and list again when the server has forgotten or fallen silent.
+"""How does a store stay true: list, watch, resume, and list again when the server has forgotten or fallen silent?
 
-The loop ends only by cancellation. It reports every loss of contact to its owner and tells nothing else; what a loss
-means is for the fleet to judge.
+A cut link may leave a watch silent for a minute and a half after the link is whole again: neither side learns that the
+other one has hung up. So a probe decides whether the cluster is there, and after a silence nothing that was read before counts
+until it is read again. The loops end only by cancellation. They report every loss of contact to their owner and tell nothing
+else; what a loss means is for the fleet to judge.
 """
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -26,6 +28,13 @@ WATCH_SECONDS = "240"  # the server ends a watch then; well below any proxy's id
 SILENCE_SECONDS = 90.0
 # A watch that the server ends early is taken up after the first pause; only one that lasted resets the doubling.
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 15.0
+
+
+# A cut link shows within PROBE_SECONDS + the client's time-out: quick enough for a gang to spill within its own
+# reservation timeout, slow enough that one lost packet means nothing.
+PROBE_SECONDS = 5.0
+
+Tell = Callable[[Exception | None], None]  # what the last probe met; None: all is well
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +118,43 @@ def _take(store: Store, event: Raw, version: str) -> str:
     elif event["type"] != "BOOKMARK":
         store.put(raw)
     return str(meta(raw).get("resourceVersion") or version)
+
+
+async def keep(client: Client, tell: Tell, followed: Sequence[Following]) -> None:
+    """Follow while the cluster answers, until cancelled; after a silence list everything anew."""
+    while True:
+        await _answered(client, tell)
+        async with asyncio.TaskGroup() as tasks:
+            following = [tasks.create_task(follow(what)) for what in followed]
+            silence = await _silence(client, tell)
+            for task in following:
+                task.cancel()
+        for what in followed:
+            what.trouble(silence)
+
+
+async def _answered(client: Client, tell: Tell) -> None:
+    """Probe until the cluster gives an answer, be it a refusal."""
+    while True:
+        if not isinstance(await _probe(client, tell), Unreachable):
+            return
+        await asyncio.sleep(PROBE_SECONDS)
+
+
+async def _silence(client: Client, tell: Tell) -> Unreachable:
+    """Probe until the cluster gives no answer; returns why."""
+    while True:
+        await asyncio.sleep(PROBE_SECONDS)
+        met = await _probe(client, tell)
+        if isinstance(met, Unreachable):
+            return met
+
+
+async def _probe(client: Client, tell: Tell) -> ApiError | Unreachable | None:
+    try:
+        await client.alive()
+    except (ApiError, Unreachable) as error:
+        tell(error)
+        return error
+    tell(None)
+    return None

@@ -16,13 +16,12 @@ from adapter.objects.workload import Job, Workload, workload
 from adapter.rewrite import copies
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.observe.claims import Claims
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.policies import Policies, lost_after
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
-from adapter.shell.observe.slots import Slots
+from adapter.shell.observe.slots import Claims, Slots
 from adapter.shell.observe.sources import Sources
 from adapter.shell.observe.targets import Targets
 from adapter.shell.observe.workers import Workers

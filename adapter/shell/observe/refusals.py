@@ -5,10 +5,8 @@ those itself, and writes nothing: who is refused, and how, is for lifecycle.py.
 """
 
 from adapter import names
-from adapter.admission import rayspec
+from adapter.admission import refusal
 from adapter.admission.policy import Chosen
-from adapter.admission.refusal import refusal as template_refusal
-from adapter.admission.refusal import waits_for_all
 from adapter.objects.raw import Raw
 from adapter.objects.workload import Workload
 from adapter.shell.clusters.manager import Home
@@ -46,15 +44,15 @@ class Refusals:
         if work.job is None or work.job.kind not in names.RAY_KINDS:
             kind = work.job.kind if work.job else "pod"
             return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
-        if beside := rayspec.refusal(work.job.kind, raw):
+        if beside := refusal.of_job(work.job.kind, raw):
             return f"{work.job.kind} {work.job.name}: {beside}. {AGAIN}"
         given = self._account_given(chosen)
         for podset in self._policies.remote_podsets(work, check):
-            why = template_refusal(podset.template, account_given=given)
+            why = refusal.of_template(podset.template, account_given=given)
             if why:
                 where = f"{work.job.kind} {work.job.name}: worker group {podset.name}"
                 return f"{where}: {why}. {AGAIN}"
-        if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, raw)):
+        if chosen and chosen.policy.gang == "BestEffort" and (why := refusal.waits_for_all(work.job.kind, raw)):
             return f"{work.job.kind} {work.job.name}: {why}"
         return ""
 

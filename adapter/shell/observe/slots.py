@@ -1,22 +1,47 @@
 """Which slots of a Placement are held, by whom, and whose turn is it to leave a cluster that is drained?
 
 A slot is a worker's place on a share. It is held by the manager's pod that carries it, by that pod's copy (also in a
-cluster that is silent now), and by whoever is just being given it.
+cluster that is silent now), and by whoever is just being given it: between a decision and the answer to its write, no store
+shows it.
 """
 
 from collections import Counter
 from collections.abc import Collection, Sequence
 
 from adapter import names
+from adapter.actions import Action, AssignSlot
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, is_true, key_of, label, uid_of
 from adapter.objects.workerpod import ended, group_of, leaving, share_key, slot_of, slots_on
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement
 from adapter.shell.clusters.manager import Home
-from adapter.shell.observe.claims import Claims
 
 Shares = frozenset[tuple[str, int]]  # by cluster and round
+
+
+class Claims:
+    """Slots by the pod that is about to hold them."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[str, str]] = {}  # pod uid -> Placement's key, slot
+
+    def take(self, actions: list[Action]) -> list[Action]:
+        """Claim what these actions assign; call it with no await since the facts were read."""
+        for action in actions:
+            if isinstance(action, AssignSlot):
+                self._held[uid_of(action.pod)] = (by_placement(action.pod), action.slot)
+        return actions
+
+    def release(self, actions: list[Action]) -> None:
+        """The writes are done, or failed: the stores tell the truth again."""
+        for action in actions:
+            if isinstance(action, AssignSlot):
+                self._held.pop(uid_of(action.pod), None)
+
+    def slots(self, place: str, *, but: str | None) -> frozenset[str]:
+        """The slots of a Placement (by its key) that other pods than `but` (a uid, or None) are about to hold."""
+        return frozenset(slot for uid, (where, slot) in self._held.items() if where == place and uid != but)
 
 
 class Slots:

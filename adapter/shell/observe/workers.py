@@ -12,7 +12,7 @@ from adapter.objects.raw import Key, Raw, controller_uid, key_of, label, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import group_of, share_key, slot_of, wants_slot
 from adapter.objects.workload import Workload
-from adapter.rewrite import flavorlabels, headaddress
+from adapter.rewrite import headaddress, zone
 from adapter.rewrite.servicemirror import Standing
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
@@ -134,7 +134,7 @@ def _with_flavors(member: Member, found: Reservation) -> Reservation:
         role: {
             key: value
             for flavor in flavors
-            for key, value in flavorlabels.ray_labels(_node_labels(member.flavors.named(flavor))).items()
+            for key, value in zone.ray_labels(_node_labels(member.flavors.named(flavor))).items()
         }
         for role, flavors in found.flavors.items()
     }

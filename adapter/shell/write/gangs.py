@@ -1,7 +1,8 @@
 """How is each action on a gang done: its plan, its shares, its admission check, its place in the queue?
 
 Nothing is decided here, apart from what Planning answers to a Plan. Every write either names the uid that it is meant for or
-creates under a name that only its own attempt can have, so doing it twice, or after a crash, changes nothing more.
+creates under a name that only its own attempt can have, so doing it twice, or after a crash, changes nothing more. A share's
+PodGroup is created once, or found as an earlier try of ours left it, and goes with its anchor.
 """
 
 from datetime import UTC, datetime
@@ -9,20 +10,20 @@ from datetime import UTC, datetime
 from adapter import names
 from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Yield
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Raw, timestamp, uid_of
+from adapter.objects.raw import Raw, key_of, meta, timestamp, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import Workload
-from adapter.rewrite import groupworkload, podgroup
+from adapter.rewrite import groupworkload
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.kube import resources
-from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.resources import POD_GROUPS
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.memory import Memory
 from adapter.shell.planning.plans import Planning
-from adapter.shell.write import podgroups
 from adapter.shell.write.create import create
 
 
@@ -81,8 +82,8 @@ class GangWriter:
         )
         # Before any pod can name it, and before quota is held that it may not use.
         check = work.checks.get(self._observer.policies.check_of(work))
-        if group := podgroup.beside(body, target, starts=not check or check.state != names.CHECK_READY):
-            await podgroups.ensure(member.client, group)
+        if group := groupworkload.beside(body, target, starts=not check or check.state != names.CHECK_READY):
+            await ensure(member.client, group)
         member.workloads.put(await create(member.client, resources.WORKLOADS, body))
 
     async def release(self, action: Release) -> None:
@@ -168,3 +169,21 @@ def _as_before(before: Placement, spec: Raw, action: Plan) -> bool:
         return False
     same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
     return same and bool(before.explanation == spec["explanation"])
+
+
+async def ensure(client: Client, body: Raw) -> None:
+    """Make a PodGroup, unless it stands; raises ApiError with a sentence when it cannot be had."""
+    key = key_of(body)
+    try:
+        await client.create(POD_GROUPS.path(key[0]), body)
+    except ApiError as error:
+        taken = error.exists and not _stays(await client.get(POD_GROUPS.path(*key)), body)
+        said = "there is another one of that name" if taken else error.message
+        if taken or not error.exists:
+            raise ApiError(error.status, error.reason, groupworkload.refusal(key, error.status, said)) from None
+
+
+def _stays(found: Raw, body: Raw) -> bool:
+    """Whether it goes when this share does: one of somebody else, or of an earlier anchor of this share, may go before."""
+    owners = meta(found).get("ownerReferences") or ()
+    return meta(body)["ownerReferences"][0] in owners and not meta(found).get("deletionTimestamp")
