@@ -51,12 +51,12 @@ test-faults: $(VENV)/.ready ## Test what takes long: leader election, lost clust
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m pytest tests/integration/faults
 	@$(RUN) -m pytest e2e/faults
-	@$(RUN) -m hack.chaos --n 50 --longest 4
+	@$(RUN) -m hack.trials.chaos --n 50 --longest 4
 
 .PHONY: compatibility
 compatibility: $(VENV)/.ready ## Put every sample of KubeRay to real API servers, and write docs/compatibility.md and the golden pods anew
 	@$(LAB) up
-	@$(RUN) -m hack.install
+	@$(RUN) -m hack.testbed.install
 	@$(RUN) -m hack.corpus
 	@$(RUN) -m pytest --quiet tests/unit/test_rewriter.py -k reviewed --update-golden
 
@@ -78,26 +78,26 @@ CLUSTERS ?= 5
 gangs: N ?= 40
 gangs: $(VENV)/.ready ## Run N=40 gangs of SEED=7 at once over CLUSTERS=5: all finish, none beyond quota, little idle
 	@$(LAB) up --workers $(CLUSTERS) --fake-nodes 2
-	@$(RUN) -m hack.gangs --gangs $(N) --seed $(SEED)
+	@$(RUN) -m hack.trials.gangs --gangs $(N) --seed $(SEED)
 
 .PHONY: soak
 soak: N ?= 200
 soak: MINUTES ?= 30
 soak: $(VENV)/.ready ## Run N=200 small jobs over MINUTES=30 and see whether the controller keeps anything of them
-	@$(RUN) -m hack.soak --jobs $(N) --minutes $(MINUTES) --seed $(SEED)
+	@$(RUN) -m hack.trials.soak --jobs $(N) --minutes $(MINUTES) --seed $(SEED)
 
 .PHONY: chaos
 chaos: N ?= 50
 chaos: $(VENV)/.ready ## Let N=50 faults of SEED=7 strike running gangs: nothing is lost, doubled or left behind
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m hack.chaos --n $(N) --seed $(SEED)
+	@$(RUN) -m hack.trials.chaos --n $(N) --seed $(SEED)
 
 SECONDS_CUT ?= 30 90
 
 .PHONY: cuts
 cuts: $(VENV)/.ready ## Cut a running RayJob's cluster off in every way for SECONDS_CUT="30 90" each: nothing runs twice, nothing is lost
 	@$(LAB) up
-	@$(RUN) -m hack.cuts --seconds $(SECONDS_CUT)
+	@$(RUN) -m hack.trials.cuts --seconds $(SECONDS_CUT)
 
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west

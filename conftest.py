@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hack import clusters, install
-from hack.clusters import Clusters
 from hack.lab import faults
-from hack.lab import lab as definition
-from hack.lab.lab import Lab
+from hack.lab.base import lab as definition
+from hack.lab.base.lab import Lab
+from hack.testbed import clusters, install
+from hack.testbed.clusters import Clusters
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

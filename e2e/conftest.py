@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e import tls
-from e2e.heads import found_by
-from e2e.job import Job
-from hack.clusters import Clusters
+from hack.testbed import tls
+from hack.testbed.clusters import Clusters
+from hack.testbed.heads import found_by
+from hack.testbed.rayjob import Job
 
 
 @pytest.fixture

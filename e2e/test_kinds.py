@@ -1,7 +1,7 @@
 """Do the kinds of workers that people write span the clusters: with sidecars, with GPUs, with a start command of their own, and of
 two groups with different images, in a RayCluster without a job?
 
-Seen from inside Ray, in both ways in which a head is found without anybody's help. The GPUs are pretended (`hack.lab.node`), so
+Seen from inside Ray, in both ways in which a head is found without anybody's help. The GPUs are pretended (`hack.lab.cluster.node`), so
 Ray counts them and nothing computes on them. The second image is the first one under a name that only the worker clusters'
 `spec.pods.imageRegistries` lead to what is there.
 """
@@ -15,12 +15,12 @@ import pytest
 import yaml
 
 from adapter import names
-from e2e.heads import found_by
-from e2e.job import NAMESPACE, QUEUE
-from e2e.kinds import NAME, OTHER_IMAGES, PROGRAM, raycluster
-from hack.apireader import Raw
-from hack.clusters import Cluster, Clusters, condition, wait
-from hack.lab.node import GPU
+from hack.lab.cluster.node import GPU
+from hack.testbed.clusters import Cluster, Clusters, condition, wait
+from hack.testbed.heads import found_by
+from hack.testbed.kinds import NAME, OTHER_IMAGES, PROGRAM, raycluster
+from hack.testbed.rayjob import NAMESPACE, QUEUE
+from hack.testbed.reader import Raw
 
 PATIENCE = 180  # seconds; five Ray nodes take 40 on two idle cores
 EVERYWHERE = [(zone, group) for zone in ("east", "west") for group in ("gpu", "plain")]

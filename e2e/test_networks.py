@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from adapter import names
-from e2e.heads import STATIC, found_by, resolving
-from e2e.job import NAMESPACE, Job
-from hack.apireader import Raw
+from hack.testbed.heads import STATIC, found_by, resolving
+from hack.testbed.rayjob import NAMESPACE, Job
+from hack.testbed.reader import Raw
 
 
 def test_by_a_mirror_and_by_a_cluster_set(job: Job) -> None:

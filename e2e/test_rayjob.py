@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 from adapter import names
-from e2e.job import NAMESPACE, QUEUE, SAMPLE, Job
-from hack.clusters import Cluster, condition, wait
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
+from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed.rayjob import NAMESPACE, QUEUE, SAMPLE, Job
 
 
 def test_rayjob_spans_both_clusters(job: Job) -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from adapter import names
-from e2e import tls
-from e2e.job import NAMESPACE, Job
+from hack.testbed import tls
+from hack.testbed.rayjob import NAMESPACE, Job
 
 
 @pytest.mark.usefixtures("authority")

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from adapter import names
-from e2e import tls
-from e2e.job import NAMESPACE, Job
-from hack.apireader import Raw
-from hack.clusters import Clusters
+from hack.testbed import tls
+from hack.testbed.clusters import Clusters
+from hack.testbed.rayjob import NAMESPACE, Job
+from hack.testbed.reader import Raw
 
 SECRET = "e2e-token"
 

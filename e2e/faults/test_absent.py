@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from adapter import names
-from e2e.job import NAMESPACE, Job
-from hack.clusters import Clusters, wait
-from tests.integration.controller import Deployment
+from hack.testbed.clusters import Clusters, wait
+from hack.testbed.controller import Deployment
+from hack.testbed.rayjob import NAMESPACE, Job
 
 ABSENT = 120  # seconds: longer than Leases, watches and Ray's own patience with a node
 

@@ -8,11 +8,11 @@ import pytest
 
 from adapter import names
 from adapter.objects.raw import moment
-from e2e import actors
-from e2e.job import NAMESPACE, Job
-from hack.clusters import Clusters, condition, wait
 from hack.lab import faults
-from hack.lab.lab import Lab
+from hack.lab.base.lab import Lab
+from hack.testbed import actors
+from hack.testbed.clusters import Clusters, condition, wait
+from hack.testbed.rayjob import NAMESPACE, Job
 
 TIMEOUT = timedelta(seconds=10)  # the policy's workerLostTimeout here: the shortest there is
 POLICY = "everywhere"

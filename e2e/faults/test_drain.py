@@ -6,8 +6,8 @@ Whoever deletes a worker's pod in its cluster, a Kueue that preempts or a node t
 from typing import Any
 
 from adapter import names
-from e2e.job import NAMESPACE, Job
-from hack.clusters import Cluster, wait
+from hack.testbed.clusters import Cluster, wait
+from hack.testbed.rayjob import NAMESPACE, Job
 
 TASKS = 36
 # What both programs have in common: the nodes, by address, and what Ray says of those that died.

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import pytest
 
 from adapter import names
-from e2e import redis
-from e2e.job import NAMESPACE
-from e2e.raycluster import PATIENCE, RayCluster
-from hack.apireader import Raw
-from hack.clusters import Clusters, wait
-from hack.lab.progress import LabError
+from hack.lab.base.progress import LabError
+from hack.testbed import redis
+from hack.testbed.clusters import Clusters, wait
+from hack.testbed.raycluster import PATIENCE, RayCluster
+from hack.testbed.rayjob import NAMESPACE
+from hack.testbed.reader import Raw
 
 WORKERS = 2
 # Kueue suspends the Job by which KubeRay empties Redis (docs/networks.md): KubeRay shall not wait five minutes for it.

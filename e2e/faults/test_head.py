@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from adapter import names
-from e2e.raycluster import RayCluster
-from hack.clusters import Clusters
+from hack.testbed.clusters import Clusters
+from hack.testbed.raycluster import RayCluster
 
 
 @pytest.fixture

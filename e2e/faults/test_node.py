@@ -12,14 +12,14 @@ import pytest
 from adapter import names
 from adapter.objects.raw import moment
 from adapter.worker.report import STUCK_AFTER
-from e2e import actors
-from e2e.job import NAMESPACE, Job
-from e2e.watching import Story, watched
-from hack.apireader import Raw
-from hack.chaos import starts
-from hack.clusters import condition, wait
-from hack.lab import addons, node, processes
-from hack.lab.lab import Cluster, Lab
+from hack.lab.base.lab import Cluster, Lab
+from hack.lab.cluster import addons, node, processes
+from hack.testbed import actors
+from hack.testbed.clusters import condition, wait
+from hack.testbed.rayjob import NAMESPACE, Job
+from hack.testbed.reader import Raw
+from hack.testbed.watching import Story, watched
+from hack.trials.chaos import starts
 
 TOLERATED = 5  # seconds that the workers stay on a node that is not heard of; Kubernetes' own default is 300
 GRACE = 10  # seconds

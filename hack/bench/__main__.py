@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from hack.bench import dispatch, planner, reserve, rewriter, walk
-from hack.lab.progress import LabError
+from hack.lab.base.progress import LabError
 
 _BENCHES = {module.NAME: module for module in (dispatch, planner, reserve, rewriter, walk)}
 

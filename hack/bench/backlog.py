@@ -11,13 +11,13 @@ from contextlib import ExitStack, contextmanager
 from adapter import names
 from adapter.objects.raw import Raw, is_true, label, meta
 from adapter.shell.kube.resources import PODS, WORKLOADS
-from hack import install
-from hack.bench import control, timeline
-from hack.bench.recorder import Place, Recorder
-from hack.clusters import Cluster
-from hack.lab.addons import KUBERAY
-from hack.lab.progress import LabError
-from tests.integration.stage import Stage
+from hack.bench import timeline
+from hack.lab.base.progress import LabError
+from hack.lab.cluster.addons import KUBERAY
+from hack.testbed import deployed, install
+from hack.testbed.clusters import Cluster
+from hack.testbed.recorder import Place, Recorder
+from hack.testbed.stage import Stage
 
 CPU = "200m"  # of each worker: what the init container that KubeRay adds asks for anyway
 PATIENCE = 600.0  # seconds; KubeRay takes up to a minute for 1000 pods, and 15 s to take its lease over
@@ -43,7 +43,7 @@ def reserved(stage: Stage, seen: Recorder, job: str, workers: int, *, controller
         seen.poll(lambda now: _made(now, manager.name) == 0, PATIENCE, "the pods that KubeRay made are gone")
         if controller:
             ours.close()
-            control.wait_for_it(manager)
+            deployed.wait_for_it(manager)
         yield [again(pod) for pod in pods]
 
 

@@ -19,17 +19,18 @@ from pathlib import Path
 
 from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PODS, RAY_CLUSTERS, WORKLOADS
-from hack.bench import audit, backlog, control, dispatchreport, figures, orders, spent, timeline
+from hack.bench import backlog, dispatchreport, orders, timeline
 from hack.bench.backlog import PATIENCE
 from hack.bench.dispatchreport import Figures
 from hack.bench.floor import MAKE_ONLY
-from hack.bench.recorder import Place, Recorder
-from hack.clusters import Clusters, wait
-from hack.lab import commands
-from hack.lab import lab as definition
-from hack.lab.paths import REPO
-from hack.lab.progress import step
-from tests.integration.stage import Stage
+from hack.lab.base import commands
+from hack.lab.base import lab as definition
+from hack.lab.base.paths import REPO
+from hack.lab.base.progress import step
+from hack.testbed import audit, deployed, figures, spent
+from hack.testbed.clusters import Clusters, wait
+from hack.testbed.recorder import Place, Recorder
+from hack.testbed.stage import Stage
 
 NAME = "dispatch"
 HELP = "gated pods until all of them run, beside a bare script that does the least there is to do"
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> list[str]:
     """Measure, print a table, and return the lines for programs; the last one has the ratios."""
-    fleet = control.on_lab(renew=asked.renew, fake_nodes=_FAKE_NODES)
+    fleet = deployed.on_lab(renew=asked.renew, fake_nodes=_FAKE_NODES)
     rows = [_size(fleet, workers, asked.times if workers < _LARGE else 1) for workers in asked.backlogs]
     print("\n" + dispatchreport.table(rows))
     return [*(figures.line(NAME, row) for row in rows), figures.line(f"{NAME}-floor", dispatchreport.last_line(rows))]
@@ -100,7 +101,7 @@ def _run(stage: Stage, job: str, workers: int, *, floor: bool) -> Figures:
 
 
 def _through(stage: Stage, job: str, workers: int) -> Figures:
-    control.wait_for_it(stage.manager)
+    deployed.wait_for_it(stage.manager)
     with _recorder(stage) as seen:
         stage.ray_cluster(job, workers=workers, cpu=backlog.CPU)
         seen.poll(lambda now: _running(now, stage) == workers, PATIENCE, f"all of {workers} workers run")

@@ -3,10 +3,11 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from hack.bench import figures, timeline
-from hack.bench.figures import Value, percentile, ratio
-from hack.bench.recorder import Change
+from hack.bench import timeline
 from hack.bench.walkreport import Requests, Run
+from hack.testbed import figures
+from hack.testbed.figures import Value, percentile, ratio
+from hack.testbed.recorder import Change
 
 Figures = Mapping[str, float]
 

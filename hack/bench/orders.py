@@ -18,8 +18,8 @@ from adapter.objects.raw import Raw, annotation, key_of, label, meta
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.rewrite import rewriter
 from adapter.rewrite.target import Target
-from hack.clusters import Clusters
-from tests.integration.stage import QUEUE, Stage
+from hack.testbed.clusters import Clusters
+from hack.testbed.stage import QUEUE, Stage
 
 HOME = "home"  # what the manager's kubeconfig is called
 USER = "user"  # and the one of whoever makes the pods, as KubeRay does otherwise

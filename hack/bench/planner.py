@@ -14,9 +14,10 @@ from typing import Any
 from adapter.planning.planner import charged, keep, plan
 from adapter.planning.request import Candidate, Request
 from adapter.quota import tree
-from hack.bench import figures, fleet
+from hack.bench import fleet
 from hack.bench.fleet import Fleet, Size
-from hack.lab.progress import LabError, step
+from hack.lab.base.progress import LabError, step
+from hack.testbed import figures
 
 NAME = "planner"
 HELP = "one decision of the planner, by pods, clusters, queues, cohorts, worker groups, gangs on their way and nodes"

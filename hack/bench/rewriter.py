@@ -12,8 +12,8 @@ from adapter.objects.raw import Raw
 from adapter.objects.specs import NOTHING, PodMapping
 from adapter.rewrite import rewriter
 from adapter.rewrite.target import Target
-from hack.bench import figures
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
+from hack.testbed import figures
 
 NAME = "rewriter"
 HELP = "the rewriter, by pod"

@@ -7,8 +7,8 @@ from adapter import names
 from adapter.objects.raw import Raw, is_true, label, meta
 from adapter.objects.workerpod import slot_of
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
-from hack.bench.figures import percentile
-from hack.bench.recorder import Change
+from hack.testbed.figures import percentile
+from hack.testbed.recorder import Change
 
 Times = Mapping[str, float]  # name -> seconds after the RayCluster was seen
 

@@ -13,15 +13,15 @@ from functools import partial
 from adapter import names
 from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
-from hack import clusters
-from hack.bench import audit, control, figures, timeline, walkreport
-from hack.bench.audit import Request
-from hack.bench.recorder import Place, Recorder
+from hack.bench import timeline, walkreport
 from hack.bench.walkreport import Run
-from hack.clusters import Cluster, Clusters
-from hack.lab import lab as definition
-from hack.lab.progress import step
-from tests.integration.stage import Stage
+from hack.lab.base import lab as definition
+from hack.lab.base.progress import step
+from hack.testbed import audit, clusters, deployed, figures
+from hack.testbed.audit import Request
+from hack.testbed.clusters import Cluster, Clusters
+from hack.testbed.recorder import Place, Recorder
+from hack.testbed.stage import Stage
 
 NAME = "walk"
 HELP = "a gang's way from the queue to Running and back, and its API requests, against plain KubeRay and Kueue"
@@ -39,12 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> list[str]:
     """Measure, print tables, and return the lines for programs."""
-    fleet = control.on_lab(renew=asked.renew)
+    fleet = deployed.on_lab(renew=asked.renew)
     return [_size(fleet, workers) for workers in asked.workers]
 
 
 def _size(fleet: Clusters, workers: int) -> str:
-    with control.the_same(fleet.manager) as spent:
+    with deployed.the_same(fleet.manager) as spent:
         with step(f"walk: {workers} workers over two clusters"):
             spanning = _run(fleet, workers, spans=True)
     with step(f"walk: {workers} workers in one cluster, plain"):

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hack.bench import audit, figures
-from hack.bench.audit import Request
-from hack.bench.figures import Value, ratio
+from hack.testbed import audit, figures
+from hack.testbed.audit import Request
+from hack.testbed.figures import Value, ratio
 
 OURS = ("rayspan-controller", "rayspan-worker")  # the controller's accounts, in the manager and in worker clusters
 

@@ -3,10 +3,10 @@
 import sys
 
 from adapter.shell.kube.client import ApiError, Unreachable
-from hack import clusters
 from hack.corpus import golden, report
 from hack.corpus.play import run
-from hack.lab.progress import LabError
+from hack.lab.base.progress import LabError
+from hack.testbed import clusters
 
 
 def main() -> int:

@@ -13,12 +13,12 @@ from adapter import names
 from adapter.objects.raw import key_of
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.resources import EVENTS, PODS, RAY_CLUSTERS, Resource
-from hack.clusters import condition
 from hack.corpus import ground, judge, reduce
 from hack.corpus.judge import Seen
 from hack.corpus.samples import Sample
-from hack.lab.progress import LabError, step
-from hack.oracle import bulk
+from hack.lab.base.progress import LabError, step
+from hack.testbed import bulk
+from hack.testbed.clusters import condition
 
 Raw = dict[str, Any]
 Key = tuple[str, str]

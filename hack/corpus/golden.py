@@ -13,8 +13,8 @@ import yaml
 
 from adapter.rewrite.stripping import TOKEN_VOLUME_PREFIX
 from hack.corpus.judge import Seen
-from hack.lab import versions
-from hack.lab.paths import REPO
+from hack.lab.base import versions
+from hack.lab.base.paths import REPO
 
 Raw = dict[str, Any]
 

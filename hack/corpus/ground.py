@@ -17,8 +17,8 @@ from adapter.shell.kube.resources import NAMESPACES, RAY_CLUSTERS, Resource
 from hack.corpus import reduce
 from hack.corpus.judge import Seen
 from hack.corpus.samples import Sample
-from hack.lab.progress import step
-from hack.oracle import bulk
+from hack.lab.base.progress import step
+from hack.testbed import bulk
 
 Raw = dict[str, Any]
 

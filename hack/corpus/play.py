@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hack.corpus import ask, samples
 from hack.corpus.judge import Seen
-from hack.oracle import bulk
+from hack.testbed import bulk
 
 
 def run(manager: Path, worker: Path) -> list[Seen]:

@@ -9,8 +9,8 @@ from typing import Final
 from hack.corpus import judge
 from hack.corpus.judge import Finding, Seen
 from hack.corpus.samples import OURS
-from hack.lab import versions
-from hack.lab.paths import REPO
+from hack.lab.base import versions
+from hack.lab.base.paths import REPO
 
 PAGE: Final = REPO / "docs" / "compatibility.md"
 _HEADER: Final = f"""\

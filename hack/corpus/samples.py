@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from adapter import names
-from hack.lab import tools
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
+from hack.lab.build import tools
 
 Raw = dict[str, Any]
 

@@ -8,15 +8,16 @@ import sys
 import time
 from dataclasses import replace
 
-from hack import install
-from hack.apireader import Unreachable
-from hack.clusters import Clusters
 from hack.demo import evidence, job, report, watch
-from hack.lab import lab as definition
-from hack.lab import lock, startup
-from hack.lab.lab import Lab
-from hack.lab.paths import STATE
-from hack.lab.progress import LabError, step
+from hack.lab import startup
+from hack.lab.base import lab as definition
+from hack.lab.base import lock
+from hack.lab.base.lab import Lab
+from hack.lab.base.paths import STATE
+from hack.lab.base.progress import LabError, step
+from hack.testbed import install
+from hack.testbed.clusters import Clusters
+from hack.testbed.reader import Unreachable
 
 
 def main() -> int:

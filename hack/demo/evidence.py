@@ -6,11 +6,11 @@ It changes nothing, and says what it could not read instead of failing over it.
 from collections.abc import Callable, Iterator
 
 from adapter import names
-from hack import clusters, install
-from hack.apireader import Raw, Unreachable
-from hack.clusters import Cluster
 from hack.demo import job
-from hack.lab.progress import LabError
+from hack.lab.base.progress import LabError
+from hack.testbed import clusters, install
+from hack.testbed.clusters import Cluster
+from hack.testbed.reader import Raw, Unreachable
 
 LAB = ".venv/bin/python -m hack.lab"
 

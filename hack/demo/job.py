@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from adapter import names
-from hack import clusters
-from hack.apireader import Raw
-from hack.clusters import Cluster, Clusters
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
+from hack.testbed import clusters
+from hack.testbed.clusters import Cluster, Clusters
+from hack.testbed.reader import Raw
 
 NAME = "rayjob-pi"
 NAMESPACE = "default"

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from adapter import names
-from hack import clusters
-from hack.apireader import Raw, Unreachable
-from hack.clusters import Clusters
 from hack.demo import job
-from hack.lab.progress import LabError
+from hack.lab.base.progress import LabError
+from hack.testbed import clusters
+from hack.testbed.clusters import Clusters
+from hack.testbed.reader import Raw, Unreachable
 
 _PATIENCE = 300.0  # seconds; the job takes about 30 on an idle machine
 _PAUSE = 0.5

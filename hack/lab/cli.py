@@ -9,11 +9,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from hack.lab import containerd, faults, images, kubectl, lock, logs, startup, status, teardown
-from hack.lab import lab as definition
-from hack.lab.lab import MOST_WORKERS, Lab
-from hack.lab.paths import STATE
-from hack.lab.progress import LabError, step
+from hack.lab import faults, logs, startup, status, teardown
+from hack.lab.base import lab as definition
+from hack.lab.base import lock
+from hack.lab.base.lab import MOST_WORKERS, Lab
+from hack.lab.base.paths import STATE
+from hack.lab.base.progress import LabError, step
+from hack.lab.cluster import containerd, kubectl
+from hack.lab.images import images
 
 _Command = Callable[[argparse.Namespace], int]
 

@@ -8,9 +8,9 @@ There is no delay here: not every kernel has netem.
 import json
 from collections.abc import Iterable, Mapping
 
-from hack.lab import network, room
-from hack.lab.commands import run
-from hack.lab.lab import Cluster, Lab
+from hack.lab.base.commands import run
+from hack.lab.base.lab import Cluster, Lab
+from hack.lab.cluster import network, room
 
 SCOPES: Mapping[str, str] = {
     "api": "only its API server, as seen from the other clusters",

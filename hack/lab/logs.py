@@ -3,8 +3,8 @@
 from collections import deque
 from pathlib import Path
 
-from hack.lab.lab import Cluster, Lab
-from hack.lab.progress import LabError
+from hack.lab.base.lab import Cluster, Lab
+from hack.lab.base.progress import LabError
 
 _LINES = 200  # a few screens: enough to find the error, and the path tells where the rest is
 

@@ -10,26 +10,25 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
-from hack.lab import (
+from hack.lab import teardown
+from hack.lab.base import lab as definition
+from hack.lab.base.lab import Cluster, Lab
+from hack.lab.base.progress import LabError, step
+from hack.lab.build import system, tools
+from hack.lab.cluster import (
     addons,
     certificates,
     cgroups,
     containerd,
     control_plane,
-    images,
     kernel,
     kwok,
     network,
     node,
     processes,
     room,
-    system,
-    teardown,
-    tools,
 )
-from hack.lab import lab as definition
-from hack.lab.lab import Cluster, Lab
-from hack.lab.progress import LabError, step
+from hack.lab.images import images
 
 _PROGRAMS = ("pause", "containerd", "etcd", "kube-apiserver", "kubelet", "coredns", "kuberay", "kueue")
 _EVERYWHERE = ("pause", "coredns", "kueue")  # a node cannot become useful without these

@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from hack.lab import addons, api, cgroups, control_plane, faults, node
-from hack.lab.lab import Cluster, Lab
-from hack.lab.progress import LabError
+from hack.lab import faults
+from hack.lab.base.lab import Cluster, Lab
+from hack.lab.base.progress import LabError
+from hack.lab.cluster import addons, api, cgroups, control_plane, node
 
 _RAYSPAN = "/apis/apps/v1/namespaces/rayspan-system/deployments"
 _ABSENT = "-"

@@ -8,11 +8,11 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hack.lab import cgroups, kernel, network, processes
-from hack.lab import lab as definition
-from hack.lab.lab import MOST_WORKERS, Cluster, Lab
-from hack.lab.paths import STATE
-from hack.lab.progress import LabError, step
+from hack.lab.base import lab as definition
+from hack.lab.base.lab import MOST_WORKERS, Cluster, Lab
+from hack.lab.base.paths import STATE
+from hack.lab.base.progress import LabError, step
+from hack.lab.cluster import cgroups, kernel, network, processes
 
 _KEPT = ("pki", "containerd")
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adapter.shell.kube.client import ApiError, Unreachable
-from hack import clusters
-from hack.lab.progress import LabError
+from hack.lab.base.progress import LabError
 from hack.oracle.draw import ROUNDS
 from hack.oracle.play import run
 from hack.oracle.report import line, report
+from hack.testbed import clusters
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,11 +12,12 @@ from adapter import names
 from adapter.objects.raw import key_of
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
-from hack.clusters import condition
-from hack.oracle import bulk, draw, judge, predict
+from hack.oracle import draw, judge, predict
 from hack.oracle.draw import Tree
 from hack.oracle.judge import Answer
 from hack.oracle.predict import Counts, Seen
+from hack.testbed import bulk
+from hack.testbed.clusters import condition
 
 Raw = dict[str, Any]
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 from adapter import names
 from adapter.quota import tree as quota
 from adapter.quota.cohort import Amounts
-from hack.clusters import condition
 from hack.oracle import never
 from hack.oracle.predict import Counts, Flavors, Forecast
+from hack.testbed.clusters import condition
 
 Raw = dict[str, Any]
 

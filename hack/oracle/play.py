@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapter.shell.kube.client import Client
-from hack.lab.progress import step
-from hack.oracle import ask, bulk, draw, judge, predict
+from hack.lab.base.progress import step
+from hack.oracle import ask, draw, judge, predict
 from hack.oracle.draw import ROUNDS, Question, Tree
 from hack.oracle.judge import Answer
 from hack.oracle.predict import Counts, Forecast, Seen
+from hack.testbed import bulk
 
 Raw = dict[str, Any]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hack.clusters import Clusters
-from tests.integration.controller import Controller, Deployment
-from tests.integration.stage import Stage
+from hack.testbed.clusters import Clusters
+from hack.testbed.controller import Controller, Deployment
+from hack.testbed.stage import Stage
 
 
 @pytest.fixture(scope="session")

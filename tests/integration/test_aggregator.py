@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import Clusters, condition, wait
-from tests.integration import multikueue
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage, added, told
+from hack.testbed import multikueue
+from hack.testbed.clusters import Clusters, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage, added, told
 
 WEST = "it-sum-west"  # a WorkerCluster of the test's own, so that it may be lost
 

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import condition, wait
-from hack.lab.progress import LabError
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage, ray_cluster
+from hack.lab.base.progress import LabError
+from hack.testbed.clusters import condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage, ray_cluster
 
 Change = Callable[[dict[str, Any]], None]
 

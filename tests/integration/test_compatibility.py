@@ -2,10 +2,10 @@
 
 import pytest
 
-from hack.clusters import Clusters
 from hack.corpus import golden, judge, report
 from hack.corpus.judge import Seen
 from hack.corpus.play import run
+from hack.testbed.clusters import Clusters
 
 ANEW = "run `make compatibility`, which writes it anew, and read the difference"
 

@@ -11,10 +11,10 @@ import yaml
 from adapter import names
 from adapter.objects.references import Reference, wanted
 from adapter.rewrite.copies import MOST_BYTES
-from hack.apireader import Raw
-from hack.clusters import Cluster, wait
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage, ray_cluster
+from hack.testbed.clusters import Cluster, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage, ray_cluster
 
 MARKER = "a-value-that-nobody-may-show"  # in every Secret here
 KEEPS_UP = 60  # seconds for a change to reach a copy: an interval of 30, and a busy machine

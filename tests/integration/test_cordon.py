@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from adapter import names
-from hack.clusters import Cluster, condition, wait
-from hack.lab.paths import REPO
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage
+from hack.lab.base.paths import REPO
+from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.stage import Stage
 
 
 @pytest.fixture

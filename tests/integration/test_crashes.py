@@ -3,10 +3,10 @@
 import pytest
 
 from adapter import names
-from hack.clusters import wait
-from tests.integration.borrowers import lend
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage
+from hack.testbed.borrowers import lend
+from hack.testbed.clusters import wait
+from hack.testbed.controller import Controller
+from hack.testbed.stage import Stage
 
 # Every kind of write on the way from the queue to running workers; the second one where two clusters or pods are concerned.
 FORWARD = [

@@ -6,12 +6,13 @@ The controller is the deployed one, a pod of the manager cluster: what is cut of
 import pytest
 
 from adapter import names
-from hack.clusters import Clusters, condition, wait
-from hack.lab import cli, faults, processes
-from hack.lab import lab as definition
-from hack.lab.lab import Lab
-from hack.lab.progress import LabError
-from tests.integration.stage import Stage
+from hack.lab import cli, faults
+from hack.lab.base import lab as definition
+from hack.lab.base.lab import Lab
+from hack.lab.base.progress import LabError
+from hack.lab.cluster import processes
+from hack.testbed.clusters import Clusters, condition, wait
+from hack.testbed.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("deployed")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from adapter import names
-from hack.clusters import condition, wait
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage, pods_by_cluster
+from hack.testbed.clusters import condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.stage import Stage, pods_by_cluster
 
 
 def test_gang_spans_two_clusters(stage: Stage, running: Controller) -> None:

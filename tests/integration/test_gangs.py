@@ -1,11 +1,11 @@
 """Many gangs at once, and two tenants in one cohort: nobody is ever beyond quota, and nobody waits for ever."""
 
-from hack.clusters import wait
-from hack.gangs import draw, report, tenants
-from hack.gangs.course import Course
-from hack.gangs.sampler import Sampler
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage
+from hack.testbed.clusters import wait
+from hack.testbed.controller import Controller
+from hack.testbed.stage import Stage
+from hack.trials.gangs import draw, report, tenants
+from hack.trials.gangs.course import Course
+from hack.trials.gangsampler import Sampler
 
 GANGS, SEED, CPU = 12, 7, 8
 PACE = 0.15  # 3 to 9 s: what takes seconds is what is tested

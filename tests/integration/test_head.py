@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import Cluster, condition, wait
-from tests.integration.controller import Controller
-from tests.integration.losses import dump, preempt
-from tests.integration.stage import Stage
+from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.losses import dump, preempt
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage
 
 SERVICE_LABEL = names.SERVICE_NAME_LABEL
 SERVICE, SLICE = "pi-head-svc", "pi-head-svc-rayspan-ipv4"

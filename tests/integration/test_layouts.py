@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import Clusters, condition, wait
-from hack.lab.paths import REPO
-from tests.integration.controller import Controller
-from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster, told
+from hack.lab.base.paths import REPO
+from hack.testbed.clusters import Clusters, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster, told
 
 LOCAL, REMOTE = "local", "remote"
 POLICY = REPO / "manifests" / "queues" / "local-remote" / "pool-policy.yaml"

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.clusters import Cluster, wait
-from hack.lab.progress import LabError
-from tests.integration.controller import Controller
-from tests.integration.losses import dump, preempt, uids, workers_in
-from tests.integration.stage import Stage, plain_pod
+from hack.lab.base.progress import LabError
+from hack.testbed.clusters import Cluster, wait
+from hack.testbed.controller import Controller
+from hack.testbed.losses import dump, preempt, uids, workers_in
+from hack.testbed.stage import Stage, plain_pod
 
 
 def test_a_preempted_share_is_replaced_elsewhere(stage: Stage, running: Controller) -> None:

@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import Clusters, condition, wait
 from hack.lab import faults
-from hack.lab.lab import Lab
-from hack.lab.paths import REPO
-from tests.integration import multikueue
-from tests.integration.controller import Controller
-from tests.integration.multikueue import Audit, Write
-from tests.integration.stage import FAKE_NODE, TOLERATION, Stage, added, pods_by_cluster, told
+from hack.lab.base.lab import Lab
+from hack.lab.base.paths import REPO
+from hack.testbed import multikueue
+from hack.testbed.clusters import Clusters, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.multikueue import Audit, Write
+from hack.testbed.reader import Raw
+from hack.testbed.stage import FAKE_NODE, TOLERATION, Stage, added, pods_by_cluster, told
 
 CLUSTERS = ("east", "west")
 OURS = {name: f"it-mk-{name}" for name in CLUSTERS}  # WorkerClusters; their MultiKueueClusters are called so, too

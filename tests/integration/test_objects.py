@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import Clusters, program
-from hack.lab.paths import REPO
-from hack.lab.progress import LabError
+from hack.lab.base.paths import REPO
+from hack.lab.base.progress import LabError
+from hack.testbed.clusters import Clusters, program
+from hack.testbed.reader import Raw
 
 KUSTOMIZATIONS = sorted(
     path.parent for root in (REPO / "manifests", REPO / "kustomize") for path in root.rglob("kustomization.yaml")

@@ -1,8 +1,8 @@
 """Does our quota arithmetic say what Kueue does? Two hundred random trees with loads, put to the Kueue of a worker cluster."""
 
-from hack.clusters import Clusters
 from hack.oracle.play import run
 from hack.oracle.report import report
+from hack.testbed.clusters import Clusters
 
 TREES, SEED = 200, 7  # always the same, so that a red test is one of the change under test: `make oracle` draws others
 QUESTIONS = 2  # about each tree: the second finds load and changed queues; a third would cost half a minute more

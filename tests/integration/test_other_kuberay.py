@@ -8,13 +8,14 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import Cluster, Clusters, wait
-from hack.lab import addons, containerd, images
-from hack.lab.lab import Lab
-from tests.integration import stage as stages
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage
+from hack.lab.base.lab import Lab
+from hack.lab.cluster import addons, containerd
+from hack.lab.images import images
+from hack.testbed import stage as stages
+from hack.testbed.clusters import Cluster, Clusters, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage
 
 WHERE, NAME = "east", "same"
 KIND = "CustomResourceDefinition"

@@ -20,10 +20,10 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.clusters import Cluster, condition, wait
-from hack.lab.paths import REPO
-from tests.integration.controller import Controller
-from tests.integration.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, local_queue, ray_cluster
+from hack.lab.base.paths import REPO
+from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, local_queue, ray_cluster
 
 Raw = dict[str, Any]
 DOOR = "rayspan-plan-under-test"  # the pod that stands for the controller

@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import condition, wait
-from tests.integration.controller import Controller
-from tests.integration.stage import FAKE_NODE, Stage, ray_cluster
+from hack.testbed.clusters import condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import FAKE_NODE, Stage, ray_cluster
 
 Give = Callable[[Raw], None]
 TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}

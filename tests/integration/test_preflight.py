@@ -15,12 +15,13 @@ import pytest
 
 from adapter import names
 from adapter.preflight.facts import MANAGER
-from hack.clusters import Cluster, condition, wait
-from hack.lab import faults, images
-from hack.lab.lab import Lab
-from hack.lab.paths import REPO
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage
+from hack.lab import faults
+from hack.lab.base.lab import Lab
+from hack.lab.base.paths import REPO
+from hack.lab.images import images
+from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.stage import Stage
 
 BOTH = ("--cluster", "east", "--cluster", "west")
 

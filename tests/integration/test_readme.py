@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from adapter import names
-from hack import clusters, install
-from hack.clusters import Cluster, Clusters
 from hack.demo import job
-from hack.lab import versions
-from hack.lab.paths import REPO
+from hack.lab.base import versions
+from hack.lab.base.paths import REPO
+from hack.testbed import clusters, install
+from hack.testbed.clusters import Cluster, Clusters
 
 _README = (REPO / "README.md").read_text()
 _MAKEFILE = (REPO / "Makefile").read_text()

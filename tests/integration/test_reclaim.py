@@ -1,10 +1,10 @@
 """Does a gang get back what others borrowed from its queue, and does a round that is given up cost them nothing?"""
 
 from adapter import names
-from hack.clusters import wait
-from tests.integration.borrowers import borrowers, lend
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage
+from hack.testbed.borrowers import borrowers, lend
+from hack.testbed.clusters import wait
+from hack.testbed.controller import Controller
+from hack.testbed.stage import Stage
 
 
 def test_borrowed_quota_comes_back(stage: Stage, running: Controller) -> None:

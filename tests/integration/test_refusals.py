@@ -5,10 +5,10 @@ import base64
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import condition, wait
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage, ray_cluster
+from hack.testbed.clusters import condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage, ray_cluster
 
 BROKEN = "it-broken"
 

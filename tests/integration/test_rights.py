@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import Cluster, Clusters
-from hack.lab.progress import LabError
-from tests.integration.stage import added
-from tests.integration.volcano import known
+from hack.lab.base.progress import LabError
+from hack.testbed.clusters import Cluster, Clusters
+from hack.testbed.reader import Raw
+from hack.testbed.stage import added
+from hack.testbed.volcano import known
 
 CONTROLLER = "system:serviceaccount:rayspan-system:rayspan-controller"
 WORKER = "system:serviceaccount:rayspan-system:rayspan-worker"

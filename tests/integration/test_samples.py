@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hack.clusters import Clusters
-from hack.lab.paths import REPO
-from hack.lab.progress import LabError
+from hack.lab.base.paths import REPO
+from hack.lab.base.progress import LabError
+from hack.testbed.clusters import Clusters
 
 _SAMPLES = sorted((REPO / "manifests" / "samples" / "policies").glob("*.yaml"))
 

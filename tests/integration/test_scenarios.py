@@ -11,12 +11,12 @@ from contextlib import contextmanager
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.bench import audit
-from hack.clusters import Cluster, condition, wait
-from hack.lab import lab as definition
-from tests.integration.controller import Controller
-from tests.integration.stage import QUEUE, Stage, plain_pod, pods_by_cluster, ray_cluster
+from hack.lab.base import lab as definition
+from hack.testbed import audit
+from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import QUEUE, Stage, plain_pod, pods_by_cluster, ray_cluster
 
 TOGETHER = {"strategy": "AvailableCapacity", "gang": "SameCluster"}
 QUICKLY = 15  # seconds in which a spilled gang must be decided on, and a freed cluster be used: half of the resync's

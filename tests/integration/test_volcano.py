@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import Cluster, Clusters, wait
-from hack.lab.progress import LabError
-from tests.integration.controller import Controller
-from tests.integration.losses import dump
-from tests.integration.stage import FAKE_NODE, Stage
-from tests.integration.volcano import KIND, known
+from hack.lab.base.progress import LabError
+from hack.testbed.clusters import Cluster, Clusters, wait
+from hack.testbed.controller import Controller
+from hack.testbed.losses import dump
+from hack.testbed.reader import Raw
+from hack.testbed.stage import FAKE_NODE, Stage
+from hack.testbed.volcano import KIND, known
 
 TENANT = "rayspan-worker-tenant"
 

@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.clusters import wait
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage
+from hack.testbed.clusters import wait
+from hack.testbed.controller import Controller
+from hack.testbed.stage import Stage
 
 
 def test_too_large_waits_and_starts_when_quota_is_raised(stage: Stage, running: Controller) -> None:

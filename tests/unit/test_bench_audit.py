@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hack.bench import audit
-from hack.bench.audit import Kind, Log, Request
-from hack.lab.progress import LabError
+from hack.lab.base.progress import LabError
+from hack.testbed import audit
+from hack.testbed.audit import Kind, Log, Request
 
 Raw = dict[str, Any]
 

@@ -17,10 +17,11 @@ from adapter.objects.raw import Raw
 from adapter.objects.reservation import reservation
 from adapter.worker import dispatch
 from adapter.worker.facts import Worker
-from hack.bench import dispatchreport, floor, orders, spent
-from hack.bench.audit import Kind, Request
-from hack.bench.recorder import Change
-from tests.integration.stage import Stage
+from hack.bench import dispatchreport, floor, orders
+from hack.testbed import spent
+from hack.testbed.audit import Kind, Request
+from hack.testbed.recorder import Change
+from hack.testbed.stage import Stage
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.apiserver import event, says, streams

@@ -4,8 +4,9 @@ import math
 
 from adapter import names
 from adapter.objects.raw import Raw
-from hack.bench import figures, timeline
-from hack.bench.recorder import Change
+from hack.bench import timeline
+from hack.testbed import figures
+from hack.testbed.recorder import Change
 from tests.unit.builders import make_condition
 
 RUNS = {"phase": "Running"}

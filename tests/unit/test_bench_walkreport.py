@@ -3,8 +3,8 @@
 import math
 
 from hack.bench import walkreport
-from hack.bench.audit import Kind, Request
 from hack.bench.walkreport import Run
+from hack.testbed.audit import Kind, Request
 
 TIMES = {"running_p99_s": 2.0, "all_gone_s": 1.0}
 

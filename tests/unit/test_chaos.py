@@ -9,13 +9,13 @@ import pytest
 
 from adapter import names
 from adapter.objects.workload import workload
-from hack.chaos import accounts, deeds, describe, draw, finding, invariants, moments, outages, report, settling
-from hack.chaos.campaign import Failure, Outcome
-from hack.chaos.draw import Fault
-from hack.chaos.finding import Finding
-from hack.chaos.lives import Lives
-from hack.chaos.sight import Member, Sight
-from hack.lab.lab import MANAGER
+from hack.lab.base.lab import MANAGER
+from hack.trials.chaos import accounts, describe, draw, faults, finding, invariants, moments, outages, report, settling
+from hack.trials.chaos.campaign import Failure, Outcome
+from hack.trials.chaos.draw import Fault
+from hack.trials.chaos.finding import Finding
+from hack.trials.chaos.look import Member, Sight
+from hack.trials.lives import Lives
 from tests.unit.builders import make_condition
 
 Raw = dict[str, Any]
@@ -48,7 +48,7 @@ def test_the_faults_of_ci_are_of_all_kinds_and_short() -> None:
 def test_every_kind_can_be_done() -> None:
     """Those that last are outages, all others are deeds."""
     assert {kind.name for kind in draw.KINDS if kind.lasts} == set(outages.OUTAGES)
-    assert {kind.name for kind in draw.KINDS if not kind.lasts} == set(deeds.DEEDS)
+    assert {kind.name for kind in draw.KINDS if not kind.lasts} == set(faults.DEEDS)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_failure_says_how_it_is_played_again() -> None:
     told = report.failure(found, 7, 4.0)
     assert f"After fault 12 of seed 7, {struck}" in told
     assert "lost: worker a has no slot" in told and "EVIDENCE" in told
-    assert "python -m hack.chaos --seed 7 --longest 4 --only 12" in told
+    assert "python -m hack.trials.chaos --seed 7 --longest 4 --only 12" in told
 
 
 def test_the_last_line() -> None:

@@ -11,7 +11,7 @@ import yaml
 from aiohttp import web
 
 from adapter import names
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import make_worker_cluster
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from adapter import __main__ as command
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 from tests.unit import builders
 from tests.unit.sight import make_group, make_ray_job
 from tests.unit.test_rewriter import GOLDEN, RECORDED, kuberay_pod

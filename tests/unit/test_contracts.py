@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 
 ADAPTER = REPO / "adapter"
 MODULES = sorted(ADAPTER.rglob("*.py"))

@@ -11,7 +11,7 @@ from adapter import names
 from hack.corpus import golden, ground, judge, reduce, report
 from hack.corpus.judge import Seen
 from hack.corpus.samples import OURS, Sample
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 
 Raw = dict[str, Any]
 

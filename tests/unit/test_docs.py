@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 
 DOCS = (*REPO.glob("*.md"), *REPO.glob("docs/*.md"))
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -16,7 +16,7 @@ from adapter.cli import plantable
 from adapter.objects import specs
 from adapter.objects.raw import key_of
 from adapter.planning import ordering
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 from tests.unit import builders
 from tests.unit.builders import START
 from tests.unit.sight import Sight, fill

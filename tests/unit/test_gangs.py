@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
-from hack.gangs import books, draw, report
-from hack.gangs.course import Course
-from hack.gangs.draw import Gang
-from hack.gangs.sampler import Sample
+from hack.trials import books
+from hack.trials.gangs import draw, report
+from hack.trials.gangs.course import Course
+from hack.trials.gangs.draw import Gang
+from hack.trials.gangsampler import Sample
 from tests.unit.builders import make_condition
 
 Raw = dict[str, Any]

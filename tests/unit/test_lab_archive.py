@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hack.lab import archive, layer
-from hack.lab.archive import Image
-from hack.lab.layer import File, Layer
+from hack.lab.images import archive, layer
+from hack.lab.images.archive import Image
+from hack.lab.images.layer import File, Layer
 
 RUNS = {"Entrypoint": ["/program"], "User": "65532:65532"}
 

@@ -2,9 +2,11 @@
 
 import pytest
 
-from hack.lab import catalog, rayimage, versions
-from hack.lab.catalog import Tool
-from hack.lab.paths import REPO
+from hack.lab.base import versions
+from hack.lab.base.paths import REPO
+from hack.lab.build import catalog
+from hack.lab.build.catalog import Tool
+from hack.lab.images import rayimage
 
 
 @pytest.mark.parametrize("tool", (*catalog.ALL, catalog.VOLCANO), ids=lambda tool: tool.name)

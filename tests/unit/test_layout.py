@@ -9,7 +9,7 @@ import yaml
 
 from adapter import names
 from adapter.admission import queuelayout
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 
 Raw = dict[str, Any]
 POOL = names.POOL_LABEL

@@ -11,7 +11,7 @@ import yaml
 from adapter import names
 from adapter.objects import specs
 from adapter.preflight import facts
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 
 _MANIFESTS = REPO / "manifests"
 _KUSTOMIZE = REPO / "kustomize"

@@ -20,7 +20,7 @@ from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
 from adapter.worker import dispatch
 from adapter.worker.facts import Worker
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 from tests.unit import apiserver, sight
 from tests.unit.apiserver import lists, refuses, says, streams
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_worker_cluster, make_workload, stamp

@@ -18,7 +18,7 @@ from adapter.rewrite import groupworkload
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus import golden, reduce, samples
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 
 Raw = dict[str, Any]
 TARGET = Target(

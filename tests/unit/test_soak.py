@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hack.soak import draw, judge, reading
-from hack.soak.judge import Sample, Slope
-from hack.soak.reading import Reading
+from hack.trials.soak import draw, judge, reading
+from hack.trials.soak.judge import Sample, Slope
+from hack.trials.soak.reading import Reading
 
 QUIET = Reading(80_000, 45, {"follow": 31, "Engine._resync": 1}, {"east/pods": 1, "manager/pods": 2})
 FLAT = Slope(1.0, 0.5)

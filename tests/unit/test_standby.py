@@ -20,7 +20,7 @@ from adapter import names
 from adapter.shell import metrics
 from adapter.shell.controller.engine import Engine
 from adapter.shell.kube.client import FENCED, Client
-from hack.lab.paths import REPO
+from hack.lab.base.paths import REPO
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, event, holds, kubeconfig, lists, refuses, says, silence, text
 from tests.unit.test_lease import COLLECTION, Counted, Shelf, stoppable

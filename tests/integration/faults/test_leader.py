@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from adapter import names
-from hack.apireader import Raw
-from hack.bench import audit
-from hack.clusters import Cluster, Clusters, condition, wait
-from tests.integration.controller import Controller
-from tests.integration.stage import Stage, ray_cluster
+from hack.testbed import audit
+from hack.testbed.clusters import Cluster, Clusters, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage, ray_cluster
 
 Pair = tuple[Controller, Controller]
 OURS = ("rayspan-controller", "rayspan-worker")  # the controller's accounts, in the manager and in worker clusters

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from adapter import names
-from hack.apireader import Raw
-from hack.clusters import Clusters, condition, wait
 from hack.lab import faults
-from hack.lab.lab import Lab
-from tests.integration.controller import Controller
-from tests.integration.losses import dump, preempt, status, uids, workers_in
-from tests.integration.stage import Stage, pods_by_cluster
+from hack.lab.base.lab import Lab
+from hack.testbed.clusters import Clusters, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.losses import dump, preempt, status, uids, workers_in
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage, pods_by_cluster
 
 
 @pytest.fixture

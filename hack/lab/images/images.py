@@ -1,0 +1,104 @@
+"""Where is the archive of an image that the lab runs, and how is it made when it is not there?
+
+Archives are named by their image id, so the same content is written once. It starts no container and asks no registry.
+By hand: `python -m hack.lab.images [NAME…]`.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hack.lab.base import lock, versions
+from hack.lab.base.paths import CACHE
+from hack.lab.base.progress import LabError, step
+from hack.lab.build import catalog, tools
+from hack.lab.images import adapterimage, archive, layer, rayimage, redisimage
+from hack.lab.images.archive import Image
+from hack.lab.images.layer import File
+
+_NONROOT = "65532:65532"  # what the published images of Kueue and KubeRay run as; their manifests insist on not-root
+_KEPT = 3  # archives of one image: the newest, and those that a cluster starting right now may still be reading
+
+
+def _static(tool: str, reference: str, program: str, user: str) -> Callable[[], Image]:
+    """An image with nothing but one static program, at the path where the stock manifest expects it."""
+
+    def image() -> Image:
+        tools.build([tool])
+        binary = tools.path(tool)
+        content = layer.cached(
+            tools.home(catalog.named(tool)).name,
+            lambda goal: layer.from_files(goal, [File(program, binary.read_bytes(), mode=0o755)]),
+        )
+        return Image(reference, (content,), {"Entrypoint": [f"/{program}"], "User": user, "WorkingDir": "/"})
+
+    return image
+
+
+_REFERENCES = {
+    "pause": f"registry.k8s.io/pause:{versions.PAUSE}",
+    "coredns": f"registry.k8s.io/coredns/coredns:{versions.COREDNS}",
+    "kueue": f"registry.k8s.io/kueue/kueue:{versions.KUEUE}",
+    "kuberay": f"quay.io/kuberay/operator:{versions.KUBERAY}",
+    "ray": rayimage.REFERENCE,
+    "rayspan": adapterimage.REFERENCE,
+    "redis": redisimage.REFERENCE,
+}
+
+_IMAGES: dict[str, Callable[[], Image]] = {
+    "pause": _static("pause", _REFERENCES["pause"], "pause", "65535:65535"),
+    "coredns": _static("coredns", _REFERENCES["coredns"], "coredns", "0:0"),  # binds port 53 without file capabilities
+    "kuberay": _static("kuberay", _REFERENCES["kuberay"], "manager", _NONROOT),
+    "kueue": _static("kueue", _REFERENCES["kueue"], "manager", _NONROOT),
+    "rayspan": adapterimage.image,
+    "ray": rayimage.image,
+    "redis": redisimage.image,  # the lab starts without it; a test that wants it brings it in
+}
+
+NAMES: tuple[str, ...] = tuple(_IMAGES)
+
+
+def reference(name: str) -> str:
+    """What pods call the image."""
+    return _REFERENCES[_known(name)]
+
+
+def archive_for(name: str) -> Path:
+    """The image's archive, ready for `ctr -n k8s.io images import --local`; made first when it is not there."""
+    return prepare(name)[1]
+
+
+def image_id(name: str) -> str:
+    """The image's id as the kubelet reports it."""
+    return prepare(name)[0].image_id()
+
+
+def digest(name: str) -> str:
+    """The digest that `ctr -n k8s.io images ls` shows for the image once it is imported: equal means nothing to do."""
+    return prepare(name)[0].digest()
+
+
+def prepare(name: str) -> tuple[Image, Path]:
+    """The image as it should be now, and its archive."""
+    make = _IMAGES[_known(name)]
+    with lock.held(CACHE / "images.lock", "waiting for another build of the lab's images"):
+        image = make()
+        goal = CACHE / "images" / f"{name}-{image.image_id().removeprefix('sha256:')[:12]}.tar"
+        if not goal.is_file():
+            with step(f"image {image.reference}"):
+                goal.parent.mkdir(parents=True, exist_ok=True)
+                archive.write(goal, image)
+            _forget(name, goal)
+    return image, goal
+
+
+def _forget(name: str, newest: Path) -> None:
+    """Remove the image's older archives: our own changes with every edit, and each is large."""
+    older = sorted(newest.parent.glob(f"{name}-*.tar"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for file in older[_KEPT:]:
+        file.unlink()
+
+
+def _known(name: str) -> str:
+    if name not in _IMAGES:
+        raise LabError(f"The lab has no image called {name}; it knows {', '.join(NAMES)}.")
+    return name

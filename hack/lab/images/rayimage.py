@@ -1,0 +1,55 @@
+"""What is in Ray's image? Ray from PyPI on the shared base, under the name and with the user of the published one.
+
+It is not the published image: no Anaconda, no CUDA, no compiler, and no package that `ray[default]` does not need. `ray.lock`
+pins them; its first line says how it is made.
+"""
+
+import re
+from pathlib import Path
+
+from hack.lab.base import versions
+from hack.lab.base.progress import LabError
+from hack.lab.images import layer, packages, rootfs
+from hack.lab.images.archive import Image
+from hack.lab.images.layer import File, Layer
+
+REFERENCE = f"rayproject/ray:{versions.RAY}"  # so that stock samples run unedited
+LOCK = Path(__file__).with_name("ray.lock")
+_ID, _GROUP = (
+    1000,
+    100,
+)  # the published image's user `ray` in `users`: volumes and security contexts are written for them
+_HOME = "/home/ray"
+_RUNS = {
+    "User": f"{_ID}:{_GROUP}",
+    "WorkingDir": _HOME,
+    "Cmd": ["/bin/bash"],
+    "Env": [
+        f"PATH={_HOME}/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        f"HOME={_HOME}",
+        "LANG=C.UTF-8",
+    ],
+}
+
+
+def image() -> Image:
+    """Ray's image."""
+    _check_lock()
+    layers = (rootfs.base(), packages.locked("ray", LOCK), _user())
+    return Image(REFERENCE, layers, _RUNS)
+
+
+def _user() -> Layer:
+    """The user, its home, and `python`, which people's entrypoints call."""
+    users = (rootfs.tree() / "etc/passwd").read_text() + f"ray:x:{_ID}:{_GROUP}:ray:{_HOME}:/bin/bash\n"
+    files = (
+        File("etc/passwd", users.encode()),
+        File(_HOME, directory=True, mode=0o755, owner=(_ID, _GROUP)),
+        File(f"{packages.PROGRAMS}/python", link="/usr/bin/python3"),
+    )
+    return layer.cached(f"ray-user-{rootfs.KEY}", lambda goal: layer.from_files(goal, files))
+
+
+def _check_lock() -> None:
+    if not re.search(rf"^ray==({re.escape(versions.RAY)}) ", LOCK.read_text(), re.MULTILINE):
+        raise LabError(f"{LOCK.name} is not for Ray {versions.RAY}: make it again as its first line says.")

@@ -1,0 +1,91 @@
+"""What is below Ray and below us in an image? A minimal Debian with Python, made by debootstrap once and then kept.
+
+Both the unpacked tree (to compile Python for exactly that interpreter) and its layer are kept. It installs nothing else.
+"""
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+from hack.lab.base import versions
+from hack.lab.base.commands import run
+from hack.lab.base.paths import CACHE, LOGS
+from hack.lab.base.progress import step
+from hack.lab.build import system
+from hack.lab.images import layer
+from hack.lab.images.layer import Layer
+
+_SKIPPED = (  # what no container reads; a third of the size, and that of every import
+    "dev",
+    "proc",
+    "sys",
+    "run",
+    "tmp",
+    "etc/apt",  # this machine's mirror, its name and its resolver are nobody else's business
+    "etc/hostname",
+    "etc/resolv.conf",
+    "usr/share/doc",
+    "usr/share/info",
+    "usr/share/locale",
+    "usr/share/man",
+    "var/cache",
+    "var/lib/apt/lists",
+    "var/log",
+)
+_EMPTY = (
+    "dev",
+    "proc",
+    "sys",
+    "run",
+    "tmp",
+    "var/cache",
+    "var/log",
+)  # the runtime and programs expect these directories
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+
+_TREE = _hash(versions.DEBIAN, versions.IMAGE_PACKAGES)
+KEY = _hash(_TREE, _SKIPPED, _EMPTY)
+"""Changes when what is in the base layer changes."""
+
+
+def tree() -> Path:
+    """The unpacked root file system."""
+    goal = CACHE / "rootfs" / f"{versions.DEBIAN}-{_TREE}"
+    if not goal.is_dir():
+        system.prepare(("debootstrap",))
+        with step(f"debootstrap {versions.DEBIAN} with {' '.join(versions.IMAGE_PACKAGES)}"):
+            _bootstrap(goal)
+    return goal
+
+
+def base() -> Layer:
+    """The same as the lowest layer of an image."""
+    return layer.cached(f"base-{KEY}", lambda file: layer.from_tree(file, tree(), _SKIPPED, _EMPTY))
+
+
+def scratch() -> Path:
+    """A directory inside the tree for temporary files, so that the tree's own Python can reach them. No layer holds it."""
+    return tree() / "tmp"
+
+
+def _bootstrap(goal: Path) -> None:
+    fresh = goal.with_name(goal.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    fresh.chmod(0o755)  # whatever the umask is: it becomes the image's /
+    include = f"--include={','.join(versions.IMAGE_PACKAGES)}"
+    argv = ["debootstrap", "--variant=minbase", include, versions.DEBIAN, str(fresh), *_mirror()]
+    run(argv, log=LOGS / "debootstrap.log")
+    fresh.rename(goal)
+
+
+def _mirror() -> list[str]:
+    """The mirror that this machine's apt uses for that release, or nothing: then debootstrap uses its own."""
+    listed = run(["apt-get", "indextargets", "--format", "$(ORIGIN) $(CODENAME) $(SUITE) $(REPO_URI)"], check=False)
+    found = re.search(rf"^Debian {versions.DEBIAN} \S+ (\S+)$", listed, re.MULTILINE)
+    return [found[1]] if found else []

@@ -1,0 +1,88 @@
+"""A RayJob with one actor on each worker, which are asked once a second until it is enough: who answered, and how often?
+
+Ray itself tells by it whether a process was replaced, ran twice or lost an answer. The driver also writes what it last saw
+to a file in the head's container, for those who look while it runs.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from adapter import names
+from hack.testbed.clusters import wait
+from hack.testbed.rayjob import NAMESPACE, Job
+from hack.testbed.reader import Raw
+
+DRIVER = """
+import json, os, sys, time
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+
+@ray.remote(num_cpus=0.1, max_restarts=-1, max_task_retries=-1)
+class Counter:
+    count = 0
+    def ask(self):
+        self.count += 1
+        return os.getpid(), ray.get_runtime_context().get_node_id(), self.count
+
+def alive():
+    return [n["NodeID"] for n in ray.nodes() if n["Alive"] and "node:__internal_head__" not in n["Resources"]]
+
+def note(**seen):
+    with open("/tmp/seen.new", "w") as file:
+        json.dump(seen, file)
+    os.replace("/tmp/seen.new", "/tmp/seen")
+
+ray.init()
+counters = [Counter.options(scheduling_strategy=On(node, soft=True)).remote() for node in alive()]
+first = ray.get([c.ask.remote() for c in counters])
+print("RAYSPAN-READY", flush=True)
+asked = 1
+while not os.path.exists("/tmp/enough"):
+    last = ray.get([c.ask.remote() for c in counters])
+    asked += 1
+    note(last=last, asked=asked, alive=alive())
+    time.sleep(1)
+print("RAYSPAN-RESULT", json.dumps({"first": first, "last": last, "asked": asked, "alive": alive()}), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the driver saw last: of each actor its process, its node, and how often it was asked since it started."""
+
+    actors: tuple[tuple[int, str, int], ...]
+    asked: int
+    alive: int  # Ray nodes beside the head
+
+    @property
+    def processes(self) -> tuple[tuple[int, str], ...]:
+        """Who answers: another one after a restart."""
+        return tuple(actor[:2] for actor in self.actors)
+
+
+def submit(job: Job, change: Callable[[Raw], None] = lambda _: None) -> None:
+    """Submit it, and wait until each worker's actor has answered; `change` as in `Job.submit`."""
+    job.submit(DRIVER, change)
+    job.wait_for_workers()
+    wait(lambda: "RAYSPAN-READY" in job.output(), 120, "the actors answer", job.dump)
+
+
+def seen(job: Job) -> Seen:
+    """What the driver saw last."""
+    told = json.loads(_on_head(job, "cat", "/tmp/seen"))
+    return Seen(tuple((pid, node, count) for pid, node, count in told["last"]), told["asked"], len(told["alive"]))
+
+
+def end(job: Job) -> dict[str, Any]:
+    """Tell the driver that it is enough, and read what it found: `first`, `last`, `asked`, `alive`."""
+    _on_head(job, "touch", "/tmp/enough")
+    assert job.wait_for_end() == "SUCCEEDED", job.output()
+    return job.result()
+
+
+def _on_head(job: Job, *words: str) -> str:
+    heads = job.manager.items("pods", NAMESPACE, f"{names.RAY_NODE_TYPE_LABEL}=head")
+    head = next(h for h in heads if h["metadata"]["labels"][names.RAY_GCS_CLUSTER_LABEL].startswith(job.name))
+    return job.manager.kubectl("exec", head["metadata"]["name"], "-c", "ray-head", "--", *words)

@@ -1,0 +1,209 @@
+"""How is the controller run under test: as a process with the rights of its own ServiceAccount, which can be made to die.
+
+`python -m hack.testbed.controller PORT ELECT KIND N NAMESPACE` is the controller as it is shipped, except that it is killed
+right after the Nth action of that kind for that namespace: the hook is in what writes, the logic does not know of it. It runs
+alone and takes part in no election, unless ELECT is `elect`: one that was killed would else keep the next one waiting.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapter.actions import Action
+from adapter.cli import controller
+from adapter.objects.raw import Raw
+from adapter.objects.references import Reference
+from adapter.shell.clusters.remote import Member
+from adapter.shell.kube.client import Client
+from adapter.shell.write import gangs
+from adapter.shell.write.copies import Copier, Written
+from adapter.shell.write.execute import Executor
+from adapter.shell.write.quotas import Aggregator
+from hack.lab.base.progress import LabError
+from hack.testbed.clusters import Cluster, wait
+
+KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
+ELECT = "elect"
+
+
+class Controller:
+    """A controller process against one manager cluster; plans are asked for on `plan_port`.
+
+    `elect`: it is one of several, and writes while it holds the Lease. `number`: tells those of one test apart, 0 or 1.
+    """
+
+    def __init__(self, manager: Cluster, folder: Path, *, elect: bool = False, number: int = 0) -> None:
+        self.manager, self._folder, self._elect = manager, folder, elect
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "controller.log"
+        self.port = 20_000 + 4 * (os.getpid() % 2_500) + 2 * number
+        self.plan_port = self.port + 1
+
+    def start(self, *, die_after: tuple[str, int, str] | None = None) -> None:
+        """Start it; `die_after` is a kind of action, which of them is the last thing it does, and the namespace it is for."""
+        words = [str(self.port), ELECT if self._elect else "", *map(str, die_after or ())]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "hack.testbed.controller", *words],
+                env={**os.environ, "KUBECONFIG": str(self._kubeconfig())},
+                stdout=log,
+                stderr=log,
+            )
+
+    def go_on(self) -> None:
+        """Start it, unless it runs; one that ended by itself is a failure of whatever ran before."""
+        ended = self._process and self._process.poll()
+        if ended not in (None, KILLED):
+            raise LabError(f"The controller ended by itself with {ended}.\n{self.tail()}")
+        if self._process is None or ended is not None:
+            self.start()
+
+    def wait_for_death(self, timeout: float = 60) -> None:
+        """Wait until the crash that was asked for has happened."""
+        assert self._process is not None
+        try:
+            status = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise LabError(
+                f"The controller did not come to its crash point in {timeout:.0f} s.\n{self.tail()}"
+            ) from None
+        assert status == KILLED, f"ended with {status} instead of dying at its crash point\n{self.tail()}"
+
+    def stop(self, sign: int = signal.SIGKILL) -> None:
+        """End it; by default as a power cut would."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(sign)
+            self._process.wait(20)
+
+    def send(self, sign: int) -> None:
+        """Send it a signal that may not be its end."""
+        assert self._process is not None
+        self._process.send_signal(sign)
+
+    def status(self) -> int | None:
+        """What it ended with; None while it has not."""
+        return self._process.poll() if self._process else None
+
+    def tail(self, lines: int = 25) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+
+    def _kubeconfig(self) -> Path:
+        """A kubeconfig with the ServiceAccount's token, so that a right that is missing shows here as it would there."""
+        file = self._folder / "kubeconfig"
+        if not file.exists():
+            token = self.manager.kubectl("-n", "rayspan-system", "create", "token", "rayspan-controller").strip()
+            text = self.manager.kubectl("config", "view", "--raw", "--minify", "-o", "json")
+            config = json.loads(text)
+            config["users"][0]["user"] = {"token": token}
+            file.touch(mode=0o600)
+            file.write_text(json.dumps(config))
+        return file
+
+
+class Deployment:
+    """The controller that is installed in the manager cluster."""
+
+    def __init__(self, manager: Cluster) -> None:
+        self._manager, self._parked = manager, 0
+
+    def park(self) -> None:
+        """Scale it to nothing, so that there are no controllers but those under test."""
+        found = self._manager.get("deployments", "rayspan-controller", "rayspan-system")
+        self._parked = self._parked or found["spec"]["replicas"]
+        self._scale(0)
+        pods = "app.kubernetes.io/name=rayspan,pod-template-hash"  # those of the Deployment, and no stand-in
+        wait(lambda: not self._manager.items("pods", "rayspan-system", pods), 60, "the deployed controller is gone")
+
+    def kill(self) -> None:
+        """Kill every replica (SIGKILL), and let none come back."""
+        found = self._manager.get("deployments", "rayspan-controller", "rayspan-system")
+        self._parked = self._parked or found["spec"]["replicas"]
+        self._scale(0)
+        now = ("delete", "pods", "-l", "app.kubernetes.io/name=rayspan", "--grace-period=0", "--force")
+        self._manager.kubectl("-n", "rayspan-system", *now)
+
+    def unpark(self) -> None:
+        """Undo `park` or `kill`."""
+        if self._parked:
+            self._scale(self._parked)
+            rollout = ("rollout", "status", "deployment", "rayspan-controller", "--timeout=60s")
+            self._manager.kubectl("-n", "rayspan-system", *rollout)
+            self._parked = 0
+
+    def _scale(self, replicas: int) -> None:
+        scale = ("scale", "deployment", "rayspan-controller", f"--replicas={replicas}")
+        self._manager.kubectl("-n", "rayspan-system", *scale)
+
+
+@dataclass
+class _Death:
+    """Which is the last thing that the controller does."""
+
+    kind: str
+    left: int
+    namespace: str
+
+    async def done(self, kind: str, what: object) -> None:
+        """Something was written. Other tests' stages are still being cleared: what is done for them does not count."""
+        if kind == self.kind and repr(self.namespace) in repr(what):
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+                await asyncio.Event().wait()
+
+
+def _mortal(death: _Death) -> dict[str, type]:
+    """The engine's parts that write, dying right after the write that was named."""
+
+    class MortalExecutor(Executor):
+        async def do(self, action: Action) -> None:
+            await super().do(action)
+            await death.done(type(action).__name__, action)
+
+    class MortalAggregator(Aggregator):
+        async def _say(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
+            if reason == "QuotaFromWorkers":  # what it says right after it wrote
+                await death.done("Aggregate", raw)
+            await super()._say(raw, reason, text, warning=warning)
+
+    class MortalCopier(Copier):
+        async def _copy(self, member: Member, written: Written, reference: Reference, pod: Raw) -> None:
+            await super()._copy(member, written, reference, pod)
+            await death.done("Copy", pod)
+
+    return {"Executor": MortalExecutor, "Aggregator": MortalAggregator, "Copier": MortalCopier}
+
+
+def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
+    """What makes PodGroups, dying right after the one that was named."""
+    ensure = gangs.ensure
+
+    async def mortal(client: Client, body: Raw) -> None:
+        await ensure(client, body)
+        await death.done("PodGroup", body)
+
+    return mortal
+
+
+def main(port: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
+    """Run the controller, mortal if asked."""
+    from adapter.shell.controller import engine
+    from adapter.shell.write import execute
+
+    death = _Death(kind, int(count), namespace)
+    mortal = _mortal(death)
+    vars(gangs).update(ensure=_mortal_group(death))
+    vars(execute).update(Copier=mortal.pop("Copier"))
+    vars(engine).update(mortal)
+    return controller.main(int(port), int(port) + 1, verbose=False, leader_elect=elect == ELECT)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,146 @@
+"""Is the deployed controller there, the same one all of the time, and what does it spend? Nothing here scales it.
+
+Integration tests park the controller while they run their own; a bench waits until it is back.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from adapter import names
+from hack.lab import faults, startup
+from hack.lab.base import lab as definition
+from hack.lab.base import lock
+from hack.lab.base.lab import Lab
+from hack.lab.base.paths import STATE
+from hack.lab.base.progress import LabError, step
+from hack.testbed import clusters, install
+from hack.testbed.clusters import Cluster, Clusters
+from hack.testbed.reader import Raw
+
+FAKE_NODES = 2
+
+_PARKED = 900.0  # seconds; as long as all integration tests take
+_PATIENCE = 120.0
+_PORT = 8081
+_SPENT = ("process_cpu_seconds_total", "rayspan_looks_total", "rayspan_actions_total")
+_SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? ([\d.e+-]+)$", re.MULTILINE)
+
+
+@dataclass
+class Spent:
+    """What the controller spent, over all that it did; filled when the measurement is over."""
+
+    cpu_s: float = 0.0
+    looks: float = 0.0
+    actions: float = 0.0
+
+    def per(self, workers: int) -> dict[str, float]:
+        """The same for each worker."""
+        return {
+            "cpu_ms": self.cpu_s * 1000 / workers,
+            "looks": self.looks / workers,
+            "actions": self.actions / workers,
+        }
+
+
+def on_lab(*, renew: bool, fake_nodes: int = FAKE_NODES) -> Clusters:
+    """The lab with fake nodes and our controller; `renew` deploys the checkout as it is now, which may restart it."""
+    old = definition.find()
+    usual = Lab(fake_nodes=fake_nodes)
+    lab = replace(usual, workers=old.workers) if old and old.workers > usual.workers else usual
+    if old and _cut(old):
+        with step("waiting until others heal the lab"):
+            clusters.wait(lambda: not _cut(old), _PARKED, "nothing is cut (`python -m hack.lab heal` ends all cuts)")
+    with lock.held(STATE / "lock", "waiting for another command on the lab"), step("lab: clusters with fake nodes"):
+        startup.up(lab)
+    fleet = clusters.of_lab()
+    deployed = bool(fleet.manager.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE))
+    if deployed:
+        _await_unparked(fleet.manager)
+    if renew or not deployed:
+        install.on_lab()
+    wait_for_it(fleet.manager)
+    return fleet
+
+
+@contextmanager
+def the_same(manager: Cluster) -> Iterator[Spent]:
+    """Measure what the controller spends; raises LabError if it, or a link of it, is not the same at the end."""
+    wait_for_it(manager)
+    before, start = _state(manager), _metrics(manager)
+    spent = Spent()
+    yield spent
+    if _state(manager) != before:
+        raise LabError("The controller or a link to a worker cluster was exchanged or cut meanwhile: run it again.")
+    now = _metrics(manager)
+    spent.cpu_s, spent.looks, spent.actions = (now.get(key, 0.0) - start.get(key, 0.0) for key in _SPENT)
+
+
+def wait_for_it(manager: Cluster) -> None:
+    """Wait until the controller is whole, leads and sees its worker clusters, however long others keep it parked."""
+    _await_unparked(manager)
+    manager.wait(lambda: _leads(manager), _PATIENCE, "every replica of the controller is ready, and one of them leads")
+    manager.wait(lambda: _connected(manager), _PATIENCE, "all worker clusters are connected")
+
+
+def _cut(lab: Lab) -> bool:
+    """Whether there are faults; a lab that is only half there has none, and is about to be mended."""
+    try:
+        return any(faults.active(cluster) for cluster in lab.clusters)
+    except LabError:
+        return False
+
+
+def _await_unparked(manager: Cluster) -> None:
+    def wanted() -> bool:
+        found = manager.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE)
+        return bool(found["spec"]["replicas"])
+
+    if not wanted():
+        with step("waiting until others give the controller back"):
+            manager.wait(wanted, _PARKED, "the controller is scaled up (tests park it; `kubectl scale` brings it back)")
+
+
+def _leads(manager: Cluster) -> bool:
+    wanted = manager.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE)["spec"]["replicas"]
+    ready = [pod["metadata"]["name"] for pod in _ready(manager)]
+    return len(ready) == wanted and install.leader(manager) in ready
+
+
+def _ready(manager: Cluster) -> list[Raw]:
+    pods = manager.items("pods", names.SYSTEM_NAMESPACE, install.PODS)
+    there = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    return [pod for pod in there if clusters.condition(pod, "Ready").get("status") == "True"]
+
+
+def _state(manager: Cluster) -> list[str]:
+    """What must not change: the process (a container that restarts gets another id), and since when each link holds."""
+    processes = (status["containerID"] for pod in _ready(manager) for status in pod["status"]["containerStatuses"])
+    links = (clusters.condition(one, names.CONNECTED) for one in manager.items("workerclusters"))
+    return [*processes, *(f"{link.get('status')} since {link.get('lastTransitionTime')}" for link in links)]
+
+
+def _connected(manager: Cluster) -> bool:
+    found = manager.items("workerclusters")
+    return bool(found) and all(clusters.condition(one, names.CONNECTED).get("status") == "True" for one in found)
+
+
+def exposition(manager: Cluster) -> str:
+    """What the /metrics of the controller that leads say, through the API server."""
+    return _exposed(manager, install.leader(manager))
+
+
+def _exposed(manager: Cluster, pod: str) -> str:
+    path = manager.reader.path("pods", f"{pod}:{_PORT}", names.SYSTEM_NAMESPACE) + "/proxy/metrics"
+    return manager.reader.text(path, accept="*/*")
+
+
+def _metrics(manager: Cluster) -> dict[str, float]:
+    """Samples of one name are added up, of all pods: who stands by costs as well."""
+    sums: dict[str, float] = {}
+    for pod in _ready(manager):
+        for name, value in _SAMPLE.findall(_exposed(manager, pod["metadata"]["name"])):
+            sums[name] = sums.get(name, 0.0) + float(value)
+    return sums

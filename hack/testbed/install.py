@@ -1,0 +1,161 @@
+"""How is Rayspan installed on a set of clusters? By its own overlays and script, with kubectl, as the manual says.
+
+Doing it again changes nothing and takes seconds. It needs Kueue on every cluster and KubeRay on the manager, and installs neither;
+it never shows the token that it carries from a worker cluster to the manager.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from adapter import names
+from hack.lab.base import commands, lock
+from hack.lab.base import lab as definition
+from hack.lab.base.paths import REPO, STATE
+from hack.lab.base.progress import LabError, step
+from hack.lab.cluster import containerd
+from hack.lab.images import images
+from hack.testbed import clusters
+from hack.testbed.clusters import Cluster, Clusters
+from hack.testbed.reader import Raw
+
+CONTROLLER = "rayspan-controller"
+PODS = "app.kubernetes.io/name=rayspan,app.kubernetes.io/component=controller"
+
+_OVERLAYS = REPO / "kustomize" / "overlays"
+_SCRIPT = REPO / "hack" / "worker-kubeconfig.sh"
+_FIRST = "customresourcedefinition.apiextensions.k8s.io"
+_TELLS = {  # which condition says that an applied object works
+    _FIRST: "Established",
+    "deployment.apps": "Available",
+    "admissioncheck.kueue.x-k8s.io": names.ACTIVE,
+    "clusterqueue.kueue.x-k8s.io": names.ACTIVE,
+    "workercluster.rayspan.dev": names.CONNECTED,
+}
+_PATIENCE = 120.0  # seconds; ten on an idle machine, most of them for the controller's Python
+
+
+def install(
+    manager: Path,
+    workers: Mapping[str, Path],
+    *,
+    worker_overlay: str = "demo-worker",
+    manager_overlay: str = "demo",
+    fleet_overlay: str | None = "demo-fleet",
+    image: str | None = None,
+) -> None:
+    """Install on these clusters, and wait until it works.
+
+    `image` is the id that the controller is to run: under the reference rayspan/rayspan:dev the content changes, and a
+    controller that runs another one is restarted. Without a fleet overlay the queues cannot be Active and are not waited for.
+    """
+    fleet = clusters.of(manager, workers)
+    with step("rayspan: apply the overlays"), ThreadPoolExecutor() as pool:
+        done = [pool.submit(_apply, each, worker_overlay) for each in fleet.workers.values()]
+        applied = _apply(fleet.manager, manager_overlay)
+        queues = {each: one.result() for each, one in zip(fleet.workers.values(), done, strict=True)}
+        list(pool.map(partial(_hand_over, fleet.manager), fleet.workers.items()))
+        if image:
+            _renew(fleet.manager, image)
+    with step("rayspan: wait until it is ready"):
+        _await(fleet.manager, [each for each in applied if each.startswith(_FIRST)])
+        if fleet_overlay is None:
+            _await(fleet.manager, [each for each in applied if each.startswith("deployment.")])
+            return
+        _await(fleet.manager, [*applied, *_apply(fleet.manager, fleet_overlay)])
+        for cluster, objects in queues.items():
+            _await(cluster, objects)
+
+
+def on_lab() -> Clusters:
+    """Install on the lab, with the controller as the checkout is now: what a developer does after each change."""
+    lab, fleet = definition.load(), clusters.of_lab()
+    image, archive = images.prepare("rayspan")
+    with lock.held(STATE / "lock", "waiting for another command on the lab"):
+        containerd.bring(lab.manager, "rayspan", archive)
+    workers = {name: cluster.kubeconfig for name, cluster in fleet.workers.items()}
+    install(fleet.manager.kubeconfig, workers, image=image.image_id())
+    return fleet
+
+
+def leader(manager: Cluster) -> str:
+    """The pod of the controller that leads, or led last; empty if none does."""
+    lease = manager.get("lease", names.LEASE, names.SYSTEM_NAMESPACE)
+    return str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
+
+
+def _apply(cluster: Cluster, overlay: str) -> list[str]:
+    """The names of what was applied, as kind.group/name."""
+    return cluster.kubectl("apply", "-k", _OVERLAYS / overlay, "-o", "name").split()
+
+
+def _hand_over(manager: Cluster, worker: tuple[str, Cluster]) -> None:
+    """Give the manager its access to a worker cluster. Applied by the server, so that no annotation repeats the token."""
+    name, cluster = worker
+    kubeconfig = commands.run(
+        [_SCRIPT, "--kubeconfig", cluster.kubeconfig], env={"KUBECTL": clusters.program()}, timeout=_PATIENCE
+    )
+    data = {names.KUBECONFIG_KEY: base64.b64encode(kubeconfig.encode()).decode()}
+    if manager.get("secret", name, names.SYSTEM_NAMESPACE).get("data") == data:
+        return
+    metadata = {"name": name, "namespace": names.SYSTEM_NAMESPACE}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+    how = ("--server-side", "--force-conflicts", "--field-manager=rayspan-install", "-f", "-")
+    manager.kubectl("apply", *how, input=json.dumps(secret))
+
+
+def _renew(manager: Cluster, image: str) -> None:
+    """Restart the controller if a pod of it runs another image than this one."""
+    running = (
+        status.get("imageID")
+        for pod in manager.items("pods", names.SYSTEM_NAMESPACE, PODS)
+        if "deletionTimestamp" not in pod["metadata"]
+        for status in pod["status"].get("containerStatuses") or ()
+    )
+    if any(found and found != image for found in running):
+        manager.kubectl("-n", names.SYSTEM_NAMESPACE, "rollout", "restart", f"deployment/{CONTROLLER}")
+
+
+def _await(cluster: Cluster, applied: Iterable[str]) -> None:
+    for each in applied:
+        kind, _, name = each.partition("/")
+        if kind in _TELLS:
+            _await_one(cluster, kind, name)
+
+
+def _await_one(cluster: Cluster, kind: str, name: str) -> None:
+    def look() -> Raw:
+        return cluster.get(kind, name, names.SYSTEM_NAMESPACE)
+
+    what = f"{kind.partition('.')[0]} {name} is {_TELLS[kind]}"
+    cluster.wait(lambda: _works(look(), kind), _PATIENCE, what, lambda: _why(cluster, look(), kind))
+
+
+def _works(found: Raw, kind: str) -> bool:
+    """Whether an object works, in the state in which it was last applied."""
+    status = found.get("status") or {}
+    if kind == "deployment.apps":  # its condition may still speak of the pod that is being replaced
+        counts = {status.get(f"{which}eplicas") for which in ("r", "updatedR", "availableR")}
+        return status.get("observedGeneration") == found["metadata"]["generation"] and counts == {
+            found["spec"]["replicas"]
+        }
+    return bool(clusters.condition(found, _TELLS[kind]).get("status") == "True")
+
+
+def _why(cluster: Cluster, found: Raw, kind: str) -> str:
+    said = clusters.condition(found, _TELLS[kind]).get("message") or "nothing"
+    logs = (
+        f"kubectl --kubeconfig={cluster.kubeconfig} -n {names.SYSTEM_NAMESPACE} logs deployment/{CONTROLLER} --all-pods"
+    )
+    return f"Its condition says: {said.rstrip('.')}. See `{logs}`, or describe the pods there."
+
+
+if __name__ == "__main__":
+    try:
+        on_lab()
+    except LabError as failure:
+        sys.exit(str(failure))

@@ -1,0 +1,130 @@
+"""What does a user do with a RayJob: submit the sample, look at it, read its output, delete it.
+
+Everything is done with kubectl's verbs on the manager cluster; the worker clusters are only looked at.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+
+from adapter import names
+from hack.lab.base.paths import REPO
+from hack.testbed.clusters import Clusters, wait
+from hack.testbed.reader import Raw
+
+SAMPLE = REPO / "manifests" / "samples" / "rayjob-pi.yaml"
+NAMESPACE = "default"
+QUEUE = "ray"
+# A job of five Ray nodes takes 40 s on two idle cores; CI's may be busy.
+JOB_SECONDS = 240
+LOG_SECONDS = 30  # the submitter asks the head for log lines about once a second
+
+
+class Job:
+    """The sample RayJob, renamed."""
+
+    def __init__(self, fleet: Clusters, name: str, workers: int = 4) -> None:
+        self.fleet, self.name, self.workers = fleet, name, workers
+        self.manager = fleet.manager
+
+    def submit(self, program: str = "", change: Callable[[Raw], None] = lambda _: None) -> None:
+        """`kubectl apply` the sample, with this job's name and number of workers; `program` runs instead of the sample's, and
+        `change` may do to its RayCluster's spec what it likes."""
+        objects = list(yaml.safe_load_all(SAMPLE.read_text()))
+        rayjob = next(o for o in objects if o["kind"] == "RayJob")
+        rayjob["metadata"]["name"] = self.name
+        spec = rayjob["spec"]
+        spec["entrypoint"] = spec["entrypoint"].replace("--workers 4", f"--workers {self.workers}")
+        group = spec["rayClusterSpec"]["workerGroupSpecs"][0]
+        group["replicas"] = group["minReplicas"] = group["maxReplicas"] = self.workers
+        if program:
+            code = next(o for o in objects if o["kind"] == "ConfigMap")
+            volume = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["volumes"][0]
+            code["metadata"]["name"] = volume["configMap"]["name"] = self.name
+            code["data"] = dict.fromkeys(code["data"], program)
+        change(spec["rayClusterSpec"])
+        self.manager.apply(yaml.safe_dump_all(objects))
+
+    def delete(self) -> None:
+        """`kubectl delete` the RayJob, and the program that it was given."""
+        self.manager.delete("rayjob", self.name, wait=False)
+        self.manager.delete("configmap", self.name, wait=False)
+
+    def status(self) -> Raw:
+        found: Raw = self.manager.get("rayjobs", self.name).get("status") or {}
+        return found
+
+    def wait_for_end(self) -> str:
+        """Wait until it has succeeded or failed, and say which."""
+        ended = ("SUCCEEDED", "FAILED", "STOPPED")
+        wait(lambda: self.status().get("jobStatus") in ended, JOB_SECONDS, f"{self.name} ended", self.dump)
+        return str(self.status()["jobStatus"])
+
+    def wait_for_workers(self) -> None:
+        """Wait until KubeRay counts every worker as ready."""
+
+        def ready() -> bool:
+            counts = self.status().get("rayClusterStatus") or {}
+            return int(counts.get("readyWorkerReplicas") or 0) == self.workers
+
+        wait(ready, JOB_SECONDS, f"{self.workers} workers of {self.name} are ready", self.dump)
+
+    def output(self) -> str:
+        """What the job printed, from its submitter's log."""
+        pods = self.manager.items("pods", NAMESPACE, f"job-name={self.name}")
+        return "\n".join(self.manager.log(pod["metadata"]["name"]) for pod in pods)
+
+    def result(self) -> dict[str, Any]:
+        """The machine-readable last line of the sample's output."""
+        # The head knows that the job succeeded before the submitter has fetched the last lines of its log.
+        found: dict[str, Any] = self.said("RAYSPAN-RESULT", LOG_SECONDS)
+        return found
+
+    def said(self, word: str, seconds: float = JOB_SECONDS) -> Any:
+        """Wait for a line of the output that begins with a word and JSON; returns that."""
+
+        def line() -> str:
+            lines = (line.partition(f"{word} ")[2] for line in self.output().splitlines())
+            return next(filter(None, lines), "")
+
+        return json.loads(wait(line, seconds, f"the submitter of {self.name} printed {word}", self.dump))
+
+    def placement(self) -> Raw:
+        """Its newest Placement, {} while there is none."""
+        mine = [p for p in self.manager.items("placements", NAMESPACE) if p["spec"]["job"]["name"] == self.name]
+        return max(mine, key=lambda p: p["metadata"]["creationTimestamp"], default={})
+
+    def pods(self) -> list[Raw]:
+        """Its worker pods in the manager."""
+        workers = self.manager.items("pods", NAMESPACE, f"{names.RAY_NODE_TYPE_LABEL}=worker")
+        return [
+            p for p in workers if p["metadata"]["labels"].get(names.RAY_GCS_CLUSTER_LABEL, "").startswith(self.name)
+        ]
+
+    def events(self) -> dict[str, str]:
+        """What Rayspan said about it: reason -> message."""
+        found = self.manager.items("events", NAMESPACE)
+        ours = (e for e in found if e["involvedObject"]["name"] == self.name)
+        return {e["reason"]: e["message"] for e in ours if e["source"].get("component") == names.EVENT_SOURCE}
+
+    def leftovers(self) -> list[str]:
+        """What Rayspan made and is still there, in any cluster."""
+        left = [f"manager: Placement {p['metadata']['name']}" for p in self.manager.items("placements", NAMESPACE)]
+        for name, cluster in self.fleet.workers.items():
+            for kind in ("pods", "workloads", "configmaps", "secrets", "services", "endpointslices"):
+                found = cluster.items(kind, NAMESPACE, names.MANAGER_LABEL)
+                left += [f"{name}: {kind} {o['metadata']['name']}" for o in found]
+        return left
+
+    def wait_until_gone(self) -> None:
+        """Wait until nothing of it is left in any cluster: the 60 s that the job's owner is promised."""
+        wait(lambda: not self.leftovers() and not self.pods(), 60, "nothing is left", lambda: str(self.leftovers()))
+
+    def dump(self) -> str:
+        """What to know when it does not go on."""
+        pods = self.manager.kubectl("get", "pods,placements", "-o", "wide")
+        which = ("logs", "deploy/rayspan-controller", "--all-pods", "--tail=20")  # of the one that stands by, too
+        log = self.manager.kubectl("-n", names.SYSTEM_NAMESPACE, *which)
+        return f"{self.status()}\n{self.events()}\n{pods}\n{log}"

@@ -1,0 +1,61 @@
+"""`python -m hack.trials.chaos`: faults strike gangs that run on the lab, with the controller that is deployed there.
+
+The last line says how many faults of how many kinds there were, what was lost, doubled or left behind, and how long it took until
+all was well. A failure is told with all that was seen and the command that plays it again; then the status is 1.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from hack.lab.base import lab as definition
+from hack.lab.base.progress import told
+from hack.testbed import deployed
+from hack.testbed.stage import Stage
+from hack.trials.chaos import draw, play, report, withray
+from hack.trials.chaos.draw import Fault
+
+_LONGEST = 20.0  # seconds; beyond the 15 after which a silent cluster is certainly taken for lost
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(argv)
+    return told(lambda: _run(asked))
+
+
+def _run(asked: argparse.Namespace) -> int:
+    fleet = deployed.on_lab(renew=asked.renew)
+    with Stage(fleet, "chaos", draw.WORKERS) as stage, withray.beside(fleet) if asked.ray else nullcontext():
+        outcome = play.play(definition.load(), stage, asked.seed, _chosen(asked))
+    if outcome.failure:
+        print(report.failure(outcome.failure, asked.seed, asked.longest))
+    print(report.last_line(outcome, asked.seed))
+    return 1 if outcome.failure else 0
+
+
+def _chosen(asked: argparse.Namespace) -> list[tuple[Fault, ...]]:
+    if asked.only:
+        return draw.containing(draw.bunches(asked.seed, asked.only, asked.longest), asked.only)
+    return draw.since(draw.bunches(asked.seed, asked.n, asked.longest), asked.first)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m hack.trials.chaos", description=__doc__)
+    parser.add_argument("--n", type=int, default=50, metavar="N", help="how many faults (default 50)")
+    parser.add_argument("--seed", type=int, default=7, help="what they are drawn from (default 7)")
+    parser.add_argument("--longest", type=float, default=_LONGEST, metavar="SECONDS",
+                        help="how long an outage may last (default 20); other lengths are other faults")  # fmt: skip
+    parser.add_argument(
+        "--ray", action="store_true", help="let a RayJob with real Ray run beside the gangs, and end well"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--only", type=int, metavar="K", help="fault K alone, with the outage that it is part of")
+    which.add_argument("--from", type=int, dest="first", default=1, metavar="K", help="from fault K on")
+    parser.add_argument("--as-is", dest="renew", action="store_false",
+                        help="use the controller that is deployed, not the checkout's")  # fmt: skip
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

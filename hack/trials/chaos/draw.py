@@ -1,0 +1,131 @@
+"""Which fault strikes, what does it hit, when, and for how long? Drawn from a seed; pure but for that.
+
+Fault 12 of seed 7 is the same in every run, whatever came before it and whatever comes after. Whom it hits of
+those who are there is a number: names are made anew in every run, their order is not.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hack.lab.base.lab import MANAGER
+
+WORKERS = ("east", "west")
+_ANYWHERE = (*WORKERS, MANAGER)
+# How far a new gang is when the fault strikes; AT_REST: none is on its way.
+AT_REST = ""
+MOMENTS = ("submitted", "planned", "reserved", "placed", "dispatched")
+_RESTFUL = 0.5  # part of the faults that strike at rest: what runs must survive as often as what is on its way
+_JOINED = 0.4  # part of the deeds that are done while the outage drawn before them lasts
+_SHORTEST = 0.2  # seconds; shorter is a fault of the network that nobody notices
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault, `often` in each deck. `lasts` is the part of the longest outage that one may last; a deed has 0."""
+
+    name: str
+    often: int
+    where: tuple[str, ...] = ("",)
+    ways: tuple[str, ...] = ("",)
+    lasts: float = 0.0
+    joins: bool = False  # a deed in the manager, which may be done while something else is out
+
+
+# One deck. A process that is gone for ten seconds costs its cluster's operators their leases, and then they start anew; of the
+# twenty seconds that are the longest by default, such an outage therefore lasts less than a cut.
+KINDS = (
+    Kind("controller-killed", 4),
+    Kind("controller-stopped", 3, lasts=1.0),
+    Kind("apiserver-killed", 3, _ANYWHERE, lasts=0.25),
+    Kind("etcd-killed", 3, _ANYWHERE, lasts=0.25),
+    Kind("kubelet-killed", 1, _ANYWHERE, lasts=0.5),
+    Kind("kwok-killed", 1, WORKERS, lasts=0.5),
+    Kind("kueue-killed", 2, _ANYWHERE),
+    Kind("cut", 6, WORKERS, ("silent", "unplugged", "refusing", "silent", "unplugged", "data"), lasts=1.0),
+    Kind("cordoned", 2, WORKERS, lasts=1.0),
+    Kind("preempted", 3, WORKERS, lasts=1.0),
+    Kind("copy-deleted", 4, WORKERS, ("graceful", "forced")),
+    Kind("share-deleted", 2, WORKERS),
+    Kind("worker-deleted", 3, ways=("graceful", "forced"), joins=True),
+    Kind("job-deleted", 4, ways=("background", "foreground"), joins=True),
+    Kind("scaled", 4, ways=("replicas", "named"), joins=True),
+)
+DECK = sum(kind.often for kind in KINDS)
+_SHUT = ("apiserver-killed", "etcd-killed", "kueue-killed")  # where the manager takes no orders meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault; numbers begin with 1. `where` is a cluster or empty, `lasts` seconds, `pick` says which of those there."""
+
+    number: int
+    kind: str
+    where: str
+    way: str
+    lasts: float
+    moment: str
+    joins: bool
+    pick: int
+
+    def __str__(self) -> str:
+        what = " ".join(filter(None, (self.kind, f"({self.way})" if self.way else "")))
+        place = f" in {self.where}" if self.where else ""
+        time = f" for {self.lasts:.1f} s" if self.lasts else ""
+        when = f", a new gang being {self.moment}" if self.moment else ""
+        return f"{what}{place}{time}{when}"
+
+
+def fault(seed: int, number: int, longest: float) -> Fault:
+    """Fault `number` of a seed, where the longest outage lasts so many seconds."""
+    deck, card = divmod(number - 1, DECK)
+    kind, where, way = _deck(seed, deck)[card]
+    chance = random.Random(f"{seed}/{number}")
+    length, joins = chance.random(), chance.random() < _JOINED
+    return Fault(
+        number=number,
+        kind=kind.name,
+        where=where,
+        way=way,
+        lasts=_SHORTEST + length * max(0.0, kind.lasts * longest - _SHORTEST) if kind.lasts else 0.0,
+        moment=AT_REST if chance.random() < _RESTFUL else chance.choice(MOMENTS),
+        joins=kind.joins and joins,
+        pick=chance.randrange(1000),
+    )
+
+
+def _deck(seed: int, number: int) -> list[tuple[Kind, str, str]]:
+    """Every kind as often as it comes, in every place and every way: shuffled, so that few faults are of all kinds."""
+    chance = random.Random(f"{seed}/deck/{number}")
+    cards = []
+    for kind in KINDS:
+        places = chance.sample(kind.where, len(kind.where))
+        cards += [(kind, places[i % len(places)], kind.ways[i % len(kind.ways)]) for i in range(kind.often)]
+    chance.shuffle(cards)
+    return cards
+
+
+def bunches(seed: int, count: int, longest: float) -> list[tuple[Fault, ...]]:
+    """The first faults of a seed, each alone, or an outage with the deed that is done while it lasts."""
+    found: list[tuple[Fault, ...]] = []
+    for one in (fault(seed, number, longest) for number in range(1, count + 1)):
+        if one.joins and found and len(found[-1]) == 1 and _open(found[-1][0]):
+            found[-1] = (*found[-1], replace(one, moment=AT_REST))  # its moment is the outage
+        else:
+            found.append((one,))
+    return found
+
+
+def containing(bunches: Sequence[tuple[Fault, ...]], number: int) -> list[tuple[Fault, ...]]:
+    """The bunch with the fault of that number."""
+    return [bunch for bunch in bunches if any(one.number == number for one in bunch)]
+
+
+def since(bunches: Sequence[tuple[Fault, ...]], number: int) -> list[tuple[Fault, ...]]:
+    """The bunch with the fault of that number, and all after it."""
+    return [bunch for bunch in bunches if bunch[-1].number >= number]
+
+
+def _open(outage: Fault) -> bool:
+    """Whether it lasts, and the manager takes orders meanwhile."""
+    return outage.lasts > 0 and not (outage.where == MANAGER and outage.kind in _SHUT)

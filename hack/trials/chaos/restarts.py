@@ -1,0 +1,178 @@
+"""How are the processes of a Deployment's only container killed, stopped and let go on, from outside of the cluster?
+
+They are found by their cgroup, which bears the container's id: nobody else is ever hit. The kubelet starts again what was
+killed, later each time; a pod that waits for that is deleted, so that its successor starts at once.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapter import names
+from adapter.objects.raw import is_true, meta
+from hack.lab.base import lab as definition
+from hack.lab.base.progress import LabError
+from hack.lab.cluster import addons, cgroups
+from hack.testbed import install
+from hack.testbed.clusters import Cluster
+from hack.testbed.reader import Raw, Unreachable
+
+_PATIENCE = 10.0  # seconds until a killed process is gone: milliseconds are usual
+_PAUSE = 0.02
+STEPPED_DOWN = f"Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}: "  # how a controller says why it ends
+
+
+@dataclass
+class Container:
+    """The container of the pods that `selector` finds; `home` is the lab's own idea of the cluster."""
+
+    called: str
+    cluster: Cluster
+    home: definition.Cluster
+    namespace: str
+    selector: str
+    elected: Callable[[Cluster], str] | None = None  # the pod that works, where others stand by
+    killed: set[str] = field(default_factory=set)  # ids of containers that were killed here, or had to end
+
+    def kill(self) -> None:
+        """End its processes as a power cut would; returns when they are gone."""
+        found = self._id()
+        self.killed.add(found)
+        self._signal(found, signal.SIGKILL)
+        deadline = time.monotonic() + _PATIENCE
+        while _processes(self.home, found):
+            if time.monotonic() > deadline:
+                raise LabError(f"The processes of {self.called} in {self.home.name} do not end; see `ps`.")
+            time.sleep(_PAUSE)
+
+    def stop(self) -> str:
+        """Stop its processes; returns the container's id, for `go_on`."""
+        found = self._id()
+        self._signal(found, signal.SIGSTOP)
+        return found
+
+    def go_on(self, stopped: str) -> None:
+        """Let the processes of that container go on; one that is gone meanwhile need not."""
+        self._signal(stopped, signal.SIGCONT)
+
+    def trouble(self) -> str:
+        """Why it does not serve now, empty when it does. One that was killed counts as gone before its kubelet knows it."""
+        ready = [one for one in self._at_work() if is_true(one, "Ready")]
+        if len(ready) != 1 or _container(ready[0]) in self.killed:
+            return f"{self.called} in {self.home.name} is not ready"
+        return ""
+
+    def mend(self) -> None:
+        """Delete a pod whose container waits for its kubelet to start it again."""
+        for pod in self._pods():
+            waits = ((_status(pod).get("state") or {}).get("waiting") or {}).get("reason")
+            if waits == "CrashLoopBackOff":
+                self.cluster.delete("pod", meta(pod)["name"], self.namespace, wait=False)
+
+    def forgive(self) -> None:
+        """Hold no end against it that came before now."""
+        self.killed |= {_bare(_last(pod).get("containerID")) for pod in self._pods()}
+
+    def ended_by_itself(self) -> str:
+        """A sentence if the container before this one ended without being killed here, else empty."""
+        for pod in self._pods():
+            last = _last(pod)
+            if not last or _bare(last.get("containerID")) in self.killed:
+                continue
+            if not self._stepped_down(pod):
+                why = f"{last.get('reason')}, exit code {last.get('exitCode')}"
+                return f"{self.called} in {self.home.name} ended by itself ({why})"
+            self.killed.add(_bare(last.get("containerID")))  # its log may be gone the next time
+        return ""
+
+    def tail(self, lines: int) -> str:
+        """The end of what its containers said, this one's and the one's before it."""
+        return "\n".join(part for pod in self._pods() for part in self._logs(meta(pod)["name"], lines))
+
+    def _logs(self, pod: str, lines: int) -> list[str]:
+        path = self.cluster.reader.path("pods", pod, self.namespace) + "/log"
+        parts = []
+        for title, more in (("before its last start", {"previous": "true"}), ("now", {})):
+            with suppress(Unreachable):  # there need not have been one before
+                said = self.cluster.reader.text(path, {"tailLines": str(lines), **more}, accept="*/*")
+                parts.append(f"--- {pod} {title}\n{said.rstrip()}")
+        return parts
+
+    def _stepped_down(self, pod: Raw) -> bool:
+        """Whether it ended because it could not renew its Lease in time, as it must."""
+        said = self._logs(meta(pod)["name"], 5) if self.elected else []
+        return any(STEPPED_DOWN in part for part in said)
+
+    def _at_work(self) -> list[Raw]:
+        """Its pods, without those that stand by."""
+        pods = self._pods()
+        if self.elected is None:
+            return pods
+        leads = self.elected(self.cluster)
+        return [pod for pod in pods if meta(pod)["name"] == leads]
+
+    def _pods(self) -> list[Raw]:
+        pods = self.cluster.items("pods", self.namespace, self.selector)
+        return [pod for pod in pods if not meta(pod).get("deletionTimestamp")]
+
+    def _id(self) -> str:
+        running = [pod for pod in self._at_work() if (_status(pod).get("state") or {}).get("running")]
+        found = [container for container in map(_container, running) if container]
+        if len(found) != 1:
+            raise LabError(f"{self.called} in {self.home.name} has {len(found)} containers that run instead of one.")
+        return found[0]
+
+    def _signal(self, container: str, sign: signal.Signals) -> None:
+        for process in _processes(self.home, container):
+            with suppress(ProcessLookupError):
+                os.kill(process, sign)
+
+
+def controller(cluster: Cluster, home: definition.Cluster) -> Container:
+    """Our own, as it is deployed in the manager."""
+    return Container("the controller", cluster, home, names.SYSTEM_NAMESPACE, install.PODS, install.leader)
+
+
+def kueue(cluster: Cluster, home: definition.Cluster) -> Container:
+    return Container("Kueue", cluster, home, addons.KUEUE.namespace, "control-plane=controller-manager")
+
+
+def kuberay(cluster: Cluster, home: definition.Cluster) -> Container:
+    return Container("KubeRay", cluster, home, addons.KUBERAY.namespace, "app.kubernetes.io/component=kuberay-operator")
+
+
+def _processes(home: definition.Cluster, container: str) -> list[int]:
+    """Those of the cluster's processes whose cgroup is named after the container."""
+    return [process for process in cgroups.processes(home) if container in _cgroup(process)]
+
+
+def _cgroup(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cgroup").read_text(encoding="utf-8")
+    except OSError:  # it has just ended
+        return ""
+
+
+def _status(pod: Raw) -> Raw:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    found: Raw = statuses[0]
+    return found
+
+
+def _last(pod: Raw) -> Raw:
+    """How the container before this one ended, {} if there was none."""
+    found: Raw = (_status(pod).get("lastState") or {}).get("terminated") or {}
+    return found
+
+
+def _container(pod: Raw) -> str:
+    return _bare(_status(pod).get("containerID"))
+
+
+def _bare(container: object) -> str:
+    """The id alone, of what is written as containerd://ID."""
+    return str(container or "").rpartition("/")[2]

@@ -1,0 +1,43 @@
+"""Does a job with real Ray end well while faults strike all around it? The gangs that they aim at run on fake nodes, and compute nothing.
+
+What is killed, cut and brought back is under this job too. Which of its processes Ray started anew is told, not judged: a fault that
+lasts may cost one. That a worker runs twice, or that the job does not end with every node and actor there, is.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hack.lab.base.progress import LabError, step
+from hack.testbed import actors
+from hack.testbed.clusters import Clusters, wait
+from hack.testbed.rayjob import NAMESPACE, Job
+from hack.trials.sampler import Sampler
+
+_NAME = "chaos-ray"
+# Ray gives a node up after a minute, and what is started instead takes as long on a busy machine.
+_PATIENCE = 120.0
+
+
+@contextmanager
+def beside(fleet: Clusters) -> Iterator[None]:
+    """Run it within; raises LabError at the end when it did not end well, and tells what Ray says of it otherwise."""
+    job = Job(fleet, _NAME)
+    try:
+        with step(f"RayJob {_NAME}: until its actors answer"):
+            actors.submit(job)
+        with Sampler(list(fleet.workers.values()), NAMESPACE) as sampler:
+            yield
+            wait(lambda: actors.seen(job).alive == job.workers, _PATIENCE, "every Ray node is there", job.dump)
+            found = actors.end(job)
+        _judge(job, found["alive"], sampler.lives.doubled())
+        kept = sum(first[:2] == last[:2] for first, last in zip(found["first"], found["last"], strict=True))
+        print(
+            f"RayJob {_NAME}: SUCCEEDED, {found['asked']} answers of each of {job.workers} actors, {kept} as they began"
+        )
+    finally:
+        job.delete()
+
+
+def _judge(job: Job, alive: list[str], doubled: list[str]) -> None:
+    if doubled or len(alive) != job.workers:
+        raise LabError(f"{len(alive)} Ray nodes for {job.workers} workers; {doubled or 'no worker ran twice'}.")

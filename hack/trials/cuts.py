@@ -1,0 +1,144 @@
+"""`python -m hack.trials.cuts`: a RayJob with real Ray runs over two clusters while one of them is cut off, in every way, one after another,
+or both at once, each in its own way.
+
+For each cut it prints how many worker pods were replaced and how many actors started anew, and how long it took after the cut
+until all was well: four workers ready, four Ray nodes alive, every actor answering. It fails when a cut of the API alone
+replaced anything, when a worker ever ran twice, when it is not well in time, or when the job does not end well.
+"""
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adapter import names
+from adapter.objects.workerpod import share_key, slot_of
+from hack.lab import faults
+from hack.lab.base import lab as definition
+from hack.lab.base.lab import Lab
+from hack.lab.base.progress import LabError, told
+from hack.lab.faults import SCOPES, WAYS
+from hack.testbed import actors, deployed
+from hack.testbed.clusters import condition
+from hack.testbed.rayjob import NAMESPACE, Job
+from hack.trials.sampler import Sampler
+
+CLUSTERS = ("east", "west")
+# Ray gives a silent node up after a minute; then its pod's container starts again or its pod is replaced, which takes half
+# a minute on a lab whose two cores run everything, and Ray's own back-off may double that.
+_PATIENCE = 240.0
+# A container that has failed for long starts again only after a pause: never longer than that, nor than it has failed.
+_LONGEST_BACKOFF = 300.0
+_PAUSE = 1.0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The first cluster is cut off for some seconds, or the first two."""
+
+    ways: tuple[tuple[str, str], ...]  # for each cluster the scope and the way
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{' + '.join(map('/'.join, self.ways)):<11} {self.seconds:4.0f} s"
+
+    @property
+    def spared(self) -> set[str]:
+        """Where no worker may be replaced: those of whose clusters only the API was cut."""
+        return {cluster for cluster, (scope, _) in zip(CLUSTERS, self.ways, strict=False) if scope == "api"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(argv)
+    return told(lambda: _run(asked))
+
+
+def _run(asked: argparse.Namespace) -> int:
+    fleet, lab = deployed.on_lab(renew=asked.renew), definition.load()
+    job = Job(fleet, "cuts")
+    every = [Cut(ways, seconds) for ways, seconds in itertools.product(asked.only or _every(), asked.seconds)]
+    problems: list[str] = []
+    try:
+        actors.submit(job)
+        with Sampler(list(fleet.workers.values()), NAMESPACE) as sampler:
+            for cut in every:
+                problems += _suffer(job, lab, cut)
+            problems += sampler.lives.doubled()
+        found = actors.end(job)
+    finally:
+        faults.heal(lab)
+        job.delete()
+    print(*problems, sep="\n")
+    print(f"cuts {len(every)}, calls answered {found['asked']} times by each of 4 actors, problems {len(problems)}")
+    return 1 if problems else 0
+
+
+def _suffer(job: Job, lab: Lab, cut: Cut) -> list[str]:
+    pods, before = _pods(job), actors.seen(job)
+    for cluster, (scope, way) in zip(CLUSTERS, cut.ways, strict=False):
+        faults.cut(lab, lab.cluster(cluster), scope=scope, way=way)
+    time.sleep(cut.seconds)
+    faults.heal(lab)
+    recovery = _recovery(job, _PATIENCE + min(cut.seconds, _LONGEST_BACKOFF))
+    stayed = _pods(job)
+    replaced = [cluster for uid, cluster in pods.items() if uid not in stayed]
+    anew = len(set(actors.seen(job).processes) - set(before.processes))
+    print(f"{cut}: {len(replaced)} pods replaced, {anew} actors anew, well after {recovery:.0f} s", flush=True)
+    wrong = cut.spared & set(replaced) or (anew and len(cut.ways) == len(cut.spared))
+    return [f"{cut}: only the API was cut, and workers were replaced"] if wrong else []
+
+
+def _recovery(job: Job, patience: float) -> float:
+    """Seconds until all is well; raises LabError when that takes too long."""
+    begun = time.monotonic()
+    asked = actors.seen(job).asked
+    while not _well(job, asked):
+        if time.monotonic() - begun > patience:
+            raise LabError(f"after {patience:.0f} s all is not well again:\n{job.dump()}")
+        time.sleep(_PAUSE)
+    return time.monotonic() - begun
+
+
+def _well(job: Job, asked: int) -> bool:
+    pods = job.pods()
+    ready = [pod for pod in pods if condition(pod, "Ready").get("status") == "True"]
+    known = [pod for pod in pods if condition(pod, names.DISPATCHED_CONDITION).get("status") == "True"]
+    now = actors.seen(job)
+    return len(pods) == len(ready) == len(known) == now.alive == job.workers and now.asked > asked + 1
+
+
+def _pods(job: Job) -> dict[str, str]:
+    """The cluster of each worker, by its uid."""
+    return {pod["metadata"]["uid"]: share_key(slot_of(pod))[0] for pod in job.pods()}
+
+
+def _every() -> list[tuple[tuple[str, str], ...]]:
+    """Every scope by every way, in one cluster; a pulled cable cuts everything."""
+    return [((scope, way),) for scope in SCOPES for way in WAYS if way != "link" or scope == "all"]
+
+
+def _ways(text: str) -> tuple[tuple[str, str], ...]:
+    """What stands after --only, for one cluster or with a plus sign for both."""
+    ways = tuple((scope, way) for part in text.split("+") for scope, _, way in [part.partition("/")])
+    if len(ways) > len(CLUSTERS) or not all((way,) in _every() for way in ways):
+        known = ", ".join("/".join(way) for (way,) in _every())
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {known}, nor two of them with a plus sign between")
+    return ways
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m hack.trials.cuts", description=__doc__)
+    parser.add_argument(
+        "--seconds", type=float, nargs="+", default=[30.0, 90.0], help="how long each cut lasts (default 30 90)"
+    )
+    parser.add_argument("--only", nargs="+", type=_ways, metavar="SCOPE/WAY",
+                        help="these only, for instance api/drop, or api/drop+data/drop for two clusters at once")  # fmt: skip
+    parser.add_argument("--as-is", dest="renew", action="store_false",
+                        help="use the controller that is deployed, not the checkout's")  # fmt: skip
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

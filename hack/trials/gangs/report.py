@@ -1,0 +1,87 @@
+"""How well was the quota used, and what is said in the end? Pure: samples and a course in."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hack.testbed import figures
+from hack.trials.gangs.course import Course
+from hack.trials.gangs.draw import Gang, best
+from hack.trials.gangsampler import PERIOD, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """CPU seconds while work was pending: `used` by gangs that had not ended, and what a packing `could` have used.
+
+    Of the difference, `late` was still held by gangs that had ended; the rest stood free.
+    """
+
+    used: float
+    could: float
+    late: float = 0.0
+
+    @property
+    def percent(self) -> float:
+        return figures.ratio(self.used, self.could) * 100
+
+    @property
+    def late_percent(self) -> float:
+        return figures.ratio(self.late, self.could) * 100
+
+
+def use(course: Course, samples: Sequence[Sample], capacity: int) -> Use:
+    """Compare what was reserved with the best packing, instant by instant, from the first gang on to the last that waited.
+
+    At each instant the packing may hold any of the gangs that have not ended, whatever ran before: no scheduler can do
+    better. What an ended gang still holds counts for nothing.
+    """
+    used = could = late = 0.0
+    for at, held in _instants(samples, course.begun):
+        alive = {gang.name: gang.needs for gang in course.alive(at)}
+        now = sum(min(held.get(name, 0.0), needs) for name, needs in alive.items())
+        if now < sum(alive.values()):
+            most = best(alive.values(), capacity)
+            used += now * PERIOD
+            could += most * PERIOD
+            late += min(most - now, sum(held.values()) - now) * PERIOD
+    return Use(used, could, late)
+
+
+def _instants(samples: Sequence[Sample], begun: float) -> Iterator[tuple[float, dict[str, float]]]:
+    """CPUs that each job held over all clusters, every tenth of a second: the last that each cluster was seen to hold."""
+    ordered = sorted((sample for sample in samples if sample.at >= begun), key=lambda sample: sample.at)
+    last: dict[str, Sample] = {}
+    due = begun
+    for sample in ordered:
+        while due < sample.at:
+            held: dict[str, float] = {}
+            for seen in last.values():
+                for job, milli in seen.jobs.items():
+                    held[job] = held.get(job, 0.0) + milli / 1000
+            yield due, held
+            due += PERIOD
+        last[sample.cluster] = sample
+
+
+def table(course: Course) -> str:
+    """Every gang: size, when it was ready, and when it ended, in seconds after all were submitted."""
+    ordered = sorted(course.gangs, key=lambda gang: course.ready.get(gang.name, math.inf))
+    rows = [
+        (g.name, g.workers, g.cpu, _since(course, course.ready, g), _since(course, course.ended, g)) for g in ordered
+    ]
+    return figures.table(("gang", "workers", "cpu each", "ready s", "ended s"), rows)
+
+
+def _since(course: Course, times: Mapping[str, float], gang: Gang) -> float:
+    return times.get(gang.name, math.nan) - course.begun
+
+
+def last_line(course: Course, samples: Sequence[Sample], used: Use) -> str:
+    """Finished, over-committed samples, quota use."""
+    over = sum(bool(sample.beyond) for sample in samples)
+    return (
+        f"finished {len(course.ended)} of {len(course.gangs)} gangs, over-committed samples {over} of {len(samples)}, "
+        f"quota use {used.percent:.1f} % of the best packing while work was pending "
+        f"({used.late_percent:.1f} % still held by gangs that had ended)"
+    )

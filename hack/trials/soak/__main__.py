@@ -1,0 +1,106 @@
+"""`python -m hack.trials.soak`: small jobs for half an hour through the deployed controller; does it keep anything of them?
+
+The last line says how many were done, how memory grew with them, and what was open before the first and after the last one was
+gone. It fails when a task or a watch is left over or lost, or when memory grew by more than judge.MOST_KB_PER_JOB.
+"""
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from hack.lab.base.progress import LabError, step, told
+from hack.testbed import deployed
+from hack.testbed.clusters import Cluster
+from hack.testbed.stage import Stage
+from hack.trials.soak import draw, judge, reading
+from hack.trials.soak.judge import Sample
+from hack.trials.soak.reading import Reading
+from hack.trials.soak.traffic import Traffic
+
+_CPU = 8  # quota of each cluster: some jobs that overlap have to wait, which is part of the life of a controller
+_PERIOD = 3.0  # seconds between two samples: hundreds of them in half an hour, and no load
+_SETTLED = 20.0  # seconds after which unused connections are closed: the client keeps them for 15
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(argv)
+    return told(lambda: _run(asked))
+
+
+def _run(asked: argparse.Namespace) -> int:
+    fleet = deployed.on_lab(renew=asked.renew)
+    with Stage(fleet, "soak", tuple(fleet.workers)[:2]) as stage, deployed.the_same(fleet.manager):
+        stage.build(dict.fromkeys(stage.clusters, _CPU), policy={"strategy": "Spread"})
+        with step("soak: what is open while nothing happens"):
+            begin = _at_rest(fleet.manager)
+        traffic = Traffic(stage, draw.jobs(asked.jobs, asked.minutes * 60, asked.seed))
+        with (
+            step(f"soak: {asked.jobs} jobs over {asked.minutes:g} minutes"),
+            _sampling(fleet.manager, traffic) as samples,
+        ):
+            traffic.run()
+        with step("soak: what is open when all is gone"):
+            end = _at_rest(fleet.manager)
+        status = _tell(traffic, samples, begin, end)  # also where it turns out that the controller was not left alone
+    return status
+
+
+def _at_rest(manager: Cluster) -> Reading:
+    time.sleep(_SETTLED)
+    return reading.at_rest(manager)
+
+
+def _tell(traffic: Traffic, samples: Sequence[Sample], begin: Reading, end: Reading) -> int:
+    memory, hourly = judge.per_job(samples), judge.per_hour(samples)
+    complaints = judge.complaints(begin, end, memory)
+    print("", f"{len(samples)} samples.", *complaints, sep="\n")
+    print(
+        f"jobs {len(traffic.done)} of {len(traffic.jobs)}, "
+        f"memory {memory.value:+.1f} ± {memory.error:.1f} KB per job ({hourly.value:+.0f} ± {hourly.error:.0f} KB per hour), "
+        f"RSS {begin.rss / 1024:.1f} → {end.rss / 1024:.1f} MB, "
+        f"tasks {sum(begin.tasks.values())} → {sum(end.tasks.values())}, "
+        f"watches {sum(begin.watches.values())} → {sum(end.watches.values())}, fds {begin.fds} → {end.fds}, "
+        f"leaked {'yes' if complaints else 'no'}"
+    )
+    return 1 if complaints else 0
+
+
+@contextmanager
+def _sampling(manager: Cluster, traffic: Traffic) -> Iterator[list[Sample]]:
+    """Sample memory while the context is open; one that is not answered is missing."""
+    samples: list[Sample] = []
+    stop = threading.Event()
+    own = Cluster(manager.name, manager.kubeconfig)  # a reader is of one thread
+
+    def follow() -> None:
+        while not stop.wait(_PERIOD):
+            try:
+                found = reading.parse(deployed.exposition(own))
+            except LabError:
+                continue
+            samples.append(Sample(time.monotonic() - traffic.begun, len(traffic.done), found.rss))
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m hack.trials.soak", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=200, metavar="N", help="how many (default 200)")
+    parser.add_argument("--minutes", type=float, default=30, metavar="N", help="over how long (default 30)")
+    parser.add_argument("--seed", type=int, default=7, help="what they are drawn from (default 7)")
+    parser.add_argument("--as-is", dest="renew", action="store_false",
+                        help="use the controller that is deployed, not the checkout's")  # fmt: skip
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
