@@ -58,7 +58,7 @@ compatibility: $(VENV)/.ready ## Put every sample of KubeRay to real API servers
 	@$(LAB) up
 	@$(RUN) -m hack.testbed.install
 	@$(RUN) -m hack.corpus
-	@$(RUN) -m pytest --quiet tests/unit/test_rewriter.py -k reviewed --update-golden
+	@$(RUN) -m pytest --quiet tests/unit/rewrite/test_rewriter.py -k reviewed --update-golden
 
 .PHONY: bench
 bench: $(VENV)/.ready ## Measure; the figures of one run are to be compared with each other only

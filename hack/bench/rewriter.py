@@ -18,7 +18,7 @@ from hack.testbed import figures
 NAME = "rewriter"
 HELP = "the rewriter, by pod"
 
-_GOLDEN = REPO / "tests" / "unit" / "golden" / "kuberay-1.6.2"
+_GOLDEN = REPO / "tests" / "unit" / "rewrite" / "golden" / "kuberay-1.6.2"
 _EVERYTHING = PodMapping(
     node_selector={"pool": "ray"},
     tolerations=({"key": "ray", "operator": "Exists"},),

@@ -18,7 +18,7 @@ from hack.lab.base.paths import REPO
 
 Raw = dict[str, Any]
 
-FOLDER: Final = REPO / "tests" / "unit" / "golden" / f"kuberay-{versions.KUBERAY.removeprefix('v')}"
+FOLDER: Final = REPO / "tests" / "unit" / "rewrite" / "golden" / f"kuberay-{versions.KUBERAY.removeprefix('v')}"
 CHOSEN: Final = (  # of tests/corpus
     "affinity", "autoscaled", "before-ray-start", "gcs-fault-tolerance", "gpu", "native-sidecar", "old-ray", "other-port",
     "overwrite-command", "own-ray-start", "plain", "ray-address", "service", "sidecar", "start-address", "token-auth",

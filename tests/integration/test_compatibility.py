@@ -28,4 +28,4 @@ def test_the_page_says_what_is_seen(seen: list[Seen]) -> None:
 
 def test_the_golden_pods_are_those_that_kuberay_makes(seen: list[Seen]) -> None:
     differ = [file.name for file, text in golden.recorded(seen).items() if text != file.read_text()]
-    assert not differ, f"{', '.join(differ)} in tests/unit/golden: {ANEW}"
+    assert not differ, f"{', '.join(differ)} in tests/unit/rewrite/golden: {ANEW}"

@@ -1,0 +1,76 @@
+"""What KubeRay would do to pods that cannot work elsewhere is refused with the job, before any quota is held."""
+
+from typing import Any
+
+import pytest
+
+from adapter.admission import refusal
+from adapter.objects.workload import workload
+from tests.unit import builders
+from tests.unit.stores import Sight, make_group, make_ray_job
+
+Raw = dict[str, Any]
+
+REFUSED = [
+    ({"tlsOptions": {"enabled": True}}, "{}.tlsOptions is set: "),
+    ({"tlsOptions": {}}, "{}.tlsOptions is set: "),
+    ({"authOptions": {"enableK8sTokenAuth": True}}, "{}.authOptions.enableK8sTokenAuth is true: "),
+    (
+        {"workerGroupSpecs": [make_group(1), make_group(1, name="tpu", numOfHosts=4)]},
+        "{}.workerGroupSpecs[1].numOfHosts is 4: ",
+    ),
+]
+ALLOWED: list[Raw] = [
+    {},
+    {"tlsOptions": {"enabled": False}},
+    {"tlsOptions": None},
+    {"authOptions": {"mode": "token", "secretName": "s"}},
+    {"authOptions": {"enableK8sTokenAuth": False}},
+    {"workerGroupSpecs": [make_group(1, numOfHosts=1), make_group(1, name="b", numOfHosts=0)]},
+    {"workerGroupSpecs": None},
+]
+
+
+def job(kind: str, cluster: Raw) -> Raw:
+    """`cluster` sets fields of the RayCluster's spec, which a RayJob has inside its own."""
+    raw = make_ray_job(kind=kind)
+    holder = raw["spec"]["rayClusterSpec"] if kind == "RayJob" else raw["spec"]
+    holder |= cluster
+    return raw
+
+
+@pytest.mark.parametrize(("kind", "where"), [("RayJob", "spec.rayClusterSpec"), ("RayCluster", "spec")])
+@pytest.mark.parametrize(("cluster", "want"), REFUSED, ids=[row[1] for row in REFUSED])
+def test_refused(kind: str, where: str, cluster: Raw, want: str) -> None:
+    said = refusal.of_job(kind, job(kind, cluster))
+    assert said.startswith(want.format(where))
+    assert not said.endswith("."), "a fragment, which the caller puts into a sentence"
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
+@pytest.mark.parametrize("cluster", ALLOWED, ids=str)
+def test_allowed(kind: str, cluster: Raw) -> None:
+    assert refusal.of_job(kind, job(kind, cluster)) == ""
+
+
+def test_a_resize_in_place_is_refused() -> None:
+    raw = make_ray_job()
+    raw["metadata"]["annotations"] = {"ray.io/ippr": "{}"}
+    assert refusal.of_job("RayJob", raw).startswith("metadata.annotations has ray.io/ippr: ")
+
+
+def test_a_job_of_which_nothing_is_known_yet_is_not_refused() -> None:
+    assert refusal.of_job("RayJob", {}) == refusal.of_job("RayCluster", {}) == ""
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
+def test_it_is_asked_of_the_object_that_the_manager_holds(kind: str) -> None:
+    """Both kinds are looked up: the Workload has nothing of it."""
+    sight, raw = Sight({"east": 4}), job(kind, {"tlsOptions": {"enabled": True}})
+    raw["metadata"]["uid"] = "uid-of-the-job"
+    (sight.home.ray_jobs if kind == "RayJob" else sight.home.ray_clusters).replace([raw])
+    work = builders.make_workload()
+    (owner,) = work["metadata"]["ownerReferences"]
+    owner |= {"kind": kind, "name": builders.JOB, "uid": "uid-of-the-job"}
+    found = sight.observer.refusals.refusal(workload(work), builders.CHECK, None)
+    assert f"{kind} {builders.JOB}: " in found and "tlsOptions is set" in found and found.endswith("without that.")

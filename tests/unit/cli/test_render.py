@@ -1,0 +1,223 @@
+"""`rayspan render` as its user meets it: what is printed where, and which code it ends with."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import __main__ as command
+from hack.lab.base.paths import REPO
+from tests.unit import builders
+from tests.unit.rewrite.test_rewriter import GOLDEN, RECORDED, kuberay_pod
+from tests.unit.stores import make_group, make_ray_job
+
+Raw = dict[str, Any]
+Capture = pytest.CaptureFixture[str]
+PLAIN = GOLDEN / "plain.in.yaml"
+
+
+def worker(name: str = "w", **spec: Any) -> Raw:
+    pod = kuberay_pod(resources={"requests": {"cpu": "1"}})
+    pod["metadata"]["labels"]["ray.io/node-type"] = "worker"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        **pod,
+        "metadata": {**pod["metadata"], "name": name},
+        "spec": pod["spec"] | spec,
+    }
+
+
+@pytest.fixture
+def render(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The command with objects, a text or a path, and options: its exit code."""
+
+    def run(given: Any, *options: object) -> int:
+        path = given if isinstance(given, Path) else tmp_path / "given"
+        if not isinstance(given, Path):
+            path.write_text(given if isinstance(given, str) else yaml.safe_dump_all(given))
+        monkeypatch.setattr(sys, "argv", ["kubectl-rayspan", "render", "-f", str(path), *map(str, options)])
+        return command.main()
+
+    return run
+
+
+@pytest.fixture
+def east(tmp_path: Path) -> Path:
+    """A file with a WorkerCluster that gives something to its pods."""
+    pods = {
+        "nodeSelector": {"pool": "ray"},
+        "serviceAccountName": "there",
+        "imageRegistries": {"docker.io": "hub.east"},
+    }
+    raw = {
+        "apiVersion": "rayspan.dev/v1alpha1",
+        "kind": "WorkerCluster",
+        **builders.make_worker_cluster(zone="us-1", pods=pods),
+    }
+    file = tmp_path / "east.yaml"
+    file.write_text(yaml.safe_dump(raw))
+    return file
+
+
+def shown(text: str) -> list[Raw]:
+    return list(yaml.safe_load_all(text))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_pod_is_shown_with_what_was_changed_and_why(name: str, render: Any, capsys: Capture) -> None:
+    assert render(GOLDEN / f"{name}.in.yaml") == 0
+    said = capsys.readouterr()
+    (pod,) = shown(said.out)
+    assert pod["kind"] == "Pod" and "status" not in pod
+    comments = [line for line in said.out.splitlines() if line.startswith("#")]
+    assert comments[0] == f"# Pod {pod['metadata']['name']} in worker cluster worker"
+    assert "#   spec.priority removed, was 0: the share's Workload has the priority there" in comments
+    assert said.err == "" and "no reason is known" not in said.out
+
+
+def test_the_cluster_and_the_heads_address_may_be_given(render: Any, east: Path, capsys: Capture) -> None:
+    assert render([worker()], "--cluster", east, "--head", "fd00::7") == 0
+    out = capsys.readouterr().out
+    (pod,) = shown(out)
+    assert pod["metadata"]["labels"]["rayspan.dev/cluster"] == "east"
+    assert pod["spec"]["nodeSelector"] == {"pool": "ray"} and pod["spec"]["serviceAccountName"] == "there"
+    assert pod["spec"]["containers"][0]["image"] == "hub.east/library/ray"
+    assert "#   spec.nodeSelector added: the WorkerCluster's spec.pods says so: {'pool': 'ray'}" in out
+    assert {"name": "RAY_ADDRESS", "value": "[fd00::7]:6379"} in pod["spec"]["containers"][0]["env"]
+
+
+def test_the_clusters_way_to_the_head_is_taken(render: Any, tmp_path: Path, capsys: Capture) -> None:
+    spec = builders.make_worker_cluster(head={"address": "ServiceMirror"})
+    raw = {"apiVersion": "rayspan.dev/v1alpha1", "kind": "WorkerCluster", **spec}
+    (tmp_path / "wc.yaml").write_text(yaml.safe_dump(raw))
+    assert render(PLAIN, "--cluster", tmp_path / "wc.yaml") == 0
+    (pod,) = shown(capsys.readouterr().out)
+    before, after = (one["spec"]["containers"][0]["args"] for one in (yaml.safe_load(PLAIN.read_text()), pod))
+    assert after == before, "the Service's name resolves there"
+
+
+def test_lists_documents_and_json_are_read(render: Any, capsys: Capture) -> None:
+    as_kubectl_prints = {"apiVersion": "v1", "kind": "List", "items": [worker("a"), worker("b")]}
+    assert render([as_kubectl_prints, {"kind": "PodList", "items": [worker("c")]}, worker("d")]) == 0
+    assert [pod["metadata"]["name"] for pod in shown(capsys.readouterr().out)] == ["a", "b", "c", "d"]
+    assert render(json.dumps(as_kubectl_prints)) == 0
+    assert len(shown(capsys.readouterr().out)) == 2
+
+
+def test_the_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(PLAIN.read_text()))
+    monkeypatch.setattr(sys, "argv", ["rayspan", "render", "-f", "-"])
+    assert command.main() == 0
+    assert len(shown(capsys.readouterr().out)) == 1
+
+
+def test_who_is_no_worker_is_passed_over(render: Any, capsys: Capture) -> None:
+    head = worker("head")
+    head["metadata"]["labels"]["ray.io/node-type"] = "head"
+    assert render([head, {"kind": "ConfigMap", "metadata": {"name": "x"}}, worker("w")]) == 0
+    assert [pod["metadata"]["name"] for pod in shown(capsys.readouterr().out)] == ["w"]
+
+
+def test_one_that_is_refused_does_not_keep_the_others_from_being_shown(render: Any, capsys: Capture) -> None:
+    assert render([worker("a", hostNetwork=True), worker("b")]) == 3
+    said = capsys.readouterr()
+    assert [pod["metadata"]["name"] for pod in shown(said.out)] == ["b"]
+    assert said.err.startswith("Pod a: spec.hostNetwork is true: ") and said.err.endswith(".\n")
+
+
+def test_what_the_managers_admission_added_is_no_reason_to_refuse(render: Any) -> None:
+    """Of a pod that runs in the manager, or would: its token, its account and its node."""
+    token = {"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    assert render([worker(nodeName="n", serviceAccountName="default", serviceAccount="default", volumes=[token])]) == 0
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
+def test_of_a_job_the_templates_are_shown(kind: str, render: Any, capsys: Capture) -> None:
+    groups = [make_group(2), make_group(1, name="GPU")]
+    assert render([make_ray_job(*groups, kind=kind)]) == 0
+    out = capsys.readouterr().out
+    assert [pod["metadata"]["name"] for pod in shown(out)] == [
+        f"{builders.JOB}-workers-worker-0",
+        f"{builders.JOB}-gpu-worker-0",
+    ]
+    assert out.count("# KubeRay adds the start command, the head's address and wait-gcs-ready later.") == 2
+    assert f"# {kind} {builders.JOB}: worker group GPU in worker cluster worker" in out
+
+
+def test_a_templates_pull_secrets_are_copied_with_it(render: Any, capsys: Capture) -> None:
+    group = make_group(1)
+    group["template"]["spec"]["imagePullSecrets"] = [{"name": "regcred"}]
+    assert render([make_ray_job(group)]) == 0
+    (pod,) = shown(capsys.readouterr().out)
+    assert len(pod["spec"]["imagePullSecrets"]) == 1
+
+
+def test_the_sample_can_go(render: Any) -> None:
+    assert render(REPO / "manifests/samples/rayjob-pi.yaml") == 0
+
+
+def test_a_job_is_refused_by_group_and_for_what_stands_beside_its_groups(
+    render: Any, east: Path, capsys: Capture
+) -> None:
+    bad = make_group(1, name="bad")
+    bad["template"]["spec"] |= {"serviceAccountName": "ray"}
+    assert render([make_ray_job(make_group(1), bad)]) == 3
+    said = capsys.readouterr()
+    assert len(shown(said.out)) == 1
+    assert said.err.startswith(f"RayJob {builders.JOB}: worker group bad: spec.serviceAccountName is ray: ")
+    assert render([make_ray_job(make_group(1), bad)], "--cluster", east) == 0, "this cluster gives it an account"
+    capsys.readouterr()
+    assert render([make_ray_job(kind="RayCluster", tlsOptions={"enabled": True})]) == 3
+    assert "spec.tlsOptions is set: " in capsys.readouterr().err
+
+
+def test_a_ray_service_is_refused(render: Any, capsys: Capture) -> None:
+    assert render([{"kind": "RayService", "metadata": {"name": "s"}}]) == 3
+    assert (
+        capsys.readouterr().err == "RayService s: its workers are not dispatched, those of RayJob and RayCluster are.\n"
+    )
+
+
+BAD = [
+    ("a: [", "The file is not YAML, see line 1.\n"),
+    ("", "The file holds no Ray worker: "),
+    ("&a {kind: List, items: [*a]}", "The file holds no Ray worker: "),
+    ("just words", "The file holds no Ray worker: "),
+    ([{"kind": "Service"}], "The file holds no Ray worker: "),
+    ([{"kind": "Pod", "metadata": 5}], "Pod without a name cannot be read; "),
+    ([worker(containers=5)], "Pod w cannot be read; `kubectl apply --dry-run=server` says what is wrong with it.\n"),
+    ([worker(volumes=[5])], "Pod w cannot be read; "),
+    ([{"kind": "RayJob", "metadata": {"name": "j"}, "spec": {"rayClusterSpec": {"workerGroupSpecs": [5]}}}], "RayJob j cannot be read; "),
+    ([make_ray_job(make_group(1, template=[1]))], f"RayJob {builders.JOB} cannot be read; "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "sentence"), BAD, ids=[row[1][:40] + str(at) for at, row in enumerate(BAD)])
+def test_bad_input_is_told_in_a_sentence(given: Any, sentence: str, render: Any, capsys: Capture) -> None:
+    assert render(given) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(sentence) and said.out == ""
+
+
+def test_files_that_cannot_be_used_are_told(render: Any, tmp_path: Path, capsys: Capture) -> None:
+    assert render(tmp_path / "nowhere") == 2
+    assert capsys.readouterr().err == f"{tmp_path / 'nowhere'} cannot be read: No such file or directory.\n"
+    assert render(PLAIN, "--cluster", PLAIN) == 2
+    assert capsys.readouterr().err == f"{PLAIN} must hold one WorkerCluster, found 0.\n"
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("{kind: WorkerCluster, metadata: {name: e}, spec: {source: {}}}")
+    assert render(PLAIN, "--cluster", wrong) == 2
+    assert capsys.readouterr().err.startswith("WorkerCluster e: spec.source: ")
+
+
+def test_a_comment_ends_with_its_line(render: Any, capsys: Capture) -> None:
+    """What is printed goes into kubectl; a key of the file's must not become an object of its own."""
+    pod = worker()
+    pod["metadata"]["annotations"] = {"volcano.sh/x\n---\nkind: Secret": "y"}
+    assert render([pod]) == 0
+    assert [one["kind"] for one in shown(capsys.readouterr().out)] == ["Pod"]

@@ -1,0 +1,90 @@
+"""A share whose workers were preempted: its quota comes free even where Kueue did not see the last pod end."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.actions import LookAgain, Plan, Record, Release
+from adapter.gang.deadlines import RESYNC
+from adapter.gang.facts import Gang
+from adapter.gang.lifecycle import decide
+from adapter.objects.placement import placement
+from adapter.objects.workload import workload
+from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+WORK = make_workload(check=names.CHECK_READY)
+PLACE = make_placement(WORK, shares={"east": {"workers": 4}}, placedRound=1)
+EVICTED, HELD = make_reservation(PLACE, conditions=[names.EVICTED]), make_reservation(PLACE)
+RAY_JOB: Raw = {"metadata": {"name": JOB, "namespace": NAMESPACE, "uid": "uid-of-job"}}
+GONE = make_reservation(PLACE, admitted=False, message="Preempted", conditions=[names.EVICTED])
+
+
+def copy() -> Raw:
+    found = make_copy(make_pod(slot="east/1/role-workers/0"))
+    found["metadata"]["labels"][names.PLACEMENT_LABEL] = PLACE["metadata"]["name"]
+    return found
+
+
+def seen(share: Raw, *pods: Raw, jobs: Sequence[Raw] = (RAY_JOB,)) -> Gang:
+    """The gang as it is observed with its share in east and these pods of it there, while these RayJobs are."""
+    sight = Sight({"east": 8})
+    fill(sight.home.workloads, WORK)
+    fill(sight.home.ray_jobs, *jobs)
+    fill(sight.home.placements, PLACE)
+    fill(sight.members["east"].workloads, share)
+    fill(sight.members["east"].pods, *pods)
+    return sight.observer.gang((NAMESPACE, WORK["metadata"]["name"]), sight.memory, at(5))
+
+
+@pytest.mark.parametrize(
+    ("share", "pods", "stranded", "lost"),
+    [
+        pytest.param(EVICTED, [], True, True, id="evicted, and no pod is left to tell Kueue"),
+        pytest.param(EVICTED, [copy()], False, False, id="a pod is there: Kueue sees it end"),
+        pytest.param(HELD, [], False, False, id="not evicted: its pods are still to come"),
+        pytest.param(GONE, [], False, True, id="evicted, and its quota is free: it queues again"),
+    ],
+)
+def test_stranded(share: Raw, pods: list[Raw], stranded: bool, lost: bool) -> None:
+    """A job that runs is planned anew for these workers; then the share is in nobody's way any more, and goes."""
+    gang = seen(share, *pods)
+    assert [found.stranded for found in gang.reservations] == [stranded]
+    assert any(isinstance(action, Plan) and action.kept == () for action in decide(gang, at(5))) is lost
+
+
+@pytest.mark.parametrize("placed", [0, 1])
+def test_a_stranded_share_of_a_job_that_does_not_run_goes_at_once(placed: int) -> None:
+    """Also when the record says already that it was placed, and Kueue is yet to be told."""
+    place = placement(make_placement(WORK, shares={"east": {"workers": 4}}, placedRound=placed))
+    gang = replace(seen(EVICTED), workload=workload(make_workload()), placements=(place,))
+    assert decide(gang, at(5)) == [Release(gang.reservations[0]), LookAgain(RESYNC)]
+
+
+def test_who_was_stopped_is_told_why() -> None:
+    """And not that a check is pending, as for a share that has quota and waits."""
+    gang = seen(EVICTED, copy())
+    said = [str(action.status["reason"]) for action in decide(gang, at(5)) if isinstance(action, Record)]
+    assert len(said) == 1 and "its workers were stopped there" in said[0]
+
+
+LEAVING: Raw = {"metadata": {**RAY_JOB["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+ANOTHER: Raw = {"metadata": {**RAY_JOB["metadata"], "uid": "uid-of-a-later-one"}}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "gone"),
+    [
+        pytest.param([RAY_JOB], False, id="its job is there"),
+        pytest.param([], True, id="its job is deleted, and the garbage collector has yet to come to its Workload"),
+        pytest.param([LEAVING], True, id="its job is being deleted, and waits for what it owns"),
+        pytest.param([ANOTHER], True, id="another job has its name now"),
+    ],
+)
+def test_a_job_that_goes_takes_its_shares_along(jobs: list[Raw], gone: bool) -> None:
+    gang = seen(HELD, copy(), jobs=jobs)
+    assert (decide(gang, at(5)) == [Release(gang.reservations[0])]) is gone

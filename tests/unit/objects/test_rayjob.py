@@ -1,0 +1,173 @@
+"""A RayJob that is not submitted becomes the podsets that Kueue would make, or a sentence that names the field."""
+
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.objects import rayjob
+from adapter.objects.rayjob import Unusable
+from tests.unit.builders import NAMESPACE
+from tests.unit.stores import make_group, make_ray_job, make_template
+
+Raw = dict[str, Any]
+
+
+def counts(raw: Raw) -> dict[str, int]:
+    return {podset.name: podset.count for podset in rayjob.read(raw, NAMESPACE).podsets}
+
+
+@pytest.mark.parametrize(
+    ("raw", "want"),
+    [
+        pytest.param(make_ray_job(), {"head": 1, "workers": 4, "submitter": 1}, id="a job has a submitter"),
+        pytest.param(make_ray_job(kind="RayCluster"), {"head": 1, "workers": 4}, id="a cluster has none"),
+        pytest.param(
+            make_ray_job(submissionMode="SidecarMode"), {"head": 1, "workers": 4}, id="a sidecar is in the head's pod"
+        ),
+        pytest.param(
+            make_ray_job(make_group(2, name="Big-GPU")),
+            {"head": 1, "big-gpu": 2, "submitter": 1},
+            id="podsets are lower case",
+        ),
+        pytest.param(
+            make_ray_job(make_group(3, numOfHosts=4)), {"head": 1, "workers": 12, "submitter": 1}, id="hosts multiply"
+        ),
+        pytest.param(
+            make_ray_job(make_group(3, numOfHosts=0)),
+            {"head": 1, "workers": 3, "submitter": 1},
+            id="no hosts, one host",
+        ),
+        pytest.param(
+            make_ray_job(make_group(None, minReplicas=5)),
+            {"head": 1, "workers": 0, "submitter": 1},
+            id="only replicas count, and the CRD's default is none",
+        ),
+        pytest.param(
+            make_ray_job(make_group(1, name="a"), make_group(2, name="b")),
+            {"head": 1, "a": 1, "b": 2, "submitter": 1},
+            id="several groups",
+        ),
+    ],
+)
+def test_podsets(raw: Raw, want: dict[str, int]) -> None:
+    assert counts(raw) == want
+
+
+def test_the_queue_and_the_priority_are_in_the_labels() -> None:
+    raw = make_ray_job(queue="gold")
+    raw["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "urgent"
+    asked = rayjob.read(raw, NAMESPACE)
+    assert (asked.queue, asked.priority_class, asked.namespace, str(asked)) == (
+        "gold",
+        "urgent",
+        NAMESPACE,
+        "RayJob train",
+    )
+
+
+def test_the_templates_are_as_they_were_written() -> None:
+    (_, worker, _) = rayjob.read(make_ray_job(make_group(1, cpu="3")), NAMESPACE).podsets
+    assert worker.template == make_template("3")
+
+
+def _without(*path: str) -> Raw:
+    raw = make_ray_job()
+    holder = raw
+    for step in path[:-1]:
+        holder = holder[step]
+    del holder[path[-1]]
+    return raw
+
+
+GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        (None, "A plan is made for RayJob or RayCluster of ray.io, found no object."),
+        ([1], "A plan is made for RayJob or RayCluster of ray.io, found no object."),
+        (
+            {"apiVersion": "batch/v1", "kind": "Job"},
+            "A plan is made for RayJob or RayCluster of ray.io, found batch/v1 Job.",
+        ),
+        (
+            make_ray_job() | {"apiVersion": "example.com/v1"},
+            "A plan is made for RayJob or RayCluster of ray.io, found example.com/v1 RayJob.",
+        ),
+        (_without("metadata", "name"), "RayJob: metadata.name is missing; give it one."),
+        (make_ray_job() | {"metadata": "x"}, "RayJob: metadata is 'x': it must be an object."),
+        (make_ray_job() | {"spec": 7}, "RayJob train: spec is '7': it must be an object."),
+        (
+            _without("spec", "rayClusterSpec"),
+            "RayJob train: spec.rayClusterSpec is missing; say there which workers it wants.",
+        ),
+        (
+            _without("spec", "shutdownAfterJobFinishes"),
+            "RayJob train: spec.shutdownAfterJobFinishes is not true: Kueue queues no other RayJob; set it.",
+        ),
+        (
+            make_ray_job(clusterSelector={"a": "b"}),
+            "RayJob train: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job.",
+        ),
+        (
+            make_ray_job(kind="RayCluster", enableInTreeAutoscaling=True),
+            "RayCluster train: spec.enableInTreeAutoscaling is true: autoscaling is not supported yet; set replicas instead.",
+        ),
+        (make_ray_job(kind="RayCluster", workerGroupSpecs={}), None),
+        (
+            make_ray_job(kind="RayCluster", workerGroupSpecs="x"),
+            "RayCluster train: spec.workerGroupSpecs is 'x': it must be a list.",
+        ),
+        (make_ray_job("x"), f"{GROUPS}[0] is 'x': it must be an object."),  # type: ignore[arg-type]
+        (make_ray_job(make_group(1, name="")), f"{GROUPS}[0].groupName is missing; name the group."),
+        (make_ray_job(make_group(1) | {"replicas": "3"}), f"{GROUPS}[0].replicas is '3': it must be a whole number."),
+        (
+            make_ray_job(make_group(1) | {"replicas": True}),
+            f"{GROUPS}[0].replicas is 'True': it must be a whole number.",
+        ),
+        (make_ray_job(make_group(1) | {"replicas": -1}), f"{GROUPS}[0].replicas is -1: it must be 0 or more."),
+        (
+            make_ray_job(make_group(2**30, numOfHosts=2)),
+            f"{GROUPS}[0].replicas asks for 2147483648 workers; nobody can count so many.",
+        ),
+        (
+            make_ray_job(make_group(1) | {"template": {"spec": {}}}),
+            f"{GROUPS}[0].template.spec.containers is empty; name Ray's container.",
+        ),
+        (
+            make_ray_job(make_group(1, cpu="much")),
+            f"{GROUPS}[0].template.spec: its containers' resources cannot be read: 'much' is not a quantity such as 500m, 2 or 1.5Gi.",
+        ),
+        (
+            make_ray_job(make_group(1, name="head")),
+            f"{GROUPS}: the name head is taken twice; give each group a name of its own.",
+        ),
+        (
+            make_ray_job(make_group(1, name="a"), make_group(1, name="A")),
+            f"{GROUPS}: the name a is taken twice; give each group a name of its own.",
+        ),
+        (make_ray_job(*(make_group(1, name=f"g{n}") for n in range(16))), None),
+        (
+            make_ray_job(*(make_group(1, name=f"g{n}") for n in range(17))),
+            f"{GROUPS}: 19 podsets with head and submitter, Kueue takes 18 at most; use fewer groups.",
+        ),
+    ],
+)
+def test_what_is_no_job_gets_a_sentence(raw: object, sentence: str | None) -> None:
+    if sentence is None:
+        rayjob.read(raw, NAMESPACE)
+        return
+    with pytest.raises(Unusable) as refusal:
+        rayjob.read(raw, NAMESPACE)
+    assert str(refusal.value) == sentence
+
+
+def test_a_priority_class_is_worth_what_another_job_got_for_it() -> None:
+    def given(name: str, priority: int, kind: str = "WorkloadPriorityClass") -> Raw:
+        return {"spec": {"priority": priority, "priorityClassRef": {"kind": kind, "name": name}}}
+
+    known = [{"spec": {}}, given("low", 1), given("high", 5, kind="PriorityClass"), given("high", 9)]
+    assert rayjob.known_priority("high", known) == 9
+    assert rayjob.known_priority("unknown", known) is None

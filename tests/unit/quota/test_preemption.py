@@ -1,0 +1,120 @@
+"""Gangs of lower priority: how much of their quota a plan reckons with, and where Kueue would not give it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.actions import Plan
+from adapter.objects.workload import workload
+from adapter.planning.planner import outranking
+from adapter.planning.request import Candidate, Group, Request
+from adapter.quota import preemption
+from adapter.quota import tree as quota
+from adapter.shell.planning.plans import Planning
+from tests.unit.builders import (
+    NAMESPACE,
+    QUEUE,
+    START,
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_meta,
+    make_workload,
+)
+from tests.unit.stores import Sight, fill, make_template
+
+Raw = dict[str, Any]
+PREEMPTS: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+CPU = {"cpu": 1000, "pods": 1}
+
+
+def share(priority: int | None, cores: int, *, queue: str = "team-a", reserved: bool = True, **usage: str) -> Raw:
+    """A group Workload of ours that was given so many cores, one podset each."""
+    podset = {"name": "r", "flavors": {"cpu": "any"}, "resourceUsage": usage or {"cpu": "1"}}
+    return {
+        "spec": {} if priority is None else {"priority": priority},
+        "status": {
+            "conditions": [make_condition(names.QUOTA_RESERVED, reserved)],
+            "admission": {"clusterQueue": queue, "podSetAssignments": [podset] * cores},
+        },
+    }
+
+
+def used(found: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """What the first queue counts as reserved, None without one."""
+    return str(found[0]["status"]["flavorsReservation"][0]["resources"][0]["total"]) if found else None
+
+
+@pytest.mark.parametrize(
+    ("spec", "shares", "want"),
+    [
+        pytest.param(PREEMPTS, [share(1, 2)], "2", id="one of lower priority"),
+        pytest.param(PREEMPTS, [share(1, 2), share(None, 1)], "1", id="a share without a priority has 0"),
+        pytest.param(PREEMPTS, [share(1, 1, cpu="250m")], "3750m", id="less than a core"),
+        pytest.param(PREEMPTS, [share(1, 9)], "0", id="never less than nothing, though a share may not be counted yet"),
+        pytest.param(PREEMPTS, [share(5, 2)], None, id="the same priority"),
+        pytest.param(PREEMPTS, [share(9, 2)], None, id="a higher one"),
+        pytest.param(PREEMPTS, [share(1, 2, reserved=False)], None, id="evicted already"),
+        pytest.param(PREEMPTS, [share(1, 2, queue="team-b")], None, id="in another queue"),
+        pytest.param(PREEMPTS, [], None, id="nobody"),
+        pytest.param({}, [share(1, 2)], None, id="Kueue's default: no preemption"),
+        pytest.param({"preemption": {"withinClusterQueue": "Never"}}, [share(1, 2)], None, id="no preemption, said"),
+        pytest.param(
+            {"preemption": {"withinClusterQueue": "LowerOrNewerEqualPriority"}}, [share(1, 2), share(5, 1)], "2", id="newer ones"
+        ),
+    ],
+)  # fmt: skip
+def test_relieved(spec: Raw, shares: list[Raw], want: str | None) -> None:
+    assert used(preemption.relieved([make_cluster_queue(4, used=4, **spec)], shares, 5)) == want
+
+
+def test_what_was_read_is_left_as_it_was() -> None:
+    queue = make_cluster_queue(4, used=4, **PREEMPTS)
+    preemption.relieved([queue], [share(1, 2)], 5)
+    assert used([queue]) == "4"
+
+
+def cluster(name: str, used: int) -> Candidate:
+    tree = quota.build([make_cluster_queue(2, used=used)], [], [make_flavor()])
+    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
+
+
+def gang(count: int) -> Request:
+    return Request(NAMESPACE, QUEUE, (Group("workers", "role", count, {}, CPU),))
+
+
+def test_only_the_share_that_needs_it_preempts() -> None:
+    among, freed = [cluster("east", 2), cluster("west", 0)], [cluster("east", 0), cluster("west", 0)]
+    made = outranking(gang(4), among, freed)
+    assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 2, True), ("west", 2, False)]
+    assert made.sentence == "2 of 4 workers to east, 2 to west; in east by preempting gangs of lower priority."
+
+
+def test_where_even_that_is_too_little_nothing_is_placed() -> None:
+    assert outranking(gang(5), [cluster("east", 2)], [cluster("east", 0)]).shares == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "priority", "said"),
+    [
+        pytest.param(
+            PREEMPTS, 5, "2 of 2 workers to east; in east by preempting gangs of lower priority.", id="it may"
+        ),
+        pytest.param(PREEMPTS, 1, "2 workers needed at once, 0 fit now", id="it is of no higher priority"),
+        pytest.param({}, 5, "2 workers needed at once, 0 fit now", id="the queue preempts nobody"),
+    ],
+)
+def test_a_plan_reckons_with_it_where_nothing_else_helps(spec: Raw, priority: int, said: str) -> None:
+    sight = Sight({"east": 2})
+    member = sight.members["east"]
+    fill(member.cluster_queues, make_cluster_queue(2, used=2, **spec))
+    fill(member.workloads, {"metadata": make_meta("theirs"), **share(1, 2)})
+    raw = make_workload(groups={"workers": 2})
+    raw["spec"]["podSets"][1]["template"] = make_template("1")
+    raw["spec"]["priority"] = priority
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    body, _, _ = planning.body(Plan(workload(raw), None, ()), START)
+    assert body["spec"]["explanation"].startswith(said)
+    assert [one.get("preempts") for one in body["spec"]["shares"]] == ([True] if "preempting" in said else [])

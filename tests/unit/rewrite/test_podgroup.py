@@ -1,0 +1,173 @@
+"""A share in a cluster of Volcano's is one PodGroup of all its workers, and its copies name it; elsewhere there is none."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.actions import CreatePod
+from adapter.cli.poddiff import changes
+from adapter.objects.reservation import Reservation
+from adapter.objects.reservation import reservation as read_reservation
+from adapter.rewrite import groupworkload
+from adapter.rewrite.rewriter import remote_pod
+from adapter.rewrite.target import Target
+from adapter.shell.kube.client import ApiError
+from adapter.shell.write import gangs
+from adapter.worker.dispatch import decide
+from tests.unit import apiserver
+from tests.unit.apiserver import Server, refuses, says
+from tests.unit.builders import at, make_placement, make_reservation, make_workload
+from tests.unit.rewrite.test_podmapping import mapped
+from tests.unit.worker.test_dispatch import NAME, SLOTTED, worker
+
+Raw = dict[str, Any]
+VOLCANO = mapped(schedulerName="volcano")
+
+
+def group(name: str, count: int, **requests: str) -> tuple[str, int, Raw]:
+    container = {"name": "ray-worker", "image": "ray", "resources": {"requests": requests}}
+    return name, count, {"spec": {"containers": [container]}}
+
+
+def share(target: Target, *groups: tuple[str, int, Raw]) -> Raw:
+    return groupworkload.group_workload(target, "demo", groups or [group("workers", 2, cpu="1")], "anchor-uid")
+
+
+def test_a_share_in_a_cluster_of_volcanos_is_one_pod_group() -> None:
+    workload = share(VOLCANO, group("workers", 3, cpu="1500m", memory="1Gi"), group("gpu", 1, cpu="1"))
+    assert groupworkload.beside(workload, VOLCANO, starts=True) == {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": "p-1",
+            "namespace": "demo",
+            "labels": workload["metadata"]["labels"],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "p-1", "uid": "anchor-uid"}],
+        },
+        "spec": {"minMember": 4, "minResources": {"cpu": "5500m", "memory": "3Gi"}},
+    }
+
+
+def test_workers_that_come_to_a_gang_that_runs_wait_for_nobody() -> None:
+    """A drain moves them one by one, and the next goes when the first is ready."""
+    body = groupworkload.beside(share(VOLCANO, group("workers", 3, cpu="1")), VOLCANO, starts=False)
+    assert body and body["spec"] == {"minMember": 1}
+
+
+@pytest.mark.parametrize("pods", [{}, {"schedulerName": "yunikorn"}, {"annotations": {names.VOLCANO_QUEUE_ANNOTATION: "q"}}])  # fmt: skip
+def test_where_volcano_does_not_schedule_there_is_none(pods: Raw) -> None:
+    target = mapped(**pods)
+    workload = share(target)
+    assert groupworkload.beside(workload, target, starts=True) is None
+    assert names.POD_GROUP_ANNOTATION not in workload["metadata"]["annotations"]
+    assert read_reservation("east", workload).pod_group == ""
+
+
+def test_it_is_in_the_queue_that_the_clusters_pods_are_told_of() -> None:
+    target = mapped(schedulerName="volcano", annotations={names.VOLCANO_QUEUE_ANNOTATION: "research"})
+    body = groupworkload.beside(share(target), target, starts=True)
+    assert body and body["spec"]["queue"] == "research"
+
+
+@pytest.mark.parametrize(
+    ("requests", "want"),
+    [
+        ({}, {}),
+        ({"cpu": "100m"}, {"cpu": "400m"}),  # KubeRay's init container asks for more, while no other container runs
+        ({"cpu": "1", "nvidia.com/gpu": "2"}, {"cpu": "2", "nvidia.com/gpu": "4"}),
+        ({"memory": "1.5Gi"}, {"memory": "3Gi"}),
+    ],
+)
+def test_what_it_needs_is_what_its_pods_ask_for(requests: dict[str, str], want: dict[str, str]) -> None:
+    body = groupworkload.beside(share(VOLCANO, group("workers", 2, **requests)), VOLCANO, starts=True)
+    assert body and body["spec"]["minResources"] == want
+
+
+# --- the copies ------------------------------------------------------------------------------------------------------------
+
+
+def copy_of(pod: Raw, found: Reservation) -> Raw:
+    (made,) = decide(worker(pod, reservations={("east", found.round): found}), at(5))
+    assert isinstance(made, CreatePod)
+    return dict(made.body["metadata"]["annotations"])
+
+
+def test_copies_name_the_pod_group_of_the_round_that_their_share_is_of() -> None:
+    """An extra round is another share, with a group of its own: the first one's stays as large as it was."""
+    place = make_placement(make_workload())
+    place["spec"]["shares"][0]["round"] = 1
+    place["spec"]["round"] = 2
+    raw = make_reservation(place, round=1)
+    raw["metadata"]["annotations"][names.POD_GROUP_ANNOTATION] = f"{NAME}-1"
+    assert copy_of(SLOTTED, read_reservation("east", raw))[names.POD_GROUP_ANNOTATION] == f"{NAME}-1"
+
+
+def test_copies_on_a_share_that_was_made_for_another_scheduler_name_none() -> None:
+    """Volcano would wait for a group that nobody makes; so it makes one of one."""
+    now = {"east": VOLCANO}  # the WorkerCluster, when a copy is made
+    (made,) = decide(worker(SLOTTED, targets=now), at(5))
+    assert isinstance(made, CreatePod)
+    assert made.body["spec"]["schedulerName"] == "volcano"
+    assert names.POD_GROUP_ANNOTATION not in made.body["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("group", "why"),
+    [("", "it speaks to the manager's scheduler"), ("p-1", "Volcano starts the share's workers together there")],
+)
+def test_what_becomes_of_the_managers_own_group_is_explained(group: str, why: str) -> None:
+    pod = {"metadata": {"name": "w", "annotations": {names.POD_GROUP_ANNOTATION: "ray-pi-pg"}}, "spec": {}}
+    out = remote_pod(pod, head="10.0.0.1", target=VOLCANO, role="r", total=1, slot="s", anchor_uid="a", pod_group=group)
+    (change,) = (one for one in changes(pod, out) if one.path == f"metadata.annotations.{names.POD_GROUP_ANNOTATION}")
+    assert (change.after, change.why) == (group, why)
+
+
+# --- the write ---------------------------------------------------------------------------------------------------------------
+
+BODY = groupworkload.beside(share(VOLCANO), VOLCANO, starts=True) or {}
+OTHERS = {**BODY, "metadata": {**BODY["metadata"], "ownerReferences": [{"kind": "ConfigMap", "uid": "earlier"}]}}
+GOING = {**BODY, "metadata": {**BODY["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+FORBIDDEN = 'podgroups.scheduling.volcano.sh is forbidden: User "east" cannot create resource "podgroups" in API group'
+CLOSED = 'admission webhook "validatepodgroup.volcano.sh" denied the request: queue `q` status is `Closed`'
+
+
+def ensure(*answers: apiserver.Answer) -> list[tuple[str, str]]:
+    """What is asked of a server that answers so."""
+
+    async def run() -> list[tuple[str, str]]:
+        async with apiserver.serving(Server(lists=list(answers))) as server, apiserver.connected(server.url) as client:
+            await gangs.ensure(client, BODY)
+            return [(asked.method, asked.path) for asked in server.asked]
+
+    return asyncio.run(run())
+
+
+PATH = "/apis/scheduling.volcano.sh/v1beta1/namespaces/demo/podgroups"
+
+
+def test_it_is_made_once_and_found_again_after_a_crash() -> None:
+    assert ensure(says(BODY)) == [("POST", PATH)]
+    assert ensure(refuses(409, "AlreadyExists"), says(BODY)) == [("POST", PATH), ("GET", f"{PATH}/p-1")]
+
+
+@pytest.mark.parametrize("found", [OTHERS, GOING], ids=["of an earlier anchor", "being deleted"])
+def test_one_that_may_go_before_its_share_is_not_taken_for_it(found: Raw) -> None:
+    with pytest.raises(ApiError, match=r"PodGroup demo/p-1, .* cannot be made: there is another one of that name$"):
+        ensure(refuses(409, "AlreadyExists"), says(found))
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "advice"),
+    [
+        (404, "page not found", "; install Volcano there, or let the WorkerCluster name another scheduler"),
+        (403, FORBIDDEN, "; apply kustomize/overlays/worker there"),
+        (403, CLOSED, ""),
+    ],
+)
+def test_a_cluster_that_cannot_have_one_says_what_to_do(status: int, said: str, advice: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        ensure(refuses(status, "Refused", said))
+    text = "PodGroup demo/p-1, which spec.pods.schedulerName volcano asks for, cannot be made: "
+    assert (refusal.value.status, refusal.value.message) == (status, f"{text}{said}{advice}")

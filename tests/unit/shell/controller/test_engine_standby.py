@@ -1,0 +1,192 @@
+"""A replica that stands by reads everything and can plan, writes nothing, and does all that is to be done once it leads."""
+
+import asyncio
+import base64
+import logging
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from prometheus_client import REGISTRY
+
+from adapter import names
+from adapter.shell import metrics
+from adapter.shell.controller.engine import Engine
+from adapter.shell.kube.client import FENCED, Client
+from hack.lab.base.paths import REPO
+from tests.unit import apiserver, builders
+from tests.unit.apiserver import Server, event, holds, kubeconfig, lists, refuses, says, silence, text
+from tests.unit.shell.controller.test_lease import COLLECTION, Counted, Shelf, stoppable
+
+Raw = dict[str, Any]
+
+
+def _versioned(raw: Raw, version: int = 1) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(version)}}
+
+
+def _secret(name: str, url: str) -> Raw:
+    config = base64.b64encode(yaml.safe_dump(kubeconfig(url)).encode()).decode()
+    return {
+        "metadata": builders.make_meta(name, namespace=names.SYSTEM_NAMESPACE),
+        "data": {names.KUBECONFIG_KEY: config},
+    }
+
+
+class Manager:
+    """A manager cluster that is also each of its worker clusters: east from the beginning, and west later."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.shelf, self.grown = server, Shelf(server), asyncio.Event()
+        self.away = False  # what stands before it answers that nobody is there
+        self.objects = {
+            "workerclusters": [builders.make_worker_cluster("east")],
+            "secrets": [_secret("east", server.url), _secret("west", server.url)],
+            "admissionchecks": [builders.make_check()],
+        }
+        server.lists, server.watches = [self.answer] * 10_000, [self.watch] * 10_000
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if self.away:
+            return await refuses(503, "ServiceUnavailable")(request)
+        if request.path.startswith(COLLECTION):
+            return await self.shelf.answer(request)
+        if request.path == "/readyz":
+            return await text("ok", kind="text/plain")(request)
+        if request.path.endswith("/kube-system"):
+            return await says({"metadata": {"uid": "of-the-manager"}})(request)
+        if request.method != "GET":
+            return await refuses(409, "Conflict")(request)
+        return await lists(1, map(_versioned, self.objects.get(request.path.rpartition("/")[2], ())))(request)
+
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        if not request.path.endswith("/workerclusters"):
+            return await silence(self.server)(request)
+        await self.grown.wait()
+        west = _versioned(builders.make_worker_cluster("west"), 2)
+        return await holds(self.server, event("ADDED", west))(request)
+
+    def writes(self) -> set[str]:
+        """What was written beside the Lease."""
+        return {asked.path for asked in self.server.asked if asked.method != "GET" and "/leases" not in asked.path}
+
+    def read(self, cluster: str) -> bool:
+        """Whether the worker cluster's stores are filled: what is ours there is asked for by the cluster's name."""
+        ours = f"{names.CLUSTER_LABEL}={cluster}"
+        return any(ours in asked.query.get("labelSelector", "") for asked in self.server.asked)
+
+
+@stoppable
+async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with apiserver.serving() as server, apiserver.connected(server.url) as own:
+        manager = Manager(server)
+        manager.shelf.put("another")
+        lease = Counted(own, "b", server)
+        client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(server.url)), may_write=lease.may_write)
+        engine = Engine(client, lease)
+        task = asyncio.create_task(engine.run())
+        try:
+            await lease.looked()
+            assert engine.home.synced, "it is ready, and campaigns only now"
+            assert not isinstance(engine.preview, str), "it can say what would be planned"
+            assert manager.read("east")
+            manager.grown.set()
+            await server.until(lambda: manager.read("west"))
+            for _ in range(4):
+                await lease.looked(after=2)
+            assert manager.writes() == set() and FENCED not in caplog.text, "it did not even try"
+            assert REGISTRY.get_sample_value("rayspan_leader") == 0
+
+            for _ in range(4):
+                await lease.looked(after=2)
+            await server.until(lambda: len(manager.writes()) >= 3)
+            assert {path.partition("/apis/")[2] for path in manager.writes()} >= {
+                "rayspan.dev/v1alpha1/workerclusters/east/status",
+                "rayspan.dev/v1alpha1/workerclusters/west/status",
+                f"kueue.x-k8s.io/v1beta2/admissionchecks/{builders.CHECK}/status",
+            }
+            assert REGISTRY.get_sample_value("rayspan_leader") == 1
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            metrics.LEADER.set(0)
+            await client.close()
+
+
+@stoppable
+async def test_whoever_starts_while_the_manager_is_away_waits_for_it() -> None:
+    """It is ready as long as the manager can be seen, and no longer."""
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        manager = Manager(server)
+        manager.away = True
+        engine = Engine(client, None)
+        task = asyncio.create_task(engine.run())
+        try:
+            await server.until(lambda: len(server.asked) >= 3)
+            assert engine.home.unready == "the manager cluster is not read yet" and not task.done()
+            manager.away = False
+            await server.until(lambda: not engine.home.unready)
+            manager.away = True
+            await server.until(lambda: engine.home.unready.startswith("the manager cluster cannot be seen: 503"))
+            assert engine.home.synced and not task.done()
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            metrics.LEADER.set(0)
+
+
+@asynccontextmanager
+async def leading(folder: Path) -> AsyncIterator[tuple[Process, Shelf]]:
+    """The controller as the Deployment runs it, once it leads."""
+    async with apiserver.serving() as server:
+        manager = Manager(server)
+        file = folder / "kubeconfig"
+        file.write_text(yaml.safe_dump(kubeconfig(server.url)))
+        words = ("-m", "adapter", "controller", "--port", "0", "--plan-port", "0")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *words, env={**os.environ, "KUBECONFIG": str(file)}, cwd=REPO, stderr=PIPE
+        )
+        try:
+            await server.until(lambda: len(manager.writes()) >= 2)
+            yield process, manager.shelf
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            manager.grown.set()  # or the server would wait for those who wait for it
+
+
+async def _end(process: Process) -> tuple[int | None, str]:
+    async with asyncio.timeout(apiserver.PATIENCE):
+        _, said = await process.communicate()
+    return process.returncode, said.decode()
+
+
+@stoppable
+async def test_a_process_that_is_asked_to_stop_gives_the_lease_back(tmp_path: Path) -> None:
+    async with leading(tmp_path) as (process, shelf):
+        assert shelf.holder not in ("", "?")
+        process.terminate()
+        code, said = await _end(process)
+    assert (code, shelf.holder) == (0, "") and "Traceback" not in said
+
+
+@stoppable
+async def test_a_process_that_may_lead_no_more_ends_with_a_sentence(tmp_path: Path) -> None:
+    async with leading(tmp_path) as (process, shelf):
+        shelf.put("usurper")
+        code, said = await _end(process)
+    assert (code, shelf.holder) == (1, "usurper") and "Traceback" not in said
+    assert said.splitlines()[-1].endswith(
+        "stopped writing, and ending for a fresh start: Lease rayspan-controller in rayspan-system: it is held by usurper"
+    )

@@ -1,0 +1,230 @@
+"""What the metrics learn from actions, requests and stores, and that docs/metrics.md lists exactly what there is."""
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import REGISTRY
+from prometheus_client.metrics import MetricWrapperBase
+
+from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
+from adapter.gang import status as explain
+from adapter.objects.placement import placement
+from adapter.shell import metrics
+from adapter.shell.controller import measure
+from adapter.shell.controller.measure import Census
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
+from adapter.worker import dispatch
+from adapter.worker.facts import Worker
+from hack.lab.base.paths import REPO
+from tests.unit import apiserver, stores
+from tests.unit.apiserver import lists, refuses, says, streams
+from tests.unit.builders import at, make_copy, make_placement, make_pod, make_worker_cluster, make_workload, stamp
+
+Raw = dict[str, Any]
+DOC = REPO / "docs" / "metrics.md"
+_ROW = re.compile(r"^\| `(rayspan_\w+)` \| (.*?) \|", re.MULTILINE)
+_NAME = re.compile(r"rayspan_[a-z_]+")
+PLACE = placement(make_placement(make_workload()))
+
+
+def value(name: str, labels: Mapping[str, str] | None = None) -> float:
+    return REGISTRY.get_sample_value(name, dict(labels or {})) or 0.0
+
+
+def metric_types() -> dict[str, set[str]]:
+    """Every metric of ours as it is exposed, with its labels."""
+    told = [one for one in vars(metrics).values() if isinstance(one, MetricWrapperBase)]
+    families = [(family, one._labelnames) for one in told for family in one.describe()]
+    families += [(family, family._labelnames) for family in Census(stores.Sight({}).home).describe()]
+    return {f"{family.name}{'_total' * (family.type == 'counter')}": set(labels) for family, labels in families}
+
+
+# --- the doc ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_doc_lists_what_there_is_with_its_labels() -> None:
+    listed = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in _ROW.findall(DOC.read_text())}
+    assert listed == metric_types()
+
+
+def test_the_alerts_ask_for_what_there_is() -> None:
+    asked = {name.removesuffix("_bucket") for name in _NAME.findall(DOC.read_text())}
+    assert asked == set(metric_types())
+
+
+def test_the_words_in_the_doc_are_those_of_the_code() -> None:
+    words = (metrics.CREATED, metrics.RUNNING, metrics.POD_GONE, metrics.SLOT_ELSEWHERE, metrics.NO_SHARE)
+    assert all(f"`{word}`" in DOC.read_text() for word in words)
+
+
+# --- actions ---------------------------------------------------------------------------------------------------------
+
+
+def a_pod(cluster: str) -> Raw:
+    pod = make_pod(slot=f"{cluster}/role/0")
+    pod["metadata"]["creationTimestamp"] = stamp()
+    return pod
+
+
+def test_a_dispatch_is_timed_from_the_creation_of_the_managers_pod() -> None:
+    pod, name = a_pod("timed"), "rayspan_dispatch_duration_seconds"
+    measure.done(CreatePod("timed", None, pod, {}), "timed", at(2))
+    measure.done(PatchStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
+    measure.done(PatchStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
+    measure.done(PatchStatus(pod, {"status": {"conditions": []}}), "", at(9))
+    for stage, seconds in (("created", 2), ("running", 5)):
+        labels = {"cluster": "timed", "stage": stage}
+        assert (value(f"{name}_count", labels), value(f"{name}_sum", labels)) == (1, seconds)
+
+
+def test_a_clock_that_is_behind_gives_no_negative_time() -> None:
+    measure.done(CreatePod("behind", None, a_pod("behind"), {}), "behind", at(-3))
+    assert value("rayspan_dispatch_duration_seconds_sum", {"cluster": "behind", "stage": "created"}) == 0
+
+
+@pytest.mark.parametrize(
+    ("remotes", "pod", "want"),
+    [
+        pytest.param({"lost": make_copy(make_pod())}, None, {"pod-gone": 1}, id="the pod is gone"),
+        pytest.param(
+            {"lost": make_copy(make_pod(slot="east/role/0"))}, make_pod(slot="east/role/0"), {"slot-elsewhere": 1},
+            id="its slot is elsewhere",
+        ),
+        pytest.param({"lost": make_copy(make_pod())}, make_pod(phase="Failed"), {}, id="it ended"),
+    ],
+)  # fmt: skip
+def test_an_orphan_is_counted_by_its_reason(
+    remotes: Mapping[str, Raw], pod: Raw | None, want: Mapping[str, int]
+) -> None:
+    """The decision's own words are told apart here: one that is changed there counts nothing."""
+    reasons = ("pod-gone", "slot-elsewhere", "no-share")
+    before = {
+        reason: value("rayspan_orphans_deleted_total", {"cluster": "lost", "reason": reason}) for reason in reasons
+    }
+    facts_ = Worker(pod, remotes, None, None, None, "", {}, {}, ())
+    actions = dispatch.decide(facts_, at(0))
+    assert [type(action) for action in actions] == [DeletePod]
+    for action in actions:
+        measure.done(action, "lost", at(0))
+    after = {
+        reason: value("rayspan_orphans_deleted_total", {"cluster": "lost", "reason": reason}) for reason in reasons
+    }
+    assert {reason: after[reason] - before[reason] for reason in reasons if after[reason] > before[reason]} == want
+
+
+def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() -> None:
+    blocked = {"full": "insufficient quota", "slow": ""}
+    status = explain.withdrawing(PLACE, blocked, "Not admitted within 4s", at(60), at(0))
+    before = value("rayspan_gang_rollbacks_total")
+    actions: Iterable[Action] = (
+        Record(PLACE, explain.reserving(PLACE, blocked, at(0))),
+        Record(PLACE, status),
+        Record(placement(make_placement(make_workload(), withdrawn=1)), status),  # said again: nothing new
+    )
+    for action in actions:
+        measure.done(action, "", at(0))
+    assert value("rayspan_gang_rollbacks_total") - before == 1
+    assert [value("rayspan_spills_total", {"cluster": name}) for name in blocked] == [1, 1]
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        (PODS.path(), ("pods", False)),
+        (PODS.path("demo"), ("pods", False)),
+        (PODS.path("demo", "a"), ("pods", True)),
+        (PODS.path("demo", "a", "status"), ("pods/status", True)),
+        (WORKLOADS.path("demo", "w", "status"), ("workloads/status", True)),
+        (WORKER_CLUSTERS.path(name="east", sub="status"), ("workerclusters/status", True)),
+        ("/api/v1/namespaces", ("namespaces", False)),
+        ("/api/v1/namespaces/kube-system", ("namespaces", True)),
+        ("/api/v1/namespaces/pods/pods/pods", ("pods", True)),
+        ("/readyz", ("readyz", False)),
+        ("/api", ("api", False)),
+    ],
+)
+def test_a_path_is_about_a_kind(path: str, want: tuple[str, bool]) -> None:
+    assert kind_of(path) == want
+
+
+async def test_requests_are_counted_as_they_are_answered() -> None:
+    async with apiserver.serving() as server:
+        login = yaml.safe_dump(apiserver.kubeconfig(f"{server.url}/behind/a/path"))
+        client = await Client.from_kubeconfig(login, "counted")
+        try:
+            server.lists = [says({"metadata": {}}), lists(1), refuses(409), says({"metadata": {}})]
+            server.watches = [streams()]
+            await client.get(PODS.path("demo", "a"))
+            await client.get(PODS.path("demo"))
+            with pytest.raises(ApiError):
+                await client.create(PODS.path("demo"), {})
+            await client.merge(PODS.path("demo", "a", "status"), {})
+            async with client.stream(PODS.path("demo"), {"watch": "true"}, 5):
+                assert value("rayspan_watches", {"cluster": "counted", "kind": "pods"}) == 1
+            assert value("rayspan_watches", {"cluster": "counted", "kind": "pods"}) == 0
+        finally:
+            await client.close()
+    found = {
+        (verb, kind, code): value("rayspan_api_requests_total", labels)
+        for verb, kind, code in (
+            ("get", "pods", "200"), ("list", "pods", "200"), ("create", "pods", "409"), ("patch", "pods/status", "200"),
+            ("watch", "pods", "200"),
+        )
+        for labels in [{"cluster": "counted", "verb": verb, "kind": kind, "code": code}]
+    }  # fmt: skip
+    assert set(found.values()) == {1.0}, found
+
+
+async def test_a_request_without_an_answer_is_counted_as_such() -> None:
+    client = await Client.from_kubeconfig(yaml.safe_dump(apiserver.kubeconfig("http://127.0.0.1:1")), "away")
+    try:
+        with pytest.raises(Unreachable):
+            await client.get(PODS.path())
+    finally:
+        await client.close()
+    assert value("rayspan_api_requests_total", {"cluster": "away", "verb": "list", "kind": "pods", "code": "none"}) == 1
+
+
+# --- what there is now -----------------------------------------------------------------------------------------------
+
+
+async def test_pods_are_counted_by_registered_cluster_and_phase() -> None:
+    home = stores.Sight({}).home
+    stores.fill(home.worker_clusters, {**make_worker_cluster("east"), "metadata": {"name": "east"}})
+    pods = [
+        make_pod("a", slot="east/role/0", phase="Running"),
+        make_pod("b", slot="east/role/1", phase="Running"),
+        make_pod("c", slot="somewhere/role/0"),
+        make_pod("d"),
+    ]
+    stores.fill(home.pods, *pods)
+    census = Census(home)
+    found = {tuple(sample.labels.values()): sample.value for sample in next(census.collect()).samples}
+    assert found == {("east", "Running"): 2, ("", "Pending"): 2}
+
+
+async def test_tasks_are_counted_by_what_they_run() -> None:
+    async def idle() -> None:
+        await asyncio.Event().wait()
+
+    tasks = [asyncio.create_task(idle()) for _ in range(3)]
+    *_, family = Census(stores.Sight({}).home).collect()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert [s.value for s in family.samples if s.labels["coroutine"].endswith("idle")] == [3]
+
+
+def test_a_cluster_that_is_not_registered_any_more_is_not_told_of() -> None:
+    metrics.CONNECTED.labels("gone").set(1)
+    metrics.forget("gone")
+    assert REGISTRY.get_sample_value("rayspan_cluster_connected", {"cluster": "gone"}) is None
+    metrics.forget("gone")

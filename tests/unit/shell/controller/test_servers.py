@@ -1,0 +1,139 @@
+"""Over real sockets: a plan or a sentence comes back, and nothing that is sent stops the next question."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from adapter.shell.controller import servers
+from adapter.shell.planning.preview import Preview
+from tests.unit.builders import NAMESPACE
+from tests.unit.stores import Sight, make_ray_job
+
+Raw = dict[str, Any]
+
+
+@asynccontextmanager
+async def served(ask: servers.Ask) -> AsyncIterator[str]:
+    runner = await servers.serve_plans(ask, 0)
+    try:
+        port = next(
+            address[1] for address in runner.addresses if len(address) == 2
+        )  # of IPv4; port 0 gives IPv6 another
+        yield f"http://127.0.0.1:{port}/plan"
+    finally:
+        await runner.cleanup()
+
+
+async def post(url: str, body: bytes) -> tuple[int, Raw]:
+    async with aiohttp.ClientSession() as session, session.post(url, data=io.BytesIO(body)) as answer:
+        return answer.status, await answer.json()
+
+
+def question(**job: Any) -> bytes:
+    return json.dumps({"namespace": NAMESPACE, "object": make_ray_job(**job)}).encode()
+
+
+async def test_a_question_is_answered() -> None:
+    preview = Sight({"east": 9}).preview
+    async with served(lambda: preview) as url:
+        status, answer = await post(url, question())
+    assert (status, answer["fits"], answer["sentence"]) == (200, True, "4 of 4 workers to east.")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        pytest.param(b"{", 400, "What was sent is not JSON.", id="half an object"),
+        pytest.param(b"\xff\xfe", 400, "What was sent is not JSON.", id="no text"),
+        pytest.param(b"[" * 100_000, 400, "What was sent is not JSON.", id="deeper than a parser goes"),
+        pytest.param(b"9" * 5000, 400, "What was sent is not JSON.", id="a number beyond Python's patience"),
+        pytest.param(b"[]", 400, "What was sent has no namespace and no object.", id="no object"),
+        pytest.param(b'{"namespace": 3}', 400, "What was sent has no namespace and no object.", id="an odd namespace"),
+        pytest.param(
+            b'{"namespace": "demo"}',
+            422,
+            "A plan is made for RayJob or RayCluster of ray.io, found no object.",
+            id="nothing to plan",
+        ),
+        pytest.param(
+            b" " * (2**20 + 1), 413, "The job is larger than 1 MiB; leave out what is not the job.", id="large"
+        ),
+        pytest.param(
+            question(queue=None),
+            422,
+            "RayJob train: metadata.labels has no kueue.x-k8s.io/queue-name; name a LocalQueue of namespace demo.",
+            id="no queue",
+        ),
+    ],
+)
+async def test_what_is_no_question_gets_a_sentence(body: bytes, status: int, message: str) -> None:
+    preview = Sight({"east": 9}).preview
+    async with served(lambda: preview) as url:
+        found, answer = await post(url, body)
+        assert (found, answer["reason"], answer["message"]) == (status, "UnusableJob", message)
+        assert (await post(url, question()))[0] == 200
+
+
+async def test_a_controller_that_sees_nothing_says_so() -> None:
+    async with served(lambda: "The manager cluster cannot be seen.") as url:
+        status, answer = await post(url, question())
+    assert (status, answer["reason"], answer["message"]) == (503, "NotReady", "The manager cluster cannot be seen.")
+
+
+async def test_a_fault_of_ours_is_told_and_costs_nobody_else() -> None:
+    class Broken:
+        def answer(self, *_: object) -> Raw:
+            raise ZeroDivisionError("token abc")
+
+    async with served(lambda: cast(Preview, Broken())) as url:
+        for _ in range(2):
+            status, answer = await post(url, question())
+            assert (status, answer["reason"]) == (500, "InternalError")
+            assert "abc" not in answer["message"]
+
+
+async def test_too_many_questions_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes while enough others wait is told so; those who wait are answered."""
+    monkeypatch.setattr(servers, "MOST_WAITING", 2)
+    preview = Sight({"east": 9}).preview
+    async with served(lambda: preview) as url:
+        found = await asyncio.gather(*(post(url, question()) for _ in range(12)))
+    statuses = [status for status, _ in found]
+    assert set(statuses) == {200, 429} and statuses.count(200) >= 2
+
+
+async def test_who_sends_half_a_question_does_not_keep_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "MOST_WAITING", 1)
+    monkeypatch.setattr(servers, "UPLOAD_SECONDS", 0.2)
+    preview = Sight({"east": 9}).preview
+    async with served(lambda: preview) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", URL(url).port)
+        writer.write(b"POST /plan HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{")
+        assert b" 408 " in await reader.readline()
+        assert (await post(url, question()))[0] == 200
+        writer.close()
+
+
+async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight questions that take 5 ms each last at least as long as they and their pauses."""
+    preview = Sight({"east": 9}).preview
+    loop = asyncio.get_running_loop()
+
+    class Slow:
+        def answer(self, *asked: Any) -> Raw:
+            until = loop.time() + 0.005
+            while loop.time() < until:
+                pass
+            return preview.answer(*asked)
+
+    async with served(lambda: cast(Preview, Slow())) as url:
+        started = loop.time()
+        await asyncio.gather(*(post(url, question()) for _ in range(8)))
+        assert loop.time() - started > 8 * 0.005 + 7 * servers.REST * 0.005

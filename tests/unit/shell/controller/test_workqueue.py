@@ -1,0 +1,369 @@
+"""Each key is handled by one task at a time and as often as it must; time here is a loop's own and passes at once."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from adapter.shell.controller.workqueue import FIRST_BACKOFF, LAST_BACKOFF, Postpone, WorkQueue
+
+Test = Callable[[], Awaitable[None]]
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """A loop whose time passes only by what its timers wait for; where all wait and no timer runs is an error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        selector: Any = vars(self)["_selector"]
+        self._look = selector.select
+        selector.select = self._pass
+
+    def time(self) -> float:
+        return self._now
+
+    def _pass(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            raise RuntimeError("everybody waits and no timer runs")
+        self._now += timeout + 1e-6 if timeout > 0 else 0.0
+        return self._look(0)
+
+
+class Bench:
+    """A queue whose handler notes when it began with a key, and does then what the test says."""
+
+    def __init__(self, body: Callable[[str], Awaitable[float | None]]) -> None:
+        self.began: list[tuple[str, float]] = []
+        self._running: set[str] = set()
+        self._body = body
+        self.queue: WorkQueue[str] = WorkQueue(self._handle)
+
+    async def _handle(self, key: str) -> float | None:
+        assert key not in self._running, f"{key} is handled twice at a time"
+        self._running.add(key)
+        self.began.append((key, asyncio.get_running_loop().time()))
+        try:
+            return await self._body(key)
+        finally:
+            self._running.discard(key)
+
+    async def run(self, seconds: float) -> None:
+        """Let that much time pass; what must happen in it has happened then."""
+        task = asyncio.create_task(self.queue.run())
+        ended, _ = await asyncio.wait([task], timeout=seconds)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert not ended, "the queue ended by itself"
+
+    def times(self, key: str) -> list[float]:
+        return [round(when, 2) for name, when in self.began if name == key]
+
+
+def play(test: Test) -> None:
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        runner.run(asyncio.wait_for(test(), timeout=100_000))
+
+
+async def nothing(_: str) -> float | None:
+    return None
+
+
+async def forever(_: str) -> float | None:
+    await asyncio.Event().wait()
+    return None
+
+
+def test_a_key_is_handled_once_however_often_it_was_added() -> None:
+    async def test() -> None:
+        bench = Bench(nothing)
+        for key in "aab":
+            bench.queue.add(key)
+        assert len(bench.queue) == 2
+        await bench.run(100)
+        assert bench.times("a") == bench.times("b") == [0]
+        assert len(bench.queue) == 0
+
+    play(test)
+
+
+def test_a_key_added_while_the_queue_sleeps_wakes_it() -> None:
+    async def test() -> None:
+        bench = Bench(nothing)
+        asyncio.get_running_loop().call_later(7, bench.queue.add, "a")
+        await bench.run(100)
+        assert bench.times("a") == [7]
+
+    play(test)
+
+
+def test_a_key_comes_after_its_time() -> None:
+    async def test() -> None:
+        bench = Bench(nothing)
+        bench.queue.add("late", 50)
+        bench.queue.add("soon", 5)
+        await bench.run(49)
+        assert (bench.times("soon"), bench.times("late")) == ([5], [])
+        await bench.run(2)
+        assert bench.times("late") == [50]
+
+    play(test)
+
+
+def test_the_earlier_of_two_times_counts_and_only_once() -> None:
+    async def test() -> None:
+        bench = Bench(nothing)
+        for after in (30, 10, 20):
+            bench.queue.add("a", after)
+        await bench.run(100)
+        assert bench.times("a") == [10]
+
+    play(test)
+
+
+def test_a_handler_says_when_to_look_again() -> None:
+    async def test() -> None:
+        answers = iter([3.0, 4.0, None])
+
+        async def body(_: str) -> float | None:
+            return next(answers)
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(100)
+        assert bench.times("a") == [0, 3, 7]
+
+    play(test)
+
+
+def test_news_come_before_the_time_that_a_handler_said() -> None:
+    async def test() -> None:
+        answers = iter([30.0, None])
+
+        async def body(_: str) -> float | None:
+            return next(answers)
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        asyncio.get_running_loop().call_later(5, bench.queue.add, "a")
+        await bench.run(100)
+        assert bench.times("a") == [0, 5]
+
+    play(test)
+
+
+def test_a_key_added_while_it_runs_runs_once_more_afterwards() -> None:
+    async def test() -> None:
+        started, let_go = asyncio.Event(), asyncio.Event()
+
+        async def body(_: str) -> float | None:
+            started.set()
+            await let_go.wait()
+            return None
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        running = asyncio.create_task(bench.run(100))
+        await asyncio.wait_for(started.wait(), 10)
+        bench.queue.add("a")
+        bench.queue.add("a")
+        assert len(bench.began) == 1, "never twice at a time"
+        let_go.set()
+        await running
+        assert len(bench.began) == 2
+
+    play(test)
+
+
+def test_a_time_that_comes_while_the_key_runs_is_not_lost() -> None:
+    async def test() -> None:
+        let_go = asyncio.Event()
+
+        async def body(_: str) -> float | None:
+            await let_go.wait()
+            return None
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        loop = asyncio.get_running_loop()
+        loop.call_later(1, bench.queue.add, "a", 5)
+        loop.call_later(20, let_go.set)
+        await bench.run(100)
+        assert bench.times("a") == [0, 20]
+
+    play(test)
+
+
+def test_a_key_that_hangs_delays_no_other() -> None:
+    async def test() -> None:
+        async def body(key: str) -> float | None:
+            return await forever(key) if key == "hangs" else 10.0
+
+        bench = Bench(body)
+        bench.queue.add("hangs")
+        bench.queue.add("a")
+        await bench.run(35)
+        assert bench.times("a") == [0, 10, 20, 30]
+        assert bench.times("hangs") == [0]
+
+    play(test)
+
+
+# --- back-off --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [Postpone("silent"), ValueError("a fault of ours")], ids=["postponed", "failed"])
+def test_a_key_that_fails_comes_back_later_and_later(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async def body(_: str) -> float | None:
+            raise error
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(600)
+        waits = [later - earlier for (_, earlier), (_, later) in pairwise(bench.began)]
+        longest = [min(FIRST_BACKOFF * 2**failures, LAST_BACKOFF) for failures in range(1, len(waits) + 1)]
+        assert len(waits) > 20
+        for wait, most in zip(waits, longest, strict=True):
+            assert most / 2 - 0.01 <= wait <= most + 0.01, waits
+        assert len({round(wait, 3) for wait in waits[-10:]}) > 1, "many keys would come back at once"
+
+    with caplog.at_level(logging.CRITICAL + 1, logger="adapter.shell.controller.workqueue"):
+        play(test)
+
+
+def test_a_success_ends_the_back_off() -> None:
+    async def test() -> None:
+        outcomes = iter([True] * 7 + [False] + [True, False])
+
+        async def body(_: str) -> float | None:
+            if next(outcomes):
+                raise Postpone("silent")
+            return 100.0 if len(bench.began) < 10 else None
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(1000)
+        moments = [when for _, when in bench.began]
+        assert len(moments) == 10
+        assert moments[7] - moments[6] > 5, "it had grown"
+        assert moments[9] - moments[8] <= 2 * FIRST_BACKOFF + 0.01, "it began anew"
+
+    play(test)
+
+
+def test_each_key_has_its_own_back_off() -> None:
+    async def test() -> None:
+        async def body(key: str) -> float | None:
+            if key == "bad":
+                raise Postpone("silent")
+            return 1.0
+
+        bench = Bench(body)
+        bench.queue.add("bad")
+        bench.queue.add("good")
+        await bench.run(30.5)
+        assert len(bench.times("good")) == 31
+        assert len(bench.times("bad")) < 12
+
+    play(test)
+
+
+def test_news_of_a_key_that_failed_are_looked_at_at_once() -> None:
+    async def test() -> None:
+        async def body(_: str) -> float | None:
+            if asyncio.get_running_loop().time() < 19:
+                raise Postpone("silent")
+            return None
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        asyncio.get_running_loop().call_later(20, bench.queue.add, "a")
+        await bench.run(600)
+        assert bench.times("a")[-1] <= 20
+
+    play(test)
+
+
+def test_news_that_came_while_a_key_failed_wait_with_it() -> None:
+    async def test() -> None:
+        async def body(_: str) -> float | None:
+            if len(bench.began) > 1:
+                return None
+            bench.queue.add("a")
+            await asyncio.wait([asyncio.create_task(forever("a"))], timeout=5)
+            bench.queue.add("a")
+            raise Postpone("silent")
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(100)
+        assert len(bench.began) == 2, "they are not lost, and are looked at once"
+        assert 5 + FIRST_BACKOFF <= bench.began[1][1] <= 5 + 2 * FIRST_BACKOFF + 0.01
+
+    play(test)
+
+
+def test_news_that_came_while_a_key_succeeded_wait_for_nothing() -> None:
+    async def test() -> None:
+        async def body(key: str) -> float | None:
+            if len(bench.began) == 1:
+                bench.queue.add(key)
+            return 50.0
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(40)
+        assert bench.times("a") == [0, 0]
+
+    play(test)
+
+
+def test_a_key_that_wakes_itself_and_fails_does_not_spin() -> None:
+    """An action before the one that fails may change an object whose change wakes the key."""
+
+    async def test() -> None:
+        async def body(key: str) -> float | None:
+            if len(bench.began) < 1000:
+                bench.queue.add(key)
+            raise Postpone("silent")
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(60)
+        assert len(bench.began) < 50
+
+    play(test)
+
+
+def test_a_fault_is_logged_with_its_trace_and_a_postponement_without(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async def body(key: str) -> float | None:
+            raise Postpone("silent") if key == "expected" else ValueError("a fault of ours")
+
+        bench = Bench(body)
+        bench.queue.add("expected")
+        bench.queue.add("fault")
+        await bench.run(0.1)
+
+    with caplog.at_level(logging.INFO, logger="adapter.shell.controller.workqueue"):
+        play(test)
+    found = {record.getMessage(): bool(record.exc_info) for record in caplog.records}
+    assert found == {"expected: silent": False, "handling fault failed": True}
+
+
+def test_news_that_were_to_wait_a_little_wait_with_a_key_that_failed() -> None:
+    async def test() -> None:
+        async def body(key: str) -> float | None:
+            bench.queue.add(key, 0.3)  # wake.BURST_SECONDS: the copy that it made itself
+            raise Postpone("silent")
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(60)
+        assert len(bench.began) < 50
+
+    play(test)

@@ -1,0 +1,430 @@
+"""What a gang is planned on: the clusters as they stand, less what those before it in the turn take or keep."""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from adapter import names
+from adapter.actions import Plan, Yield
+from adapter.gang import status as explain
+from adapter.objects.placement import placement
+from adapter.objects.raw import LONGEST
+from adapter.objects.workload import workload
+from adapter.planning import ordering
+from adapter.shell.kube.client import Client
+from adapter.shell.observe.memory import BACK_WITHIN, Memory
+from adapter.shell.planning.plans import MOST_SHARES, Made, Planning
+from adapter.shell.planning.snapshot import STATUS_LAG
+from adapter.shell.write.events import Announcer
+from adapter.shell.write.execute import Executor
+from tests.unit import builders
+from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
+from tests.unit.stores import Sight, fill, make_template
+
+Raw = dict[str, Any]
+LONG_AGO = -ordering.STARVED_AFTER.total_seconds() - 60
+
+
+def gang(name: str, *groups: int, created: float = 0, cores: str = "1", **more: Any) -> Raw:
+    """A Workload with one worker group for each count."""
+    raw = make_workload(name=name, groups={f"workers{n}": count for n, count in enumerate(groups)}, **more)
+    raw["metadata"]["creationTimestamp"] = builders.stamp(created)
+    for podset in raw["spec"]["podSets"]:
+        podset["template"] = make_template(cores)
+    return raw
+
+
+def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
+    """Let a gang have a Placement without shares, planned since room changed last or not."""
+    place = make_placement(work, shares={}, **more)
+    place["metadata"] |= {"uid": f"of-{work['metadata']['name']}", "name": f"place-{work['metadata']['name']}"}
+    sight.home.placements.replace([*sight.home.placements, place])
+    if looked:
+        sight.memory.planned[place["metadata"]["uid"]] = sight.observer._fleet.room_version
+
+
+def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    return planning.plan(workload(me), check, sight.observer.policies.policy(check)[0], (), builders.START)
+
+
+def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mapping[str, int], datetime | None]:
+    """What a gang is promised, and when to plan it again unasked."""
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    _, made, settles = planning.body(Plan(workload(me), None, ()), now)
+    return {share.cluster: share.workers for share in made.shares}, settles
+
+
+def taken(made: Made) -> Mapping[str, int]:
+    return {share.cluster: share.workers for share in made.plan.shares}
+
+
+@pytest.mark.parametrize("looked", [True, False])
+def test_what_a_starved_gang_gathers_stays_its_own_also_before_its_next_look(looked: bool) -> None:
+    """Room came: a small gang that is planned before the starved one had its look must not take it."""
+    sight = Sight({"east": 4})
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
+    old, me = gang("old", 4, created=LONG_AGO), gang("me", 2)
+    fill(sight.home.workloads, old, me)
+    without_room(sight, old, looked=looked)
+    made = planned(sight, me)
+    assert taken(made) == {} and "Room is kept for RayJob train" in made.more
+
+
+# --- pauses ----------------------------------------------------------------------------------------------------------
+
+PAUSE = datetime(2026, 1, 2, 3, 15, tzinfo=UTC)  # the next one after START of a gang that waits since LONG_AGO
+
+
+def held_back() -> tuple[Sight, Raw]:
+    """A gang of two behind a starved one of four, which somebody else's load keeps from starting."""
+    sight = Sight({"east": 4})
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
+    old, me = gang("old", 4, created=LONG_AGO), gang("me", 2)
+    fill(sight.home.workloads, old, me)
+    without_room(sight, old, looked=True)
+    return sight, me
+
+
+def test_who_is_held_back_is_planned_again_when_the_pause_begins() -> None:
+    sight, me = held_back()
+    assert again(sight, me) == ({}, PAUSE)
+    assert again(sight, me, PAUSE) == ({"east": 2}, None)
+
+
+def test_or_earlier_for_another_reason() -> None:
+    """A share that its cluster may count already is deducted once more for a moment."""
+    sight, me = held_back()
+    first = gang("first", 1, created=-9)
+    place = make_placement(first, shares={"east": {"workers0": 1}})
+    fill(sight.home.workloads, *sight.home.workloads, first)
+    fill(sight.home.placements, *sight.home.placements, place)
+    fill(sight.members["east"].workloads, make_reservation(place))
+    assert again(sight, me, builders.at(1)) == ({}, builders.START + STATUS_LAG)
+    assert again(sight, me, builders.at(4)) == ({}, PAUSE)
+
+
+def test_who_is_held_back_from_preempting_others_is_planned_again_too() -> None:
+    """Nothing is free that could be kept; what gangs of lower priority would leave is."""
+    sight, me = held_back()
+    preempts: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=4, **preempts))
+    usage = [{"name": "r", "flavors": {"cpu": "any"}, "resourceUsage": {"cpu": "2"}}]
+    theirs: Raw = {"conditions": [builders.make_condition(names.QUOTA_RESERVED)]}
+    theirs["admission"] = {"clusterQueue": "team-a", "podSetAssignments": usage}
+    fill(sight.members["east"].workloads, {"metadata": builders.make_meta("theirs"), "spec": {}, "status": theirs})
+    for raw in sight.home.workloads:
+        raw["spec"]["priority"] = 5
+    me["spec"]["priority"] = 5
+    assert again(sight, me) == ({}, PAUSE)
+    assert again(sight, me, PAUSE) == ({"east": 2}, None)
+
+
+def test_in_a_pause_the_older_one_comes_first_whoever_is_planned_first() -> None:
+    """All that are held back plan again in the same moment."""
+    sight, me = held_back()
+    young = gang("young", 2, created=1)
+    fill(sight.home.workloads, *sight.home.workloads, young)
+    without_room(sight, me, looked=True)
+    sight.memory.settles["of-me"] = PAUSE
+    assert again(sight, young, PAUSE) == ({}, None)
+
+
+# --- out of the manager's queue for a moment -------------------------------------------------------------------------
+
+
+def left(work: Raw, **changes: Any) -> Raw:
+    """Its Workload once Kueue has taken the quota back, in a layout in which the check is limited to flavors."""
+    found: Raw = copy.deepcopy(work)
+    found["spec"]["active"] = False
+    found["status"] = {"conditions": [builders.make_condition(names.QUOTA_RESERVED, status=False)]}
+    found["metadata"] |= changes
+    return found
+
+
+def back(work: Raw) -> Raw:
+    return {**left(work), "spec": work["spec"]}
+
+
+def no_check_yet(work: Raw) -> Raw:
+    return {**work, "status": {**work["status"], "admissionChecks": []}}
+
+
+@pytest.mark.parametrize(
+    ("now", "shown", "since", "want"),
+    [
+        pytest.param(
+            1, lambda old: {**old, "spec": left(old)["spec"]}, LONG_AGO, {}, id="Kueue has yet to take its quota"
+        ),
+        pytest.param(1, left, LONG_AGO, {}, id="it is away"),
+        pytest.param(7, back, LONG_AGO, {}, id="it queues again"),
+        pytest.param(7, no_check_yet, LONG_AGO, {}, id="it has its quota, and Kueue has yet to list our check"),
+        pytest.param(10, back, LONG_AGO, {"east": 2}, id="somebody else has the quota now"),
+        pytest.param(1, left, -60, {"east": 2}, id="it has not waited long, and keeps nothing"),
+        pytest.param(1, lambda old: left(old, uid="another"), LONG_AGO, {"east": 2}, id="it is another job's by now"),
+        pytest.param(1, lambda old: left(old, deletionTimestamp="x"), LONG_AGO, {"east": 2}, id="it is deleted"),
+    ],
+)
+def test_who_steps_aside_keeps_what_it_gathered(
+    now: float, shown: Callable[[Raw], Raw], since: float, want: Mapping[str, int]
+) -> None:
+    sight, me = held_back()
+    old = gang("old", 4, created=since)
+    sight.memory.step_aside(workload(old), builders.START)
+    fill(sight.home.workloads, shown(old), me)
+    fill(sight.home.placements)
+    until = None if want else builders.START + BACK_WITHIN
+    assert again(sight, me, builders.at(now)) == (want, until)
+
+
+def test_who_is_back_is_one_gang() -> None:
+    """Counted once, as one that is about to be planned: it may take what it kept."""
+    sight, me = held_back()
+    old = gang("old", 2, created=LONG_AGO)
+    sight.memory.step_aside(workload(old), builders.START)
+    fill(sight.home.workloads, old, me)
+    fill(sight.home.placements)
+    assert again(sight, me, builders.at(7)) == ({}, None)
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4))
+    assert again(sight, me, builders.at(7)) == ({"east": 2}, None)
+
+
+def test_who_gathered_nothing_keeps_nothing_for_it() -> None:
+    """One that stepped aside is not planned: what it would take were it back is for those behind it."""
+    sight, me = held_back()
+    old = gang("old", 2, created=-60)
+    sight.memory.step_aside(workload(old), builders.START)
+    fill(sight.home.workloads, left(old), me)
+    assert again(sight, me, builders.at(1)) == ({"east": 2}, None)
+
+
+def test_a_note_of_who_stepped_aside_is_dropped_when_it_is_old() -> None:
+    memory = Memory()
+    memory.step_aside(workload(gang("a", 1)), builders.START)
+    memory.step_aside(workload(gang("b", 1)), builders.START + BACK_WITHIN)
+    assert list(memory.aside) == ["uid-of-b"]
+
+
+async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
+    """The watch may bring the news before the answer does, and whoever is planned then must not take the room."""
+    sight, _ = held_back()
+    old = gang("old", 4, created=LONG_AGO)
+
+    noted: list[bool] = []
+
+    class Manager:
+        async def merge(self, *_: object) -> Raw:
+            noted.append("uid-of-old" in executor.memory.aside)
+            return left(old)
+
+    sight.home.client = cast(Client, Manager())
+    executor = Executor(sight.home, sight.observer._fleet, sight.observer, Announcer(sight.home.client))
+    await executor.do(Yield(workload(old)))
+    assert noted == [True]
+
+
+# --- what could never be used ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("groups", "problem"),
+    [
+        pytest.param((9,), "it is cordoned", id="a cluster that it needs does not take part"),
+        pytest.param((4, 4), "", id="each of its groups would fit an empty fleet, but not both"),
+    ],
+)
+def test_a_gang_that_even_empty_clusters_could_not_hold_keeps_nothing(groups: tuple[int, ...], problem: str) -> None:
+    sight = Sight({"east": 4, "west": 2, "north": 9} if problem else {"east": 4, "west": 2})
+    if problem:
+        sight.members["north"].spec = sight.members["north"].spec.model_copy(update={"cordoned": True})
+    old, me = gang("old", *groups, created=LONG_AGO), gang("me", 2)
+    fill(sight.home.workloads, old, me)
+    without_room(sight, old, looked=True)
+    assert taken(planned(sight, me)) == {"east": 2}
+
+
+def test_groups_that_together_exceed_every_quota_are_told_so() -> None:
+    sight = Sight({"east": 4, "west": 2})
+    made = planned(sight, gang("me", 4, 4)).plan
+    assert made.never and "Even empty clusters hold only 6: raise a quota" in made.sentence
+
+
+def test_who_is_before_one_goes_where_its_own_policy_sends_it() -> None:
+    """Its policy names a cluster that this gang's does not: it needs both, and loses neither to this gang."""
+    sight = Sight({"east": 2, "west": 2})
+    other = make_check(policy="other") | {"metadata": {"name": "other"}}
+    sight.home.checks.replace([make_check(), other])
+    sight.home.policies.replace([make_policy(clusters=["east", "west"]), make_policy("other", clusters=["west"])])
+    first, me = gang("first", 4, created=-9), gang("me", 2, checks=["other"])
+    fill(sight.home.workloads, first, me)
+    assert taken(planned(sight, me, "other")) == {}
+    fill(sight.home.workloads, me)
+    assert taken(planned(sight, me, "other")) == {"west": 2}
+
+
+def test_who_is_before_one_does_not_ask_a_cluster_that_did_not_admit_it() -> None:
+    sight = Sight({"east": 2})
+    first, me = gang("first", 2, created=-9), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    without_room(sight, first, looked=False, excluded={"east": 60})
+    assert taken(planned(sight, me)) == {"east": 2}
+
+
+def test_who_gives_a_round_back_keeps_its_turn() -> None:
+    """It holds no share that counts, and is planned anew as soon as the old ones are gone."""
+    sight = Sight({"east": 2})
+    first, me = gang("first", 2, created=-9), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    sight.home.placements.replace([make_placement(first, shares={"east": {"workers0": 2}}, withdrawn=1)])
+    assert taken(planned(sight, me)) == {}
+
+
+def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
+    """A rival check stops it for as long as an admin leaves it there."""
+    sight = Sight({"east": 2})
+    rival = {"metadata": {"name": "mk"}, "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
+    sight.home.checks.replace([make_check(), rival])
+    first, me = gang("first", 2, created=-9, checks=[builders.CHECK, "mk"]), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    assert sight.observer.policies.rivals(workload(first))
+    assert taken(planned(sight, me)) == {"east": 2}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        pytest.param(-4, {"east": 2}, id="long enough for the cluster to count it"),
+        pytest.param(-1, {}, id="it may not be counted yet"),
+        pytest.param(1, {}, id="the cluster's clock is a little ahead"),
+        pytest.param(600, {"east": 2}, id="its clock is wrong: that is no reason to count it twice for ten minutes"),
+    ],
+)
+def test_a_share_is_deducted_until_its_cluster_counts_it(seconds: float, want: Mapping[str, int]) -> None:
+    sight = Sight({"east": 4})
+    east = sight.members["east"]
+    fill(east.cluster_queues, builders.make_cluster_queue(4, used=2))
+    first, me = gang("first", 2, created=-9), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    place = make_placement(first, shares={"east": {"workers0": 2}})
+    sight.home.placements.replace([place])
+    share = make_reservation(place)
+    share["status"]["conditions"] = [builders.make_condition(names.QUOTA_RESERVED, since=seconds)]
+    east.workloads.replace([share])
+    assert taken(planned(sight, me)) == want
+
+
+@pytest.mark.parametrize("last", ["now", "before"])
+def test_of_two_placements_of_a_gang_the_one_of_this_attempt_counts(last: str) -> None:
+    """What is left of an earlier attempt, in whichever order the list gives them, does not hide the shares of this one."""
+    sight = Sight({"east": 4})
+    first, me = gang("first", 2, created=-9), gang("me", 2)
+    fill(sight.home.workloads, first, me)
+    now = make_placement(first, shares={"east": {"workers0": 2}})
+    before = make_placement(first, shares={}, attempt="before")
+    sight.home.placements.replace([now, before] if last == "before" else [before, now])
+    assert placement(now).attempt != "before"
+    assert taken(planned(sight, me)) == {"east": 2}
+
+
+def test_who_is_before_one_takes_nothing_where_its_own_policy_requires_a_preflight() -> None:
+    sight = Sight({"east": 2, "west": 2})
+    other = make_check(policy="other") | {"metadata": {"name": "other"}}
+    sight.home.checks.replace([make_check(), other])
+    strict = make_policy(clusters=["east", "west"], requireReachable=True)
+    fill(sight.home.policies, strict, make_policy("other", clusters=["west"]))
+    sight.home.worker_clusters.replace([builders.make_worker_cluster("east"), builders.make_worker_cluster("west")])
+    first, me = gang("first", 4, created=-9), gang("me", 2, checks=["other"])
+    fill(sight.home.workloads, first, me)
+    assert taken(planned(sight, me, "other")) == {"west": 2}
+
+
+# --- what users and fleets may hold ----------------------------------------------------------------------------------
+
+BEYOND: Raw = {"requests": {"cpu": "1"}, "limits": {"memory": "1e402"}}
+
+
+@pytest.mark.parametrize("podset", [0, 1], ids=["head", "workers"])
+def test_a_limit_beyond_all_numbers_is_in_nobodys_way(podset: int) -> None:
+    """API servers take it, and Kueue counts the request: the gang that has it is planned, and so are all others."""
+    sight = Sight({"east": 4})
+    odd, me = gang("odd", 4, created=-60), gang("me", 2)
+    head = {"name": names.HEAD, "count": 1, "template": make_template("1")}
+    odd["spec"]["podSets"] = copy.deepcopy([head, odd["spec"]["podSets"][-1]])
+    odd["spec"]["podSets"][podset]["template"]["spec"]["containers"][0]["resources"] = BEYOND
+    fill(sight.home.workloads, odd, me)
+    assert planned(sight, me).plan.sentence
+    assert planned(sight, odd).plan.sentence
+
+
+def test_a_head_that_cannot_be_read_is_in_nobodys_way() -> None:
+    """No API server takes it today."""
+    sight = Sight({"east": 4})
+    odd, me = gang("odd", 1, created=-60), gang("me", 2)
+    template = copy.deepcopy(make_template("1"))
+    template["spec"]["containers"][0]["resources"] = {"limits": {"memory": "1e1.5"}}
+    head = {"name": names.HEAD, "count": 1, "template": template}
+    odd["spec"]["podSets"] = [head, *odd["spec"]["podSets"]]
+    fill(sight.home.workloads, odd, me)
+    assert taken(planned(sight, me)) == {"east": 2}
+
+
+def leaving(raw: Raw) -> Raw:
+    raw["metadata"]["deletionTimestamp"] = builders.stamp(0)
+    return raw
+
+
+def job_of(work: Raw) -> Raw:
+    owner = work["metadata"]["ownerReferences"][0]
+    return {"kind": "RayJob", "metadata": builders.make_meta(owner["name"], uid=owner["uid"])}
+
+
+@pytest.mark.parametrize("placed", [False, True], ids=["waits", "runs"])
+@pytest.mark.parametrize(("what", "want"), [("", {}), ("workload", {"east": 2}), ("job", {"east": 2})])
+def test_who_is_being_deleted_takes_nothing_from_anybody(placed: bool, what: str, want: Mapping[str, int]) -> None:
+    """Somebody's finalizer may keep it for hours."""
+    sight = Sight({"east": 4})
+    first, me = gang("first", 4, created=-300), gang("me", 2)
+    job = job_of(first)
+    fill(sight.home.workloads, leaving(first) if what == "workload" else first, me)
+    fill(sight.home.ray_jobs, leaving(job) if what == "job" else job)
+    if placed:
+        fill(sight.home.placements, make_placement(first, shares={"east": {"workers0": 4}}))
+    assert taken(planned(sight, me)) == want
+
+
+def test_a_share_on_its_way_that_preempts_is_deducted() -> None:
+    """Until its victims are gone there is no room for it, and none for those of lower priority."""
+    sight = Sight({"east": 4})
+    preempts: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=1, **preempts))
+    high, me = gang("high", 4, created=-60), gang("me", 3)
+    high["spec"]["priority"] = 10
+    place = make_placement(high, shares={"east": {"workers0": 4}})
+    fill(sight.home.workloads, high, me)
+    fill(sight.home.placements, place)
+    assert taken(planned(sight, me)) == {"east": 3}
+    place["spec"]["shares"][0]["preempts"] = True
+    assert taken(planned(sight, me)) == {}
+
+
+def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
+    sight = Sight({f"{number:03}-{'x' * 59}": 0 for number in range(150)})
+    me = gang("me", 2)
+    fill(sight.home.workloads, me)
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    body, _, _ = planning.body(Plan(workload(me), None, ()), builders.START)
+    said = body["spec"]["explanation"]
+    assert len(said) == LONGEST and said.endswith("…")
+    assert len(body["spec"]["considered"]) == MOST_SHARES
+
+
+def test_where_a_wide_gang_is_can_be_written() -> None:
+    place = placement(
+        make_placement(gang("me", 100), shares={f"{n:03}-{'x' * 59}": {"workers0": 1} for n in range(100)})
+    )
+    status = explain.placed(replace(place, explanation="y" * 99_999), builders.START)
+    assert (len(str(status["where"])), len(str(status["reason"]))) == (2048, LONGEST)

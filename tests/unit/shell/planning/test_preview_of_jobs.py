@@ -1,0 +1,348 @@
+"""A question about a job gets the real plan's answer or a sentence, whatever was sent, and leaves no trace."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapter import names
+from adapter.actions import Plan
+from adapter.cli import plantable
+from adapter.objects import rayjob
+from adapter.objects.placement import Exclusion
+from adapter.objects.rayjob import Unusable
+from adapter.objects.workload import workload
+from adapter.shell.planning.plans import Planning
+from tests.unit import builders
+from tests.unit.builders import (
+    NAMESPACE,
+    START,
+    make_cluster_queue,
+    make_condition,
+    make_policy,
+    make_worker_cluster,
+    make_workload,
+)
+from tests.unit.stores import Sight, fill, make_group, make_local_queue, make_member, make_ray_job, make_template
+
+Raw = dict[str, Any]
+REACHED = make_condition(names.REACHABLE)
+
+
+def asked(sight: Sight, raw: object) -> Raw:
+    return sight.preview.answer(raw, NAMESPACE, START)
+
+
+def test_it_says_who_gets_how_many_and_why() -> None:
+    sight = Sight({"east": 2, "west": 9})
+    answer = asked(sight, make_ray_job())
+    assert (answer["fits"], answer["sentence"]) == (True, "2 of 4 workers to east, 2 to west.")
+    assert [(one["cluster"], one["asked"], one["chosen"]) for one in answer["clusters"]] == [
+        ("east", 1, 2),
+        ("west", 2, 2),
+    ]
+    assert answer["clusters"][0]["scarcest"] == {
+        "flavor": "any", "resource": "cpu", "nominal": "2", "used": "0", "free": "2", "ever": "2"
+    }  # fmt: skip
+    assert answer["managerClusterQueue"] == "all" and answer["policy"] == "default"
+
+
+def test_a_job_that_does_not_fit_says_what_is_short() -> None:
+    answer = asked(Sight({"east": 1, "west": 2}), make_ray_job())
+    assert not answer["fits"] and answer["never"]
+    assert answer["sentence"].startswith(
+        "4 workers needed at once, 3 fit now: east has room for 1 (cpu in flavor any: "
+    )
+
+
+def test_it_is_the_plan_that_the_job_would_get() -> None:
+    """The same workers through the real planning, as a Workload that holds quota, and through a question."""
+    sight = Sight({"east": 3, "west": 9}, strategy="Spread")
+    raw = make_workload(groups={"workers": 4})
+    raw["spec"]["podSets"][1]["template"] = make_template("1")
+    fill(sight.home.workloads, raw)
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    body, _, _ = planning.body(Plan(workload(raw), None, ()), START)
+    fill(sight.home.workloads)
+    answer = asked(sight, make_ray_job())
+    assert answer["sentence"] == body["spec"]["explanation"] == "2 of 4 workers to east, 2 to west."
+    same = ("cluster", "nominal", "borrow", "ever", "chosen", "reason")
+    assert [{key: one[key] for key in same} for one in answer["clusters"]] == body["spec"]["considered"]
+
+
+def test_a_real_plan_leaves_out_who_did_not_admit_in_time() -> None:
+    """A question knows of no such cluster: its job was never refused one."""
+    sight = Sight({"east": 9, "west": 9})
+    raw = make_workload(groups={"workers": 4})
+    raw["spec"]["podSets"][1]["template"] = make_template("1")
+    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    late = Exclusion("east", builders.at(60), "did not admit in time")
+    body, _, _ = planning.body(Plan(workload(raw), None, (late,)), START)
+    assert body["spec"]["explanation"] == "4 of 4 workers to west; east passed over: did not admit in time."
+    assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to east."
+
+
+def test_those_who_wait_longer_come_first() -> None:
+    """A gang that is about to be planned takes its share before the question is answered."""
+    sight = Sight({"east": 4})
+    raw = make_workload(groups={"workers": 3})
+    raw["spec"]["podSets"][1]["template"] = make_template("1")
+    raw["metadata"]["creationTimestamp"] = builders.stamp(-60)
+    fill(sight.home.workloads, raw)
+    answer = asked(sight, make_ray_job(make_group(2)))
+    assert not answer["fits"] and "2 workers needed at once, 1 fit now" in answer["sentence"]
+    assert answer["clusters"][0]["scarcest"]["used"] == "3"
+
+
+def test_a_known_priority_goes_before_age() -> None:
+    sight = Sight({"east": 4})
+    raw = make_workload(groups={"workers": 3})
+    raw["spec"]["podSets"][1]["template"] = make_template("1")
+    raw["metadata"]["creationTimestamp"] = builders.stamp(-60)
+    shown = make_workload(name="other", reserved=None)
+    shown["spec"] |= {"priority": 7, "priorityClassRef": {"kind": "WorkloadPriorityClass", "name": "urgent"}}
+    fill(sight.home.workloads, raw, shown)
+    job = make_ray_job(make_group(2))
+    job["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "urgent"
+    assert asked(sight, job)["fits"]
+    job["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "unheard-of"
+    answer = asked(sight, job)
+    assert not answer["fits"]
+    assert answer["notes"] == [
+        "No job of WorkloadPriorityClass unheard-of is known yet, so its priority is taken for 0."
+    ]
+
+
+def test_a_check_on_some_flavors_covers_the_worker_groups() -> None:
+    sight = Sight({"east": 9})
+    checks: Raw = {"admissionChecksStrategy": {"admissionChecks": [{"name": builders.CHECK, "onFlavors": ["any"]}]}}
+    fill(sight.home.cluster_queues, make_cluster_queue(9, name="all", **checks))
+    assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to east."
+
+
+def test_prices_are_those_of_the_chosen_workers() -> None:
+    sight = Sight({"east": 2, "west": 9})
+    sight.members["east"].spec = make_member("east", 2, pricePerHour={"cpu": "0.12"}).spec
+    answer = asked(sight, make_ray_job())
+    assert [one["pricePerHour"] for one in answer["clusters"]] == ["0.24", None]
+    assert (answer["pricePerHour"], answer["withoutPrice"]) == ("0.24", ["west"])
+
+
+def test_quota_that_is_taken_back_is_said() -> None:
+    sight = Sight({"east": 2})
+    mine = make_cluster_queue(2, cohortName="all", preemption={"reclaimWithinCohort": "Any"})
+    fill(sight.members["east"].cluster_queues, mine, make_cluster_queue(0, used=2, cohortName="all", name="team-b"))
+    answer = asked(sight, make_ray_job(make_group(2)))
+    assert answer["sentence"] == "2 of 2 workers to east; in east by taking back quota that others borrowed."
+    assert [(one["asked"], one["preempts"]) for one in answer["clusters"]] == [(1, True)]
+    assert "others must be preempted" in plantable.render(answer)
+
+
+def test_without_workers_there_is_nothing_to_place() -> None:
+    answer = asked(Sight({"east": 0}), make_ray_job(make_group(0)))
+    assert answer["fits"] and answer["sentence"] == "No worker of this job is to run elsewhere."
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"cordoned": True}, "it is cordoned"),
+        ({"draining": True}, "it is draining"),
+        ({"cordoned": True, "draining": True}, "it is draining"),
+    ],
+)
+def test_a_cordoned_or_draining_cluster_is_passed_over(spec: dict[str, bool], why: str) -> None:
+    sight = Sight({"east": 9, "west": 9})
+    sight.members["east"].spec = make_member("east", 9, **spec).spec
+    answer = asked(sight, make_ray_job())
+    assert answer["sentence"] == f"4 of 4 workers to west; east passed over: {why}."
+    assert [one["asked"] for one in answer["clusters"]] == [1, None]
+    assert [one["cluster"] for one in answer["clusters"]] == ["west", "east"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "conditions", "sentence"),
+    [
+        ({}, [], "4 of 4 workers to east."),
+        ({"requireReachable": False}, [{"status": "False"}], "4 of 4 workers to east."),
+        ({"requireReachable": True}, [{"status": "True"}], "4 of 4 workers to east."),
+        ({"requireReachable": True}, [], "4 of 4 workers to west; east passed over: no preflight has tried it, and "),
+        (
+            {"requireReachable": True},
+            [{"status": "False", "reason": "NoRoute"}],
+            "4 of 4 workers to west; east passed over: the last preflight found it not reachable (NoRoute): ",
+        ),
+    ],
+)
+def test_a_policy_may_pass_over_what_no_preflight_found_reachable(
+    policy: Raw, conditions: list[Raw], sentence: str
+) -> None:
+    sight = Sight({"east": 9, "west": 9}, **policy)
+    told = {"east": [{"type": "Reachable", **one} for one in conditions], "west": [REACHED]}
+    sight.home.worker_clusters.replace([make_worker_cluster(name, conditions=found) for name, found in told.items()])
+    assert asked(sight, make_ray_job())["sentence"].startswith(sentence)
+
+
+def test_why_a_cluster_cannot_be_used_comes_before_what_a_policy_requires() -> None:
+    sight = Sight({"east": 9, "west": 9}, requireReachable=True)
+    sight.members["east"].spec = make_member("east", 9, cordoned=True).spec
+    sight.home.worker_clusters.replace([make_worker_cluster("east"), make_worker_cluster("west", conditions=[REACHED])])
+    assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to west; east passed over: it is cordoned."
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        (make_template("1", hostNetwork=True), "RayJob train: worker group workers: spec.hostNetwork is true: "),
+        (make_template(""), "RayJob train: worker group workers: spec.containers have no resources.requests"),
+    ],
+)
+def test_a_refusal_is_the_answer(template: Raw, words: str) -> None:
+    answer = asked(Sight({"east": 9}), make_ray_job(make_group(1) | {"template": template}))
+    assert not answer["fits"] and answer["sentence"].startswith(words)
+    assert "Delete the job" not in answer["sentence"]
+    assert plantable.render(answer).endswith(f"Does not fit: {answer['sentence']}\n")
+
+
+def test_a_part_is_refused_to_a_job_that_waits_for_all() -> None:
+    sight = Sight({"east": 9}, gang="BestEffort", minWorkers=2)
+    assert (
+        "spec.submissionMode K8sJobMode starts the job only when every worker is ready"
+        in asked(sight, make_ray_job())["sentence"]
+    )
+    assert asked(sight, make_ray_job(submissionMode="SidecarMode"))["fits"]
+
+
+def test_what_stops_all_jobs_stops_this_one() -> None:
+    sight = Sight({"east": 9})
+    fill(sight.home.policies, make_policy(gang="BestEffort"))
+    assert asked(sight, make_ray_job())["sentence"].startswith("DispatchPolicy default: spec: ")
+    fill(sight.home.policies)
+    assert "names DispatchPolicy default, which does not exist" in asked(sight, make_ray_job())["sentence"]
+    sight = Sight({"east": 9})
+    fill(sight.home.gate_policies)
+    assert asked(sight, make_ray_job())["sentence"].startswith("MutatingAdmissionPolicy rayspan-gate is missing")
+    sight = Sight({"east": 9})
+    fill(sight.home.local_queues, make_local_queue("all") | {"spec": {"clusterQueue": "all", "stopPolicy": "Hold"}})
+    assert (
+        asked(sight, make_ray_job())["sentence"]
+        == "In the manager cluster, LocalQueue team-a is stopped (stopPolicy Hold)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("queue", "sentence"),
+    [
+        (None, "RayJob train: metadata.labels has no kueue.x-k8s.io/queue-name; name a LocalQueue of namespace demo."),
+        (
+            "gold",
+            "RayJob train: namespace demo has no LocalQueue gold, it has team-a; name one in metadata.labels "
+            "kueue.x-k8s.io/queue-name.",
+        ),
+    ],
+)
+def test_a_queue_that_is_not_there(queue: str | None, sentence: str) -> None:
+    with pytest.raises(Unusable) as refusal:
+        asked(Sight({"east": 9}), make_ray_job(queue=queue))
+    assert str(refusal.value) == sentence
+
+
+def test_the_default_queue_is_taken_where_there_is_one() -> None:
+    sight = Sight({"east": 9})
+    queue = make_local_queue("all")
+    queue["metadata"]["name"] = "default"
+    fill(sight.home.local_queues, queue)
+    assert asked(sight, make_ray_job(queue=None))["queue"] == "default"
+
+
+def test_a_queue_without_our_check_is_not_ours() -> None:
+    sight = Sight({"east": 9})
+    fill(sight.home.cluster_queues, make_cluster_queue(9, name="all"))
+    with pytest.raises(
+        Unusable, match=r"ClusterQueue all of LocalQueue team-a has no AdmissionCheck of rayspan.dev/dispatch"
+    ):
+        asked(sight, make_ray_job())
+
+
+def test_a_queue_that_leads_nowhere() -> None:
+    sight = Sight({"east": 9})
+    fill(sight.home.cluster_queues)
+    with pytest.raises(Unusable, match="LocalQueue team-a leads to ClusterQueue all, which does not exist"):
+        asked(sight, make_ray_job())
+
+
+def test_nothing_is_remembered() -> None:
+    sight = Sight({"east": 9})
+    fill(sight.home.workloads, make_workload())
+    stores = {name: copy.deepcopy(list(value)) for name, value in vars(sight.home).items() if hasattr(value, "synced")}
+    memory = copy.deepcopy(vars(sight.memory))
+    for job in (make_ray_job(), make_ray_job(make_group(99)), make_ray_job(queue="team-a")):
+        asked(sight, job)
+    assert vars(sight.memory) == memory
+    assert {name: list(value) for name, value in vars(sight.home).items() if hasattr(value, "synced")} == stores
+
+
+_SIGHT = Sight({"east": 3, "west": 3})
+_JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(below for key, part in inner for below in _paths(part, (*path, key)))]
+
+
+_FULL = make_ray_job(
+    make_group(
+        2,
+        template=make_template(
+            "1",
+            nodeSelector={"a": "b"},
+            tolerations=[{"key": "a", "operator": "Exists"}],
+            affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+            ]}}},
+            initContainers=[{"name": "i", "restartPolicy": "Always", "resources": {"limits": {"memory": "1Gi"}}}],
+            volumes=[{"name": "v", "emptyDir": {}}],
+            overhead={"cpu": "1m"},
+        )
+        | {"metadata": {"labels": {"a": "b"}, "annotations": {names.ZONE_ANNOTATION: "east"}}},
+    )
+)  # fmt: skip
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(_paths(_FULL)), _JUNK)
+def test_whatever_is_sent_is_answered_or_told_in_a_sentence(path: tuple[Any, ...], junk: Any) -> None:
+    """One field of a good job is replaced by nonsense: no exception but Unusable leaves, and no answer is half of one."""
+    job = copy.deepcopy(_FULL)
+    if path:
+        holder = job
+        for step in path[:-1]:
+            holder = holder[step]
+        holder[path[-1]] = junk
+    try:
+        answer = asked(_SIGHT, job if path else junk)
+    except Unusable as refusal:
+        assert str(refusal).endswith(".") and len(str(refusal)) < 600
+        return
+    assert plantable.render(answer, wide=True).endswith("\n")
+
+
+def test_what_is_too_deep_is_told() -> None:
+    deep: Raw = {}
+    for _ in range(900):
+        deep = {"a": deep}
+    with pytest.raises(Unusable):
+        asked(
+            _SIGHT,
+            make_ray_job(
+                make_group(1) | {"template": make_template("1", affinity={"nodeAffinity": deep}, nodeSelector=7)}
+            ),
+        )
+    assert rayjob.read(make_ray_job(make_group(1) | {"template": make_template("1", affinity=deep)}), NAMESPACE)

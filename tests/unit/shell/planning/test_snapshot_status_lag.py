@@ -1,0 +1,85 @@
+"""A share that its cluster counts already is deducted once more for a moment: a gang that does not fit then is planned after it."""
+
+import copy
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from adapter import names
+from adapter.actions import Plan
+from adapter.objects.raw import timestamp
+from adapter.objects.workload import workload
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.planning.plans import Planning
+from adapter.shell.planning.snapshot import STATUS_LAG
+from tests.unit.builders import START, make_cluster_queue, make_placement, make_reservation, make_workload
+from tests.unit.stores import Members, Sight, fill, make_template
+
+Raw = dict[str, Any]
+
+
+def two(name: str, check: str) -> Raw:
+    """A gang of two workers that ask for a core each."""
+    made = make_workload(name=name, check=check, groups={"workers": 2})
+    for podset in made["spec"]["podSets"]:
+        podset["template"] = make_template("1")
+    return made
+
+
+FIRST, SECOND = two("rayjob-first", names.CHECK_READY), two("rayjob-second", names.CHECK_PENDING)
+PLACE = make_placement(FIRST, shares={"east": {"workers": 2}})
+MOMENT = timedelta(seconds=1)
+
+
+def planning(used: int, share: Raw | None = None, queue: Raw | None = None) -> Planning:
+    """Two of east's four cores are reserved for the first gang since START, and its status shows `used`."""
+    sight = Sight({"east": 4})
+    fill(sight.home.workloads, FIRST, SECOND)
+    fill(sight.home.placements, PLACE)
+    fill(sight.members["east"].workloads, share or make_reservation(PLACE))
+    fill(sight.members["east"].cluster_queues, queue or make_cluster_queue(4, used=used))
+    return Planning(sight.home, cast(Fleet, Members(sight.members.values())), sight.observer, sight.memory)
+
+
+def test_the_gang_is_planned_again_when_nothing_is_counted_twice() -> None:
+    plans, plan = planning(used=2), Plan(workload(SECOND), None, ())
+    _, made, settles = plans.body(plan, START + MOMENT)
+    assert (made.shares, settles) == ((), START + STATUS_LAG)
+    _, made, settles = plans.body(plan, START + STATUS_LAG)
+    assert (sum(share.workers for share in made.shares), settles) == (2, None)
+
+
+@pytest.mark.parametrize(("queue", "fits"), [(9, 2), (6, 0)])
+def test_a_queue_that_was_written_after_the_share_counts_it(queue: int, fits: int) -> None:
+    """Whoever waits for what is left need not wait until the time is over."""
+    share, written = make_reservation(PLACE), make_cluster_queue(4, used=2)
+    share["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"] = "7", str(queue)
+    share["status"]["admission"] = {"clusterQueue": written["metadata"]["name"]}
+    _, made, _ = planning(2, share, written).body(Plan(workload(SECOND), None, ()), START + MOMENT)
+    assert sum(each.workers for each in made.shares) == fits
+
+
+def test_what_is_not_counted_yet_is_deducted() -> None:
+    _, made, _ = planning(used=0).body(Plan(workload(SECOND), None, ()), START + MOMENT)
+    assert sum(share.workers for share in made.shares) == 2
+
+
+@pytest.mark.parametrize(
+    ("since", "fits"),
+    [
+        pytest.param(START, 2, id="the same quota"),
+        pytest.param(START + MOMENT, 0, id="quota that it lost and got again"),
+    ],
+)
+def test_what_kueue_writes_down_of_its_pods_later_makes_a_share_no_younger(since: datetime, fits: int) -> None:
+    share, written = make_reservation(PLACE), make_cluster_queue(4, used=2)
+    share["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"] = "7", "9"
+    share["status"]["admission"] = {"clusterQueue": written["metadata"]["name"]}
+    plans, later = planning(2, share, written), copy.deepcopy(share)
+    later["metadata"]["resourceVersion"] = "12"
+    for condition in later["status"]["conditions"]:
+        condition["lastTransitionTime"] = timestamp(since)
+    plans._fleet.members()["east"].workloads.put(later)
+    _, made, _ = plans.body(Plan(workload(SECOND), None, ()), START + 2 * MOMENT)
+    assert sum(each.workers for each in made.shares) == fits

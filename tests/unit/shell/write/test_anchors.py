@@ -1,0 +1,75 @@
+"""What a crash left behind goes, and nothing that has an owner: that goes with its owner."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from adapter.shell.write import anchors
+from tests.unit import apiserver
+from tests.unit.apiserver import Server, says
+from tests.unit.builders import NAMESPACE, make_meta, make_placement, make_reservation, make_workload, stamp
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+SHARE = make_reservation(make_placement(make_workload()))
+OWNED = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "an-anchor", "uid": "u"}]
+
+
+def config_map(name: str, **more: Any) -> Raw:
+    return {"metadata": make_meta(name, creationTimestamp=stamp(), **more)}
+
+
+async def test_a_cluster_that_talks_nonsense_ends_no_sweep(caplog: pytest.LogCaptureFixture) -> None:
+    sight = Sight({"east": 1})
+    member = sight.members["east"]
+    server = Server(lists=[says({"kind": "List", "items": ["nonsense"]})])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        member.client = client
+        await anchors._sweep(member, sight.home, "mgr")
+    assert "worker cluster east: sweeping namespace demo" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("found", "deleted"),
+    [
+        pytest.param(config_map("stray"), ["stray"], id="an anchor without a share"),
+        pytest.param(config_map(SHARE["metadata"]["name"]), [], id="an anchor with one"),
+        pytest.param(config_map("rayspan-0123", ownerReferences=OWNED), [], id="a copy, which its anchor owns"),
+    ],
+)
+async def test_what_is_swept(found: Raw, deleted: list[str]) -> None:
+    sight = Sight({"east": 1})
+    member = sight.members["east"]
+    fill(member.workloads, SHARE)
+    server = Server(lists=[says({"kind": "List", "items": [found]}), says({"kind": "Status"})])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        member.client = client
+        await anchors._namespace(member, NAMESPACE, sight.home, "mgr")
+    assert [one.path.rpartition("/")[2] for one in server.asked if one.method == "DELETE"] == deleted
+    assert server.asked[0].query["labelSelector"].endswith(",!rayspan.dev/copy"), "what copies hold is not read"
+
+
+async def test_when_a_cluster_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it comes into sight, after what was written before that has settled, and then now and then; and anew when it was away."""
+    sight, swept = Sight({"east": 1, "west": 1}), list[tuple[int, str]]()
+    turn = 0
+
+    def seen() -> dict[str, Any]:
+        return {name: one for name, one in sight.members.items() if name == "east" or turn not in (1, 2)}
+
+    async def sweep(member: Any, *_: object) -> None:
+        swept.append((turn, member.name))
+
+    async def pause(_: float) -> None:
+        nonlocal turn
+        turn += 1
+        if turn > 21:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(anchors, "_sweep", sweep)
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    with pytest.raises(asyncio.CancelledError):
+        await anchors.run(seen, sight.home, "mgr")
+    assert [when for when, name in swept if name == "east"] == [0, 1, 20]
+    assert [when for when, name in swept if name == "west"] == [0, 3, 4]

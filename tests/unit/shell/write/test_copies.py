@@ -1,0 +1,422 @@
+"""Who writes copies when: once for a share, again when a source changed, never what may not be told, and nothing for ever.
+
+The servers answer from scripts; what real ones make of the writes is tried in tests/integration/test_copies.py.
+"""
+
+import base64
+import logging
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from adapter.objects.raw import key_of
+from adapter.objects.references import Reference
+from adapter.objects.workload import workload
+from adapter.rewrite import copies, rewriter
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.observe.sources import Absent, Sources
+from adapter.shell.write.copies import Copier
+from tests.unit import apiserver
+from tests.unit.apiserver import Server, refuses, says
+from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+MARKER = "a-value-that-nobody-may-show"
+ENCODED = base64.b64encode(MARKER.encode()).decode()
+TOKEN = Reference("Secret", "token")
+FIELD = "spec.containers[ray-worker].env[TOKEN].secretKeyRef"
+PLACE = make_placement(make_workload())
+SHARE = make_reservation(PLACE)
+ANCHOR = SHARE["metadata"]["ownerReferences"][0]["uid"]
+NAME = copies.name(TOKEN, ANCHOR)
+
+
+@dataclass
+class Cluster:
+    """An API server that keeps Secrets; `before` answers first."""
+
+    secrets: dict[str, Raw] = field(default_factory=dict)
+    before: list[apiserver.Answer] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        kind, _, name = request.path.rpartition("/namespaces/demo/")[2].partition("/")
+        self.asked.append(f"{request.method} {kind}")
+        if self.before:
+            return await self.before.pop(0)(request)
+        if request.method == "GET":
+            found = self.secrets.get(name)
+            return await (says(found) if found else refuses(404, "NotFound"))(request)
+        body = await request.json()
+        taken = body["metadata"]["name"] in self.secrets
+        if taken is (request.method == "POST"):
+            return await refuses(*((409, "AlreadyExists") if taken else (404, "NotFound")))(request)
+        self.secrets[body["metadata"]["name"]] = body
+        return await says(body)(request)
+
+
+class Scripted(Server):
+    """A Server that asks a Cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self.cluster = cluster
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        return await self.cluster.answer(request)
+
+
+def secret(version: int = 1, **more: Any) -> Raw:
+    metadata = {"name": "token", "namespace": NAMESPACE, "uid": "s", "resourceVersion": str(version)}
+    return {"kind": "Secret", "metadata": metadata, "type": "Opaque", "data": {"k": ENCODED}, **more}
+
+
+def worker(name: str = "w0", *, optional: bool = False) -> tuple[Raw, Raw]:
+    """A manager's pod that reads a Secret, and its copy."""
+    pod = make_pod(name, slot="east/1/role-workers/0", placement=PLACE["metadata"]["name"])
+    pointer = {"name": "token", "key": "k", "optional": optional}
+    pod["spec"]["containers"] = [
+        {"name": "ray-worker", "env": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": pointer}}]}
+    ]
+    remote = make_copy(pod)
+    remote["metadata"]["ownerReferences"] = SHARE["metadata"]["ownerReferences"]
+    return pod, remote
+
+
+class Bench:
+    """A manager and a worker cluster with one share, and the copier between them."""
+
+    def __init__(self, home: Client, away: Client, here: Cluster, there: Cluster) -> None:
+        self.sight, self.here, self.there = Sight({"east": 9}), here, there
+        self.member = self.sight.members["east"]
+        self.sight.home.client, self.member.client = home, away
+        self.copier = Copier(self.sight.home, self.sight.fleet, self.sight.observer)
+        fill(self.member.workloads, SHARE)
+
+    async def ensure(self, *, optional: bool = False) -> None:
+        pod, remote = worker(optional=optional)
+        await self.copier.ensure(self.member, rewriter.referred(pod), remote)
+
+    def run(self, *pods: tuple[Raw, Raw]) -> None:
+        fill(self.sight.home.pods, *(pod for pod, _ in pods))
+        fill(self.member.pods, *(remote for _, remote in pods))
+
+
+@asynccontextmanager
+async def benched(sources: Iterable[Raw] = ()) -> AsyncIterator[Bench]:
+    here, there = Cluster({one["metadata"]["name"]: one for one in sources}), Cluster()
+    async with (
+        apiserver.serving(Scripted(here)) as home,
+        apiserver.serving(Scripted(there)) as away,
+        apiserver.connected(home.url) as manager,
+        apiserver.connected(away.url) as east,
+    ):
+        yield Bench(manager, east, here, there)
+
+
+async def test_one_copy_serves_all_pods_of_a_share() -> None:
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        await bench.ensure()
+        assert bench.there.secrets[NAME]["data"] == {"k": ENCODED}
+        assert (bench.here.asked, bench.there.asked) == (["GET secrets"], ["POST secrets"])
+
+
+async def test_who_comes_to_his_turn_in_a_cluster_that_fell_silent_does_not_wait_for_it() -> None:
+    async with benched([secret()]) as bench:
+        bench.member._heard("probe", Unreachable("no answer in time"))
+        with pytest.raises(Unreachable, match="worker cluster east cannot be seen since"):
+            await bench.ensure()
+        assert (bench.here.asked, bench.there.asked) == ([], [])
+
+
+async def test_what_an_earlier_try_left_is_replaced_unread() -> None:
+    async with benched([secret()]) as bench:
+        bench.there.secrets[NAME] = {"metadata": {"name": NAME}, "data": {"k": "b2xk"}}
+        await bench.ensure()
+        assert bench.there.secrets[NAME]["data"] == {"k": ENCODED}
+        assert bench.there.asked == ["POST secrets", "PUT secrets"]
+
+
+async def test_a_source_that_is_missing_is_asked_for_once_by_all_pods() -> None:
+    async with benched() as bench:
+        for _ in range(3):
+            with pytest.raises(Absent) as absent:
+                await bench.ensure()
+        assert str(absent.value) == (
+            f"{FIELD} is Secret token, which does not exist in namespace demo; create it, and the job goes on"
+        )
+        assert (bench.here.asked, bench.there.asked) == (["GET secrets"], [])
+
+
+async def test_a_pod_is_made_without_what_is_optional_and_gets_it_later() -> None:
+    async with benched() as bench:
+        await bench.ensure(optional=True)
+        assert bench.there.asked == []
+        bench.copier._sources._known.clear()  # after its time
+        bench.here.secrets["token"] = secret()
+        bench.run(worker(optional=True))
+        await bench.copier.refresh(bench.member)
+        assert NAME in bench.there.secrets
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            refuses(500, message="no key for it"),
+            "which cannot be read in namespace demo .500 Forbidden: no key for it.",
+        ),
+        (refuses(403), "which the controller may not read in namespace demo; bind ClusterRole rayspan-copies"),
+        (says(secret(type="kubernetes.io/service-account-token")), "the token's issuer is the manager"),
+    ],
+)
+async def test_what_may_not_be_copied_is_not(answer: apiserver.Answer, said: str) -> None:
+    async with benched() as bench:
+        bench.here.before = [answer]
+        with pytest.raises(Absent, match=said):
+            await bench.ensure()
+        assert bench.there.asked == []
+
+
+@pytest.mark.parametrize("name", ["../../kube-system/secrets/token", "..", "token?watch=1", "Token", "a/b", "%2e%2e"])
+@pytest.mark.parametrize("optional", [False, True])
+async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(name: str, optional: bool) -> None:
+    """An API server takes a pod with such a volume, and HTTP clients resolve the dots: another namespace's Secret would be read."""
+    async with benched([secret()]) as bench:
+        pod, remote = worker()
+        pod["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": name, "optional": optional}}]
+        pod["spec"]["containers"] = []
+        if optional:
+            await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        else:
+            with pytest.raises(Absent, match="which is no name that an object can have"):
+                await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        await bench.copier._sources.look(NAMESPACE, rewriter.referred(pod))
+        assert (bench.here.asked, bench.there.asked) == ([], [])
+
+
+async def test_a_cluster_that_refuses_a_copy_is_told_apart_from_a_manager_that_lacks_it() -> None:
+    async with benched([secret()]) as bench:
+        bench.there.before = [refuses(403, message="cannot create resource secrets")]
+        with pytest.raises(ApiError) as refusal:
+            await bench.ensure()
+        assert refusal.value.message == "the copy of Secret token: cannot create resource secrets"
+        await bench.ensure()
+        assert NAME in bench.there.secrets, "tried again"
+
+
+async def test_a_copy_follows_its_source_and_is_left_alone_otherwise() -> None:
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        bench.run(worker("w0"), worker("w1"))
+        bench.there.asked.clear()
+        await bench.copier.refresh(bench.member)
+        assert bench.there.asked == []
+        bench.here.secrets["token"] = secret(2, data={"k": "bmV3"})
+        await bench.copier.refresh(bench.member)
+        assert bench.there.secrets[NAME]["data"] == {"k": "bmV3"}
+        assert bench.there.asked == ["PUT secrets"]
+        del bench.here.secrets["token"]
+        await bench.copier.refresh(bench.member)
+        assert bench.there.secrets[NAME]["data"] == {"k": "bmV3"}, "running pods keep theirs"
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_copy_that_somebody_changed_or_deleted_there_is_written_again_after_a_while(
+    deleted: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """We may not look: so it is written, whatever stands there. What stands there as it should is no news."""
+    caplog.set_level(logging.INFO)
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        bench.run(worker("w0"), worker("w1"))
+        kept = bench.there.secrets
+        kept.pop(NAME) if deleted else kept.update({NAME: {**kept[NAME], "data": {"k": "c3BvaWx0"}}})
+        bench.there.asked.clear()
+        now += 110
+        await bench.copier.refresh(bench.member)
+        assert bench.there.asked == []
+        now += 20
+        await bench.copier.refresh(bench.member)
+        assert bench.there.secrets[NAME]["data"] == {"k": ENCODED}
+        assert bench.there.asked == (["PUT secrets", "POST secrets"] if deleted else ["PUT secrets"])
+        assert caplog.text.count("copied Secret token") == 1 + deleted
+
+
+async def test_a_copy_that_somebody_made_immutable_there_is_tried_as_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        bench.run(worker("w0"))
+        now += 130
+        for _ in range(3):
+            bench.there.before = [refuses(422, "Invalid", "field is immutable when `immutable` is set")]
+            bench.there.asked.clear()
+            await bench.copier.refresh(bench.member)
+            now += 30
+            assert bench.there.asked == (["PUT secrets"] if now == 1160 else [])
+
+
+async def test_after_a_restart_each_copy_is_written_once() -> None:
+    async with benched([secret()]) as bench:
+        bench.run(worker("w0"), worker("w1"))
+        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh(bench.member)
+        assert bench.there.asked == ["POST secrets"]
+
+
+async def test_a_pod_that_only_looks_like_a_worker_has_nothing_copied() -> None:
+    """Its label and slot say so, but no copy of it runs there, or one of an earlier pod of that name."""
+    async with benched([secret()]) as bench:
+        pod, remote = worker()
+        fill(bench.sight.home.pods, pod)
+        await bench.copier.refresh(bench.member)
+        later = {**pod, "metadata": {**pod["metadata"], "uid": "later"}}
+        bench.run((later, remote))
+        await bench.copier.refresh(bench.member)
+        assert bench.there.asked == []
+
+
+async def test_a_cluster_that_talks_nonsense_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async with benched([secret()]) as bench:
+        pod, remote = worker()
+        remote["metadata"]["ownerReferences"] = ["nonsense"]
+        bench.run((pod, remote))
+        await bench.copier._look_after(bench.member)
+        assert "worker cluster east: its copies" in caplog.text and not bench.copier._busy
+
+
+async def test_nothing_is_remembered_of_a_share_that_is_gone() -> None:
+    async with benched([secret()]) as bench:
+        await bench.ensure()
+        assert bench.copier._written
+        fill(bench.member.workloads)
+        await bench.copier.refresh(bench.member)
+        assert not bench.copier._written
+
+
+async def test_a_job_is_not_refused_for_what_was_put_right_meanwhile() -> None:
+    """Whoever makes it anew and submits again at once: a refusal is final, so it is never an old one."""
+    async with benched([secret()]) as bench:
+        work = make_workload()
+        work["spec"]["podSets"][1]["template"] = {"spec": worker()[0]["spec"]}
+        home, observer = bench.sight.home, bench.sight.observer
+        fill(home.workloads, work)
+        account = says(secret(type="kubernetes.io/service-account-token"))
+        bench.here.before = [account, account]
+        await observer.look(key_of(work))
+        assert "use a credential of another kind" in observer.sources.refusal(workload(work), workload(work).podsets)
+        assert bench.here.asked == ["GET secrets", "GET secrets"], "once more, to be sure"
+        await observer.look(key_of(work))
+        assert not observer.sources.refusal(workload(work), workload(work).podsets)
+        await observer.look(key_of(work))
+        assert len(bench.here.asked) == 3, "what is there is believed for a while"
+
+
+async def test_a_job_waits_for_a_right_as_for_a_secret() -> None:
+    """An administrator may bind the role at any time, and then the job goes on as it is."""
+    async with benched([secret()]) as bench:
+        raw, sources = asking(1), bench.sight.observer.sources
+        work = workload(raw)
+        fill(bench.sight.home.workloads, raw)
+        bench.here.before = [refuses(403)]
+        await bench.sight.observer.look(work.key)
+        assert not sources.refusal(work, work.podsets)
+        assert "bind ClusterRole rayspan-copies" in sources.absent(work, work.podsets)
+        sources._known = {one: (found, 0.0) for one, (found, _) in sources._known.items()}
+        assert await bench.sight.observer.look(work.key)
+        assert not sources.absent(work, work.podsets)
+
+
+async def test_a_busy_manager_takes_no_share_away() -> None:
+    """What was there a moment ago is not missing because the manager's API server is in trouble; in the long run it is."""
+    async with benched([secret()]) as bench:
+        raw, sources = asking(1), bench.sight.observer.sources
+        work = workload(raw)
+        fill(bench.sight.home.workloads, raw)
+        await bench.sight.observer.look(work.key)
+        bench.here.before = [refuses(500, "InternalError", "etcdserver: leader changed")] * 2
+        for ago, absent in ((1.0, False), (1000.0, True)):
+            sources._known = {one: (found, time.monotonic() - ago) for one, (found, _) in sources._known.items()}
+            with nullcontext() if absent else pytest.raises(Unreachable):
+                await bench.sight.observer.look(work.key)
+            assert bool(sources.absent(work, work.podsets)) is absent
+
+
+async def test_the_check_remembers_no_values() -> None:
+    async with benched([secret()]) as bench:
+        sources = Sources(bench.sight.home)
+        await sources.look(NAMESPACE, [TOKEN])
+        assert [found.size for found, _ in sources._known.values()] == [len(MARKER)]
+        assert not shows(repr(vars(sources)["_known"]))
+
+
+def asking(count: int) -> Raw:
+    """A Workload whose workers refer to so many Secrets, of which the first is `token`."""
+    work = make_workload()
+    secrets = [{"secretRef": {"name": f"s{number}" if number else "token"}} for number in range(count)]
+    work["spec"]["podSets"][1]["template"]["spec"] = {"containers": [{"name": "ray-worker", "envFrom": secrets}]}
+    return work
+
+
+async def test_whoever_lacks_something_now_or_not_any_more_is_told_apart() -> None:
+    """Those behind a gang are planned without its share while it lacks something, so they want to hear of it."""
+    async with benched() as bench:
+        work, observer = asking(1), bench.sight.observer
+        fill(bench.sight.home.workloads, work)
+        key = (NAMESPACE, work["metadata"]["name"])
+        assert [await observer.look(key), await observer.look(key)] == [True, False]
+        observer.sources.forget_old()
+        assert observer.refusals.absent(workload(work), "rayspan"), "those who plan others know it as long as it waits"
+        observer.sources._known = {one: (found, 0.0) for one, (found, _) in observer.sources._known.items()}
+        bench.here.secrets["token"] = secret()
+        assert [await observer.look(key), await observer.look(key)] == [True, False]
+
+
+async def test_a_job_that_refers_to_too_many_makes_no_reads() -> None:
+    async with benched() as bench:
+        work, observer = asking(copies.MOST_OBJECTS + 1), bench.sight.observer
+        fill(bench.sight.home.workloads, work)
+        await observer.look((NAMESPACE, work["metadata"]["name"]))
+        assert bench.here.asked == []
+        assert "refer to 33 Secrets and ConfigMaps" in observer.sources.refusal(workload(work), workload(work).podsets)
+
+
+async def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """In no log line down to debug, in no exception, in nothing that is kept."""
+    caplog.set_level(logging.DEBUG)
+    async with benched([secret()]) as bench:
+        told: list[str] = []
+        bench.there.before = [
+            refuses(422, message="Invalid"),
+            refuses(409, "AlreadyExists"),
+            refuses(500, message="no"),
+        ]
+        for _ in range(2):
+            with pytest.raises(ApiError) as refusal:
+                await bench.ensure()
+            told += [repr(refusal.value), str(refusal.value), str(refusal.value.__dict__)]
+        await bench.ensure()
+        bench.run(worker())
+        bench.here.secrets["token"] = secret(2)
+        bench.there.before = [refuses(403, message="no more")]
+        await bench.copier.refresh(bench.member)
+        told += [record.getMessage() for record in caplog.records]
+        told += [repr(bench.copier._written), repr(vars(bench.copier._sources)["_known"])]
+        assert any("copied Secret token" in line for line in told) and any("no more" in line for line in told)
+        assert shows(str(bench.there.secrets)), "it was there to be told"
+        assert not [line for line in told if shows(line)]
+
+
+def shows(text: str) -> bool:
+    return MARKER in text or ENCODED in text

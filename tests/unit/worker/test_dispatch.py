@@ -1,0 +1,947 @@
+"""What happens next to a worker pod: every clause with the facts that make it apply, and a small world of faults.
+
+The rewriter and the mirror have their own tests; here it counts whether a copy is made, for whom, and when it goes.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapter import names
+from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
+from adapter.objects import raw as facts
+from adapter.objects.placement import placement
+from adapter.objects.references import Reference, wanted
+from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.specs import PodMapping
+from adapter.objects.workerpod import is_slot, share_key, slot_of, slots
+from adapter.objects.workload import workload
+from adapter.rewrite import copies, rewriter
+from adapter.rewrite.target import Target
+from adapter.shell.observe.slots import Claims, Slots
+from adapter.worker import mirror
+from adapter.worker.dispatch import decide
+from adapter.worker.facts import Silence, Worker
+from tests.unit import builders as make
+from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+
+WORK = make_workload()
+PLACE_RAW = make_placement(WORK)
+PLACE = placement(PLACE_RAW)
+NAME = PLACE.name
+JOB = workload(WORK).job
+assert JOB
+SHARE = make_reservation(PLACE_RAW)
+HEAD = "10.12.0.5"
+
+
+def target(cluster: str) -> Target:
+    return Target(
+        cluster=cluster,
+        zone=cluster,
+        queue=make.QUEUE,
+        manager="mgr",
+        workload="rayjob-train",
+        workload_uid="uid-of-rayjob-train",
+        placement=NAME,
+        share=f"{NAME}-1",
+        round=1,
+    )
+
+
+def shares(**raw: Raw) -> dict[tuple[str, int], Reservation]:
+    found = [reservation(cluster, each) for cluster, each in raw.items()]
+    return {(each.cluster, each.round): each for each in found}
+
+
+ADMITTED = shares(east=SHARE, west=SHARE)
+EVICTED = shares(east=make_reservation(PLACE_RAW, conditions=[names.EVICTED]), west=SHARE)
+SEEN = {cluster: target(cluster) for cluster in ("east", "west")}
+
+
+def worker(pod: Raw | None, remotes: Mapping[str, Raw] | None = None, **more: Any) -> Worker:
+    """The facts about a pod in its place, with all that it needs to be dispatched."""
+    plain: Raw = {
+        "placement": PLACE,
+        "job": JOB,
+        "belongs": True,
+        "head": HEAD,
+        "reservations": ADMITTED,
+        "targets": SEEN,
+        "taken": (),
+    }
+    return Worker(pod=pod, remotes=remotes or {}, **plain | more)
+
+
+# --- the objects that the table speaks of ----------------------------------------------------------------------------
+
+EAST0, EAST1 = "east/1/role-workers/0", "east/1/role-workers/1"
+WEST0, WEST1 = "west/1/role-workers/0", "west/1/role-workers/1"
+NEW = make_pod(placement=NAME)
+SLOTTED = make_pod(placement=NAME, slot=EAST0)
+OUT = make_pod(placement=NAME, slot=EAST0, dispatched=True)
+COPY, LEAVING, BROKEN = make_copy(OUT), make_copy(OUT, deleting=True), make_copy(OUT, phase="Failed")
+_TAINT = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "DeletionByTaintManager",
+    "message": "Taint manager: deleting due to NoExecute taint",
+}
+TAINTED = {**LEAVING, "status": {**LEAVING["status"], "conditions": [_TAINT]}}
+STARTING = make_copy(SLOTTED, phase="Pending")
+_WAITS = {"name": "ray-worker", "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
+IMAGELESS = {**STARTING, "status": {"phase": "Pending", "containerStatuses": [_WAITS]}}
+GOING, FAILED = (
+    make_pod(placement=NAME, slot=EAST0, deleting=True),
+    make_pod(placement=NAME, slot=EAST0, phase="Failed"),
+)
+STRANGER = make_copy(make_pod(uid="an-earlier-one", slot=EAST0))
+STRANGER_LEAVING = make_copy(make_pod(uid="an-earlier-one", slot=EAST0), deleting=True)
+GONE, OVER = "its pod in the manager cluster is gone", "its pod in the manager cluster ended"
+ELSEWHERE = "its pod holds a slot in another cluster"
+OTHER_GROUP = make_pod(placement=NAME, group="gpu")
+UNPLANNED = make_pod(placement=NAME, slot="north/1/role-workers/0")
+
+
+def body(slot: str, pod: Raw = SLOTTED, total: int = 2) -> Raw:
+    return rewriter.remote_pod(
+        pod,
+        head=HEAD,
+        target=target(slot.split("/")[0]),
+        role="role-workers",
+        total=total,
+        slot=slot,
+        anchor_uid=f"anchor-of-{NAME}-1",
+    )
+
+
+def mirrored(pod: Raw, copy: Raw, cluster: str = "east") -> PatchStatus:
+    patch = mirror.status_patch(pod, copy, cluster)
+    assert patch
+    return PatchStatus(pod, patch)
+
+
+def settled(pod: Raw, copy: Raw) -> Raw:
+    """The pod after its copy's state was written."""
+    return {**pod, "status": pod["status"] | mirrored(pod, copy).body["status"]}
+
+
+def lost(pod: Raw, cluster: str = "east") -> PatchStatus:
+    text = f"The pod in worker cluster {cluster} was deleted or evicted there."
+    patch = mirror.failed_patch(pod, reason="RemotePodGone", message=text, now=make.stamp(5))
+    assert patch
+    return PatchStatus(pod, patch)
+
+
+QUIET = Silence("cannot be seen since 0", since=at(0), until=at(60), alive=None)
+LATE = replace(QUIET, until=at(5))
+WEST_ONLY = {"west": target("west")}
+STALE = make_copy(OUT)
+STALE["metadata"]["annotations"][names.HEAD_ANNOTATION] = "10.12.0.4"
+
+
+def unknown(pod: Raw) -> Raw:
+    patch = mirror.unknown_patch(pod, "east", QUIET.why, make.stamp(0))
+    assert patch
+    return patch
+
+
+def settled_unknown(pod: Raw) -> Raw:
+    """The pod after it was written that nothing is known of its copy."""
+    return {**pod, "status": pod["status"] | unknown(pod)["status"]}
+
+
+def given_up(pod: Raw, text: str) -> PatchStatus:
+    patch = mirror.failed_patch(pod, reason="WorkerLost", message=text, now=make.stamp(5))
+    assert patch
+    return PatchStatus(pod, patch)
+
+
+def stuck(pod: Raw, why: str = ".") -> PatchStatus:
+    text = f"The pod in worker cluster east is being deleted, and did not end in time; its node may be lost{why}"
+    patch = mirror.failed_patch(pod, reason="RemotePodStuck", message=text, now=make.stamp(60))
+    assert patch
+    return PatchStatus(pod, patch)
+
+
+UNKNOWN_OUT = unknown(OUT)
+FOREIGN = Say(
+    JOB,
+    "ForeignPod",
+    "Pod train-abc-worker-0 carries the label rayspan.dev/placement but belongs to no RayCluster of this job, "
+    "so it is left alone; remove the label from its template.",
+    warning=True,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    why: str
+    given: Worker
+    want: Sequence[Action]
+    seconds: float = 5
+
+
+CASES = [
+    Case("1. a copy without a pod goes",
+         "an orphan holds a slot",
+         worker(None, {"east": COPY}),
+         [DeletePod("east", COPY, GONE)]),
+    Case("1. in every cluster",
+         "a crash may have left two",
+         worker(None, {"east": COPY, "west": COPY}),
+         [DeletePod("east", COPY, GONE), DeletePod("west", COPY, GONE)]),
+    Case("1. also one that ended",
+         "nobody will read its logs by the pod's name",
+         worker(None, {"east": BROKEN}),
+         [DeletePod("east", BROKEN, GONE)]),
+    Case("1. one that goes already is not deleted again",
+         "one write is enough",
+         worker(None, {"east": LEAVING}),
+         []),
+    Case("1. the copy of an earlier pod of that name goes",
+         "the name is the same, the uid is not",
+         worker(NEW, {"east": STRANGER}, taken=[EAST0]),
+         [DeletePod("east", STRANGER, GONE), AssignSlot(NEW, "east", EAST1)]),
+    Case("1. its slot is not free meanwhile",
+         "two pods on one slot ask more than is reserved",
+         worker(SLOTTED, {"east": STRANGER}),
+         [DeletePod("east", STRANGER, GONE)]),
+    Case("1. the copy of the pod itself stays",
+         "that is what is wanted",
+         worker(settled(OUT, COPY), {"east": COPY}),
+         []),
+    Case("1. a copy of the pod itself in a cluster that is not its slot's goes",
+         "no plan counts it there",
+         worker(settled(OUT, COPY), {"east": COPY, "west": COPY}),
+         [DeletePod("west", COPY, ELSEWHERE)]),
+    Case("1. that one is not deleted twice either",
+         "one write is enough",
+         worker(settled(OUT, COPY), {"east": COPY, "west": LEAVING}),
+         []),
+    Case("1. it needs no Placement to be wrong",
+         "the slot alone says where it belongs",
+         worker(OUT, {"west": COPY}, placement=None),
+         [DeletePod("west", COPY, ELSEWHERE)]),
+    Case("1. a slot's cluster is its whole first word",
+         "east-2 is not east",
+         worker(make_pod(placement=NAME, slot="east-2/1/role-workers/0"), {"east": COPY}, belongs=None),
+         [DeletePod("east", COPY, ELSEWHERE)]),
+    Case("1. the copy of a pod without a slot is left",
+         "nothing says that it belongs elsewhere",
+         worker(NEW, {"east": COPY}, placement=None),
+         []),
+    Case("2. the copy of a pod that is being deleted goes",
+         "KubeRay scales down",
+         worker(GOING, {"east": COPY}),
+         [DeletePod("east", COPY, OVER)]),
+    Case("2. so does that of one that ended",
+         "somebody else failed it here",
+         worker(FAILED, {"east": COPY}),
+         [DeletePod("east", COPY, OVER)]),
+    Case("2. one that goes already is not deleted again",
+         "one write is enough",
+         worker(GOING, {"east": LEAVING}),
+         []),
+    Case("2. one that ended too stays for its logs",
+         "until the pod goes",
+         worker(FAILED, {"east": BROKEN}),
+         []),
+    Case("2. a pod that ended gets no slot and no copy",
+         "KubeRay replaces it",
+         worker(FAILED),
+         []),
+    Case("2. a pod that is being deleted gets none either",
+         "podgc has the last word on gated pods",
+         worker(make_pod(placement=NAME, deleting=True)),
+         []),
+    Case("2. the Placement need not stand for this",
+         "an evicted Workload's pods go like that",
+         worker(GOING, {"east": COPY}, placement=None),
+         [DeletePod("east", COPY, OVER)]),
+    Case("2. a copy in a cluster that is not its slot's is deleted once",
+         "one write is enough",
+         worker(GOING, {"west": COPY}),
+         [DeletePod("west", COPY, OVER)]),
+    Case("3. without a Placement nothing is made",
+         "no attempt, no quota",
+         worker(SLOTTED, placement=None),
+         []),
+    Case("3. orphans go all the same",
+         "they need no plan to be wrong",
+         worker(NEW, {"west": STRANGER}, placement=None),
+         [DeletePod("west", STRANGER, GONE)]),
+    Case("3. a pod of another RayCluster is left alone, aloud",
+         "a label is easily forged",
+         worker(NEW, belongs=False),
+         [FOREIGN]),
+    Case("3. with a slot too",
+         "annotations as well",
+         worker(SLOTTED, belongs=False),
+         [FOREIGN]),
+    Case("3. where there is no job nobody is told",
+         "an event needs an object",
+         worker(NEW, belongs=False, job=None),
+         []),
+    Case("3. of a pod whose RayCluster is not known nothing is said",
+         "it is not heard of yet, or deleted before its pods",
+         worker(NEW, belongs=None),
+         []),
+    Case("3. and it gets no copy",
+         "it may not be ours",
+         worker(SLOTTED, belongs=None),
+         []),
+    Case("3. nor is it failed",
+         "it is going anyway",
+         worker(OUT, belongs=None),
+         []),
+    Case("3. nor does it say what its copy says",
+         "it may not be ours",
+         worker(OUT, {"east": COPY}, belongs=None),
+         []),
+    Case("3. its orphans go all the same",
+         "the uid alone says so",
+         worker(NEW, {"west": STRANGER}, belongs=None),
+         [DeletePod("west", STRANGER, GONE)]),
+    Case("3. and its copy when it ends",
+         "a RayCluster is often deleted before its pods",
+         worker(GOING, {"east": COPY}, belongs=None),
+         [DeletePod("east", COPY, OVER)]),
+    Case("4. a pod takes the first free slot",
+         "in the order of the plan",
+         worker(NEW),
+         [AssignSlot(NEW, "east", EAST0)]),
+    Case("4. and then the next",
+         "one cluster after the other",
+         worker(NEW, taken=[EAST0]),
+         [AssignSlot(NEW, "east", EAST1)]),
+    Case("4. and then the next cluster",
+         "one cluster after the other",
+         worker(NEW, taken=[EAST0, EAST1]),
+         [AssignSlot(NEW, "west", WEST0)]),
+    Case("4. a slot in the middle that came free is taken",
+         "replacements go where their predecessor was",
+         worker(NEW, taken=[EAST0, WEST0]),
+         [AssignSlot(NEW, "east", EAST1)]),
+    Case("4. one pod too many waits",
+         "no more is reserved",
+         worker(NEW, taken=[EAST0, EAST1, WEST0, WEST1]),
+         []),
+    Case("4. a group that is not in the plan waits",
+         "it has no share",
+         worker(OTHER_GROUP),
+         []),
+    Case("4. a group's name is compared in lower case",
+         "Kueue names the podset so",
+         worker(make_pod(placement=NAME, group="Workers")),
+         [AssignSlot(make_pod(placement=NAME, group="Workers"), "east", EAST0)]),
+    Case("4. a slot that another pod holds too is given up",
+         "two writers met, and nothing was made of it yet",
+         worker(SLOTTED, taken=[EAST0]),
+         [AssignSlot(SLOTTED, "east", EAST1)]),
+    Case("4. not once something was made of it",
+         "the copy is what runs",
+         worker(settled(OUT, COPY), {"east": COPY}, taken=[EAST0]),
+         []),
+    Case("4. nor while its cluster cannot be seen",
+         "something may stand there",
+         worker(SLOTTED, taken=[EAST0], targets={"west": target("west")}),
+         []),
+    Case("4. nor is one that its cluster's share does not have",
+         "something may stand there all the same",
+         worker(make_pod(placement=NAME, slot="east/1/role-workers/9"), targets={"west": target("west")}),
+         []),
+    Case("4. a slot in a cluster that is not in the plan is given up",
+         "nobody reserves anything for it",
+         worker(UNPLANNED),
+         [AssignSlot(UNPLANNED, "east", EAST0)]),
+    Case("4. whether or not that cluster can be seen",
+         "it need not be one of ours",
+         worker(UNPLANNED, targets={"east": target("east")}),
+         [AssignSlot(UNPLANNED, "east", EAST0)]),
+    Case("4. no slot is given out in a cluster that cannot be seen",
+         "the pod would wait there for as long as that takes",
+         worker(NEW, targets={"west": target("west")}),
+         [AssignSlot(NEW, "west", WEST0)]),
+    Case("4. nor in one that is drained",
+         "who runs there is to leave",
+         worker(NEW, draining={"east"}),
+         [AssignSlot(NEW, "west", WEST0)]),
+    Case("4. nor on a round that is withdrawn",
+         "its quota is given back",
+         worker(NEW, placement=placement(make_placement(WORK, withdrawn=1))),
+         []),
+    Case("4. what was made of a slot outside the plan is not made again",
+         "KubeRay shall replace it once the cluster can be asked",
+         worker(make_pod(placement=NAME, slot="north/1/role-workers/0", dispatched=True)),
+         []),
+    Case("5. a silent cluster gets nothing",
+         "it may hold the copy already",
+         worker(SLOTTED, targets={"west": target("west")}),
+         []),
+    Case("5. nor is its copy given up",
+         "API link lost is not data path lost",
+         worker(OUT, targets={"west": target("west")}),
+         []),
+    Case("5. it is said that nothing is known of its copy",
+         "people see it with kubectl",
+         worker(OUT, targets=WEST_ONLY, silence=QUIET),
+         [PatchStatus(OUT, UNKNOWN_OUT), LookAgain(timedelta(seconds=55))]),
+    Case("5. not of a copy that was never seen",
+         "nothing was known before",
+         worker(SLOTTED, targets=WEST_ONLY, silence=QUIET),
+         [LookAgain(timedelta(seconds=55))]),
+    Case("5. once, and not again at each look",
+         "a write costs the manager",
+         worker(settled_unknown(OUT), targets=WEST_ONLY, silence=QUIET),
+         [LookAgain(timedelta(seconds=55))]),
+    Case("5. after its time the worker is given up",
+         "KubeRay replaces it where there is room",
+         worker(OUT, targets=WEST_ONLY, silence=LATE),
+         [given_up(OUT, "Given up: worker cluster east cannot be seen since 0.")]),
+    Case("5. also one whose copy was never seen",
+         "it would wait for ever",
+         worker(SLOTTED, targets=WEST_ONLY, silence=LATE),
+         [given_up(SLOTTED, "Given up: worker cluster east cannot be seen since 0.")]),
+    Case("5. not while Ray's head hears from its node",
+         "API link lost is not data path lost",
+         worker(settled_unknown(OUT), targets=WEST_ONLY, silence=replace(LATE, alive=True)),
+         []),
+    Case("5. at once when the head has lost it",
+         "Ray runs nothing there any more",
+         worker(OUT, targets=WEST_ONLY, silence=replace(QUIET, alive=False)),
+         [given_up(OUT, "Ray's head lost the node, and worker cluster east cannot be seen since 0.")]),
+    Case("5. what was silent is seen again",
+         "the copy says what it is",
+         worker(settled_unknown(OUT), {"east": COPY}),
+         [mirrored(settled_unknown(OUT), COPY)]),
+    Case("5. and what went meanwhile is told as gone",
+         "it was seen before the silence",
+         worker(settled_unknown(OUT)),
+         [lost(settled_unknown(OUT))]),
+    Case("6. a copy made with another head's address goes",
+         "it would dial an address where nobody answers",
+         worker(settled(OUT, STALE), {"east": STALE}),
+         [DeletePod("east", STALE, "the head moved from 10.12.0.4 to 10.12.0.5")]),
+    Case("6. not before the head has an address again",
+         "it may come back under the same one",
+         worker(settled(OUT, STALE), {"east": STALE}, head=""),
+         []),
+    Case("6. a copy that should be gone, and is not, fails the pod",
+         "its node is lost: KubeRay shall replace the worker",
+         worker(settled(OUT, LEAVING), {"east": LEAVING}),
+         [stuck(settled(OUT, LEAVING))], seconds=60),
+    Case("6. with the cause, where its cluster gave one",
+         "people look here",
+         worker(settled(OUT, TAINTED), {"east": TAINTED}),
+         [stuck(settled(OUT, TAINTED), ": Taint manager: deleting due to NoExecute taint")], seconds=60),
+    Case("6. not before it had its time",
+         "clocks differ, and kubelets are busy; and then nobody tells of it",
+         worker(settled(OUT, LEAVING), {"east": LEAVING}),
+         [LookAgain(timedelta(seconds=1))], seconds=59),
+    Case("6. what the copy says the pod says",
+         "KubeRay and people look here",
+         worker(OUT, {"east": COPY}),
+         [mirrored(OUT, COPY)]),
+    Case("6. also its end",
+         "so KubeRay replaces it",
+         worker(OUT, {"east": BROKEN}),
+         [mirrored(OUT, BROKEN)]),
+    Case("6. a copy that was just made is told of",
+         "its absence later means lost",
+         worker(SLOTTED, {"east": COPY}),
+         [mirrored(SLOTTED, COPY)]),
+    Case("6. one that just starts is told of when it runs",
+         "one write instead of two",
+         worker(SLOTTED, {"east": STARTING}),
+         [LookAgain(timedelta(seconds=3))], seconds=2),
+    Case("6. or takes its time",
+         "people look here",
+         worker(SLOTTED, {"east": STARTING}),
+         [mirrored(SLOTTED, STARTING)]),
+    Case("6. or by a clock that is ahead",
+         "nobody knows when it was made",
+         worker(SLOTTED, {"east": STARTING}),
+         [mirrored(SLOTTED, STARTING)], seconds=-1),
+    Case("6. or cannot start",
+         "its user has to do something",
+         worker(SLOTTED, {"east": IMAGELESS}),
+         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", mirror.trouble(IMAGELESS, "east"), warning=True)],
+         seconds=2),
+    Case("6. where its share went meanwhile too",
+         "the copy is what runs",
+         worker(OUT, {"east": COPY}, reservations={}),
+         [mirrored(OUT, COPY)]),
+    Case("6. the end of a copy whose share is lost is not told where the whole gang starts again",
+         "KubeRay would make a worker, and miss it when the RayCluster is resumed",
+         worker(OUT, {"east": BROKEN}, reservations=EVICTED, restarts=True),
+         []),
+    Case("6. only there",
+         "the others run on",
+         worker(OUT, {"east": BROKEN}, reservations=EVICTED),
+         [mirrored(OUT, BROKEN)]),
+    Case("6. only of a share that is lost",
+         "a worker that fails is replaced",
+         worker(OUT, {"east": BROKEN}, restarts=True),
+         [mirrored(OUT, BROKEN)]),
+    Case("6. of a copy that goes in such a share all is told",
+         "people look here",
+         worker(OUT, {"east": LEAVING}, reservations=EVICTED, restarts=True),
+         [mirrored(OUT, LEAVING), LookAgain(timedelta(seconds=55))]),
+    Case("7. nor is it told that a copy vanished where the whole gang starts again",
+         "its share was evicted, or deleted by hand",
+         worker(OUT, reservations=shares(west=SHARE), restarts=True),
+         []),
+    Case("7. but where the plan has no such share any more",
+         "the gang did not start again for this one",
+         worker(make_pod(placement=NAME, slot="east/7/role-workers/0", dispatched=True), reservations=ADMITTED, restarts=True),
+         [lost(make_pod(placement=NAME, slot="east/7/role-workers/0", dispatched=True))]),
+    Case("7. a copy that vanished fails the pod",
+         "never a second one: KubeRay makes a new pod",
+         worker(OUT),
+         [lost(OUT)]),
+    Case("7. also one that the manager was not told of yet",
+         "whoever made it knows",
+         worker(SLOTTED, made=True),
+         [lost(SLOTTED)]),
+    Case("7. also when another of its name stands there",
+         "the uid counts",
+         worker(OUT, {"east": STRANGER_LEAVING}),
+         [lost(OUT)]),
+    Case("7. a copy elsewhere does not make up for it",
+         "the slot says where it belongs",
+         worker(OUT, {"west": COPY}),
+         [DeletePod("west", COPY, ELSEWHERE), lost(OUT)]),
+    Case("8. a pod with a slot on an admitted share gets its copy",
+         "this is what all is for",
+         worker(SLOTTED),
+         [CreatePod("east", JOB, SLOTTED, body(EAST0))]),
+    Case("8. a copy in another cluster does not stand for it",
+         "that one goes first: never two at a time",
+         worker(SLOTTED, {"west": COPY}),
+         [DeletePod("west", COPY, ELSEWHERE)]),
+    Case("8. of a job that is not known nobody hears of a refusal",
+         "an event needs an object",
+         worker(SLOTTED, job=None),
+         [CreatePod("east", None, SLOTTED, body(EAST0))]),
+    Case("8. an orphan of its name goes first",
+         "the name is taken over there",
+         worker(SLOTTED, {"east": STRANGER_LEAVING}),
+         []),
+    Case("8. a share that is not admitted holds it back",
+         "a pod without quota",
+         worker(SLOTTED, reservations=shares(east=make_reservation(PLACE_RAW, admitted=False))),
+         []),
+    Case("8. so does one that does not stand",
+         "a pod without an anchor",
+         worker(SLOTTED, reservations=shares(west=SHARE)),
+         []),
+    Case("8. so does a head without an address",
+         "its raylet would have nobody to join",
+         worker(SLOTTED, head=""),
+         []),
+    Case("8. another cluster's orphan does not",
+         "names are per cluster",
+         worker(SLOTTED, {"west": STRANGER_LEAVING}),
+         [CreatePod("east", JOB, SLOTTED, body(EAST0))]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_decide(case: Case) -> None:
+    assert decide(case.given, at(case.seconds)) == list(case.want), case.why
+
+
+def test_every_clause_has_its_cases() -> None:
+    assert {case.id.partition(".")[0] for case in CASES} == {str(number) for number in range(1, 9)}
+
+
+def test_the_total_of_a_share_counts_all_its_groups() -> None:
+    """Kueue's group has one total for the cluster, whatever the roles."""
+    mixed = make_placement(make_workload(groups={"workers": 1, "gpu": 3}), shares={"east": {"workers": 1, "gpu": 3}})
+    found = decide(worker(SLOTTED, placement=placement(mixed)), at(5))
+    assert found == [CreatePod("east", JOB, SLOTTED, body(EAST0, total=4))]
+
+
+def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
+    """It wins over what the WorkerCluster says; whoever wonders why a zone is wrong finds it on the job."""
+    env = [{"name": "RAY_NODE_ZONE", "value": "mars"}]
+    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray", "env": env}]}}
+    said, made = decide(worker(pod), at(5))
+    assert isinstance(said, Say) and isinstance(made, CreatePod)
+    assert (said.about, said.reason, said.warning) == (JOB, "PlaceKept", False)
+    assert said.message.startswith("The worker template sets RAY_NODE_ZONE, so its Ray nodes ")
+    assert [type(one) for one in decide(worker(pod, job=None), at(5))] == [CreatePod]
+
+
+def test_ray_is_told_of_the_flavor_that_its_role_was_given() -> None:
+    """And of what the WorkerCluster says, which wins; what another role was given is none of its business."""
+    given = {"role-workers": {"ray.io/market-type": "spot", "a": "flavor"}, "role-gpu": {"b": "other"}}
+    reservations = {key: replace(one, ray_labels=given) for key, one in ADMITTED.items()}
+    targets = {**SEEN, "east": replace(SEEN["east"], labels={"a": "cluster"})}
+    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}]}}
+    (made,) = decide(worker(pod, reservations=reservations, targets=targets), at(5))
+    assert isinstance(made, CreatePod)
+    env = {one["name"]: one["value"] for one in made.body["spec"]["containers"][0]["env"]}
+    told = json.loads(env["RAY_OVERRIDE_LABELS"])
+    assert (told["ray.io/market-type"], told["a"], "b" in told) == ("spot", "cluster", False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "held", "said"),
+    [
+        ({"cpu": "1"}, {"cpu": "1"}, ""),
+        ({"cpu": "500m"}, {"cpu": "1", "memory": "1Gi"}, ""),
+        ({"cpu": "2"}, {"cpu": "1"}, "cpu: 2 instead of 1"),
+        ({"cpu": "1", "nvidia.com/gpu": "1"}, {"cpu": "1"}, "nvidia.com/gpu: 1 instead of 0"),
+        ({"cpu": "1", "memory": "256Mi"}, {"cpu": "1"}, ""),  # KubeRay's init container, for which nothing is held
+        ({"cpu": "1", "memory": "1Gi"}, {"cpu": "1"}, "memory: 1Gi instead of 0"),
+    ],
+)
+def test_a_pod_that_asks_for_more_than_is_held_is_not_made(
+    asked: dict[str, str], held: dict[str, str], said: str
+) -> None:
+    """Kueue lets the pods of a share run by role and number: nobody else would notice."""
+
+    def pod_spec(amounts: dict[str, str]) -> dict[str, Any]:
+        return {"containers": [{"name": "ray-worker", "resources": {"requests": amounts}}]}
+
+    templates = {"role-workers": {"spec": pod_spec(held)}}
+    reservations = {key: replace(one, templates=templates) for key, one in ADMITTED.items()}
+    (found,) = decide(worker({**SLOTTED, "spec": pod_spec(asked)}, reservations=reservations), at(5))
+    if said:
+        assert isinstance(found, Say) and f"it asks for {said}, which is not what quota is held for" in found.message
+    else:
+        assert isinstance(found, CreatePod)
+
+
+@pytest.mark.parametrize(
+    ("held", "now", "want"),
+    [
+        pytest.param({"pool": "a"}, {"pool": "b"}, {"disk": "ssd", "pool": "a"}, id="another value"),
+        pytest.param({"pool": "a"}, {}, {"disk": "ssd", "pool": "a"}, id="it was taken away"),
+        pytest.param({}, {"pool": "b"}, {"disk": "ssd"}, id="it is new"),
+        pytest.param(None, {"pool": "b"}, {"disk": "ssd", "pool": "b"}, id="it is not known what is held"),
+    ],
+)
+def test_a_share_keeps_the_node_selector_that_it_was_reserved_with(
+    held: dict[str, str] | None, now: dict[str, str], want: dict[str, str]
+) -> None:
+    """Kueue chose its flavor by that. A pod that contradicts the flavor's node labels would end the whole share, with all that runs."""
+    templates = {} if held is None else {"role-workers": {"spec": {"nodeSelector": held}}}
+    reservations = {key: replace(one, templates=templates) for key, one in ADMITTED.items()}
+    targets = {"east": replace(target("east"), pods=PodMapping(node_selector=now))}
+    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}], "nodeSelector": {"disk": "ssd"}}}
+    (made,) = decide(worker(pod, reservations=reservations, targets=targets), at(5))
+    assert isinstance(made, CreatePod) and made.body["spec"]["nodeSelector"] == want
+
+
+def test_a_template_that_was_edited_after_its_job_was_admitted_gets_no_more() -> None:
+    """Else its owner would have files of the worker cluster's nodes, which nobody but that cluster's admission forbids."""
+    volumes = [{"name": "root", "hostPath": {"path": "/"}}]
+    (said,) = decide(worker({**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}], "volumes": volumes}}), at(5))
+    assert isinstance(said, Say) and "is not made: spec.volumes[root].hostPath is /: " in said.message
+
+
+def test_a_copy_is_made_with_what_it_refers_to() -> None:
+    """What the pod itself names, and of pull secrets those that its template names."""
+    env = [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "token", "key": "k"}}}]
+    spec = {"containers": [{"name": "ray-worker", "env": env}], "imagePullSecrets": [{"name": "of-the-account"}]}
+    found = decide(worker({**SLOTTED, "spec": spec}, pull_secrets=({"name": "registry"},)), at(5))
+    (made,) = (action for action in found if isinstance(action, CreatePod))
+    assert made.references == {
+        Reference("Secret", "token"): "spec.containers[ray-worker].env[T].secretKeyRef",
+        Reference("Secret", "registry"): "spec.imagePullSecrets",
+    }
+    assert {one.name for one in wanted(made.body["spec"])} == {
+        copies.name(one, f"anchor-of-{NAME}-1") for one in made.references
+    }
+
+
+def test_an_orphan_that_ended_goes_although_its_namesake_leaves() -> None:
+    ended = make_copy(make_pod(uid="an-earlier-one", slot=EAST0), phase="Failed")
+    assert decide(worker(GOING, {"east": ended}), at(5)) == [DeletePod("east", ended, GONE)]
+
+
+@pytest.mark.parametrize(
+    "slot", ["east", "east/1", "east/1/role-workers", "/", "//", "nonsense", "east/x/role-workers/0"]
+)
+def test_a_slot_that_is_none_does_not_stop_the_loop(slot: str) -> None:
+    """Annotations come from the user's template too."""
+    decide(worker(make_pod(placement=NAME, slot=slot)), at(5))
+
+
+def test_a_slot_that_the_plan_does_not_have_gets_no_copy() -> None:
+    forged = make_pod(placement=NAME, slot="east/1/role-workers/99")
+    assert not [a for a in decide(worker(forged), at(5)) if isinstance(a, CreatePod)]
+
+
+@pytest.mark.parametrize("slot", ["east/1", "east/1/role-workers/999"])
+def test_a_slot_that_a_template_made_up_is_not_used_while_a_namesake_is_leaving_elsewhere(slot: str) -> None:
+    forged = make_pod(placement=NAME, slot=slot)
+    namesake = make_copy(make_pod(uid="an earlier one"))
+    assert not [a for a in decide(worker(forged, {"west": namesake}), at(5)) if isinstance(a, CreatePod)]
+
+
+# --- slots -----------------------------------------------------------------------------------------------------------
+
+
+def named(name: str, slot: str, **more: Any) -> Raw:
+    """A pod of this gang, or another's."""
+    return make_pod(name, slot=slot, **{"placement": NAME, **more})
+
+
+def slots_taken(pods: Iterable[Raw], but: str | None) -> frozenset[str]:
+    """What Slots.taken means, read off all pods and copies of a Placement."""
+    others = (one for one in pods if but not in (facts.uid_of(one), facts.label(one, names.POD_UID_LABEL)))
+    return frozenset(slot for slot in map(slot_of, others) if slot)
+
+
+def copied(pod: Raw, place: str = NAME) -> Raw:
+    """Its copy, as a worker cluster lists it."""
+    copy = make_copy(pod)
+    copy["metadata"]["labels"][names.PLACEMENT_LABEL] = place
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "taken"),
+    [
+        pytest.param([], {}, set(), id="nobody is there"),
+        pytest.param([SLOTTED], {"east": copied(SLOTTED)}, set(), id="its own, here and there"),
+        pytest.param([named("other", WEST0)], {}, {WEST0}, id="a pod's"),
+        pytest.param([named("other", WEST0, phase="Failed")], {}, {WEST0}, id="until one that ended is gone"),
+        pytest.param([], {"west": copied(named("other", WEST0))}, {WEST0}, id="a copy's whose pod is gone"),
+        pytest.param([SLOTTED, named("twin", EAST0)], {}, {EAST0}, id="its own, which another has as well"),
+        pytest.param(
+            [SLOTTED], {"east": copied(named("twin", EAST0))}, {EAST0}, id="its own, which a copy has as well"
+        ),
+        pytest.param([SLOTTED], {"east": copied(make_pod(uid="x", slot=EAST0))}, {EAST0}, id="a namesake's copy"),
+        pytest.param(
+            [SLOTTED, named("twin", EAST0)],
+            {"east": copied(SLOTTED, "an-earlier-place")},
+            {EAST0},
+            id="its copy is of an earlier Placement",
+        ),
+        pytest.param([NEW, named("x", EAST0, placement="another-place")], {}, set(), id="those of another gang"),
+    ],
+)
+def test_a_slot_is_held_by_pods_and_copies_of_others(
+    here: list[Raw], there: Mapping[str, Raw], taken: set[str]
+) -> None:
+    sight = Sight({"east": 1, "west": 1})
+    fill(sight.home.pods, *here)
+    for cluster, copy in there.items():
+        fill(sight.members[cluster].pods, copy)
+    slots_of = Slots(sight.home, sight.fleet, Claims())
+    mine = facts.uid_of(SLOTTED)
+    held = [one for one in (*here, *there.values()) if facts.label(one, names.PLACEMENT_LABEL) == NAME]
+    assert slots_of.taken(SLOTTED) == slots_taken(held, but=mine) == taken
+    assert slots_of.held(PLACE) == slots_taken(held, but=None)
+
+
+@given(
+    st.one_of(
+        st.sampled_from([EAST0, WEST0, "", "east/1", "east/2/workers/0"]), st.text("east/1wolkrs-0٣9", max_size=30)
+    )
+)
+def test_a_slot_is_told_from_what_is_none_without_writing_all_down(text: str) -> None:
+    assert is_slot(PLACE, NEW, text) is (text in list(slots(PLACE, NEW)))
+    assert all(is_slot(PLACE, NEW, slot) for slot in slots(PLACE, NEW))
+    first = next(slots(PLACE, NEW))
+    for forged in (f"{first[:-1]}007", f"{first[:-1]}{'9' * 5000}", f"{first[:-1]}-1", first[:-1], f"{first[:-1]}٣"):
+        assert not is_slot(PLACE, NEW, forged)
+
+
+# --- a small world ---------------------------------------------------------------------------------------------------
+
+
+class World:
+    """The manager's pods and the copies in two clusters, with KubeRay, kubelets and a controller that forgets."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Raw] = {}
+        self.remote: dict[str, dict[str, Raw]] = {"east": {}, "west": {}}
+        self.silent: set[str] = set()
+        self.late = False  # whoever is silent now has been so for longer than the policy's timeout
+        self.admitted = {"east": True, "west": True}
+        self.born = 0
+
+    def seen(self) -> dict[str, dict[str, Raw]]:
+        return {cluster: pods for cluster, pods in self.remote.items() if cluster not in self.silent}
+
+    def worker(self, name: str) -> Worker:
+        pod, seen = self.pods.get(name), self.seen()
+        uid = facts.uid_of(pod) if pod else ""
+        everyone = [*self.pods.values(), *(copy for pods in seen.values() for copy in pods.values())]
+        return worker(
+            pod,
+            {cluster: pods[name] for cluster, pods in seen.items() if name in pods},
+            targets={cluster: SEEN[cluster] for cluster in seen},
+            reservations=shares(**{c: make_reservation(PLACE_RAW, admitted=self.admitted[c]) for c in seen}),
+            taken=slots_taken(everyone, uid),
+            silence=self.silence(pod) if pod else None,
+        )
+
+    def silence(self, pod: Raw) -> Silence | None:
+        cluster, _ = share_key(facts.annotation(pod, names.SLOT_ANNOTATION))
+        until = at(0) if self.late else at(99)
+        return Silence("cannot be seen", at(0), until, None) if cluster in self.silent else None
+
+    def look(self, name: str, crash_after: int = 9) -> None:
+        for action in decide(self.worker(name), at(5))[:crash_after]:
+            self.do(action)
+
+    def do(self, action: Action) -> None:
+        match action:
+            case AssignSlot(pod, _, slot):
+                held = [p["metadata"]["annotations"].get(names.SLOT_ANNOTATION) for p in self.pods.values()]
+                assert slot not in held, "two pods on one slot"
+                self.pods[pod["metadata"]["name"]] = _with_slot(pod, slot)
+            case CreatePod(cluster, about, pod, made):
+                assert about == JOB, "nobody hears of a refusal"
+                uid = facts.uid_of(pod)
+                assert cluster not in self.silent, "a write to a cluster that cannot be seen"
+                dispatched = facts.condition(self.pods[pod["metadata"]["name"]], names.DISPATCHED_CONDITION)
+                assert not dispatched, "a second copy"
+                assert self.admitted[cluster], "a copy without quota"
+                assert pod["metadata"]["name"] not in self.remote[cluster], "over a pod that stands"
+                copy = make_copy(self.pods[pod["metadata"]["name"]], phase="Pending")
+                assert facts.label(made, names.POD_UID_LABEL) == uid
+                self.remote[cluster][pod["metadata"]["name"]] = copy
+            case DeletePod(cluster, pod, _):
+                assert cluster not in self.silent, "a write to a cluster that cannot be seen"
+                found = self.remote[cluster].get(pod["metadata"]["name"])
+                if found and facts.uid_of(found) == facts.uid_of(pod):
+                    self.remote[cluster][pod["metadata"]["name"]] = _leaving(found)
+            case PatchStatus(pod, patch):
+                stands = [c for c in self.remote.values() if facts.uid_of(pod) in map(_origin, c.values())]
+                assert patch["status"].get("reason") != "RemotePodGone" or not stands, "given up while it runs"
+                before = self.pods[pod["metadata"]["name"]]
+                self.pods[pod["metadata"]["name"]] = {**before, "status": before["status"] | patch["status"]}
+            case LookAgain():
+                pass
+            case _:
+                raise AssertionError(f"{action} is no business of this world")
+
+    def happen(self, event: str, name: str, cluster: str) -> None:
+        copy = self.remote[cluster].get(name)
+        match event:
+            case "create" if name not in self.pods:
+                self.born += 1
+                self.pods[name] = make_pod(name, uid=f"u{self.born}", placement=NAME)
+            case "delete" if name in self.pods:
+                self.pods[name] = _leaving(self.pods[name])
+            case "gone" if name in self.pods and "deletionTimestamp" in self.pods[name]["metadata"]:
+                del self.pods[name]
+            case "silent":
+                self.silent ^= {cluster}
+            case "late":
+                self.late = not self.late
+            case "quota":
+                self.admitted[cluster] = not self.admitted[cluster]
+            case "run" | "fail" if copy:
+                phase = "Running" if event == "run" else "Failed"
+                self.remote[cluster][name] = {**copy, "status": {"phase": phase}}
+            case "vanish" if copy:
+                del self.remote[cluster][name]
+
+    def rest(self) -> None:
+        """No more faults: KubeRay removes what ended, kubelets finish, all is looked at until nothing changes."""
+        self.silent, self.admitted = set(), {"east": True, "west": True}
+        for _ in range(20):
+            for name in NAMES:
+                self.look(name)
+                if name in self.pods and self.pods[name]["status"]["phase"] == "Failed":
+                    self.pods[name] = _leaving(self.pods[name])
+                self.happen("gone", name, "east")
+                for pods in self.remote.values():
+                    if name in pods and "deletionTimestamp" in pods[name]["metadata"]:
+                        del pods[name]
+
+
+def _origin(copy: Raw) -> str:
+    return facts.label(copy, names.POD_UID_LABEL)
+
+
+def _leaving(raw: facts.Raw) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": make.stamp()}}
+
+
+def _with_slot(pod: facts.Raw, slot: str) -> Raw:
+    return {**pod, "metadata": pod["metadata"] | {"annotations": {names.SLOT_ANNOTATION: slot}}}
+
+
+NAMES = [f"w{number}" for number in range(6)]  # two more than there are slots
+KINDS = ["create"] * 3 + ["delete", "gone", "silent", "late", "quota", "run", "fail", "vanish"]
+# Mostly one pod in one cluster, so that several things happen to the same.
+PODS, WHERE = st.sampled_from([NAMES[0]] * 6 + NAMES), st.sampled_from(["east", "east", "east", "west"])
+EVENTS = st.tuples(st.sampled_from(KINDS), PODS, WHERE)
+LOOKS = st.tuples(PODS, st.integers(0, 3))
+# Long ones: left to itself, hypothesis tries some five steps, in which little can happen twice.
+SCRIPTS = st.lists(st.one_of(EVENTS, LOOKS, LOOKS), min_size=20, max_size=60)
+
+
+def played(script: Iterable[tuple[Any, ...]]) -> World:
+    world = World()
+    for step in script:
+        if len(step) == 2:
+            world.look(*step)
+        else:
+            world.happen(*step)
+    return world
+
+
+@settings(max_examples=300)
+@given(SCRIPTS)
+def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tuple[Any, ...]]) -> None:
+    """While it plays, the world itself refuses second copies, writes to silent clusters and slots held twice."""
+    world = played(script)
+    world.rest()
+    placed = {n: p for n, p in world.pods.items() if facts.annotation(p, names.SLOT_ANNOTATION)}
+    assert len(placed) == min(len(world.pods), 4), "a slot is free and a pod waits"
+    standing = {
+        (c, n): facts.label(raw, names.POD_UID_LABEL) for c, pods in world.remote.items() for n, raw in pods.items()
+    }
+    wanted = {(facts.annotation(p, names.SLOT_ANNOTATION).split("/")[0], n): facts.uid_of(p) for n, p in placed.items()}
+    assert standing == wanted
+
+
+@settings(max_examples=100)
+@given(SCRIPTS, st.sampled_from(NAMES))
+def test_a_cluster_that_cannot_be_seen_gets_no_action(script: list[tuple[Any, ...]], name: str) -> None:
+    world = played(script)
+    world.silent = {"east", "west"}
+    assert all(isinstance(action, PatchStatus | LookAgain) for action in decide(world.worker(name), at(5)))
+
+
+@settings(max_examples=100)
+@given(SCRIPTS, st.sampled_from(NAMES))
+def test_a_pod_of_an_unknown_ray_cluster_is_left_alone_in_silence(script: list[tuple[Any, ...]], name: str) -> None:
+    """As if it had no Placement: copies may go, and no word is written about the pod."""
+    unknown = replace(played(script).worker(name), belongs=None)
+    actions = decide(unknown, at(5))
+    assert all(isinstance(action, DeletePod) for action in actions)
+    assert actions == decide(replace(unknown, placement=None), at(5))
+
+
+@settings(max_examples=100)
+@given(SCRIPTS, st.sampled_from(NAMES))
+def test_a_pod_that_does_not_belong_is_left_alone(script: list[tuple[Any, ...]], name: str) -> None:
+    world = played(script)
+    foreign = replace(world.worker(name), belongs=False)
+    actions = decide(foreign, at(5))
+    assert all(isinstance(action, Say | DeletePod) for action in actions)
+    pod = foreign.pod
+    live = pod is not None and "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] != "Failed"
+    assert any(isinstance(action, Say) for action in actions) is live
