@@ -194,14 +194,11 @@ def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
 
 def main(port: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller, mortal if asked."""
-    from adapter.shell.controller import engine
-    from adapter.shell.write import execute
+    from adapter.shell.controller import wiring
 
     death = _Death(kind, int(count), namespace)
-    mortal = _mortal(death)
     vars(gangs).update(ensure=_mortal_group(death))
-    vars(execute).update(Copier=mortal.pop("Copier"))
-    vars(engine).update(mortal)
+    vars(wiring).update(_mortal(death))
     return controller.main(int(port), int(port) + 1, verbose=False, leader_elect=elect == ELECT)
 
 
