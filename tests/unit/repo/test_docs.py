@@ -1,5 +1,6 @@
-"""Does what docs and comments point to stand in the checkout: files, headings of docs, rules of upstream?"""
+"""Does what docs and comments point to stand in the checkout: files, headings of docs, rules of upstream, the rooms of the code?"""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ _READ = [
 ]
 _NOTE = re.compile(r"(?<![\w:/.-])(?:\.{1,2}/)*[\w-]+(?:/[\w-]+)*\.md\b")  # not what an address or `ray:PATH` ends with
 _UPSTREAM = re.compile(r'docs/upstream\.md,\s+(?:# )?"([^"]+)"')
+_MAP = REPO / "docs/architecture.md"
+_ROOM_TABLE = re.compile(r"(<!-- rooms: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
 _VERSIONS = {"kueue": KUEUE, "kuberay": KUBERAY, "k8s": KUBERNETES, "ray": RAY, "volcano": VOLCANO}
 
 
@@ -55,6 +58,42 @@ def test_the_rules_of_upstream_are_those_of_the_versions_that_the_lab_runs(proje
     assert version == _VERSIONS[project]
     (tag,) = {*re.findall(rf"{repository}/(?:blob|tree)/([^/)]+)", text)}
     assert tag.removeprefix("ray-") == version
+
+
+def test_the_rooms_are_described_as_they_describe_themselves(request: pytest.FixtureRequest) -> None:
+    written = _MAP.read_text()
+    wanted = _ROOM_TABLE.sub(lambda found: f"{found[1]}\n\n{_rooms(found[2])}\n\n{found[3]}", written)
+    if request.config.getoption("--update-golden"):
+        _MAP.write_text(wanted)
+    assert written == wanted, "read the difference, then run this test with --update-golden"
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    named = re.findall(r"`((?:adapter|docs|e2e|hack|kustomize|manifests|tests)/[\w./-]+)`", _MAP.read_text())
+    assert len(named) > 100
+    assert [path for path in named if not (REPO / path).exists()] == []
+
+
+def test_the_picture_shows_every_room() -> None:
+    drawn = set(re.findall(r">(\w+)<", (REPO / "docs/architecture.svg").read_text()))
+    rooms = [path.parent.name for path in (REPO / "adapter").glob("*/__init__.py")]
+    floors = [path.parent.name for path in (REPO / "adapter/shell").glob("*/__init__.py")]
+    assert [room for room in (*rooms, *floors) if room not in drawn] == []
+
+
+def _rooms(top: str) -> str:
+    """A table of the packages in a folder, each with the first sentence that it says of itself; of hack only the top ones."""
+    depth = "*/__init__.py" if top == "hack" else "**/__init__.py"
+    rooms = [(path.parent, path) for path in sorted((REPO / top).glob(depth)) if path.parent != REPO / top]
+    alone = [(path, path) for path in sorted((REPO / top).glob("*.py")) if not path.name.startswith("__")]
+    rows = [f"| `{shown.relative_to(REPO)}` | {_question(path)} |" for shown, path in [*alone, *rooms]]
+    return "\n".join(["| Room | Its question |", "|---|---|", *rows])
+
+
+def _question(path: Path) -> str:
+    said = ast.get_docstring(ast.parse(path.read_text()))
+    assert said, path
+    return " ".join(said.partition("\n\n")[0].split())
 
 
 def _is_here(path: Path, note: str) -> bool:
