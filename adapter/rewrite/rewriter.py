@@ -36,7 +36,8 @@ def remote_pod(
     `head` is the head pod's IP, which is dialled unless `target.head` says otherwise; `role` the podset's name
     (`reservation.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is
     "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's anchor ConfigMap; `pod_group` the share's Volcano
-    PodGroup, empty where it has none; `pull_secrets` what its template says under that name. Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
+    PodGroup, empty where it has none; `pull_secrets` what its template says under that name. What KubeRay made of it:
+    docs/upstream.md, "The worker pod that KubeRay makes"; the markers: docs/upstream.md, "Pods that join a group Workload".
     """
     dialled = headaddress.seen_from(target.head, pod, head)
     relocate = headaddress.relocation(pod, dialled)

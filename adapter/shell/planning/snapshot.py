@@ -26,8 +26,8 @@ from adapter.shell.clusters.remote import Member
 from adapter.shell.kube.store import version
 from adapter.shell.observe.gangs import Observer
 
-# Kueue writes a ClusterQueue's status in batches about a second apart (kueue.md 6.2): until then an admitted share is
-# counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
+# Kueue writes a ClusterQueue's status a second late (docs/upstream.md, "A ClusterQueue's status lags"): until then an
+# admitted share is counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
 STATUS_LAG = timedelta(seconds=3)
 
 
