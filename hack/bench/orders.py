@@ -14,7 +14,7 @@ from adapter import names
 from adapter.objects import specs
 from adapter.objects.placement import Placement
 from adapter.objects.placement import placement as read_placement
-from adapter.objects.raw import Raw, annotation, key_of, label, meta
+from adapter.objects.raw import Raw, annotation, key_of, label
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.rewrite import rewriter
 from adapter.rewrite.target import Target
@@ -55,21 +55,15 @@ def _orders(stage: Stage, wanted: Sequence[Raw], place: Placement) -> Iterator[d
 
 
 def _target(stage: Stage, cluster: str, standing: Raw, place: Placement) -> Target:
-    spec = specs.worker_cluster(stage.manager.get("workercluster", cluster))
-    return Target(
-        cluster=cluster,
-        zone=spec.zone or cluster,
-        region=spec.region,
-        labels=spec.labels,
-        pods=spec.pods,
-        resources=spec.resources,
+    return Target.of(
+        cluster,
+        specs.worker_cluster(stage.manager.get("workercluster", cluster)),
         queue=QUEUE,
         manager=label(standing, names.MANAGER_LABEL),
         workload=annotation(standing, names.WORKLOAD_ANNOTATION),
         workload_uid=label(standing, names.WORKLOAD_UID_LABEL),
         placement=place.name,
-        share=str(meta(standing)["name"]),
-        round=place.round,
+        round_=place.round,
     )
 
 

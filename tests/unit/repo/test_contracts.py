@@ -11,7 +11,7 @@ from hack.lab.base.paths import REPO
 
 ADAPTER = REPO / "adapter"
 MODULES = sorted(ADAPTER.rglob("*.py"))
-NOT_PURE = ("__init__", "__main__", "__pycache__", "shell", "cli")
+NOT_PURE = ("__init__", "__main__", "__pycache__", "shell", "cli", "programs")
 DOMAINS = ("rayspan.dev/", "kueue.x-k8s.io/", "ray.io/")
 
 
