@@ -23,7 +23,7 @@ from hack.lab.faults import SCOPES, WAYS
 from hack.testbed import actors, deployed
 from hack.testbed.clusters import condition
 from hack.testbed.rayjob import NAMESPACE, Job
-from hack.trials.sampler import Sampler
+from hack.trials.sampler import CopySampler
 
 CLUSTERS = ("east", "west")
 # Ray gives a silent node up after a minute; then its pod's container starts again or its pod is replaced, which takes half
@@ -62,7 +62,7 @@ def _run(asked: argparse.Namespace) -> int:
     problems: list[str] = []
     try:
         actors.submit(job)
-        with Sampler(list(fleet.workers.values()), NAMESPACE) as sampler:
+        with CopySampler(list(fleet.workers.values()), NAMESPACE) as sampler:
             for cut in every:
                 problems += _suffer(job, lab, cut)
             problems += sampler.lives.doubled()

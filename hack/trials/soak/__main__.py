@@ -15,10 +15,10 @@ from hack.lab.base.progress import LabError, step, told
 from hack.testbed import deployed
 from hack.testbed.clusters import Cluster
 from hack.testbed.stage import Stage
-from hack.trials.soak import draw, judge, reading
+from hack.trials.soak import judge, reading
 from hack.trials.soak.judge import Sample
 from hack.trials.soak.reading import Reading
-from hack.trials.soak.traffic import Traffic
+from hack.trials.soak.traffic import Traffic, jobs
 
 _CPU = 8  # quota of each cluster: some jobs that overlap have to wait, which is part of the life of a controller
 _PERIOD = 3.0  # seconds between two samples: hundreds of them in half an hour, and no load
@@ -36,7 +36,7 @@ def _run(asked: argparse.Namespace) -> int:
         stage.build(dict.fromkeys(stage.clusters, _CPU), policy={"strategy": "Spread"})
         with step("soak: what is open while nothing happens"):
             begin = _at_rest(fleet.manager)
-        traffic = Traffic(stage, draw.jobs(asked.jobs, asked.minutes * 60, asked.seed))
+        traffic = Traffic(stage, jobs(asked.jobs, asked.minutes * 60, asked.seed))
         with (
             step(f"soak: {asked.jobs} jobs over {asked.minutes:g} minutes"),
             _sampling(fleet.manager, traffic) as samples,
