@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import timeline
-from hack.bench.walkreport import OURS
+from hack.bench.report import OURS
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import step
 from hack.testbed import audit, deployed, figures

@@ -13,8 +13,8 @@ from functools import partial
 from adapter import names
 from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
-from hack.bench import timeline, walkreport
-from hack.bench.walkreport import Run
+from hack.bench import report, timeline
+from hack.bench.report import Run
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import step
 from hack.testbed import audit, clusters, deployed, figures
@@ -49,8 +49,8 @@ def _size(fleet: Clusters, workers: int) -> str:
             spanning = _run(fleet, workers, spans=True)
     with step(f"walk: {workers} workers in one cluster, plain"):
         plain = _run(fleet, workers, spans=False)
-    print("\n" + walkreport.text(workers, spanning, plain))
-    return figures.line(NAME, walkreport.values(workers, spanning, plain) | spent.per(workers))
+    print("\n" + report.walk_text(workers, spanning, plain))
+    return figures.line(NAME, report.walk_values(workers, spanning, plain) | spent.per(workers))
 
 
 def _run(fleet: Clusters, workers: int, *, spans: bool) -> Run:
