@@ -16,9 +16,9 @@ from hack.lab.base.lab import Cluster, Lab
 from hack.lab.cluster import addons, node, processes
 from hack.testbed import actors
 from hack.testbed.clusters import condition, wait
+from hack.testbed.podwatch import Story, watched
 from hack.testbed.rayjob import NAMESPACE, Job
 from hack.testbed.reader import Raw
-from hack.testbed.watching import Story, watched
 from hack.trials.chaos import restarts
 
 TOLERATED = 5  # seconds that the workers stay on a node that is not heard of; Kubernetes' own default is 300

@@ -27,7 +27,7 @@ from hack.lab.base import commands
 from hack.lab.base import lab as definition
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import step
-from hack.testbed import audit, deployed, figures, spent
+from hack.testbed import audit, deployment, figures, procstat
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.recorder import Place, Recorder
 from hack.testbed.stage import Stage
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> list[str]:
     """Measure, print a table, and return the lines for programs; the last one has the ratios."""
-    fleet = deployed.on_lab(renew=asked.renew, fake_nodes=_FAKE_NODES)
+    fleet = deployment.on_lab(renew=asked.renew, fake_nodes=_FAKE_NODES)
     rows = [_size(fleet, workers, asked.times if workers < _LARGE else 1) for workers in asked.backlogs]
     print("\n" + report.dispatch_table(rows))
     return [*(figures.line(NAME, row) for row in rows), figures.line(f"{NAME}-floor", report.dispatch_last_line(rows))]
@@ -101,7 +101,7 @@ def _run(stage: Stage, job: str, workers: int, *, floor: bool) -> Figures:
 
 
 def _through(stage: Stage, job: str, workers: int) -> Figures:
-    deployed.wait_for_it(stage.manager)
+    deployment.wait_until_ready(stage.manager)
     with _recorder(stage) as seen:
         stage.ray_cluster(job, workers=workers, cpu=backlog.CPU)
         seen.poll(lambda now: _running(now, stage) == workers, PATIENCE, f"all of {workers} workers run")
@@ -114,13 +114,13 @@ def _measured(stage: Stage, seen: Recorder, workers: int, start: Start, failed: 
     """From the first pod until the manager shows all of them Running, or until the script has failed."""
     manager = stage.manager.name
     seen.poll(lambda now: failed() or bool(_pods(now, stage)), PATIENCE, "the first pod is there", every=_SOON)
-    own = spent.controllers()
+    own = procstat.controllers()
     lab = start.lab | own
-    before, lab_before = spent.cpu(own), spent.cpu(lab)
+    before, lab_before = procstat.cpu(own), procstat.cpu(lab)
     seen.poll(lambda now: failed() or _running(now, stage) == workers, PATIENCE, f"all of {workers} workers run")
-    used, lab_used = spent.cpu(own) - before, spent.cpu(lab) - lab_before
+    used, lab_used = procstat.cpu(own) - before, procstat.cpu(lab) - lab_before
     requests = {c: audit.about(log.take(), stage.name, without=_MEASURING) for c, log in start.logs.items()}
-    spending = {"cpu_s": used, "lab_cpu_s": lab_used, "rss_mb": spent.memory(own)}
+    spending = {"cpu_s": used, "lab_cpu_s": lab_used, "rss_mb": procstat.memory(own)}
     return {
         **report.pace(seen.changes, manager),
         **report.cost(workers, manager, requests, **spending),
@@ -129,7 +129,7 @@ def _measured(stage: Stage, seen: Recorder, workers: int, start: Start, failed: 
 
 def _start() -> Start:
     logs = {cluster.name: audit.Log(cluster.audit_log) for cluster in definition.load().clusters}
-    return Start(logs, frozenset(spent.lab()))
+    return Start(logs, frozenset(procstat.lab()))
 
 
 def _recorder(stage: Stage) -> Recorder:

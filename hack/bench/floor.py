@@ -11,7 +11,6 @@ somebody else to do the rest. In the end it prints what it spent itself, as JSON
 """
 
 import asyncio
-import base64
 import json
 import resource
 import sys
@@ -37,7 +36,7 @@ from adapter.rewrite.target import Target
 from adapter.shell.kube.client import PARALLEL
 from adapter.shell.kube.resources import PODS
 from adapter.worker import mirror
-from hack.testbed.clusters import Clusters
+from hack.testbed import install
 from hack.testbed.stage import QUEUE, Stage
 
 HOME = "home"  # what the manager's kubeconfig is called
@@ -53,9 +52,9 @@ _JSON = {"Content-Type": "application/json"}
 def write_orders(stage: Stage, job: str, pods: Sequence[Raw], folder: Path) -> None:
     """Write kubeconfigs and work into a folder that only we can read."""
     (folder / USER).write_text(stage.manager.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
-    (folder / HOME).write_text(_manager(stage.fleet), encoding="utf-8")
+    (folder / HOME).write_text(install.controller_kubeconfig(stage.manager), encoding="utf-8")
     for name in stage.clusters:
-        (folder / name).write_text(_worker(stage.fleet, name), encoding="utf-8")
+        (folder / name).write_text(install.worker_kubeconfig(stage.manager, name), encoding="utf-8")
     place = read_placement(stage.placement(job))
     work = {"namespace": stage.name, "placement": place.name, "orders": list(_orders(stage, pods, place))}
     (folder / WORK).write_text(json.dumps(work), encoding="utf-8")
@@ -95,21 +94,6 @@ def _target(stage: Stage, cluster: str, standing: Raw, place: Placement) -> Targ
         share=str(meta(standing)["name"]),
         round=place.round,
     )
-
-
-def _manager(fleet: Clusters) -> str:
-    account = ("-n", names.SYSTEM_NAMESPACE, "create", "token", "rayspan-controller")
-    config = json.loads(fleet.manager.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
-    config["users"][0]["user"] = {"token": fleet.manager.kubectl(*account).strip()}
-    return json.dumps(config)
-
-
-def _worker(fleet: Clusters, name: str) -> str:
-    """The kubeconfig that the controller itself uses."""
-    spec = specs.worker_cluster(fleet.manager.get("workercluster", name))
-    secret = spec.source.kube_config.secret_ref.name if spec.source.kube_config else name
-    found = fleet.manager.get("secret", secret, names.SYSTEM_NAMESPACE)
-    return base64.b64decode(found["data"][names.KUBECONFIG_KEY]).decode()
 
 
 async def run(folder: Path, *, make_only: bool = False) -> dict[str, float]:

@@ -20,7 +20,7 @@ from hack.lab.base import lab as definition
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError, told
 from hack.lab.faults import SCOPES, WAYS
-from hack.testbed import actors, deployed
+from hack.testbed import actors, deployment
 from hack.testbed.clusters import condition
 from hack.testbed.rayjob import NAMESPACE, Job
 from hack.trials.sampler import CopySampler
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    fleet, lab = deployed.on_lab(renew=asked.renew), definition.load()
+    fleet, lab = deployment.on_lab(renew=asked.renew), definition.load()
     job = Job(fleet, "cuts")
     every = [Cut(ways, seconds) for ways, seconds in itertools.product(asked.only or _every(), asked.seconds)]
     problems: list[str] = []

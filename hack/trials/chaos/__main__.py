@@ -11,7 +11,7 @@ from contextlib import nullcontext
 
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import told
-from hack.testbed import deployed
+from hack.testbed import deployment
 from hack.testbed.stage import Stage
 from hack.trials.chaos import campaign, draw, withray
 from hack.trials.chaos.draw import Fault
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    fleet = deployed.on_lab(renew=asked.renew)
+    fleet = deployment.on_lab(renew=asked.renew)
     with Stage(fleet, "chaos", draw.WORKERS) as stage, withray.beside(fleet) if asked.ray else nullcontext():
         outcome = campaign.run(definition.load(), stage, asked.seed, _chosen(asked))
     if outcome.failure:

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from hack.lab.base.progress import step, told
-from hack.testbed import deployed
-from hack.testbed.connected import connected
+from hack.testbed import deployment
 from hack.testbed.stage import Stage
+from hack.testbed.workerclusters import connected
 from hack.trials.gangs import draw, report
 from hack.trials.gangs.course import Course
 from hack.trials.sampler import QuotaSampler
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    fleet = deployed.on_lab(renew=asked.renew)
+    fleet = deployment.on_lab(renew=asked.renew)
     chosen = tuple(asked.clusters or fleet.workers)
     capacity = asked.cpu * len(chosen)
     gangs = draw.gangs(asked.gangs, asked.seed, capacity)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hack.lab.base.progress import LabError, step, told
-from hack.testbed import deployed
+from hack.testbed import deployment
 from hack.testbed.clusters import Cluster
 from hack.testbed.stage import Stage
 from hack.trials.soak import judge, reading
@@ -31,8 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    fleet = deployed.on_lab(renew=asked.renew)
-    with Stage(fleet, "soak", tuple(fleet.workers)[:2]) as stage, deployed.the_same(fleet.manager):
+    fleet = deployment.on_lab(renew=asked.renew)
+    with Stage(fleet, "soak", tuple(fleet.workers)[:2]) as stage, deployment.undisturbed(fleet.manager):
         stage.build(dict.fromkeys(stage.clusters, _CPU), policy={"strategy": "Spread"})
         with step("soak: what is open while nothing happens"):
             begin = _at_rest(fleet.manager)
@@ -78,7 +78,7 @@ def _sampling(manager: Cluster, traffic: Traffic) -> Iterator[list[Sample]]:
     def follow() -> None:
         while not stop.wait(_PERIOD):
             try:
-                found = reading.parse(deployed.exposition(own))
+                found = reading.parse(deployment.exposition(own))
             except LabError:
                 continue
             samples.append(Sample(time.monotonic() - traffic.begun, len(traffic.done), found.rss))

@@ -18,7 +18,7 @@ from adapter.objects.reservation import reservation
 from adapter.worker import dispatch
 from adapter.worker.facts import Worker
 from hack.bench import floor, report
-from hack.testbed import spent
+from hack.testbed import procstat
 from hack.testbed.audit import Kind, Request
 from hack.testbed.recorder import Change
 from hack.testbed.stage import Stage
@@ -142,10 +142,10 @@ def test_the_table_holds_each_size_beside_its_floor() -> None:
 def test_the_kernels_lines_are_read() -> None:
     """The name of a process may hold spaces and parentheses."""
     stat = "42 (a) b) S 1 42 42 0 -1 4194560 9 0 0 0 250 50 7 7 20 0 4 0 123 9 9"
-    assert spent._cpu(stat) == 300 / spent._TICKS
-    assert spent._cpu("") == 0
-    assert spent._memory("Name:\tpython3\nVmRSS:\t  2048 kB\nThreads:\t4\n") == 2
-    assert spent._memory("") == 0
+    assert procstat._cpu(stat) == 300 / procstat._TICKS
+    assert procstat._cpu("") == 0
+    assert procstat._memory("Name:\tpython3\nVmRSS:\t  2048 kB\nThreads:\t4\n") == 2
+    assert procstat._memory("") == 0
 
 
 # --- the floor -------------------------------------------------------------------------------------------------------
