@@ -1,7 +1,7 @@
 """What may be done: the closed vocabulary between the decisions and the shell.
 
 Each action is safe to do twice: it names the uid it is meant for, or creates under a name that only its own attempt can
-have. `shell/execute.py` says who does each.
+have. `shell/write/execute.py` says who does each.
 """
 
 from collections.abc import Mapping

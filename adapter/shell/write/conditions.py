@@ -17,7 +17,7 @@ from adapter.shell.write.events import Announcer
 
 
 class Conditions:
-    """Writes what `checks` says about the admins' objects."""
+    """Writes what `admission.conditions` says about the admins' objects."""
 
     def __init__(self, home: Home, fleet: Fleet, logins: Logins, observer: Observer, announcer: Announcer) -> None:
         self._home, self._fleet, self._logins = home, fleet, logins
