@@ -1,7 +1,8 @@
 """What happens next to a round whose shares are asked for: it is admitted as a whole, or given up as a whole?
 
 A round is the first of a gang, or holds the workers that a running gang lost. What it asks for was planned before
-(planner.py), and for how long it is waited for is said in patience.py. Shares of earlier rounds are not looked at: they stand.
+(planning/planner.py), and for how long it is waited for is said in deadlines.py. Shares of earlier rounds
+are not looked at: they stand.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 A small frozen record, read tolerantly: decisions read it and nothing else of the Workload, so what a decision depends on can
 be seen here. Nothing here decides anything, and the group Workloads of the worker clusters are read elsewhere
-(groupworkload.py).
+(reservation.py).
 """
 
 import hashlib

@@ -169,7 +169,7 @@ def annotations(group: str) -> dict[str, str]:
 
 
 def beside(workload: Raw, target: Target, *, starts: bool) -> dict[str, Any] | None:
-    """Build the PodGroup of a share from its group Workload (`reservation.group_workload`); None where it gets none.
+    """Build the PodGroup of a share from its group Workload (`group_workload`); None where it gets none.
 
     Volcano takes none of its pods before all are there and have room. One that is replaced later starts as soon as there is
     room for it beside those that run: they count (volcano:pkg/scheduler/api/job_info.go, ReadyTaskNum). A share for a gang that

@@ -66,7 +66,7 @@ def annotations(found: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def spec(found: Raw, target: Target) -> dict[str, Any]:
-    """Keep a pod spec's fields, less the manager's, and add what the worker cluster gives its pods (`mapping`).
+    """Keep a pod spec's fields, less the manager's, and add what the worker cluster gives its pods (`podmapping`).
 
     Node labels and taints of our own domain are the manager's (the lock, and the pool of the layout local and remote), whoever
     asked for them: in a worker cluster that is a manager as well they would mean its remote nodes. A scheduler that does

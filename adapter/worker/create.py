@@ -1,7 +1,7 @@
 """How is the copy of a worker pod made: in which share, with what beside it, and what keeps it from being made?
 
 A copy asks for no more than its share holds, and waits until that share stands and the head has an address. Whether a pod is
-to have a copy at all is decided before (dispatch.py); what stands in the copy's spec is rewriter.py's.
+to have a copy at all is decided before (dispatch.py); what stands in the copy's spec is rewrite/rewriter.py's.
 """
 
 from collections.abc import Sequence

@@ -84,7 +84,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
 
 
 def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
-    """Whether the pod's share is lost, and its whole gang starts again for it (running.py).
+    """Whether the pod's share is lost, and its whole gang starts again for it (gang/running.py).
 
     Were it said to have failed, KubeRay would replace it just before it is told to suspend the RayCluster. The replacement is
     deleted then, and KubeRay goes on expecting it (kuberay:controllers/ray/expectations/scale_expectations.go): when the

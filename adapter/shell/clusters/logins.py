@@ -48,7 +48,7 @@ class Logins:
         self._followed: dict[str, _Followed] = {}
 
     async def of(self, name: str, spec: specs.WorkerCluster) -> Login:
-        """The login of WorkerCluster `name`; raises BadLogin or api.Invalid with a sentence."""
+        """The login of WorkerCluster `name`; raises BadLogin or specs.Invalid with a sentence."""
         if spec.source.kube_config is not None:
             self.forget(name)
             secret = spec.source.kube_config.secret_ref.name

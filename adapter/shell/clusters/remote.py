@@ -154,7 +154,7 @@ class Member(Cluster):
 
     @property
     def queues(self) -> dict[Key, tuple[str, str]]:
-        """For each LocalQueue, which ClusterQueue it feeds, and why it takes nothing, as `quota.leads_to` says it."""
+        """For each LocalQueue, which ClusterQueue it feeds, and why it takes nothing, as `clusterqueue.leads_to` says it."""
         if self._queues is None:
             self._queues = {key_of(queue): quota.leads_to(queue) for queue in self.local_queues}
         return self._queues

@@ -18,7 +18,7 @@ from adapter.shell.write.events import Announcer
 
 
 class Conditions:
-    """Writes what `checks` says about the admins' objects."""
+    """Writes what `admission.conditions` says about the admins' objects."""
 
     def __init__(
         self, home: Home, fleet: Fleet, logins: Logins, policies: Policies, shares: Shares, announcer: Announcer

@@ -43,6 +43,21 @@ def test_no_file_cites_a_note_outside_of_the_checkout() -> None:
     assert [path for path in _READ if "../" + "shared" in path.read_text()] == []
 
 
+def test_comments_name_files_of_adapter_by_where_they_are() -> None:
+    """Beside the comment, or by the way from adapter/: `report.py`, `worker/report.py`, or in quotes worker.report."""
+    rooms = "|".join(room.parent.name for room in (REPO / "adapter").glob("*/__init__.py"))
+    named = [
+        (path, file)
+        for path in sorted((REPO / "adapter").rglob("*.py"))
+        for file in (
+            *re.findall(r"(?<![\w:/.-])[a-z][\w/]*\.py\b", path.read_text()),
+            *(f"{found.replace('.', '/')}.py" for found in re.findall(rf"`((?:{rooms})\.\w+)`", path.read_text())),
+        )
+    ]
+    assert len(named) > 30
+    assert [(path, file) for path, file in named if not _is_module(path, file)] == []
+
+
 def test_each_rule_of_upstream_that_is_cited_has_its_heading() -> None:
     headings = re.findall(r"^## (.*)$", _prose(REPO / "docs/upstream.md"), re.MULTILINE)
     cited = {rule for path in _READ if path.suffix == ".py" for rule in _UPSTREAM.findall(path.read_text())}
@@ -98,6 +113,10 @@ def _question(path: Path) -> str:
 
 def _is_here(path: Path, note: str) -> bool:
     return any((place / note).exists() for place in (REPO, REPO / "docs", path.parent))
+
+
+def _is_module(path: Path, file: str) -> bool:
+    return any((place / file).is_file() for place in (path.parent, REPO / "adapter"))
 
 
 def _leads_somewhere(doc: Path, link: str) -> bool:
