@@ -15,30 +15,18 @@ from adapter.actions import Plan
 from adapter.admission.policy import Chosen
 from adapter.gang import status
 from adapter.gang.deadlines import excluded
-from adapter.objects.placement import (
-    Exclusion,
-    Share,
-    exclusion_spec,
-    owner_reference,
-    placement,
-    placement_name,
-    share_spec,
-)
-from adapter.objects.raw import bounded, is_true, timestamp
+from adapter.objects.placement import Exclusion, Placement, Share, manifest, placement, placement_name
+from adapter.objects.raw import is_true
 from adapter.objects.workload import Job, Workload, workload
 from adapter.planning import ordering, planner
 from adapter.planning import request as candidate
 from adapter.planning.request import Candidate, Request
-from adapter.planning.verdict import considered_spec
 from adapter.quota import tree
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
 from adapter.shell.planning.snapshot import Room
-
-# What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
-MOST_SHARES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,35 +128,29 @@ class Planning:
         chosen, _ = self._observer.policies.policy(check)
         found = self.plan(work, check, chosen, action.excluded, now, action.kept)
         made = found.plan
-        kept = (
-            [share_spec(replace(share, round=before.round_of(share))) for share in action.kept or ()] if before else []
-        )
+        kept = [replace(share, round=before.round_of(share)) for share in action.kept or ()] if before else []
         lost = (action.lost or (before.lost if before else "")) if found.request.workers else ""
-        spec = {
-            "workload": {"name": work.name, "uid": work.uid},
-            "job": {"kind": work.job.kind, "name": work.job.name} if work.job else {},
-            "check": check,
-            "attempt": work.attempt,
-            "round": before.round + 1 if before else 1,
-            "givenUp": before.given_up + before.withdrawing + action.refused if before else 0,
-            "plannedAt": timestamp(now),
-            "wanted": self._room.request(work, check).workers,
-            "shares": [*kept, *(share_spec(s) for s in made.shares)][:MOST_SHARES],
-            "lost": bounded(lost) or None,
-            "considered": [considered_spec(verdict) for verdict in made.verdicts[:MOST_SHARES]],
-            "excluded": [exclusion_spec(e) for e in action.excluded],
-            "explanation": bounded(" ".join(part for part in (lost, made.sentence + found.more) if part)),
-        }
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.PLACEMENT_KIND,
-            "metadata": {
-                "name": placement_name(work),
-                "namespace": work.namespace,
-                "ownerReferences": [owner_reference(work)],
-            },
-            "spec": spec,
-        }
+        place = Placement(
+            namespace=work.namespace,
+            name=placement_name(work),
+            uid="",
+            workload_uid=work.uid,
+            workload=work.name,
+            attempt=work.attempt,
+            round=before.round + 1 if before else 1,
+            given_up=before.given_up + before.withdrawing + action.refused if before else 0,
+            planned_at=now,
+            shares=(*kept, *made.shares),
+            wanted=self._room.request(work, check).workers,
+            excluded=action.excluded,
+            explanation=" ".join(part for part in (lost, made.sentence + found.more) if part),
+            lost=lost,
+            withdrawn_round=0,
+            placed_round=0,
+            blocked=(),
+            status={},
+        )
+        body = manifest(place, work.job, check, made.verdicts)
         moments = [] if made.shares else [when for when in (self._room.settles(work, now), found.eases) if when]
         return body, made, min(moments, default=None)
 
