@@ -5,6 +5,7 @@ stand here, the reading (`placement`) and the writing (`manifest`), and what is 
 decides anything: plans are made in planning/, and the sentences of a status in gang/status.py.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -109,6 +110,14 @@ class Placement:
     def name_of(self, share: Share) -> str:
         """What the group Workload of a share is called, and its anchor."""
         return share_name(self.name, self.round_of(share))
+
+
+def counted(shares: Iterable[Share]) -> str:
+    """`2 east, 2 west`: how many workers of some shares each cluster has or is asked for."""
+    workers = Counter[str]()
+    for share in shares:
+        workers[share.cluster] += share.workers
+    return ", ".join(f"{count} {cluster}" for cluster, count in workers.items())
 
 
 def share_name(placement: str, round_: int) -> str:

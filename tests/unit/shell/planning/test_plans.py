@@ -15,10 +15,11 @@ from adapter.objects.placement import MOST_SHARES, placement
 from adapter.objects.raw import LONGEST
 from adapter.objects.workload import workload
 from adapter.planning import ordering
+from adapter.planning.queue import Made
+from adapter.planning.snapshot import STATUS_LAG
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
-from adapter.shell.planning.plans import Made, Planning
-from adapter.shell.planning.snapshot import STATUS_LAG
+from adapter.shell.planning.plans import Planning
 from adapter.shell.write.events import Announcer
 from adapter.shell.write.execute import Executor
 from tests.unit import builders
