@@ -5,14 +5,13 @@ that stand there already are not written again, so a gang that only waits costs 
 elsewhere.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, Record, SetCheck
 from adapter.gang.facts import Gang
-from adapter.objects.placement import Placement, Share
+from adapter.objects.placement import Placement, Share, counted
 from adapter.objects.raw import LONGEST_OF_ONE, bounded, condition, timestamp
 from adapter.objects.workload import Workload
 
@@ -81,14 +80,6 @@ def ended(placement: Placement, now: datetime) -> Status:
 def where(placement: Placement) -> str:
     """`2 east, 2 west`: how many workers each cluster has or is asked for."""
     return counted(placement.shares)
-
-
-def counted(shares: Iterable[Share]) -> str:
-    """The same for some shares."""
-    workers = Counter[str]()
-    for share in shares:
-        workers[share.cluster] += share.workers
-    return ", ".join(f"{count} {cluster}" for cluster, count in workers.items())
 
 
 def _status(placement: Placement, state: str, reason: str, now: datetime, *, held: Iterable[Share]) -> Status:

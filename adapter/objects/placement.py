@@ -1,17 +1,22 @@
 """What was decided for one attempt of a Workload, as our own record of it says?
 
-A Placement's spec is what is wanted in the worker clusters, a round with its shares; its status is what came of it. Nothing
-here decides anything: plans are made in planning/planner.py, and the sentences of a status in gang/status.py.
+A Placement's spec is what is wanted in the worker clusters, a round with its shares; its status is what came of it. Both ways
+stand here, the reading (`placement`) and the writing (`manifest`), and what is written is read back the same. Nothing here
+decides anything: plans are made in planning/, and the sentences of a status in gang/status.py.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from adapter import names
 from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, key_of, moment, timestamp, uid_of
-from adapter.objects.workload import Workload
+from adapter.objects.workload import Job, Workload
+
+# What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
+MOST_SHARES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,25 @@ class Exclusion:
     cluster: str
     until: datetime
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many workers of the gang fit in one cluster, were it asked alone, and how many it gets.
+
+    Written for people and never read back: no decision rests on it.
+    """
+
+    cluster: str
+    nominal: int  # within nominal quota
+    borrow: int  # on top, with borrowed quota
+    ever: int  # if nothing else ran there
+    chosen: int
+    reason: str  # why it gets none, or no more; empty when it gets all that it was asked for
+
+    @property
+    def fits(self) -> int:
+        return self.nominal + self.borrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +110,14 @@ class Placement:
     def name_of(self, share: Share) -> str:
         """What the group Workload of a share is called, and its anchor."""
         return share_name(self.name, self.round_of(share))
+
+
+def counted(shares: Iterable[Share]) -> str:
+    """`2 east, 2 west`: how many workers of some shares each cluster has or is asked for."""
+    workers = Counter[str]()
+    for share in shares:
+        workers[share.cluster] += share.workers
+    return ", ".join(f"{count} {cluster}" for cluster, count in workers.items())
 
 
 def share_name(placement: str, round_: int) -> str:
@@ -136,29 +168,61 @@ def _exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:
             yield Exclusion(entry.get("cluster") or "", until, entry.get("reason") or "")
 
 
+def manifest(place: Placement, job: Job | None, check: str, considered: Sequence[Verdict]) -> dict[str, Any]:
+    """Write a Placement as the API server is to take it, all but its status; `placement` reads back the same.
+
+    Beside what is read it tells people the job, the AdmissionCheck and what was found about each cluster. Texts are cut to
+    what the schema allows, and so are the lists.
+    """
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.PLACEMENT_KIND,
+        "metadata": {"name": place.name, "namespace": place.namespace, "ownerReferences": [_owner_reference(place)]},
+        "spec": {
+            "workload": {"name": place.workload, "uid": place.workload_uid},
+            "job": {"kind": job.kind, "name": job.name} if job else {},
+            "check": check,
+            "attempt": place.attempt,
+            "round": place.round,
+            "givenUp": place.given_up,
+            "plannedAt": place.planned_at and timestamp(place.planned_at),
+            "wanted": place.wanted,
+            "shares": [_share_spec(share) for share in place.shares[:MOST_SHARES]],
+            "lost": bounded(place.lost) or None,
+            "considered": [_verdict_spec(verdict) for verdict in considered[:MOST_SHARES]],
+            "excluded": [_exclusion_spec(entry) for entry in place.excluded],
+            "explanation": bounded(place.explanation),
+        },
+    }
+
+
 def placement_name(work: Workload) -> str:
     """The attempt's Placement: a DNS name and a label value that begins with the job's name."""
     job = (work.job.name if work.job else work.name)[:54].rstrip("-.")
     return f"{job}-{work.attempt}".replace(".", "-")
 
 
-def share_spec(share: Share) -> dict[str, Any]:
+def _share_spec(share: Share) -> dict[str, Any]:
     preempts = {"preempts": True} if share.preempts else {}
     earlier = {"round": share.round} if share.round else {}
     return {"cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts, **earlier}
 
 
-def exclusion_spec(entry: Exclusion) -> dict[str, str]:
+def _exclusion_spec(entry: Exclusion) -> dict[str, str]:
     reason = bounded(entry.reason, LONGEST_OF_ONE)
     return {"cluster": entry.cluster, "until": timestamp(entry.until), "reason": reason}
 
 
-def owner_reference(work: Workload) -> dict[str, Any]:
+def _verdict_spec(verdict: Verdict) -> dict[str, Any]:
+    return {**asdict(verdict), "reason": bounded(verdict.reason, LONGEST_OF_ONE)}
+
+
+def _owner_reference(place: Placement) -> dict[str, Any]:
     return {
         "apiVersion": names.KUEUE_API_VERSION,
         "kind": "Workload",
-        "name": work.name,
-        "uid": work.uid,
+        "name": place.workload,
+        "uid": place.workload_uid,
         "controller": False,
         "blockOwnerDeletion": False,
     }

@@ -1,4 +1,4 @@
-"""Whose turn is it: which waiting gangs are planned before a given one, and who of them holds room back from it?
+"""Whose turn is it: who waits for room, which of them are planned before a given one, and who of those holds room back from it?
 
 Priority first, then age; of those that came in the same minute whoever asks for more CPU first, since a small one
 fits into what is left and a large one does not. A gang that does not fit holds nobody up, for idle room helps no one; but one that has waited
@@ -8,13 +8,14 @@ waited, so longer than any job that ends, and in one of them room gathers until 
 the gang pauses that waits longest, all do, or several that hold room back would take turns at it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from adapter import names
 from adapter.objects import podrequests
-from adapter.objects.placement import Exclusion
-from adapter.objects.raw import Key
+from adapter.objects.placement import Exclusion, Placement
+from adapter.objects.raw import Key, Raw
 from adapter.objects.workload import Workload
 
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
@@ -46,9 +47,57 @@ class Waiting:
         return self.work.key
 
 
+def waits(work: Workload, check: str, current: Placement | None) -> bool:
+    """Whether a gang is to be planned: it holds the manager's quota, our `check` on it is pending, and of its attempt's Placement
+    it has no share, or is giving back those that it had."""
+    pending = bool(check) and work.holds_quota and work.checks[check].state == names.CHECK_PENDING
+    return pending and (current is None or current.withdrawing or not current.shares)
+
+
+def aside(noted: Workload, until: datetime, current: Workload | None, check: str, now: datetime) -> Waiting | None:
+    """A gang that left the manager's queue for a moment, as it was `noted` then: it takes nothing, but keeps what it gathered.
+
+    Its Workload now, `current`, does not show the flavors any more, nor a check that is limited to some of them, nor, once
+    it is back in the queue, that it had left it. None when it is over, or holds quota under our `check` again.
+    """
+    if current is None or current.uid != noted.uid or current.deleted:
+        return None
+    back = current.holds_quota and check
+    return None if back or now >= until else Waiting(noted, looked=True, until=until)
+
+
+def short(place: Raw, draining: Collection[str]) -> bool:
+    """Whether a gang that was planned wants room: it holds no share, or too few, or must leave a cluster that is drained.
+
+    Asked of the raw Placement: of each at every change of room, and to read one whole takes three times as long.
+    """
+    spec = place.get("spec") or {}
+    stays = (share for share in spec.get("shares") or () if share.get("cluster") not in draining)
+    held = sum(int(group.get("count") or 0) for share in stays for group in share.get("groups") or ())
+    return held < int(spec.get("wanted") or 0)
+
+
+def turn(work: Workload) -> tuple[int, int, int, datetime, Key]:
+    """The order in which gangs are planned, as a key to sort by: the only one there is.
+
+    Kueue's own order is priority, then age (pkg/cache/queue baseCompareFunc, workload.Ordering). Two things differ: size comes
+    before age within SAME_AGE, and age is always the Workload's, since one that we took out of the queue and put back is as
+    old as before.
+    """
+    created = work.created or _FIRST
+    try:
+        size = sum(
+            podset.count * podrequests.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
+            for podset in work.podsets
+        )
+    except ValueError:  # whoever plans it says so; it must be in nobody's way
+        size = 0
+    return -(work.priority or 0), (created - _FIRST) // SAME_AGE, -size, created, work.key
+
+
 def before(me: Workload, waiting: Iterable[Waiting]) -> list[Waiting]:
     """The other gangs whose turn comes before this one's, in their order."""
-    mine, others = _rank(me), ((_rank(one.work), one) for one in waiting if one.key != me.key)
+    mine, others = turn(me), ((turn(one.work), one) for one in waiting if one.key != me.key)
     return [one for _, one in sorted((pair for pair in others if pair[0] < mine), key=lambda pair: pair[0])]
 
 
@@ -86,15 +135,3 @@ def _step(created: datetime, period: int) -> int:
 
 def _begin(period: int) -> datetime:
     return _FIRST + period * PERIOD
-
-
-def _rank(work: Workload) -> tuple[int, int, int, datetime, Key]:
-    created = work.created or _FIRST
-    try:
-        size = sum(
-            podset.count * podrequests.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
-            for podset in work.podsets
-        )
-    except ValueError:  # whoever plans it says so; it must be in nobody's way
-        size = 0
-    return -(work.priority or 0), (created - _FIRST) // SAME_AGE, -size, created, work.key

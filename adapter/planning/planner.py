@@ -8,13 +8,13 @@ are admitted is for each worker cluster's Kueue to say. The same snapshot always
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adapter.objects.placement import GroupShare, Share
+from adapter.objects.placement import GroupShare, Share, Verdict
 from adapter.planning import request as candidates
 from adapter.planning import strategy, verdict
 from adapter.planning.offers import Offers
 from adapter.planning.request import Candidate, Group, Request, Strategy
 from adapter.planning.strategy import Look, allot
-from adapter.planning.verdict import NOT_NEEDED, Verdict
+from adapter.planning.verdict import NOT_NEEDED
 from adapter.quota import tree
 
 

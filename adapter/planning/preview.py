@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from adapter.objects.placement import Share
+from adapter.objects.placement import Share, Verdict
 from adapter.objects.podrequests import CPU, PODS, Resources, as_text
 from adapter.planning import strategy
 from adapter.planning.offers import Offers
 from adapter.planning.planner import Plan
 from adapter.planning.request import Candidate, Group, Request, closed, pod_spec_in, queue_name
-from adapter.planning.verdict import Verdict
 from adapter.quota import cohort, tree
 from adapter.quota.clusterqueue import QUEUE, Queue
 

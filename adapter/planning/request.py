@@ -4,7 +4,7 @@ A candidate that cannot take part has a reason instead of an offer; nothing here
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -59,14 +59,14 @@ class Request:
         return min(self.minimum, self.workers) if self.gang == "BestEffort" else self.workers
 
 
-def rest(request: Request, kept: Iterable[Share]) -> Request:
-    """What a gang that runs asks for beside the shares that it keeps.
+def rest(request: Request, kept: Iterable[Share], draining: Collection[str]) -> Request:
+    """What a gang that runs asks for beside the shares that it keeps, of which those in clusters that are drained do not count.
 
     Its job goes on meanwhile, so some of the workers at once are better than none; but at least a quarter of those that are
     missing: each round is one more share in a cluster, and so they are few however the room comes.
     """
     held = Counter[str]()
-    for share in kept:
+    for share in (one for one in kept if one.cluster not in draining):
         held.update({group.name: group.count for group in share.groups})
     left = [replace(group, count=max(group.count - held[group.name], 0)) for group in request.groups]
     groups = tuple(group for group in left if group.count)

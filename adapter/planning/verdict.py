@@ -1,30 +1,13 @@
-"""What was found about each cluster, and which sentence tells a person of it? Nothing here decides."""
+"""Which sentence tells a person what was found about each cluster? Nothing here decides."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
-from adapter.objects.raw import LONGEST_OF_ONE, bounded
+from adapter.objects.placement import Verdict
 from adapter.planning.request import Request
 
 NOT_NEEDED = "not needed"
 TAKING_BACK = "by taking back quota that others borrowed"
 PREEMPTING = "by preempting gangs of lower priority"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How many workers of the gang fit in one cluster, were it asked alone, and how many it gets."""
-
-    cluster: str
-    nominal: int  # within nominal quota
-    borrow: int  # on top, with borrowed quota
-    ever: int  # if nothing else ran there
-    chosen: int
-    reason: str  # why it gets none, or no more; empty when it gets all that it was asked for
-
-    @property
-    def fits(self) -> int:
-        return self.nominal + self.borrow
 
 
 def placed(
@@ -63,7 +46,3 @@ def _hopeless(request: Request, most: int) -> str:
 
 def _noun(count: int) -> str:
     return "worker" if count == 1 else "workers"
-
-
-def considered_spec(verdict: Verdict) -> dict[str, object]:
-    return {**asdict(verdict), "reason": bounded(verdict.reason, LONGEST_OF_ONE)}

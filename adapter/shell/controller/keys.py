@@ -6,7 +6,9 @@ It puts them into the work queue and reads no event: which of them a change wake
 from collections.abc import Iterable
 
 from adapter import names
-from adapter.objects.raw import Raw, annotation, key_of, meta
+from adapter.objects.raw import Key, Raw, annotation, key_of
+from adapter.objects.workload import workload
+from adapter.planning import ordering
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Home
@@ -43,8 +45,7 @@ class Keys:
 
     def gang_of(self, place: Raw, after: float = 0.0) -> None:
         """The gang that a Placement stands for."""
-        owner = (place.get("spec") or {}).get("workload") or {}
-        self._queue.add((GANG, key_of(place)[0], owner.get("name") or ""), after)
+        self.named(GANG, *_gang(place), after)
 
     def owner_of_share(self, raw: Raw) -> None:
         """The gang that a share was made for."""
@@ -85,20 +86,17 @@ class Keys:
         self.waiting()
 
     def waiting(self) -> None:
-        """Gangs that want a place: room may have come, and is offered by priority, then age."""
-        places = [place for place in self._home.placements if self._wants(place)]
-        for place in sorted(places, key=self._turn):
-            self.gang_of(place, ROOM_SECONDS)
+        """Gangs that want a place: room may have come, and is offered in their turn, so that whoever is planned finds that
+        those before it were."""
+        draining = self._fleet.draining()
+        gangs = [_gang(place) for place in self._home.placements if ordering.short(place, draining)]
+        works = [workload(raw) for key in gangs if (raw := self._home.workloads.get(key))]
+        in_turn = [work.key for work in sorted(works, key=ordering.turn)]
+        for namespace, name in dict.fromkeys([*in_turn, *gangs]):  # of the others nothing is known
+            self.named(GANG, namespace, name, ROOM_SECONDS)
 
-    def _wants(self, place: Raw) -> bool:
-        """Whether a gang holds no share, or too few, or must leave a cluster that is drained."""
-        spec, draining = place.get("spec") or {}, self._fleet.draining()
-        stays = (share for share in spec.get("shares") or () if share.get("cluster") not in draining)
-        held = sum(int(group.get("count") or 0) for share in stays for group in share.get("groups") or ())
-        return held < int(spec.get("wanted") or 0)
 
-    def _turn(self, place: Raw) -> tuple[int, str]:
-        name = ((place.get("spec") or {}).get("workload") or {}).get("name") or ""
-        work = self._home.workloads.get((key_of(place)[0], name)) or {}
-        # The Workload's age, not the Placement's: one that yielded has a new Placement, and is as old as before.
-        return -int((work.get("spec") or {}).get("priority") or 0), str(meta(work).get("creationTimestamp"))
+def _gang(place: Raw) -> Key:
+    """The Workload that a Placement was made for."""
+    owner = (place.get("spec") or {}).get("workload") or {}
+    return key_of(place)[0], owner.get("name") or ""

@@ -1,43 +1,40 @@
-"""What may a gang take in each worker cluster now: its own figures, less what others were promised and it does not count yet?
+"""What do the stores show of each worker cluster, and of what was promised there? The facts that a plan is made on.
 
-It reads stores only, and decides nothing: what a plan is made of.
+It reads, and decides nothing: whether a cluster takes part, and what is deducted from what it shows, is for
+`planning.snapshot` to say.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from adapter import names
 from adapter.admission.policy import Chosen
-from adapter.objects import podrequests, specs
-from adapter.objects.placement import Placement, Share, placement
+from adapter.objects import podrequests
+from adapter.objects.placement import Exclusion, Placement, Share, placement
 from adapter.objects.raw import annotation
-from adapter.objects.reservation import Reservation
-from adapter.objects.reservation import reservation as read_reservation
+from adapter.objects.reservation import reservation
+from adapter.objects.specs import DispatchPolicy
 from adapter.objects.workload import PodSet, Workload
-from adapter.planning import planner
+from adapter.planning import snapshot
+from adapter.planning.queue import Asking
 from adapter.planning.request import Candidate, Group, Request
+from adapter.planning.snapshot import Held
 from adapter.preflight import reachable
 from adapter.quota import preemption, tree
 from adapter.rewrite import groupworkload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import Member
 from adapter.shell.kube.store import version
 from adapter.shell.observe.gangs import Observer
 
-# Kueue writes a ClusterQueue's status a second late (docs/upstream.md, "A ClusterQueue's status lags"): until then an
-# admitted share is counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
-STATUS_LAG = timedelta(seconds=3)
 
-
-class Room:
-    """The worker clusters as a planner sees them."""
+class Snapshot:
+    """The gangs and the worker clusters as a planner sees them."""
 
     def __init__(self, home: Home, fleet: Fleet, observer: Observer) -> None:
         self._home, self._fleet, self._observer = home, fleet, observer
 
-    def request(self, work: Workload, check: str, policy: specs.DispatchPolicy | None = None) -> Request:
+    def request(self, work: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
         groups = tuple(self._group(podset) for podset in self._observer.policies.remote_podsets(work, check))
         if policy is None:
@@ -51,6 +48,17 @@ class Room:
             podset.name, groupworkload.role(podset.name), podset.count, spec, podrequests.pod_requests(spec), zone
         )
 
+    def asking(self, request: Request, chosen: Chosen | None, excluded: Sequence[Exclusion]) -> Asking:
+        """Whom a gang asks for room, and whom it does not: without a policy, nobody."""
+        return Asking(request, chosen.clusters, excluded, self._unproven(chosen)) if chosen else Asking(request)
+
+    def _unproven(self, chosen: Chosen) -> dict[str, str]:
+        """Why no preflight found the policy's clusters reachable, where it requires that."""
+        if not chosen.policy.require_reachable:
+            return {}
+        found = {name: self._home.worker_clusters.named(name) or {} for name in chosen.clusters}
+        return {name: reachable.unproven(raw) for name, raw in found.items()}
+
     def relieved(self, order: Iterable[str], priority: int) -> dict[str, tree.Tree]:
         """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them."""
         trees = {}
@@ -63,7 +71,7 @@ class Room:
 
     def left(
         self,
-        order: Iterable[str],
+        clusters: Iterable[str],
         me: Workload,
         now: datetime,
         trees: Mapping[str, tree.Tree],
@@ -73,38 +81,25 @@ class Room:
 
         `trees`: quotas to be reckoned with instead of those of these clusters.
         """
-        fleet = [replace(one, tree=trees.get(one.name, one.tree)) for one in map(self._candidate, order)]
+        return snapshot.left(map(self._candidate, clusters), trees, self._owed(me, kept, now))
+
+    def settles(self, now: datetime) -> datetime | None:
+        """When the last share that is deducted and may be counted already is deducted no more."""
+        shares = (self._held(place, share) for _, place in self._in_flight() for share in place.shares)
+        return snapshot.settles(shares, now)
+
+    def _owed(self, me: Workload, kept: Sequence[Share], now: datetime) -> Iterator[tuple[Request, Sequence[Share]]]:
         for work, place in self._in_flight():
             shares = place.shares if work.key != me.key else kept
-            uncounted = [share for share in shares if not self._counted(place, share, now)]
-            if uncounted:
-                fleet = planner.charged(self.request(work, self._observer.policies.check_of(work)), fleet, uncounted)
-        return fleet
-
-    def settles(self, me: Workload, now: datetime) -> datetime | None:
-        """When the last share that is deducted and may be counted already is deducted no more."""
-        held = (
-            found.reserved_at + STATUS_LAG
-            for work, place in self._in_flight()
-            for share in place.shares
-            if (member := self._fleet.members().get(share.cluster)) and (found := _standing(member, place, share))
-            if found.reserved_at and not _counts(member, found, now)
-        )
-        return max(held, default=None)
+            if uncounted := snapshot.uncounted(((share, self._held(place, share)) for share in shares), now):
+                yield self.request(work, self._observer.policies.check_of(work)), uncounted
 
     def _candidate(self, name: str) -> Candidate:
-        member = self._fleet.members().get(name)
-        problem = self._fleet.silent().get(name, "")
-        if member is None:
-            problem = problem or f"there is no WorkerCluster {name}; create it"
-        elif member.spec.draining:
-            problem = "it is draining"
-        elif member.spec.cordoned:
-            problem = "it is cordoned"
-        elif not problem:
-            problem = member.unmirrored
+        member, silent = self._fleet.members().get(name), self._fleet.silent().get(name, "")
+        spec, unmirrored = (member.spec, member.unmirrored) if member else (None, "")
+        problem = snapshot.problem(name, silent, spec, unmirrored)
         if member is None or problem:
-            return Candidate(name, problem, tree.build((), (), ()), {}, {})
+            return snapshot.absent(name, problem)
         return Candidate(
             name=name,
             problem="",
@@ -117,49 +112,22 @@ class Room:
             pods=member.spec.pods,
         )
 
-    def allowed(self, chosen: Chosen, fleet: Iterable[Candidate]) -> list[Candidate]:
-        """The same clusters; one that no preflight found reachable has a problem where the policy requires that."""
-        if not chosen.policy.require_reachable:
-            return list(fleet)
-        return [replace(one, problem=one.problem or self._unproven(one.name)) for one in fleet]
-
-    def _unproven(self, name: str) -> str:
-        return reachable.unproven(self._home.worker_clusters.named(name) or {})
-
-    def _in_flight(self) -> list[tuple[Workload, Placement]]:
+    def _in_flight(self) -> Iterator[tuple[Workload, Placement]]:
         """The gangs that have shares, reserved or about to be."""
-        found = []
         for raw in self._home.placements:
             place = placement(raw)
-            work = self._observer.shares.workload_of(place) if place.shares and not place.withdrawing else None
+            work = self._observer.shares.workload_of(place) if snapshot.promised(place) else None
             if work and not self._observer.leaving(work):  # else its shares go, and it plans no more
-                found.append((work, place))
-        return found
+                yield work, place
 
-    def _counted(self, place: Placement, share: Share, now: datetime) -> bool:
-        """Whether the cluster's own figures hold this share already."""
+    def _held(self, place: Placement, share: Share) -> Held | None:
+        """What stands for a share in its cluster, and how old the figures are there; None where nothing is seen of it."""
         member = self._fleet.members().get(share.cluster)
-        found = member and _standing(member, place, share)
-        return bool(member and found and _counts(member, found, now))
-
-
-def _counts(member: Member, found: Reservation, now: datetime) -> bool:
-    """Whether a cluster's figures hold a share: its queue was written after it, or it has had the time.
-
-    Kueue writes a queue's status from what it has assumed already when it writes the Workload, and the versions of one
-    cluster's objects come from one counter; where they do not, the time decides. A share from the future tells that the
-    cluster's clock is wrong, and none there shall count twice for as long as that goes ahead.
-    """
-    if found.reserved_at is None:
-        return False
-    queue = member.cluster_queues.named(found.cluster_queue)
-    return version(queue or {}) > member.reserved_as_of(found) or abs(now - found.reserved_at) >= STATUS_LAG
-
-
-def _standing(member: Member, place: Placement, share: Share) -> Reservation | None:
-    """What stands for a share in its cluster."""
-    for raw in member.workloads.group(f"{place.namespace}/{place.workload}"):
-        found = read_reservation(member.name, raw)
-        if found.placement == place.name and found.round == place.round_of(share):
-            return found
-    return None
+        if member is None:
+            return None
+        listed = member.workloads.group(f"{place.namespace}/{place.workload}")
+        found = snapshot.standing((reservation(member.name, raw) for raw in listed), place, share)
+        if found is None:
+            return None
+        queue = member.cluster_queues.named(found.cluster_queue)
+        return Held(found.reserved_at, member.reserved_as_of(found), version(queue or {}))

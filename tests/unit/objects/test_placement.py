@@ -1,9 +1,25 @@
 """A Placement is read whole, and says which of its rounds are wanted."""
 
-import pytest
+from dataclasses import replace
+from datetime import UTC, datetime
 
-from adapter.objects.placement import Exclusion, GroupShare, placement
-from adapter.objects.workload import workload
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.objects.placement import (
+    MOST_SHARES,
+    Exclusion,
+    GroupShare,
+    Placement,
+    Share,
+    Verdict,
+    manifest,
+    placement,
+    placement_name,
+)
+from adapter.objects.raw import LONGEST, LONGEST_OF_ONE
+from adapter.objects.workload import Job, workload
 from tests.unit import builders as make
 
 
@@ -55,3 +71,72 @@ def test_an_exclusion_that_names_no_time_has_ended() -> None:
 def test_withdrawing(round_: int, withdrawn: int, want: bool) -> None:
     raw = make.make_placement(make.make_workload(), round=round_, withdrawn=withdrawn)
     assert placement(raw).withdrawing is want
+
+
+# --- written and read back -------------------------------------------------------------------------------------------
+
+JOB = Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-train")
+TEXT = st.text(max_size=40)
+COUNT = st.integers(0, 999)
+MOMENT = st.datetimes(datetime(2000, 1, 1), datetime(2099, 1, 1), timezones=st.just(UTC)).map(
+    lambda when: when.replace(microsecond=0)
+)
+SHARES = st.builds(
+    Share,
+    cluster=TEXT,
+    groups=st.lists(st.builds(GroupShare, TEXT, TEXT, COUNT), max_size=3).map(tuple),
+    preempts=st.booleans(),
+    round=COUNT,
+)
+PLACEMENTS = st.builds(
+    Placement,
+    namespace=TEXT,
+    name=TEXT,
+    uid=st.just(""),  # the API server gives it
+    workload_uid=TEXT,
+    workload=TEXT,
+    attempt=TEXT,
+    round=COUNT,
+    given_up=COUNT,
+    planned_at=st.none() | MOMENT,
+    shares=st.lists(SHARES, max_size=3).map(tuple),
+    wanted=COUNT,
+    excluded=st.lists(st.builds(Exclusion, TEXT, MOMENT, TEXT), max_size=3).map(tuple),
+    explanation=TEXT,
+    lost=TEXT,
+    withdrawn_round=st.just(0),  # these are of the status, which is written by itself
+    placed_round=st.just(0),
+    blocked=st.just(()),
+    status=st.just({}),
+)
+VERDICTS = st.lists(st.builds(Verdict, TEXT, COUNT, COUNT, COUNT, COUNT, TEXT), max_size=3)
+
+
+@given(PLACEMENTS, st.sampled_from([JOB, None]), VERDICTS)
+def test_what_is_written_is_read_back_the_same(place: Placement, job: Job | None, considered: list[Verdict]) -> None:
+    assert placement(manifest(place, job, "check", considered)) == place
+
+
+def test_what_no_reader_of_ours_needs_is_written_for_people() -> None:
+    raw = make.make_workload(groups={"workers": 3})
+    work = workload(raw)
+    place = placement(make.make_placement(raw, shares={"east": {"workers": 3}}))
+    found = manifest(place, work.job, "check", [Verdict("east", 2, 1, 4, 3, "cpu is short")])
+    assert found["spec"]["job"] == {"kind": "RayJob", "name": "train"} and found["spec"]["check"] == "check"
+    assert found["spec"]["considered"] == [
+        {"cluster": "east", "nominal": 2, "borrow": 1, "ever": 4, "chosen": 3, "reason": "cpu is short"}
+    ]
+    (owner,) = found["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == ("Workload", work.name, work.uid, False)
+    assert found["metadata"]["name"] == place.name and placement_name(work).startswith("train-")
+
+
+def test_no_more_is_written_than_the_schema_allows() -> None:
+    long, many = "x" * (LONGEST + 1), MOST_SHARES + 1
+    place = placement(make.make_placement(make.make_workload()))
+    share, exclusion = Share("east", ()), Exclusion("east", make.START, long)
+    place = replace(place, shares=(share,) * many, excluded=(exclusion,), explanation=long, lost=long)
+    spec = manifest(place, None, "check", [Verdict("east", 0, 0, 0, 0, long)] * many)["spec"]
+    assert len(spec["shares"]) == len(spec["considered"]) == MOST_SHARES
+    assert len(spec["explanation"]) == len(spec["lost"]) == LONGEST
+    assert len(spec["excluded"][0]["reason"]) == len(spec["considered"][0]["reason"]) == LONGEST_OF_ONE

@@ -4,15 +4,18 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapter import names
 from adapter.gang.deadlines import DOUBLINGS, YIELD_AFTER
+from adapter.objects.placement import placement
 from adapter.objects.workload import Workload, workload
 from adapter.planning import ordering
-from tests.unit.builders import at, make_workload
+from tests.unit.builders import CHECK, at, make_placement, make_workload
 
 
 def gang(name: str, *, created: float = 0, priority: int | None = None, workers: int = 4) -> Workload:
@@ -45,6 +48,67 @@ def waiting(work: Workload, *, looked: bool = True) -> ordering.Waiting:
 )  # fmt: skip
 def test_before(me: Workload, others: list[Workload], want: list[str]) -> None:
     assert [one.work.name for one in ordering.before(me, map(waiting, others))] == want
+
+
+PLACED = make_placement(make_workload(), shares={"east": {"workers": 2}})
+
+
+@pytest.mark.parametrize(
+    ("work", "check", "place", "want"),
+    [
+        pytest.param({}, CHECK, None, True, id="it holds the manager's quota, and was not planned yet"),
+        pytest.param({}, "", None, False, id="no check of ours is on it"),
+        pytest.param({"check": names.CHECK_READY}, CHECK, None, False, id="it is admitted already"),
+        pytest.param({"reserved": None}, CHECK, None, False, id="it queues for the manager's quota"),
+        pytest.param({"conditions": [names.EVICTED]}, CHECK, None, False, id="evicted"),
+        pytest.param({}, CHECK, PLACED, False, id="it has its shares"),
+        pytest.param({}, CHECK, make_placement(make_workload(), shares={}), True, id="it found no room"),
+        pytest.param({}, CHECK, make_placement(make_workload(), withdrawn=1), True, id="it is giving them back"),
+    ],
+)  # fmt: skip
+def test_waits(work: dict[str, Any], check: str, place: dict[str, Any] | None, want: bool) -> None:
+    assert ordering.waits(workload(make_workload(**work)), check, placement(place) if place else None) is want
+
+
+OLD = gang("old")
+AWAY = replace(OLD, holds_quota=False)
+
+
+@pytest.mark.parametrize(
+    ("current", "check", "now", "want"),
+    [
+        pytest.param(AWAY, CHECK, 1, True, id="it is away"),
+        pytest.param(AWAY, CHECK, 10, False, id="for too long"),
+        pytest.param(OLD, CHECK, 1, False, id="it is back: a gang like any other"),
+        pytest.param(OLD, "", 1, True, id="it has its quota, and Kueue has yet to list our check"),
+        pytest.param(replace(AWAY, uid="another"), CHECK, 1, False, id="it is another job's by now"),
+        pytest.param(replace(AWAY, deleted=True), CHECK, 1, False, id="it is deleted"),
+        pytest.param(None, CHECK, 1, False, id="it is gone"),
+    ],
+)
+def test_aside(current: Workload | None, check: str, now: float, want: bool) -> None:
+    until = at(10)
+    found = ordering.aside(OLD, until, current, check, at(now))
+    assert found == (ordering.Waiting(OLD, looked=True, until=until) if want else None)
+
+
+@pytest.mark.parametrize(
+    ("shares", "draining", "want"),
+    [
+        pytest.param({"east": {"workers": 2}, "west": {"workers": 2}}, set(), False, id="it has all"),
+        pytest.param({"east": {"workers": 2}, "west": {"workers": 2}}, {"east"}, True, id="it must leave one"),
+        pytest.param({"east": {"workers": 3}}, {"west"}, True, id="it lost one"),
+        pytest.param({}, set(), True, id="it has none"),
+    ],
+)
+def test_short(shares: dict[str, dict[str, int]], draining: set[str], want: bool) -> None:
+    raw = make_placement(make_workload(), shares=shares)
+    raw["spec"]["wanted"] = 4
+    assert ordering.short(raw, draining) is want
+
+
+def test_a_placement_that_says_nothing_wants_nothing() -> None:
+    assert not ordering.short({}, ()) and not ordering.short({"spec": {"shares": None}}, ())
 
 
 MINUTE = timedelta(minutes=1)

@@ -16,7 +16,7 @@ from adapter.shell.clusters.logins import Login, Logins
 from adapter.shell.clusters.remote import Listeners, Member
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
-from adapter.shell.planning.snapshot import Room
+from adapter.shell.planning.snapshot import Snapshot
 from adapter.shell.write.create import NAME_TAKEN
 from adapter.shell.write.pods import mirror_head
 from tests.unit import apiserver, builders
@@ -148,7 +148,7 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
             "forbidden); apply kustomize/overlays/worker there"
         )
         assert (member.why_silent, member.unmirrored) == ("", why)
-        (candidate,) = Room(sight.home, sight.fleet, sight.observer).left(["east"], WORK, at(0), {})
+        (candidate,) = Snapshot(sight.home, sight.fleet, sight.observer).left(["east"], WORK, at(0), {})
         assert candidate.problem == why
         with pytest.raises(ApiError, match="heads cannot be mirrored there"):
             await mirror_head(member, service())

@@ -29,6 +29,7 @@ from adapter.shell.write.anchors import BEREFT_SECONDS
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_target, make_workload
+from tests.unit.stores import make_template
 
 Raw = dict[str, Any]
 WORK = make_workload()
@@ -198,6 +199,48 @@ async def test_who_lacks_a_secret_leaves_room_to_those_behind(bench: Bench) -> N
 async def test_who_holds_shares_waits_for_no_room(bench: Bench) -> None:
     bench.waker.room("east", CLUSTER_QUEUE, None)
     assert bench.woken() == set()
+
+
+def crowd(*gangs: tuple[str, float, int, int]) -> tuple[list[Raw], list[Raw]]:
+    """Gangs that were planned and found no room, each with its age, priority and size."""
+    works, places = [], []
+    for name, created, priority, workers in gangs:
+        work = make_workload(name=name, groups={"workers": workers})
+        work["metadata"]["creationTimestamp"] = make.stamp(created)
+        work["spec"]["priority"] = priority
+        work["spec"]["podSets"][1]["template"] = make_template("1")
+        place = make_placement(work, shares={})
+        works.append(work)
+        places.append(changed(place, "metadata", "name", to=name))
+    return works, places
+
+
+@pytest.mark.parametrize(
+    ("gangs", "want"),
+    [
+        pytest.param([("b", 120, 0, 1), ("a", 0, 0, 1)], ["a", "b"], id="the older one first"),
+        pytest.param([("a", 0, 0, 1), ("b", 120, 5, 1)], ["b", "a"], id="priority beats age"),
+        pytest.param([("a", 0, 0, 1), ("b", 30, 0, 8)], ["b", "a"], id="of the same minute the larger one, as it is planned"),
+        pytest.param([("b", 0, 0, 1), ("a", 0, 0, 1)], ["a", "b"], id="of the same second, by name"),
+    ],
+)  # fmt: skip
+async def test_who_waits_is_looked_at_in_the_order_in_which_it_is_planned(
+    bench: Bench, gangs: list[tuple[str, float, int, int]], want: list[str]
+) -> None:
+    """Else each would be planned with those before it planned once more."""
+    works, places = crowd(*gangs)
+    bench.home.workloads.replace(works)
+    bench.home.placements.replace(places)
+    bench.waker.turns()
+    assert [name for _, _, name in bench.queue.added] == want
+
+
+async def test_a_placement_without_its_workload_comes_last(bench: Bench) -> None:
+    works, places = crowd(("gone", 0, 9, 1), ("here", 120, 0, 1))
+    bench.home.workloads.replace(works[1:])
+    bench.home.placements.replace(places)
+    bench.waker.turns()
+    assert [name for _, _, name in bench.queue.added] == ["here", "gone"]
 
 
 BEHIND = (GANG, NAMESPACE, "behind")

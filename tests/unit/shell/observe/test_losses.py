@@ -8,10 +8,9 @@ import pytest
 from adapter import names
 from adapter.objects import raw as facts
 from adapter.objects import specs
-from adapter.objects.placement import GroupShare, Share, placement
+from adapter.objects.placement import placement
 from adapter.objects.specs import dispatch_policy
 from adapter.objects.workerpod import share_key
-from adapter.planning.request import Group, Request, rest
 from adapter.shell.clusters.remote import FIRST_LISTS
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.observe.losses import Losses, _newest
@@ -194,16 +193,6 @@ def test_a_suspended_or_raised_group_is_reckoned_as_kuberay_does() -> None:
         raw = {**make_ray_cluster(), "spec": {"workerGroupSpecs": [{"groupName": "Workers", **group}]}}
         fill(slots._home.ray_clusters, raw)
         assert leave(slots) == who, group
-
-
-def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
-    groups = tuple(Group(name, f"role-{name}", count, {}, {}) for name, count in (("a", 6), ("b", 2)))
-    kept = Share("east", (GroupShare("a", "role-a", 1), GroupShare("b", "role-b", 2)))
-    left = rest(Request("demo", "ray", groups), [kept])
-    assert [(group.name, group.count) for group in left.groups] == [("a", 5)]
-    assert (left.gang, left.needed) == ("BestEffort", 2), "a quarter at once, rounded up"
-    assert rest(Request("demo", "ray", groups, gang="SameCluster"), [kept]).needed == 5
-    assert rest(Request("demo", "ray", groups), [kept, kept, kept, kept, kept, kept]).workers == 0
 
 
 @pytest.mark.parametrize(

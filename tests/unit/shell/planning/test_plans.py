@@ -11,14 +11,15 @@ import pytest
 from adapter import names
 from adapter.actions import Plan, Yield
 from adapter.gang import status as explain
-from adapter.objects.placement import placement
+from adapter.objects.placement import MOST_SHARES, placement
 from adapter.objects.raw import LONGEST
 from adapter.objects.workload import workload
 from adapter.planning import ordering
+from adapter.planning.queue import Made
+from adapter.planning.snapshot import STATUS_LAG
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
-from adapter.shell.planning.plans import MOST_SHARES, Made, Planning
-from adapter.shell.planning.snapshot import STATUS_LAG
+from adapter.shell.planning.plans import Planning
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_template

@@ -10,9 +10,9 @@ from adapter import names
 from adapter.actions import Plan
 from adapter.objects.raw import timestamp
 from adapter.objects.workload import workload
+from adapter.planning.snapshot import STATUS_LAG
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.planning.plans import Planning
-from adapter.shell.planning.snapshot import STATUS_LAG
 from tests.unit.builders import START, make_cluster_queue, make_placement, make_reservation, make_workload
 from tests.unit.stores import Members, Sight, fill, make_template
 

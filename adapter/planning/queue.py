@@ -1,0 +1,147 @@
+"""What is planned for a gang in its turn: on what is left by those before it, and what of that becomes its next round?
+
+Those whose turn comes first are planned before it, each by its own policy, so that no two gangs are promised the same room.
+Who they are is said in ordering.py, what the clusters have in snapshot.py, and how one gang is placed in planner.py.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from adapter import actions
+from adapter.admission.policy import Chosen
+from adapter.objects.placement import Exclusion, Placement, Share, counted, placement_name
+from adapter.objects.workload import Job
+from adapter.planning import ordering, planner
+from adapter.planning.ordering import Waiting
+from adapter.planning.planner import Plan
+from adapter.planning.request import Candidate, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A gang that asks for room, and whom it asks."""
+
+    request: Request
+    clusters: Sequence[str] = ()  # its policy's, first choice first
+    excluded: Sequence[Exclusion] = ()  # those that it does not ask now
+    unproven: Mapping[str, str] = field(default_factory=dict)  # those that its policy passes over, and why
+
+
+Ahead = Sequence[tuple[Waiting, Asking]]  # those whose turn comes first, in their order
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Room that is kept from a gang: for whom, and when that pauses or ends."""
+
+    job: Job | None
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A plan with what it was made of."""
+
+    request: Request
+    fleet: Sequence[Candidate]  # in the policy's order, as the plan found them
+    plan: Plan
+    holds: Sequence[Hold] = ()
+
+    @property
+    def more(self) -> str:
+        """What is to be said beside the plan's own sentence: for whom room is kept that this gang could use."""
+        jobs = [f"{hold.job.kind} {hold.job.name}" for hold in self.holds if hold.job]
+        return f" Room is kept for {', '.join(jobs)}, which waited longer." if jobs and not self.plan.shares else ""
+
+    def again_at(self, settles: datetime | None) -> datetime | None:
+        """When a gang that found no room is to be planned again unasked: when the first of those that keep room from it keeps
+        none, or when nothing is deducted twice any more. Nothing else may change for hours."""
+        moments = [*(hold.until for hold in self.holds), *([settles] if settles else [])]
+        return None if self.plan.shares else min(moments, default=None)
+
+
+def usable(chosen: Chosen | None, obstacles: Iterable[str]) -> Chosen | None:
+    """The policy that a waiting gang is going to be planned by; None when it is not, so that it takes nothing from anybody.
+
+    `obstacles` are the reasons there may be for that, most of them empty; none is asked for once there is one.
+    """
+    return None if chosen is None or any(obstacles) else chosen
+
+
+def involved(me: Asking, ahead: Ahead) -> list[str]:
+    """The clusters that count for a gang's plan: its own, and those where the gangs before it may go instead."""
+    return list(dict.fromkeys([*me.clusters, *(name for _, theirs in ahead for name in theirs.clusters)]))
+
+
+def complete(request: Request, kept: Iterable[Share]) -> Made:
+    """Of a gang that runs, no worker wants a place."""
+    return Made(request, (), Plan((), (), f"All workers have a place: {counted(kept)}."))
+
+
+def planned(me: Asking, ahead: Ahead, fleet: Sequence[Candidate], now: datetime) -> Made:
+    """Plan a gang on the clusters involved, after those whose turn comes first."""
+    left, holds = _after(ahead, fleet, now)
+    offered = _offered(me, left)
+    return Made(me.request, offered, planner.plan(me.request, offered), holds)
+
+
+def preempting(me: Asking, ahead: Ahead, made: Made, relieved: Sequence[Candidate], now: datetime) -> Made:
+    """Plan a gang that found no room once more, on the clusters as they were without gangs of lower priority."""
+    freed, holds = _after(ahead, relieved, now)
+    over = planner.outranking(me.request, made.fleet, _offered(me, freed))
+    return replace(made, plan=over if over.shares else made.plan, holds=[*made.holds, *holds])
+
+
+def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> Placement:
+    """The Placement that a plan becomes: the round after the last one, with the shares of earlier ones that stay.
+
+    `wanted` is how many workers the gang has in all. Why workers lost their place is said until all have one again.
+    """
+    work, before = action.workload, action.placement
+    kept = [replace(share, round=before.round_of(share)) for share in action.kept or ()] if before else []
+    lost = (action.lost or (before.lost if before else "")) if made.request.workers else ""
+    return Placement(
+        namespace=work.namespace,
+        name=placement_name(work),
+        uid="",
+        workload_uid=work.uid,
+        workload=work.name,
+        attempt=work.attempt,
+        round=before.round + 1 if before else 1,
+        given_up=before.given_up + before.withdrawing + action.refused if before else 0,
+        planned_at=now,
+        shares=(*kept, *made.plan.shares),
+        wanted=wanted,
+        excluded=action.excluded,
+        explanation=" ".join(part for part in (lost, made.plan.sentence + made.more) if part),
+        lost=lost,
+        withdrawn_round=0,
+        placed_round=0,
+        blocked=(),
+        status={},
+    )
+
+
+def _after(ahead: Ahead, fleet: Sequence[Candidate], now: datetime) -> tuple[Sequence[Candidate], list[Hold]]:
+    """What is left once those whose turn comes first have taken what they can, and who of them holds room back."""
+    holds = []
+    for one, asking in ahead:
+        until = ordering.holds_until(one, now)
+        if one.looked and not until:
+            continue  # most of a long queue: nothing fitted when it was planned, and it keeps nothing
+        theirs = _offered(asking, fleet)
+        shares = () if one.looked else planner.plan(asking.request, theirs).shares
+        if not shares and until and (shares := planner.keep(asking.request, theirs)):
+            holds.append(Hold(one.work.job, until))
+        fleet = planner.charged(asking.request, fleet, shares)
+    return fleet, holds
+
+
+def _offered(asking: Asking, fleet: Iterable[Candidate]) -> list[Candidate]:
+    """The clusters that a gang asks, in its policy's order; what keeps it from one is that cluster's problem."""
+    named, reasons = {one.name: one for one in fleet}, {e.cluster: e.reason for e in asking.excluded}
+    asked = (named[name] for name in asking.clusters if name in named)
+    return [
+        replace(one, problem=reasons.get(one.name) or one.problem or asking.unproven.get(one.name, "")) for one in asked
+    ]

@@ -1,0 +1,222 @@
+"""A gang is planned on what those before it leave, and its plan becomes the next round of its Placement."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from adapter import actions
+from adapter.admission.policy import Chosen
+from adapter.objects.placement import Exclusion, GroupShare, Placement, Share, placement
+from adapter.objects.specs import dispatch_policy
+from adapter.objects.workload import workload
+from adapter.planning import ordering, queue
+from adapter.planning.ordering import Waiting
+from adapter.planning.planner import Plan
+from adapter.planning.queue import Asking, Hold, Made
+from adapter.planning.request import Candidate, Group, Request, rest
+from adapter.quota import tree
+from tests.unit.builders import (
+    NAMESPACE,
+    QUEUE,
+    START,
+    at,
+    make_cluster_queue,
+    make_flavor,
+    make_placement,
+    make_policy,
+    make_workload,
+)
+
+LONG_AGO = -ordering.STARVED_AFTER.total_seconds() - 60
+UNTIL = datetime(2026, 1, 2, 3, 15, tzinfo=UTC)  # the next pause of a gang that waits since LONG_AGO
+
+
+def cluster(name: str, cores: int, *, used: int = 0, problem: str = "") -> Candidate:
+    found = tree.build([make_cluster_queue(cores, used=used)], [], [make_flavor()])
+    return Candidate(name, problem, found, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
+
+
+def asking(workers: int, *clusters: str, **more: Any) -> Asking:
+    group = Group("workers", "role-workers", workers, {}, {"cpu": 1000, "pods": 1})
+    return Asking(Request(NAMESPACE, QUEUE, (group,)), clusters or ("east", "west"), **more)
+
+
+def waiting(name: str = "first", *, looked: bool = False, created: float = -9) -> Waiting:
+    return Waiting(replace(workload(make_workload(name=name)), created=at(created)), looked)
+
+
+def taken(made: Made) -> Mapping[str, int]:
+    return {share.cluster: share.workers for share in made.plan.shares}
+
+
+CORDONED = Exclusion("east", at(60), "it did not admit in time")
+
+
+@pytest.mark.parametrize(
+    ("ahead", "me", "fleet", "want", "kept"),
+    [
+        pytest.param([], asking(4), [cluster("east", 2), cluster("west", 4)], {"east": 2, "west": 2}, False, id="nobody is before it"),
+        pytest.param([(waiting(), asking(3))], asking(2), [cluster("east", 2), cluster("west", 4)], {"west": 2}, False, id="the first takes what it can"),
+        pytest.param([(waiting(), asking(2, "west"))], asking(2), [cluster("east", 2), cluster("west", 2)], {"east": 2}, False, id="and goes where its own policy sends it"),
+        pytest.param([(waiting(), asking(9))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="one that does not fit takes nothing"),
+        pytest.param([(waiting(created=LONG_AGO), asking(4))], asking(2), [cluster("east", 4, used=2)], {}, True, id="unless it waited long: it keeps what it could use"),
+        pytest.param([(waiting(created=LONG_AGO, looked=True), asking(4))], asking(2), [cluster("east", 4, used=2)], {}, True, id="also once it was planned"),
+        pytest.param([(waiting(created=LONG_AGO, looked=True), asking(9))], asking(2), [cluster("east", 4, used=2)], {"east": 2}, False, id="but not what could never be enough"),
+        pytest.param([(waiting(looked=True), asking(2))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="one that was planned, and found nothing, takes nothing"),
+        pytest.param([(waiting(), asking(2, excluded=[CORDONED]))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="it does not ask a cluster that did not admit it"),
+        pytest.param([(waiting(), asking(2, unproven={"east": "no preflight"}))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="nor one that its policy passes over"),
+        pytest.param([(waiting("a"), asking(1)), (waiting("b"), asking(1))], asking(2), [cluster("east", 3), cluster("west", 1)], {"east": 1, "west": 1}, False, id="one after the other"),
+        pytest.param([], asking(2, excluded=[CORDONED]), [cluster("east", 2), cluster("west", 2)], {"west": 2}, False, id="nor does it itself"),
+        pytest.param([], asking(2, "west", "east"), [cluster("east", 2), cluster("west", 2)], {"west": 2}, False, id="its policy's order, not the fleet's"),
+    ],
+)  # fmt: skip
+def test_what_those_before_it_leave(
+    ahead: queue.Ahead, me: Asking, fleet: Sequence[Candidate], want: Mapping[str, int], kept: bool
+) -> None:
+    made = queue.planned(me, ahead, fleet, START)
+    assert taken(made) == want
+    assert made.more == (" Room is kept for RayJob train, which waited longer." if kept else "")
+    assert made.again_at(None) == (UNTIL if kept else None)
+
+
+@pytest.mark.parametrize(
+    ("me", "fleet", "why"),
+    [
+        pytest.param(asking(2, excluded=[CORDONED]), cluster("east", 2, problem="it is cordoned"), CORDONED.reason, id="what it met itself"),
+        pytest.param(asking(2, unproven={"east": "no preflight"}), cluster("east", 2, problem="it is cordoned"), "it is cordoned", id="what is wrong there"),
+        pytest.param(asking(2, unproven={"east": "no preflight"}), cluster("east", 2), "no preflight", id="what its policy wants"),
+    ],
+)  # fmt: skip
+def test_of_several_reasons_one_is_said(me: Asking, fleet: Candidate, why: str) -> None:
+    (verdict,) = queue.planned(me, [], [fleet], START).plan.verdicts
+    assert verdict.reason == why
+
+
+def test_whom_a_plan_involves() -> None:
+    ahead = [(waiting(), asking(1, "north", "west")), (waiting(), asking(1, "east"))]
+    assert queue.involved(asking(1, "west", "south"), ahead) == ["west", "south", "north", "east"]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "freed", "want", "preempts"),
+    [
+        pytest.param([], 4, {"east": 2}, True, id="they leave enough"),
+        pytest.param([], 3, {}, False, id="they do not"),
+        pytest.param([(waiting(), asking(1))], 4, {}, False, id="not after those before it"),
+    ],
+)
+def test_a_gang_without_room_takes_that_of_lower_priority(
+    ahead: queue.Ahead, freed: int, want: Mapping[str, int], preempts: bool
+) -> None:
+    me, fleet = asking(2, "east"), [cluster("east", 4, used=4)]
+    made = queue.planned(me, ahead, fleet, START)
+    assert taken(made) == {}
+    over = queue.preempting(me, ahead, made, [cluster("east", 4, used=6 - freed)], START)
+    assert taken(over) == want and any(share.preempts for share in over.plan.shares) is preempts
+    assert over.plan.sentence.endswith("by preempting gangs of lower priority.") is preempts
+    assert over.fleet == made.fleet, "what is told of each cluster is what it has, not what it would have"
+
+
+@pytest.mark.parametrize(
+    ("holds", "shares", "settles", "want"),
+    [
+        pytest.param([], (), None, None, id="nothing that a clock could tell"),
+        pytest.param([Hold(None, at(9)), Hold(None, at(5))], (), None, at(5), id="the first that keeps none"),
+        pytest.param([Hold(None, at(9))], (), at(3), at(3), id="what is deducted twice"),
+        pytest.param([Hold(None, at(9))], (Share("east", ()),), at(3), None, id="it has room"),
+    ],
+)
+def test_when_it_is_planned_again(holds: Sequence[Hold], shares: tuple[Share, ...], settles: Any, want: object) -> None:
+    assert Made(asking(1).request, (), Plan(shares, (), ""), holds).again_at(settles) == want
+
+
+# --- who is planned at all -------------------------------------------------------------------------------------------
+
+CHOSEN = Chosen(dispatch_policy(make_policy()), ("east",))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "obstacles", "want"),
+    [
+        pytest.param(CHOSEN, ["", ""], CHOSEN, id="nothing is in the way"),
+        pytest.param(None, [""], None, id="its policy cannot be read"),
+        pytest.param(CHOSEN, ["", "a rival"], None, id="a reason"),
+    ],
+)
+def test_usable(chosen: Chosen | None, obstacles: Sequence[str], want: Chosen | None) -> None:
+    assert queue.usable(chosen, obstacles) is want
+
+
+def test_no_obstacle_is_looked_for_once_there_is_one() -> None:
+    """Some cost a look at every pod template, and there may be a thousand gangs."""
+
+    def reasons() -> Iterator[str]:
+        yield "a rival"
+        raise AssertionError("one is enough")
+
+    assert queue.usable(CHOSEN, reasons()) is None
+
+
+# --- the next round --------------------------------------------------------------------------------------------------
+
+RAW = make_workload(groups={"workers": 4})
+WORK = workload(RAW)
+EAST = Share("east", (GroupShare("workers", "role-workers", 3),))
+WEST = Share("west", (GroupShare("workers", "role-workers", 1),))
+FULL = Made(Request(NAMESPACE, QUEUE, ()), (), Plan((EAST,), (), "3 of 3 to east."))
+REST = replace(FULL, request=asking(1).request, plan=Plan((WEST,), (), "1 of 1 worker to west."))
+
+
+def before(**changes: Any) -> Placement:
+    return replace(placement(make_placement(RAW, shares={"east": {"workers": 3}}, round=2)), **changes)
+
+
+def test_the_first_round() -> None:
+    action = actions.Plan(WORK, None, (CORDONED,))
+    made = queue.next_round(action, REST, 4, at(7))
+    assert (made.namespace, made.workload, made.workload_uid, made.attempt) == (
+        WORK.namespace, WORK.name, WORK.uid, WORK.attempt,
+    )  # fmt: skip
+    assert (made.round, made.given_up, made.planned_at, made.wanted) == (1, 0, at(7), 4)
+    assert (made.shares, made.excluded, made.explanation) == ((WEST,), (CORDONED,), "1 of 1 worker to west.")
+    assert not made.withdrawing
+
+
+@pytest.mark.parametrize(
+    ("last", "action", "given_up", "lost", "shares"),
+    [
+        pytest.param(before(), {}, 0, "", (WEST,), id="one after another"),
+        pytest.param(before(withdrawn_round=2, given_up=3), {}, 4, "", (WEST,), id="one that was withdrawn"),
+        pytest.param(before(given_up=3), {"refused": 2}, 5, "", (WEST,), id="shares whose clusters refuse pods"),
+        pytest.param(before(), {"kept": (EAST,)}, 0, "", (replace(EAST, round=2), WEST), id="what stays keeps its round"),
+        pytest.param(before(), {"kept": (replace(EAST, round=1),)}, 0, "", (replace(EAST, round=1), WEST), id="also an earlier one"),
+        pytest.param(before(lost="east was lost."), {}, 0, "east was lost.", (WEST,), id="why they have no place is said on"),
+        pytest.param(before(lost="old"), {"lost": "new"}, 0, "new", (WEST,), id="or said anew"),
+    ],
+)  # fmt: skip
+def test_a_later_round(
+    last: Placement, action: Mapping[str, Any], given_up: int, lost: str, shares: tuple[Share, ...]
+) -> None:
+    made = queue.next_round(actions.Plan(WORK, last, (), **action), REST, 4, at(7))
+    assert (made.round, made.given_up, made.lost, made.shares) == (3, given_up, lost, shares)
+    assert made.explanation == f"{lost} 1 of 1 worker to west.".lstrip()
+
+
+def test_once_all_have_a_place_nothing_is_lost() -> None:
+    made = queue.complete(FULL.request, [EAST, WEST, EAST])
+    assert made.plan.sentence == "All workers have a place: 6 east, 1 west."
+    assert queue.next_round(actions.Plan(WORK, before(lost="old"), ()), made, 4, at(7)).lost == ""
+
+
+def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
+    groups = tuple(Group(name, f"role-{name}", count, {}, {}) for name, count in (("a", 6), ("b", 2)))
+    kept = Share("east", (GroupShare("a", "role-a", 1), GroupShare("b", "role-b", 2)))
+    left = rest(Request("demo", "ray", groups), [kept], ())
+    assert [(group.name, group.count) for group in left.groups] == [("a", 5)]
+    assert (left.gang, left.needed) == ("BestEffort", 2), "a quarter at once, rounded up"
+    assert rest(Request("demo", "ray", groups, gang="SameCluster"), [kept], ()).needed == 5
+    assert rest(Request("demo", "ray", groups), [kept, kept, kept, kept, kept, kept], ()).workers == 0
+    assert rest(Request("demo", "ray", groups), [kept], {"east"}).workers == 8, "what is drained must leave"

@@ -1,0 +1,135 @@
+"""Which cluster takes part, and what is deducted from what it shows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from adapter.objects.placement import GroupShare, Placement, Share, placement
+from adapter.objects.reservation import reservation
+from adapter.objects.specs import worker_cluster
+from adapter.planning import snapshot
+from adapter.planning.offers import Offers
+from adapter.planning.request import Candidate, Group, Request
+from adapter.planning.snapshot import STATUS_LAG, Held
+from adapter.quota import tree
+from tests.unit.builders import (
+    NAMESPACE,
+    QUEUE,
+    START,
+    at,
+    make_cluster_queue,
+    make_flavor,
+    make_placement,
+    make_reservation,
+    make_worker_cluster,
+    make_workload,
+)
+
+SILENT = "it cannot be seen"
+DEAF = "heads cannot be mirrored there"
+
+
+@pytest.mark.parametrize(
+    ("silent", "spec", "unmirrored", "want"),
+    [
+        pytest.param("", {}, "", "", id="it takes part"),
+        pytest.param("", None, "", "there is no WorkerCluster east; create it", id="nobody registered it"),
+        pytest.param(SILENT, None, "", SILENT, id="it is not connected"),
+        pytest.param(SILENT, {}, DEAF, SILENT, id="it is silent"),
+        pytest.param(SILENT, {"cordoned": True}, "", "it is cordoned", id="an admin's word comes first"),
+        pytest.param("", {"cordoned": True, "draining": True}, "", "it is draining", id="and of two the stronger"),
+        pytest.param("", {}, DEAF, DEAF, id="no head is found there"),
+    ],
+)
+def test_problem(silent: str, spec: Mapping[str, Any] | None, unmirrored: str, want: str) -> None:
+    found = None if spec is None else worker_cluster(make_worker_cluster(**spec))
+    assert snapshot.problem("east", silent, found, unmirrored) == want
+
+
+@pytest.mark.parametrize(
+    ("held", "now", "want"),
+    [
+        pytest.param(None, at(9), False, id="nothing stands there"),
+        pytest.param(Held(None, 1, 9), at(9), False, id="it holds no quota"),
+        pytest.param(Held(START, 7, 6), at(1), False, id="the queue was written before it"),
+        pytest.param(Held(START, 7, 7), at(1), False, id="not after it"),
+        pytest.param(Held(START, 7, 8), at(1), True, id="after it"),
+        pytest.param(Held(START, 7, 6), START + STATUS_LAG, True, id="it has had the time"),
+        pytest.param(Held(at(2), 7, 6), START, False, id="a clock that is a little ahead"),
+        pytest.param(Held(at(600), 7, 6), START, True, id="a clock that is wrong"),
+    ],
+)
+def test_counted(held: Held | None, now: datetime, want: bool) -> None:
+    assert snapshot.counted(held, now) is want
+    share = Share("east", ())
+    assert snapshot.uncounted([(share, held)], now) == ([] if want else [share])
+
+
+@pytest.mark.parametrize(
+    ("shares", "want"),
+    [
+        pytest.param([], None, id="nothing is deducted"),
+        pytest.param([None, Held(None, 1, 1)], None, id="nobody knows when"),
+        pytest.param([Held(START, 7, 8), Held(at(-9), 7, 6)], None, id="all are counted"),
+        pytest.param([Held(START, 7, 6), Held(at(-1), 7, 6)], START + STATUS_LAG, id="the last one"),
+    ],
+)
+def test_settles(shares: Sequence[Held | None], want: datetime | None) -> None:
+    assert snapshot.settles(shares, at(1)) == want
+
+
+RAW = make_placement(make_workload(), shares={"east": {"workers": 2}}, round=2)
+PLACE = placement(RAW)
+FIRST = make_reservation(RAW, round=1)
+SECOND = make_reservation(RAW)
+
+
+@pytest.mark.parametrize(
+    ("place", "share", "want"),
+    [
+        pytest.param(PLACE, PLACE.shares[0], 2, id="of this round"),
+        pytest.param(PLACE, replace(PLACE.shares[0], round=1), 1, id="of an earlier one that stays"),
+        pytest.param(replace(PLACE, round=3), PLACE.shares[0], None, id="not made yet"),
+        pytest.param(replace(PLACE, name="another"), PLACE.shares[0], None, id="of another attempt"),
+    ],
+)
+def test_standing(place: Placement, share: Share, want: int | None) -> None:
+    found = snapshot.standing((reservation("east", raw) for raw in (FIRST, SECOND)), place, share)
+    assert (found.round if found else None) == want
+
+
+def test_a_round_that_is_withdrawn_promises_nothing() -> None:
+    assert snapshot.promised(PLACE) == PLACE.shares
+    assert snapshot.promised(replace(PLACE, withdrawn_round=2)) == ()
+
+
+GROUP = Group("workers", "role-workers", 9, {}, {"cpu": 1000, "pods": 1})
+REQUEST = Request(NAMESPACE, QUEUE, (GROUP,))
+
+
+def cluster(name: str, cores: int) -> Candidate:
+    found = tree.build([make_cluster_queue(cores)], [], [make_flavor()])
+    return Candidate(name, "", found, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
+
+
+def room(one: Candidate) -> int:
+    offers = Offers(REQUEST)
+    return offers.of(one, offers.line(one), GROUP).total
+
+
+def test_what_is_left() -> None:
+    two = Share("east", (GroupShare("workers", "role-workers", 2),))
+    owed = [(REQUEST, [two]), (REQUEST, [two, replace(two, cluster="west")]), (REQUEST, [])]
+    fleet = [cluster("east", 9), cluster("west", 9), cluster("north", 9)]
+    assert [room(one) for one in snapshot.left(fleet, {}, owed)] == [5, 7, 9]
+    other = {"west": cluster("west", 4).tree}
+    assert [room(one) for one in snapshot.left(fleet, other, owed)] == [5, 2, 9]
+    assert [room(one) for one in fleet] == [9, 9, 9], "the stores' own figures stand"
+
+
+def test_a_cluster_that_takes_no_part_is_not_looked_at() -> None:
+    absent = snapshot.absent("east", "it is cordoned")
+    assert (absent.problem, dict(absent.queues), dict(absent.namespaces)) == ("it is cordoned", {}, {})
