@@ -21,6 +21,7 @@ from adapter.objects import specs
 from adapter.objects.raw import UNREADABLE, Raw, label, meta
 from adapter.objects.rayjob import Unusable
 from adapter.rewrite import groupworkload, rewriter, stripping
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 
 REFUSED = 3
@@ -173,7 +174,7 @@ def _shown(one: Found, head: str, cluster: str, spec: specs.WorkerCluster) -> st
         slot = f"{cluster}/{target.round}/{role}/0"
         copy = rewriter.remote_pod(
             one.pod,
-            head=head,
+            head=HeadAddress.of(one.pod, head),
             target=target,
             role=role,
             total=1,

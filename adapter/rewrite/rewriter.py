@@ -1,6 +1,6 @@
 """What does a manager's KubeRay worker pod look like in a worker cluster?
 
-A pure function of the pod, the head's IP and the share: the same input gives the same bytes, so a controller that
+A pure function of the pod, the head's address and the share: the same input gives the same bytes, so a controller that
 crashed after a create repeats it. It does not ask whether the pod may travel (`admission.refusal`) and does not look for room.
 Order inside a container: literals first, then addresses (a literal may hold one), then the zone, then the hook that drains.
 """
@@ -11,7 +11,8 @@ from typing import Any
 from adapter import names
 from adapter.objects import references
 from adapter.objects.raw import Raw, meta, uid_of
-from adapter.rewrite import affinity, copies, groupworkload, headaddress, prestop, stripping, zone
+from adapter.rewrite import affinity, copies, groupworkload, prestop, stripping, zone
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.stripping import literal
 from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
 
@@ -22,7 +23,7 @@ _TEXT_FIELDS = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe
 def remote_pod(
     pod: Raw,
     *,
-    head: str,
+    head: HeadAddress,
     target: Target,
     role: str,
     total: int,
@@ -33,21 +34,20 @@ def remote_pod(
 ) -> dict[str, Any]:
     """Turn a manager's worker pod into the pod to create in the worker cluster, same name and namespace.
 
-    `head` is the head pod's IP, which is dialled unless `target.head` says otherwise; `role` the podset's name
+    `head` is what `HeadAddress.of` read off the same pod, and is dialled as `target.head` says; `role` the podset's name
     (`groupworkload.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is
     "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's anchor ConfigMap; `pod_group` the share's Volcano
     PodGroup, empty where it has none; `pull_secrets` what its template says under that name. What KubeRay made of it:
     docs/upstream.md, "The worker pod that KubeRay makes"; the markers: docs/upstream.md, "Pods that join a group Workload".
     """
-    dialled = headaddress.seen_from(target.head, pod, head)
-    relocate = headaddress.relocation(pod, dialled)
+    head = head.seen_from(target.head)
     kept = {key: value for key, value in meta(pod).items() if key not in stripping.METADATA}
     annotations = {
-        **relocate(stripping.annotations(kept.get("annotations"))),
+        **head.relocate(stripping.annotations(kept.get("annotations"))),
         **target.pods.annotations,
         **origin_annotations(target),
         names.SLOT_ANNOTATION: slot,
-        **_head_annotations(pod, head, target),
+        **head.notes(),
         **_group_annotations(target, role, total),
         **groupworkload.annotations(pod_group),
     }
@@ -58,9 +58,7 @@ def remote_pod(
         "ownerReferences": [anchor_owner(target, anchor_uid)],
     }
     rest = {key: value for key, value in pod.items() if key != "status"}
-    spec = references.renamed(
-        _with(pull_secrets, _spec(pod, dialled, target, relocate)), lambda one: copies.name(one, anchor_uid)
-    )
+    spec = references.renamed(_with(pull_secrets, _spec(pod, head, target)), lambda one: copies.name(one, anchor_uid))
     return {**rest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -88,14 +86,6 @@ def _labels(pod: Raw, target: Target) -> dict[str, str]:
     }
 
 
-def _head_annotations(pod: Raw, head: str, target: Target) -> dict[str, str]:
-    """Say what must be done when the head moves: nothing, where it is found by a name that others keep true."""
-    if target.head.address != "PodIP" and not target.head.mirrored:
-        return {}
-    found = headaddress.service(pod) if target.head.mirrored else None
-    return {names.HEAD_ANNOTATION: head, **({names.HEAD_SERVICE_ANNOTATION: found[1]} if found else {})}
-
-
 def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
     """Make the pod a member of the share's admitted group Workload: ungated at once, no finalizer, replaceable."""
     return {
@@ -108,25 +98,25 @@ def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
     }
 
 
-def _spec(pod: Raw, head: headaddress.Address, target: Target, relocate: headaddress.Relocation) -> dict[str, Any]:
+def _spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
     spec = stripping.without_token(stripping.spec(pod.get("spec") or {}, target))
     for kind in ("initContainers", "containers"):
         if kind in spec:
-            spec[kind] = [_container(container, pod, head, relocate) for container in spec[kind] or ()]
+            spec[kind] = [_container(container, pod, head) for container in spec[kind] or ()]
     if ray := spec.get("containers"):
         placed = {**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}
         spec["containers"] = [prestop.with_hook(placed, spec), *ray[1:]]
     return spec
 
 
-def _container(container: Raw, pod: Raw, head: headaddress.Address, relocate: headaddress.Relocation) -> Raw:
-    changed = {field: relocate(container[field]) for field in _TEXT_FIELDS if field in container}
+def _container(container: Raw, pod: Raw, head: HeadAddress) -> Raw:
+    changed = {field: head.relocate(container[field]) for field in _TEXT_FIELDS if field in container}
     if container.get("env"):
-        changed["env"] = [_env(entry, pod, head, relocate) for entry in container["env"]]
+        changed["env"] = [_env(entry, pod, head) for entry in container["env"]]
     same = all(changed[field] == container[field] for field in changed)
     return container if same else {**container, **changed}
 
 
-def _env(entry: Raw, pod: Raw, head: headaddress.Address, relocate: headaddress.Relocation) -> Raw:
-    entry = headaddress.head_env(literal(entry, pod), pod, head)
-    return {**entry, "value": relocate(entry["value"])} if "value" in entry else entry
+def _env(entry: Raw, pod: Raw, head: HeadAddress) -> Raw:
+    entry = head.env(literal(entry, pod))
+    return {**entry, "value": head.relocate(entry["value"])} if "value" in entry else entry

@@ -16,7 +16,7 @@ from adapter.objects.specs import PodMapping
 from adapter.objects.workerpod import role_of, share_key
 from adapter.objects.workload import Job
 from adapter.rewrite import groupworkload as holding
-from adapter.rewrite import headaddress, rewriter, servicemirror, zone
+from adapter.rewrite import rewriter, servicemirror, zone
 from adapter.rewrite.target import Target
 from adapter.worker.facts import Worker
 
@@ -32,7 +32,7 @@ def make(worker: Worker, pod: Raw, placement: Placement, slot: str) -> list[Acti
         or worker.own(pod)
         or reservation is None
         or not reservation.admitted
-        or not worker.head
+        or not worker.head.ip
     ):
         return []
     return _make(worker, pod, placement, reservation, share, slot) if share else []
@@ -54,7 +54,7 @@ def _make(
 def mirrors(worker: Worker, pod: Raw, placement: Placement, share: tuple[str, int]) -> list[Action]:
     """What makes the head's name resolve there: made before the first worker, and kept true while its share stands."""
     cluster, reservation = share[0], worker.reservations.get(share)
-    standing, service = worker.head_mirrors.get(cluster), headaddress.service(pod)
+    standing, service = worker.head_mirrors.get(cluster), worker.head.service
     if standing is None or service is None or reservation is None or reservation.deleting:
         return []
     target = replace(worker.targets[cluster], share=reservation.name)

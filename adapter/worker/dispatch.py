@@ -11,7 +11,7 @@ from datetime import datetime
 from adapter import names
 from adapter.actions import Action, AssignSlot, DeletePod, say
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Raw, annotation, meta
+from adapter.objects.raw import Raw, meta
 from adapter.objects.workerpod import dispatched, ended, is_slot, leaving, share_key, slot_of, slots, wants_slot
 from adapter.objects.workload import Job
 from adapter.worker import create, report
@@ -119,11 +119,8 @@ def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
     """A copy that must not stay: it goes with its grace period, in which its Ray node drains itself."""
     if leaving(remote) or ended(remote):
         return []
-    made_with = annotation(remote, names.HEAD_ANNOTATION)
-    follows = _reads_mirrors(worker, cluster) and annotation(remote, names.HEAD_SERVICE_ANNOTATION)
-    if worker.head and made_with and made_with != worker.head and not follows:
-        return [DeletePod(cluster, remote, f"the head moved from {made_with} to {worker.head}")]
-    return []
+    left = worker.head.moved_from(remote, mirrored=_reads_mirrors(worker, cluster))
+    return [DeletePod(cluster, remote, f"the head moved from {left} to {worker.head.ip}")] if left else []
 
 
 def _foreign(job: Job | None, pod: Raw) -> list[Action]:

@@ -13,6 +13,7 @@ from adapter.objects.raw import Raw, label, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Job
 from adapter.rewrite import servicemirror
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 
 
@@ -35,7 +36,7 @@ class Worker:
     placement: Placement | None
     job: Job | None
     belongs: bool | None  # to the RayCluster that the Placement's Workload admitted; None: its RayCluster is not known
-    head: str  # address of the head, empty while it has none
+    head: HeadAddress  # of which no IP is known while it has none
     reservations: Mapping[tuple[str, int], Reservation]  # by cluster and round, as far as clusters can be seen
     targets: Mapping[str, Target]  # for clusters that can be seen
     taken: Collection[str]  # slots held by other pods of the Placement, here or there; known where `wants_slot`

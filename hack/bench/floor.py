@@ -32,6 +32,7 @@ from adapter.objects.placement import placement as read_placement
 from adapter.objects.raw import Raw, annotation, key_of, label, uid_of
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.rewrite import rewriter
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.kube.client import PARALLEL
 from adapter.shell.kube.resources import PODS
@@ -71,7 +72,7 @@ def _orders(stage: Stage, wanted: Sequence[Raw], place: Placement) -> Iterator[d
         for group in share.groups:
             for index, pod in zip(range(group.count), pods, strict=False):
                 body = rewriter.remote_pod(
-                    pod, head=head["status"]["podIP"], target=target, role=group.role, total=share.workers,
+                    pod, head=HeadAddress.of(pod, head["status"]["podIP"]), target=target, role=group.role, total=share.workers,
                     slot=f"{share.cluster}/{place.round_of(share)}/{group.role}/{index}", anchor_uid=anchor,
                 )  # fmt: skip
                 yield {"cluster": share.cluster, "pod": pod, "body": body}

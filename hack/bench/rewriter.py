@@ -11,6 +11,7 @@ import yaml
 from adapter.objects.raw import Raw
 from adapter.objects.specs import NOTHING, PodMapping
 from adapter.rewrite import rewriter
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 from hack.lab.base.paths import REPO
 from hack.testbed import figures
@@ -55,7 +56,13 @@ def _rewrite(pod: Raw, mapping: PodMapping) -> float:
 
     def work() -> object:
         return rewriter.remote_pod(
-            pod, head="10.11.0.12", target=target, role="role", total=16, slot="east/role/0", anchor_uid="a"
+            pod,
+            head=HeadAddress.of(pod, "10.11.0.12"),
+            target=target,
+            role="role",
+            total=16,
+            slot="east/role/0",
+            anchor_uid="a",
         )
 
     return _cost(work)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from adapter import names
 from adapter.admission import refusal
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus.reduce import PLACEMENT, POOL_TOLERATION
@@ -71,7 +72,13 @@ def rewritten(pod: Raw) -> Raw:
     """Return the pod that an example worker cluster would get, the first of its share."""
     group = pod["metadata"]["labels"][names.RAY_GCS_GROUP_LABEL]
     return remote_pod(
-        pod, head=HEAD, target=TARGET, role="1f2e3d4c", total=1, slot=f"east/1/{group}/0", anchor_uid="a-uid"
+        pod,
+        head=HeadAddress.of(pod, HEAD),
+        target=TARGET,
+        role="1f2e3d4c",
+        total=1,
+        slot=f"east/1/{group}/0",
+        anchor_uid="a-uid",
     )
 
 

@@ -12,7 +12,8 @@ from adapter.objects.raw import Key, Raw, controller_uid, key_of, label, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import group_of, share_key, slot_of, wants_slot
 from adapter.objects.workload import Workload
-from adapter.rewrite import headaddress, zone
+from adapter.rewrite import zone
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.servicemirror import Standing
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
@@ -55,13 +56,14 @@ class Workers:
         if unmade:  # only a copy that is made now is told of its flavor
             standing = [_with_flavors(members[one.cluster], one) for one in standing]
         head = self._head(pod) if pod else None
+        address = HeadAddress.of(pod, str(head["status"]["podIP"]) if head else "") if pod else HeadAddress()
         return Worker(
             pod=pod,
             remotes=remotes,
             placement=stands_for if work else None,
             job=work.job if work else None,
             belongs=self._belongs(pod, work) if pod and work else None,
-            head=str(head["status"]["podIP"]) if head else "",
+            head=address,
             reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
             targets=self._targets.every(near, work, stands_for) if work and stands_for else {},
             taken=self._slots.taken(pod) if pod and unmade else (),
@@ -69,7 +71,7 @@ class Workers:
             silence=self._silence(pod, work) if pod and work else None,
             made=bool(pod and uid_of(pod) in memory.made),
             head_pod=head,
-            head_mirrors=_head_mirrors(pod, members) if pod else {},
+            head_mirrors=_head_mirrors(address.service, members),
             pull_secrets=_pull_secrets(pod, work) if pod and work else (),
             restarts=self._restarts(work) if work else False,
         )
@@ -122,8 +124,7 @@ def _pull_secrets(pod: Raw, work: Workload) -> tuple[Raw, ...]:
     return tuple(one for spec in specs for one in spec.get("imagePullSecrets") or ())
 
 
-def _head_mirrors(pod: Raw, members: Mapping[str, Member]) -> dict[str, Standing]:
-    service = headaddress.service(pod)
+def _head_mirrors(service: Key | None, members: Mapping[str, Member]) -> dict[str, Standing]:
     found = {name: member.head_mirror(service) for name, member in members.items()} if service else {}
     return {name: standing for name, standing in found.items() if standing}
 

@@ -15,6 +15,7 @@ from adapter.actions import CreatePod
 from adapter.objects.placement import placement
 from adapter.objects.raw import Raw
 from adapter.objects.reservation import reservation
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.worker import dispatch
 from adapter.worker.facts import Worker
 from hack.bench import floor, report
@@ -181,7 +182,17 @@ def test_the_floor_creates_the_same_bytes_as_the_controller() -> None:
         pod["metadata"]["annotations"][names.SLOT_ANNOTATION] = slot
         found_there = reservation(order["cluster"], SHARE)
         standing = {(found_there.cluster, found_there.round): found_there}
-        worker = Worker(pod, {}, place, None, True, "10.12.0.5", standing, {order["cluster"]: target}, frozenset())
+        worker = Worker(
+            pod,
+            {},
+            place,
+            None,
+            True,
+            HeadAddress.of(pod, "10.12.0.5"),
+            standing,
+            {order["cluster"]: target},
+            frozenset(),
+        )
         (action,) = dispatch.decide(worker, make.START)
         assert isinstance(action, CreatePod)
         assert order["body"] == action.body

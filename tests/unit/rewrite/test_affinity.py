@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from adapter.rewrite import affinity, groupworkload, stripping
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 
@@ -96,7 +97,9 @@ def test_what_is_selected_by_a_renamed_label_is_on_the_copy() -> None:
         "metadata": {"name": "p", "labels": labels},
         "spec": {"topologySpreadConstraints": [{"labelSelector": selector}]},
     }
-    out = remote_pod(pod, head="10.0.0.1", target=TARGET, role="r", total=1, slot="s", anchor_uid="a")
+    out = remote_pod(
+        pod, head=HeadAddress.of(pod, "10.0.0.1"), target=TARGET, role="r", total=1, slot="s", anchor_uid="a"
+    )
     (spread,) = out["spec"]["topologySpreadConstraints"]
     assert spread["labelSelector"]["matchLabels"].items() <= out["metadata"]["labels"].items()
     assert not [key for key in out["metadata"]["labels"] if key.startswith("ray.io/")]

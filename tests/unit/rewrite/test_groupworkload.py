@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.objects.podrequests import pod_requests
 from adapter.rewrite import groupworkload
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus import golden, reduce, samples
@@ -200,7 +201,9 @@ def test_a_recorded_pod_asks_no_more_than_its_group_reserved(path: Path) -> None
     groups = reduce.ray_cluster(sample, "corpus")["spec"]["workerGroupSpecs"]
     template = next(one for one in groups if one["groupName"] == pod["metadata"]["labels"]["ray.io/group"])["template"]
     asked = pod_requests(
-        remote_pod(pod, head="10.0.0.1", target=TARGET, role="r", total=1, slot="s", anchor_uid="u")["spec"]
+        remote_pod(
+            pod, head=HeadAddress.of(pod, "10.0.0.1"), target=TARGET, role="r", total=1, slot="s", anchor_uid="u"
+        )["spec"]
     )
     reserved = pod_requests(groupworkload.template(template, TARGET)["spec"])
     assert {name: amount for name, amount in asked.items() if amount > reserved.get(name, 0)} == {}

@@ -11,6 +11,7 @@ from adapter.cli.poddiff import changes
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.rewrite import groupworkload
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from adapter.shell.kube.client import ApiError
@@ -119,7 +120,16 @@ def test_copies_on_a_share_that_was_made_for_another_scheduler_name_none() -> No
 )
 def test_what_becomes_of_the_managers_own_group_is_explained(group: str, why: str) -> None:
     pod = {"metadata": {"name": "w", "annotations": {names.POD_GROUP_ANNOTATION: "ray-pi-pg"}}, "spec": {}}
-    out = remote_pod(pod, head="10.0.0.1", target=VOLCANO, role="r", total=1, slot="s", anchor_uid="a", pod_group=group)
+    out = remote_pod(
+        pod,
+        head=HeadAddress.of(pod, "10.0.0.1"),
+        target=VOLCANO,
+        role="r",
+        total=1,
+        slot="s",
+        anchor_uid="a",
+        pod_group=group,
+    )
     (change,) = (one for one in changes(pod, out) if one.path == f"metadata.annotations.{names.POD_GROUP_ANNOTATION}")
     assert (change.after, change.why) == (group, why)
 

@@ -9,6 +9,7 @@ from adapter import names
 from adapter.objects import specs
 from adapter.objects.specs import NOTHING, PodMapping
 from adapter.rewrite import groupworkload, podmapping, stripping
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from tests.unit import builders
@@ -42,7 +43,9 @@ ALL = mapped(**WRITTEN)
 
 def rewrite(spec: Raw, target: Target = ALL, **metadata: Any) -> Raw:
     pod = {"metadata": {"name": "p", "uid": "pod-uid", **metadata}, "spec": spec}
-    return remote_pod(pod, head="10.0.0.1", target=target, role="r", total=2, slot="s", anchor_uid="a")
+    return remote_pod(
+        pod, head=HeadAddress.of(pod, "10.0.0.1"), target=target, role="r", total=2, slot="s", anchor_uid="a"
+    )
 
 
 RAY = {"name": "ray", "image": "rayproject/ray:2.60.0"}

@@ -17,7 +17,8 @@ from adapter import names
 from adapter.admission import refusal
 from adapter.objects.references import Reference
 from adapter.objects.specs import Head
-from adapter.rewrite import copies, headaddress
+from adapter.rewrite import copies
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.rewriter import referred, remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus import golden
@@ -50,7 +51,7 @@ TARGET = Target(
 def rewrite(pod: Pod, *, head: str = HEAD, target: Target = TARGET, pull_secrets: Sequence[Pod] = ()) -> Pod:
     return remote_pod(
         pod,
-        head=head,
+        head=HeadAddress.of(pod, head),
         target=target,
         role="1f2e3d4c",
         total=3,
@@ -265,8 +266,8 @@ def test_a_port_that_is_not_the_gcs_stays(text: str) -> None:
 def test_a_name_of_another_namespace_is_not_mirrored() -> None:
     """A Service is made from it, and nobody writes into a namespace that is not the worker's own."""
     pod = json.loads(json.dumps(kuberay_pod()).replace(f"{NAME}.demo.svc", f"{NAME}.kube-system.svc"))
-    assert headaddress.service(pod) is None
-    assert headaddress.service(kuberay_pod()) == ("demo", NAME)
+    assert HeadAddress.of(pod, HEAD).service is None
+    assert HeadAddress.of(kuberay_pod(), HEAD).service == ("demo", NAME)
 
 
 @pytest.mark.parametrize("how", ["mirror", "cluster-set", "static"])

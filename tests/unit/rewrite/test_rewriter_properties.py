@@ -21,6 +21,7 @@ from adapter.cli.poddiff import changes
 from adapter.objects import podrequests
 from adapter.objects.specs import PodMapping
 from adapter.rewrite import groupworkload, rewriter
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 from tests.unit.rewrite.test_rewriter import GOLDEN, HEAD, HEAD6, RECORDED, TARGET, kuberay_pod
 
@@ -55,7 +56,9 @@ PODS = [yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text()) for name in REC
 
 
 def rewrite(pod: Raw, target: Target = TARGET, head: str = HEAD) -> Raw:
-    return rewriter.remote_pod(pod, head=head, target=target, role="r", total=3, slot="east/2/r/0", anchor_uid="a-uid")
+    return rewriter.remote_pod(
+        pod, head=HeadAddress.of(pod, head), target=target, role="r", total=3, slot="east/2/r/0", anchor_uid="a-uid"
+    )
 
 
 # --- pods ----------------------------------------------------------------------------------------------------------------

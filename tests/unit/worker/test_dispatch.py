@@ -23,6 +23,7 @@ from adapter.objects.specs import PodMapping
 from adapter.objects.workerpod import is_slot, share_key, slot_of, slots
 from adapter.objects.workload import workload
 from adapter.rewrite import copies, rewriter
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.observe.slots import Claims, Slots
 from adapter.worker import mirror
@@ -79,7 +80,8 @@ def worker(pod: Raw | None, remotes: Mapping[str, Raw] | None = None, **more: An
         "targets": SEEN,
         "taken": (),
     }
-    return Worker(pod=pod, remotes=remotes or {}, **plain | more)
+    known = plain | more
+    return Worker(pod=pod, remotes=remotes or {}, **known | {"head": HeadAddress.of(pod or {}, known["head"])})
 
 
 # --- the objects that the table speaks of ----------------------------------------------------------------------------
@@ -115,7 +117,7 @@ UNPLANNED = make_pod(placement=NAME, slot="north/1/role-workers/0")
 def body(slot: str, pod: Raw = SLOTTED, total: int = 2) -> Raw:
     return rewriter.remote_pod(
         pod,
-        head=HEAD,
+        head=HeadAddress.of(pod, HEAD),
         target=target(slot.split("/")[0]),
         role="role-workers",
         total=total,

@@ -1,6 +1,5 @@
 """When is a head's mirror written, and which workers stay when the head moves: by the way in which each of them finds it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from adapter.objects.reservation import reservation
 from adapter.objects.specs import Head
 from adapter.objects.workload import workload
 from adapter.rewrite import servicemirror
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.servicemirror import Standing
 from adapter.rewrite.target import Target
 from adapter.worker.dispatch import decide
@@ -51,14 +51,14 @@ def worker(how: Head, address: str = "10.0.0.1", *, standing: Standing = NOTHING
         "placement": PLACE,
         "job": workload(WORK).job,
         "belongs": True,
-        "head": address,
         "head_pod": head(address) if address else None,
         "head_mirrors": {"east": standing} if how.mirrored else {},
         "reservations": {("east", 1): reservation("east", make_reservation(PLACE_RAW))},
         "targets": {"east": target(how)},
         "taken": (),
     }
-    return Worker(**plain | more)
+    known = plain | more
+    return Worker(**known, head=HeadAddress.of(known["pod"], address))
 
 
 def copy(**annotations: str) -> Raw:
@@ -142,7 +142,7 @@ def test_who_stays_when_the_head_moves(how: Head, made_with: dict[str, str], goe
 
 def test_a_head_without_a_service_of_its_namespace_is_not_mirrored() -> None:
     plain = make_pod(placement=NAME, slot=SLOT)
-    assert kinds(replace(worker(MIRRORS), pod=plain)) == ["CreatePod"]
+    assert kinds(worker(MIRRORS, pod=plain)) == ["CreatePod"]
 
 
 def _anchor() -> str:

@@ -13,6 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
 from adapter.gang import status as explain
 from adapter.objects.placement import placement
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.shell import metrics
 from adapter.shell.controller import measure
 from adapter.shell.controller.measure import Census
@@ -109,7 +110,7 @@ def test_an_orphan_is_counted_by_its_reason(
     before = {
         reason: value("rayspan_orphans_deleted_total", {"cluster": "lost", "reason": reason}) for reason in reasons
     }
-    facts_ = Worker(pod, remotes, None, None, None, "", {}, {}, ())
+    facts_ = Worker(pod, remotes, None, None, None, HeadAddress(), {}, {}, ())
     actions = dispatch.decide(facts_, at(0))
     assert [type(action) for action in actions] == [DeletePod]
     for action in actions:

@@ -7,6 +7,7 @@ from adapter.actions import CreatePod, Say
 from adapter.objects.placement import placement
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.shell.kube.client import ApiError
 from adapter.worker.dispatch import decide
 from adapter.worker.facts import Worker
@@ -89,7 +90,7 @@ def test_strangers_of_one_template_are_told_of_once() -> None:
     told = set()
     for pod in [worker(number) for number in range(3)]:
         (said,) = decide(
-            Worker(pod, {}, placement(PLACE), JOB, False, "", {}, {}, ()), at(5)
+            Worker(pod, {}, placement(PLACE), JOB, False, HeadAddress(), {}, {}, ()), at(5)
         )  # it belongs to no RayCluster of the job
         assert isinstance(said, Say)
         told.add(said.message)
