@@ -1,6 +1,6 @@
 """Rayspan: spans one RayCluster over many Kubernetes clusters.
 
-Modules of this level are pure: they decide, they never do. Input and output live in `shell/` and `cli/` alone.
+Input and output live in `shell/` and `cli/` alone; every other room is pure: it decides, and never does. docs/architecture.md shows the rooms.
 """
 
 __version__ = "0.1.0"

@@ -1,7 +1,8 @@
 """What may be done: the closed vocabulary between the decisions and the shell.
 
 Each action is safe to do twice: it names the uid it is meant for, or creates under a name that only its own attempt can
-have. `shell/execute.py` says who does each.
+have. And each is closed: it carries all that its doer needs, so what was decided is done as it was decided, and nobody looks
+at the stores again in between. `shell/write/execute.py` says who does each.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.references import Reference
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Job, Workload
+from adapter.rewrite.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Create the anchor and the group Workload of one share."""
+    """Create the anchor and the group Workload of one share, in the cluster of its target."""
 
-    workload: Workload
     placement: Placement
     share: Share
+    target: Target
+    groups: tuple[
+        tuple[str, int, Mapping[str, Any]], ...
+    ]  # worker group, its workers on this share, its podset's template
+    priority: int | None
+    starts: bool  # the gang does not run yet, so all of its workers start together
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,8 @@ class MirrorHead:
 
     cluster: str
     about: Job | None
+    placement: Placement
+    share: tuple[str, int]  # the pod's, by cluster and round
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
 
@@ -122,6 +131,8 @@ class CreatePod:
 
     cluster: str
     about: Job | None
+    placement: Placement
+    share: tuple[str, int]  # the one that it is on, by cluster and round
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
     references: Mapping[Reference, str] = field(default_factory=dict)  # as `references.wanted` says it
@@ -173,3 +184,27 @@ Action = (
 def say(job: Job | None, reason: str, message: str, *, warning: bool = False) -> list[Action]:
     """An event on the job, where it is known."""
     return [Say(job, reason, message, warning)] if job else []
+
+
+def cluster_of(action: Action) -> str:
+    """The worker cluster that an action waits for, empty for the manager."""
+    match action:
+        case Release():
+            return action.reservation.cluster
+        case Reserve():
+            return action.share.cluster
+        case MirrorHead() | CreatePod() | DeletePod():
+            return action.cluster
+        case _:
+            return ""
+
+
+def describe(action: Action) -> str:
+    """One log line for an action: what, where, why; never a body, which may hold a user's secrets."""
+    words = [type(action).__name__]
+    if cluster := cluster_of(action):
+        words.append(f"cluster={cluster}")
+    if isinstance(action, SetCheck):
+        words.append(f"state={action.state} {action.message}")
+    words += [f"{field}={value}" for field in ("slot", "reason", "why") if (value := getattr(action, field, ""))]
+    return " ".join(words)

@@ -63,7 +63,7 @@ DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"
 MANAGER_LABEL: Final = f"{DOMAIN}/manager"  # which manager cluster they belong to
 WORKLOAD_UID_LABEL: Final = f"{DOMAIN}/workload-uid"  # the manager's Workload
 POD_UID_LABEL: Final = f"{DOMAIN}/pod-uid"  # the manager's pod
-# `ray.io/x` is `rayspan.dev/ray-x` there (`adapter.affinity`): under its own name it would wake a KubeRay
+# `ray.io/x` is `rayspan.dev/ray-x` there (`rewrite.affinity`): under its own name it would wake a KubeRay
 RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"
 RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload

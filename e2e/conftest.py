@@ -7,8 +7,8 @@ import pytest
 
 from hack.testbed import tls
 from hack.testbed.clusters import Clusters
-from hack.testbed.heads import found_by
 from hack.testbed.rayjob import Job
+from hack.testbed.workerclusters import found_by
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ import yaml
 from adapter import names
 from hack.lab.cluster.node import GPU
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
-from hack.testbed.heads import found_by
-from hack.testbed.kinds import NAME, OTHER_IMAGES, PROGRAM, raycluster
 from hack.testbed.rayjob import NAMESPACE, QUEUE
 from hack.testbed.reader import Raw
+from hack.testbed.workerclusters import found_by
+from hack.testbed.workerkinds import NAME, OTHER_IMAGES, PROGRAM, raycluster
 
 PATIENCE = 180  # seconds; five Ray nodes take 40 on two idle cores
 EVERYWHERE = [(zone, group) for zone in ("east", "west") for group in ("gpu", "plain")]

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from adapter import names
-from hack.testbed.heads import STATIC, found_by, resolving
 from hack.testbed.rayjob import NAMESPACE, Job
 from hack.testbed.reader import Raw
+from hack.testbed.workerclusters import STATIC, found_by, resolving
 
 
 def test_by_a_mirror_and_by_a_cluster_set(job: Job) -> None:

@@ -1,7 +1,8 @@
 """Are the objects that admins write in order: the conditions of AdmissionCheck and WorkerCluster, as patches.
 
 A check is Active as long as its configuration makes sense. A worker cluster that cannot be reached does not change
-that: an inactive check stops the whole ClusterQueue, local jobs included (kueue.md, design advice D19).
+that: an inactive check stops the whole ClusterQueue, local jobs included
+(docs/upstream.md, "An inactive check stops its queue").
 """
 
 from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ _INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeCon
 def secret_name(name: str, found: Raw | None) -> str:
     """Name the Secret in Kueue's namespace that holds the kubeconfig of MultiKueueCluster `name`.
 
-    `found` is the object, None if there is none. Raises api.Invalid with a sentence where there is no such Secret.
+    `found` is the object, None if there is none. Raises specs.Invalid with a sentence where there is no such Secret.
     Source: kueue apis/kueue/v1beta2/multikueue_types.go, MultiKueueClusterSpec.
     """
     if found is None:

@@ -17,7 +17,7 @@ def resolve(clusters: api.Clusters, known: Iterable[Raw], configs: Mapping[str, 
     """Name the policy's WorkerClusters, first choice first; a selector may match none, now.
 
     `known` are all WorkerCluster objects, `configs` the MultiKueueConfigs by name, None where they cannot be read. Raises
-    api.Invalid with a sentence fragment when the MultiKueueConfig does not exist or lists nothing.
+    specs.Invalid with a sentence fragment when the MultiKueueConfig does not exist or lists nothing.
     """
     if clusters.names:
         return tuple(dict.fromkeys(clusters.names))  # an API server with an older schema lets a name stand twice
@@ -97,7 +97,7 @@ def policy_name(check: Raw) -> str:
 
 
 def policy(check: Raw, written: Written) -> Chosen:
-    """The policy behind an AdmissionCheck; raises api.Invalid with a sentence when there is none that can be used."""
+    """The policy behind an AdmissionCheck; raises specs.Invalid with a sentence when there is none that can be used."""
     check_name, wanted = meta(check).get("name"), policy_name(check)
     if not wanted:
         raise api.Invalid(

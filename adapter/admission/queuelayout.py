@@ -1,7 +1,7 @@
 """Can the manager's queues with an AdmissionCheck of ours work as they are laid out: sentences about those that cannot.
 
 Asked of what the controller reads anyway; where a sentence would need another right, there is none. So Kueue's
-`manageJobsWithoutQueueName` is not looked at (it harms no gang: pods of a queued job are left alone either way, kueue.md 3), nor
+`manageJobsWithoutQueueName` is not looked at (it harms no gang: docs/upstream.md, "Pods of a queued job are left alone"), nor
 whether a node has the label of the flavor `local` (the scheduler says that on the head's pod). It changes no queue, and
 what it says of a flavor holds no job up: local jobs pass, and a gang that cannot be served waits where it is.
 """
@@ -30,7 +30,8 @@ def rivals(queue: str, controllers: Mapping[str, str]) -> str:
     """Say why the checks of one ClusterQueue exclude each other, empty when they do not.
 
     `controllers` is check -> controllerName of all that it lists. A job has one plan; and MultiKueue keeps KubeRay in the manager
-    from making a job's pods at all (kueue.md 2.3, managedBy), so its shares would be held for workers that never come.
+    from making a job's pods at all (docs/upstream.md, "MultiKueue takes a job away from KubeRay"), so its shares would be
+    held for workers that never come.
     """
     ours = [name for name, controller in controllers.items() if controller == names.CONTROLLER_NAME]
     theirs = [name for name, controller in controllers.items() if controller == names.MULTIKUEUE_CONTROLLER_NAME]
@@ -77,7 +78,7 @@ def _of_queue(check: str, raw: Raw, queues: Queues) -> Iterator[str]:
 
 
 def _topologies(where: str, check: str, flavors: Iterable[str], queues: Queues) -> Iterator[str]:
-    """A topology is of the manager's nodes, and remote workers are on none of them (kueue.md 1.2)."""
+    """A topology is of the manager's nodes, and remote workers are on none (docs/upstream.md, "What a check covers")."""
     for name in sorted(flavors):
         topology = _spec(name, queues).get("topologyName")
         if topology:
@@ -114,7 +115,7 @@ def _heads(where: str, name: str, elsewhere: bool, group: Raw, queues: Queues) -
 
 
 def _pairs(where: str, remote: str, local: Iterable[str], queues: Queues) -> Iterator[str]:
-    """Kueue compares a pod's node selector with each flavor's own label keys only (lab.md 5.10)."""
+    """Both flavors need the same key (docs/upstream.md, "A selector meets a flavor's own keys only")."""
     theirs = _labels(remote, queues)
     for name in local:
         labels = _labels(name, queues)

@@ -19,8 +19,8 @@ _Rule = Callable[[Raw], Iterator[str]]
 def of_template(template: Raw, *, account_given: bool = False) -> str | None:
     """Say why a pod template (anything with a pod's `spec`) cannot run in another cluster, or None when it can.
 
-    The fragment names the field, what was found and what to do: `spec.hostNetwork is true: …`. The list is the first
-    reject list of kuberay.md section 9. `account_given`: wherever it may go, the cluster gives it a service account in
+    The fragment names the field, what was found and what to do: `spec.hostNetwork is true: …`. Why these: docs/upstream.md,
+    "Jobs whose workers must stay together". `account_given`: wherever it may go, the cluster gives it a service account in
     place of its own.
     """
     spec = template.get("spec") or {}
@@ -32,7 +32,7 @@ def of_copy(spec: Raw) -> str:
     """Say the same of a copy's pod spec, as it is to be made; empty when it may be.
 
     A template may be edited after its job was admitted, and the manager's admission adds to pods. What is reserved is
-    asked elsewhere (`reservation.excess`), and the account is the one that the worker cluster gives.
+    asked elsewhere (`groupworkload.excess`), and the account is the one that the worker cluster gives.
     """
     rules = [rule for rule in _RULES if rule[0] not in (_service_account, _no_requests)]
     return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), "")
@@ -42,8 +42,8 @@ def of_job(kind: str, job: Raw) -> str:
     """Say in a fragment why the workers of a RayJob or RayCluster cannot run elsewhere, empty when they can.
 
     Like `of_template`: field, what was found, what to do. KubeRay acts on these fields when it makes pods, and none of them is in a
-    Workload's podsets. Sources: kuberay:apis/ray/v1/raycluster_types.go; kuberay.md
-    sections 2.4, 4.6 and 5.4.
+    Workload's podsets. Sources: kuberay:apis/ray/v1/raycluster_types.go; docs/upstream.md,
+    "Jobs whose workers must stay together".
     """
     return next(_job_reasons(kind, job), "")
 

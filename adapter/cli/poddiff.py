@@ -1,7 +1,7 @@
 """What differs between a manager's worker pod and its copy, and why?
 
 A comparison of the two as they are, so that nothing is left out: a difference for which no reason is known is listed all
-the same. It does not know how the copy was made (`rewriter`), and does not judge it.
+the same. It does not know how the copy was made (`rewrite.rewriter`), and does not judge it.
 """
 
 import re

@@ -205,21 +205,15 @@ def _one_line(text: str) -> str:
 
 def _target(pod: Raw, cluster: str, spec: specs.WorkerCluster) -> Target:
     placement = label(pod, names.PLACEMENT_LABEL) or "placement"
-    return Target(
-        cluster=cluster,
-        zone=spec.zone or cluster,
-        region=spec.region,
-        labels=spec.labels,
-        resources=spec.resources,
+    return Target.of(
+        cluster,
+        spec,
         queue=label(pod, names.QUEUE_LABEL) or "queue",
         manager="manager",
         workload=placement,
         workload_uid=_NOBODY,
         placement=placement,
-        share=f"{placement}-1",
-        round=1,
-        head=spec.head,
-        pods=spec.pods,
+        round_=1,
     )
 
 

@@ -1,7 +1,7 @@
 """How long is waited: for a cluster to admit a share, until one that did not is asked again, and before a gang gives way?
 
 Also when a gang looks again without having been woken. Only times are said here, and what they are up against; what is done
-when one is over is decided by who asks (lifecycle.py, reserving.py, running.py, yielding.py).
+when one is over is decided by who asks (lifecycle.py, reserving.py, running.py, waiting.py).
 """
 
 import zlib
@@ -22,7 +22,8 @@ EXCLUDED_FOR = timedelta(seconds=60)
 YIELD_AFTER = timedelta(seconds=10)
 # How long it stays out of the queue. Kueue looks again at those behind at most a second after quota came free
 # (requeueBatchPeriod of pkg/cache/queue), and may be busy. A check's Retry would not do: without a delay the quota comes
-# straight back to whoever gave it up, and with one it is kept for the whole delay (lab.md 5.11).
+# straight back to whoever gave it up, and with one it is kept for the whole delay
+# (docs/upstream.md, "Retry and the manager's quota").
 AWAY = timedelta(seconds=5)
 # How often a wait is doubled at most. Of those 10 s to 2 min 40 s: a gang that yielded often still gives way three times in
 # ten minutes. Longer than any timeout that is not meant to be very long, and than EXCLUDED_FOR.

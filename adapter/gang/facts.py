@@ -1,6 +1,6 @@
 """What does the fate of a gang depend on: the facts about one manager's Workload, its Placements and its shares.
 
-Read from the stores by shell/observe.py; lifecycle.py and the modules behind it decide from it.
+Read from the stores by shell/observe/gangs.py; lifecycle.py and the modules behind it decide from it.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
+from adapter.rewrite.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,9 @@ class Gang:
     others_wait: bool  # somebody queues behind us for the manager's quota
     room_changed: bool  # since the last plan of this gang
     remote_podsets: tuple[str, ...]
+    targets: Mapping[
+        str, Target
+    ]  # of this attempt's shares, for clusters that can be seen; their share and round are not filled in
     absent: str = ""  # which Secret or ConfigMap its workers need and the manager does not have now
     job_gone: bool = False  # the RayJob or RayCluster is deleted, or about to be: its Workload follows
     settles: datetime | None = None  # when what the last plan deducted twice, or left to others, is free

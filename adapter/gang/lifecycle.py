@@ -12,7 +12,7 @@ look finds the same state and takes the same step.
                       +--------+----> waiting (nothing reserved; plans again when room changes)
 
 The clauses stand in order, most terminal first; the first that applies decides. They go on where a round is asked for
-(reserving.py), runs (running.py) or found no room (yielding.py). This file neither plans (planner.py) nor words the sentences
+(reserving.py), runs (running.py) or found no room (waiting.py). This file neither plans (planning/planner.py) nor words the sentences
 of a plan (status.py).
 """
 

@@ -1,10 +1,12 @@
 """What happens next to a round whose shares are asked for: it is admitted as a whole, or given up as a whole?
 
 A round is the first of a gang, or holds the workers that a running gang lost. What it asks for was planned before
-(planner.py), and for how long it is waited for is said in patience.py. Shares of earlier rounds are not looked at: they stand.
+(planning/planner.py), and for how long it is waited for is said in deadlines.py. Shares of earlier rounds
+are not looked at: they stand.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from adapter import names
@@ -30,13 +32,25 @@ def ask(
     blocked = _blocked(gang, shares, standing)
     may_preempt = all(share.preempts or share.cluster not in blocked for share in shares)
     missing: list[Action] = [
-        Reserve(work, current, share)
+        _reserve(gang, work, current, share, ready)
         for share in shares
-        if share.cluster not in standing and share.cluster not in gang.silent and (may_preempt or not share.preempts)
+        if share.cluster not in standing and share.cluster in gang.targets and (may_preempt or not share.preempts)
     ]
     if not blocked:
         return _commit(gang, work, current, ready, now)
     return _while_blocked(gang, work, current, blocked, standing, missing, ready, now)
+
+
+def _reserve(gang: Gang, work: Workload, current: Placement, share: Share, ready: bool) -> Reserve:
+    templates = {podset.name: podset.template for podset in work.podsets}
+    return Reserve(
+        placement=current,
+        share=share,
+        target=replace(gang.targets[share.cluster], share=current.name_of(share), round=current.round_of(share)),
+        groups=tuple((group.name, group.count, templates[group.name]) for group in share.groups),
+        priority=work.priority,
+        starts=not ready,
+    )
 
 
 def _while_blocked(

@@ -2,7 +2,7 @@
 
 The job runs on: what is left of the gang stays where it is, and only the workers that lost their place are planned anew,
 in a further round of the same Placement, there or elsewhere. Or the whole gang starts again, if its policy says so.
-Whether a single worker lives is not asked here (dispatch.py), and how a round is asked for and given up is reserving.py's.
+Whether a single worker lives is not asked here (worker/dispatch.py), and how a round is asked for and given up is reserving.py's.
 """
 
 from collections.abc import Iterable, Mapping

@@ -67,7 +67,8 @@ def workload(
     """The Workload that Kueue would make of the job in that LocalQueue, as if it held the manager's quota since now.
 
     It has no name, so that nothing that stands is taken for this job's own, and it is the youngest of its priority. Each
-    podset has every one of `flavors`: a check that is limited to some then covers all worker groups (kueue.md 1.2).
+    podset has every one of `flavors`: a check that is limited to some then covers all worker groups
+    (docs/upstream.md, "What a check covers").
     """
     since, given = timestamp(now), {flavor: flavor for flavor in flavors}
     owner = {

@@ -2,7 +2,7 @@
 
 A slot is `cluster/round/role/index`: a share, a worker group on it, and a number below the share's count of that group. It is
 written into an annotation, which may say anything: of what is no slot, nothing is believed. Which pod gets which is decided
-in dispatch.py.
+in worker/dispatch.py.
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,7 +2,7 @@
 
 A small frozen record, read tolerantly: decisions read it and nothing else of the Workload, so what a decision depends on can
 be seen here. Nothing here decides anything, and the group Workloads of the worker clusters are read elsewhere
-(groupworkload.py).
+(reservation.py).
 """
 
 import hashlib
@@ -73,7 +73,7 @@ class Workload:
     active: bool
     yielded_at: datetime | None  # since when we keep it out of the queue, None when we do not
     yields: int  # how often we did
-    holds_quota: bool  # reserved, active, not evicted: the only time in which we may act for it (kueue.md 1.4)
+    holds_quota: bool  # reserved, active, not evicted: only then may we act for it (docs/upstream.md, "Attempts")
     reserved_at: datetime | None
     attempt: str  # empty without a reservation
     podsets: tuple[PodSet, ...]
@@ -113,7 +113,7 @@ def workload(raw: Raw) -> Workload:
 
 
 def _attempt(raw: Raw) -> str:
-    """Name this reservation: a Workload that is evicted and reserved again is another attempt (kueue.md 1.4)."""
+    """Name this reservation: whoever is evicted and reserved again makes another attempt (docs/upstream.md, "Attempts")."""
     since = condition(raw, names.QUOTA_RESERVED).get("lastTransitionTime")
     admission = (raw.get("status") or {}).get("admission") or {}
     # Kueue may change a topology assignment within a reservation; what it counted, and where, it does not.

@@ -68,7 +68,7 @@ class Offers:
 
     def admits(self, candidate: Candidate, line: tree.Line, counts: Mapping[str, int]) -> bool:
         """Whether the cluster's Kueue admits a share at its first try: group by group by role, each in what those before it
-        left. At a later try it may admit more (see quota.py)."""
+        left. At a later try it may admit more (see quota/tree.py)."""
         groups = [group for group in self.request.by_role if counts.get(group.name)]
         for group in groups:
             if self.of(candidate, line, group).total < counts[group.name]:

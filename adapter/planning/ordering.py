@@ -24,7 +24,7 @@ from adapter.objects.workload import Workload
 STARVED_AFTER = timedelta(minutes=10)
 # Nobody minds to wait a minute longer than another, and a crowd that is submitted at once takes some seconds to arrive.
 SAME_AGE = timedelta(minutes=1)
-# Outlasts the 2 min 40 s for which a gang without room may keep the manager's quota (patience.DOUBLINGS), so that
+# Outlasts the 2 min 40 s for which a gang without room may keep the manager's quota (gang/deadlines.py, DOUBLINGS), so that
 # those who still queue for that have some of a pause, too.
 PAUSE = timedelta(minutes=3)
 # From one pause to the next at first. The hold between is twelve minutes: it outlasts small jobs, the stream that starves a

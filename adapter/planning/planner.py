@@ -1,6 +1,6 @@
 """Which clusters take how many workers of a gang, and why: a snapshot in, shares or a reason out.
 
-filter (`candidate.closed`) -> score (`strategy.order`) -> allot (`allot.allot`), each with a reason for what it passes over.
+filter (`request.closed`) -> score (`strategy.order`) -> allot (`strategy.allot`), each with a reason for what it passes over.
 A gang that has fewer workers placed than it needs gets no share at all. The planner reserves nothing; whether its shares
 are admitted is for each worker cluster's Kueue to say. The same snapshot always gives the same plan.
 """

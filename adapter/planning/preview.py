@@ -26,7 +26,7 @@ _MILLI, _GIB = Decimal(1000), Decimal(2**30)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One resource in one flavor of the ClusterQueue, in the units of `shape.Resources`."""
+    """One resource in one flavor of the ClusterQueue, in the units of `podrequests.Resources`."""
 
     flavor: str
     resource: str

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from adapter import names
+from adapter import names, programs
 from adapter.objects.raw import Raw, condition, meta, moment
-from adapter.preflight import probescript
 
 # Ray's nodes dial each other on ports that they choose themselves: workers from 10002 on, other processes anywhere above. A firewall
 # that lets in a list of well-known ports keeps them apart, and so the probe takes one that nobody lists.
@@ -89,14 +88,14 @@ class Run:
 
 def server(run: Run, word: str) -> dict[str, Any]:
     """The Pod that answers."""
-    return _pod(run, "server", [probescript.SERVER, word, str(PORT)])
+    return _pod(run, "server", [programs.PROBE_SERVER, word, str(PORT)])
 
 
 def client(run: Run, peers: Iterable[Peer]) -> dict[str, Any]:
     """The Pod that asks those peers."""
     dialled = [{"address": peer.address, "port": PORT, "word": peer.word} for peer in peers]
     asked = {"silence": SILENCE_SECONDS, "seconds": BULK_SECONDS, "name": DNS_NAME, "peers": dialled}
-    return _pod(run, "client", [probescript.CLIENT, json.dumps(asked), _MESSAGE_PATH])
+    return _pod(run, "client", [programs.PROBE_CLIENT, json.dumps(asked), _MESSAGE_PATH])
 
 
 def _pod(run: Run, part: str, words: Iterable[str]) -> dict[str, Any]:
@@ -175,7 +174,7 @@ def _why_pending(pod: Raw) -> str:
 
 
 def report(message: str, peers: Iterable[Peer]) -> Report | None:
-    """Read what the asking pod left about its peers; None where it cannot be what our script writes."""
+    """Read what the asking pod left about its peers; None where it cannot be what our program writes."""
     try:
         found = json.loads(message)
         trips = {peer.cluster: _trip(one) for peer, one in zip(peers, found["peers"], strict=True)}

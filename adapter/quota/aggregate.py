@@ -43,7 +43,7 @@ class Change:
 
 
 def wanted(queue: Raw) -> bool:
-    """Whether the admin of a ClusterQueue opted in; raises api.Invalid for a value that is neither yes nor no."""
+    """Whether the admin of a ClusterQueue opted in; raises specs.Invalid for a value that is neither yes nor no."""
     said = annotation(queue, names.QUOTA_ANNOTATION)
     if said not in ("", "true", "false"):
         raise specs.Invalid(
@@ -55,7 +55,7 @@ def wanted(queue: Raw) -> bool:
 def covered(queue: Raw, ours: Collection[str]) -> tuple[str, str]:
     """Find which of our AdmissionChecks the ClusterQueue lists, and the one flavor that it is limited to.
 
-    Raises api.Invalid with a sentence: heads and submitters take quota of a flavor that the check does not have to itself,
+    Raises specs.Invalid with a sentence: heads and submitters take quota of a flavor that the check does not have to itself,
     and a sum of workers leaves no room for them; with several flavors nobody says which part of the sum is whose.
     """
     listed = ((queue.get("spec") or {}).get("admissionChecksStrategy") or {}).get("admissionChecks") or ()

@@ -1,7 +1,7 @@
 """What do a worker cluster's ClusterQueues, Cohorts and LocalQueues say, and which of them take nothing at all?
 
 Tolerant readers from raw objects of kueue.x-k8s.io/v1beta2: an object that cannot be read becomes one that is closed,
-with a reason, because one odd queue must not hide the others. How much fits is `adapter.quota`'s question.
+with a reason, because one odd queue must not hide the others. How much fits is `quota.tree`'s question.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,6 +1,6 @@
 """May a pod use a ResourceFlavor, and does a label selector choose a namespace?
 
-Labels, taints and tolerations only, as kueue v0.19.2 reads them; how much quota the flavor has is `adapter.cohort`'s
+Labels, taints and tolerations only, as kueue v0.19.2 reads them; how much quota the flavor has is `quota.cohort`'s
 question. It sees no nodes: whether one exists is for the worker cluster's scheduler to find out.
 """
 

@@ -21,7 +21,7 @@ class Choice(NamedTuple):
     """A flavor that could pay for some of the pod's resources, or why it may not."""
 
     flavor: str
-    needs: Mapping[Cell, int]  # what one pod asks of the flavor, in the units of `shape.Resources`; never nothing
+    needs: Mapping[Cell, int]  # what one pod asks of the flavor, in the units of `podrequests.Resources`; never nothing
     refusal: str = ""
 
 
@@ -81,7 +81,7 @@ def _choice(queue: Queue, of: Flavor, needs: Resources, pod_spec: Raw) -> Choice
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """The resource that ends first, in the flavor looked at: amounts as in `shape.Resources`, `need` for one pod."""
+    """The resource that ends first, in the flavor looked at: amounts as in `podrequests.Resources`, `need` for one pod."""
 
     flavor: str
     resource: str
@@ -137,7 +137,7 @@ class Survey(NamedTuple):
     most: int = 0  # how many pods fit in every group
 
     def fit(self, wanted: int) -> Fit:
-        """Say how many more such pods are admitted now as one podset; see `quota.room`."""
+        """Say how many more such pods are admitted now as one podset; see `tree.room`."""
         chosen = self._chosen(wanted)
         if chosen is None:
             return Fit()
@@ -152,7 +152,7 @@ class Survey(NamedTuple):
         return _flavors(chosen or ())
 
     def reclaimable(self, wanted: int) -> Fit:
-        """Say how many fit once Kueue has taken back what others borrowed of the queue; see `quota.reclaimable`."""
+        """Say how many fit once Kueue has taken back what others borrowed of the queue; see `tree.reclaimable`."""
         if self.demand.closed or not self.demand.queue.reclaims:
             return Fit()
         own = [[(self._nominal(offer), offer) for offer in group] for group in self.groups]

@@ -16,7 +16,7 @@ from adapter.quota.flavor import Flavor
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that takes pods: what it has, in the units of `shape`."""
+    """A node that takes pods: what it has, in the units of `objects.podrequests`."""
 
     name: str
     labels: Mapping[str, str]

@@ -1,7 +1,7 @@
 """How is a share's quota held in a worker cluster before any of its pods exists?
 
-By one Kueue *group Workload* without pods, owned by an anchor ConfigMap of ours (kueue.md section 7, tried in lab.md
-section 5.2). Names come from the target, so a crash repeats the same writes. Where Volcano schedules, one PodGroup stands beside
+By one Kueue *group Workload* without pods, owned by an anchor ConfigMap of ours (docs/upstream.md,
+"A group Workload without pods"). Names come from the target, so a crash repeats the same writes. Where Volcano schedules, one PodGroup stands beside
 it, for all of the share's workers must start together while the gang starts: Volcano itself would make a group of one for each
 pod, for it reads a size from owners of Kubernetes' own kinds only (volcano:pkg/controllers/podgroup/pg_controller_handler.go,
 getAnnotationsFromUpperRes). When to create or withdraw either, and whether quota is held, is not decided here.
@@ -169,7 +169,7 @@ def annotations(group: str) -> dict[str, str]:
 
 
 def beside(workload: Raw, target: Target, *, starts: bool) -> dict[str, Any] | None:
-    """Build the PodGroup of a share from its group Workload (`reservation.group_workload`); None where it gets none.
+    """Build the PodGroup of a share from its group Workload (`group_workload`); None where it gets none.
 
     Volcano takes none of its pods before all are there and have room. One that is replaced later starts as soon as there is
     room for it beside those that run: they count (volcano:pkg/scheduler/api/job_info.go, ReadyTaskNum). A share for a gang that

@@ -1,7 +1,7 @@
 """How does a worker in another cluster find the head: every mention of the head's Service becomes what it is called there.
 
 That is the head pod's IP or another name, by the worker cluster's `spec.head`; where the Service itself is mirrored
-(headmirror.py), nothing changes. KubeRay writes the Service's name into six places of a worker pod (args,
+(servicemirror.py), nothing changes. KubeRay writes the Service's name into six places of a worker pod (args,
 KUBERAY_GEN_RAY_START_CMD, RAY_ADDRESS, FQ_RAY_IP, RAY_IP, the wait-gcs-ready script: kuberay:controllers/ray/common/pod.go),
 and users repeat it in their own commands and sidecars. The names are learned from the pod itself. Whether the address can
 be reached is not asked here.

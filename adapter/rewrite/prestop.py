@@ -5,7 +5,7 @@ drained, we. It needs nothing but what Ray's image has, no controller and no rig
 user's, lengthens no grace period, and never fails or outlasts a shutdown.
 """
 
-from adapter import names
+from adapter import names, programs
 from adapter.objects.raw import Raw
 
 GRACE_SECONDS = 30  # Kubernetes' own default
@@ -16,94 +16,6 @@ MARGIN_SECONDS = 5
 # nobody is left to take a result; waiting on would hold the worker's quota for nothing. A link that hiccups is back sooner.
 SILENCE_SECONDS = 3
 
-# Run by `python3 -c` with the seconds, the silence and the reason. Found out about Ray 2.60:
-# - A raylet names its node and its head in its own flags, and ends when it is drained and its last lease is over; `ray start`
-#   stays. Of a dead process that nobody has reaped yet the command line is empty. The mount namespace tells this container's
-#   processes from all others, even where a pod sees those of its host.
-# - 2 is DRAIN_NODE_REASON_PREEMPTION, which Ray cannot refuse and after which no retry or restart is counted. A raylet that is
-#   told to stop (SIGTERM) calls it a preemption only after the deadline, so the deadline is when the hook stops waiting.
-# - Who is stopped by SIGTERM from here takes leave of the head at once, even where the container's first process is a shell,
-#   which does not pass the signal on.
-# - A client of the head may hang for half a minute, hence the thread, and the timer for what else may.
-# - A raylet that is killed, and not stopped, makes `ray start --block` end when it looks next, once a second: the hook gives it
-#   three. The SIGTERM of the kubelet, which comes when the hook ends, would have it drain a node that is gone for half a minute.
-SCRIPT = """\
-import glob, os, signal, socket, sys, threading, time
-
-seconds, silence, reason = float(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-end = time.time() + seconds
-
-
-def say(text):
-    try:
-        with open("/proc/1/fd/1", "a") as log:  # what `kubectl logs` shows
-            log.write("rayspan: " + text + "\\n")
-    except OSError:
-        pass
-
-
-def raylet():
-    here = os.readlink("/proc/self/ns/mnt")
-    for home in glob.glob("/proc/[0-9]*"):
-        try:
-            words = open(home + "/cmdline").read().split("\\0")
-            if words[0].endswith("/raylet") and os.readlink(home + "/ns/mnt") == here:
-                flags = dict(word.split("=", 1) for word in words if "=" in word)
-                return int(os.path.basename(home)), flags["--node_id"], flags["--gcs-address"]
-        except (OSError, KeyError, ValueError):
-            pass
-
-
-def answers(address):
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), 3).close()
-        return True
-    except OSError:
-        return False
-
-
-def drain(process, node, head):
-    say("this pod is being stopped; its Ray node takes no more work, and has %g s to finish what it has" % seconds)
-    answer = []
-
-    def ask():
-        try:
-            from ray._raylet import GcsClient
-
-            answer[:] = GcsClient(address=head).drain_node(node, 2, reason, int(end * 1000))
-        except BaseException as error:
-            answer[:] = False, repr(error)
-
-    threading.Thread(target=ask, daemon=True).start()
-    heard = time.time()
-    while raylet() and time.time() < min(end, heard + silence):
-        if answer and not answer[0]:
-            return say("the Ray node cannot be drained: " + answer[1])
-        heard = time.time() if answers(head) else heard
-        time.sleep(0.5)
-    if not raylet():
-        return say("the Ray node is drained")
-    if time.time() < end:
-        say("the head does not answer, so nobody can take what is left on the Ray node, which is killed now")
-        os.kill(process, signal.SIGKILL)
-        return time.sleep(min(3, end - time.time()))
-    say("work is left on the Ray node, which is stopped now")
-    os.kill(process, signal.SIGTERM)
-
-
-guard = threading.Timer(seconds + 1, os._exit, [0])
-guard.daemon = True
-guard.start()
-try:
-    found = raylet()
-    if found:
-        drain(*found)
-except BaseException as error:
-    say("the Ray node cannot be drained: %r" % error)
-os._exit(0)
-"""
-
 
 def with_hook(container: Raw, pod_spec: Raw) -> Raw:
     """Add the hook to a Ray container; one that has a preStop hook, or too short a grace period, stays the same object."""
@@ -112,5 +24,5 @@ def with_hook(container: Raw, pod_spec: Raw) -> Raw:
     seconds = (GRACE_SECONDS if grace is None else int(grace)) - MARGIN_SECONDS
     if lifecycle.get("preStop") or seconds <= 0:
         return container
-    words = ["python3", "-c", SCRIPT, str(seconds), str(SILENCE_SECONDS), names.DRAIN_REASON]
+    words = ["python3", "-c", programs.DRAIN, str(seconds), str(SILENCE_SECONDS), names.DRAIN_REASON]
     return {**container, "lifecycle": {**lifecycle, "preStop": {"exec": {"command": words}}}}

@@ -1,7 +1,7 @@
 """What does a manager's KubeRay worker pod look like in a worker cluster?
 
 A pure function of the pod, the head's IP and the share: the same input gives the same bytes, so a controller that
-crashed after a create repeats it. It does not ask whether the pod may travel (`refusal`) and does not look for room.
+crashed after a create repeats it. It does not ask whether the pod may travel (`admission.refusal`) and does not look for room.
 Order inside a container: literals first, then addresses (a literal may hold one), then the zone, then the hook that drains.
 """
 
@@ -34,9 +34,10 @@ def remote_pod(
     """Turn a manager's worker pod into the pod to create in the worker cluster, same name and namespace.
 
     `head` is the head pod's IP, which is dialled unless `target.head` says otherwise; `role` the podset's name
-    (`reservation.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is
+    (`groupworkload.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is
     "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's anchor ConfigMap; `pod_group` the share's Volcano
-    PodGroup, empty where it has none; `pull_secrets` what its template says under that name. Rules: kuberay.md sections 1.6 and 1.7; markers: lab.md section 5.3.
+    PodGroup, empty where it has none; `pull_secrets` what its template says under that name. What KubeRay made of it:
+    docs/upstream.md, "The worker pod that KubeRay makes"; the markers: docs/upstream.md, "Pods that join a group Workload".
     """
     dialled = headaddress.seen_from(target.head, pod, head)
     relocate = headaddress.relocation(pod, dialled)

@@ -1,11 +1,11 @@
 """What does a pod or a pod template leave behind when it goes to another cluster?
 
 The stance: remove what is known to belong to the manager and keep everything else, so that a new field travels and an
-incompatibility shows up by name. The rules are kuberay.md sections 1.6 and 1.7. What must not travel at all is not
+incompatibility shows up by name (docs/upstream.md, "What a worker pod leaves at home"). What must not travel at all is not
 removed here but refused (`admission.refusal`), before any quota is held. What a pod reads of itself becomes a literal: name,
 namespace, labels, annotations and uid must stay the manager's, for Ray's autoscaler knows a node by the manager pod's name
-(RAY_CLOUD_INSTANCE_ID, kuberay.md section 4.2), and the labels that KubeRay reads back are gone from the copy. What is true only
-where the pod runs (podIP, hostIP, nodeName, limits) stays a reference.
+(docs/upstream.md, "How Ray's autoscaler knows a node"), and the labels that KubeRay reads back are gone from the copy. What
+is true only where the pod runs (podIP, hostIP, nodeName, limits) stays a reference.
 """
 
 import re
@@ -66,7 +66,7 @@ def annotations(found: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def spec(found: Raw, target: Target) -> dict[str, Any]:
-    """Keep a pod spec's fields, less the manager's, and add what the worker cluster gives its pods (`mapping`).
+    """Keep a pod spec's fields, less the manager's, and add what the worker cluster gives its pods (`podmapping`).
 
     Node labels and taints of our own domain are the manager's (the lock, and the pool of the layout local and remote), whoever
     asked for them: in a worker cluster that is a manager as well they would mean its remote nodes. A scheduler that does

@@ -1,15 +1,16 @@
 """Where does a share run: what the rewriter, the reservation and the mirror must know of one worker cluster's share.
 
-Plain values only. Who reads them from which object, and whether the cluster can be reached, is asked elsewhere.
+Plain values only. Who has the Workload, its round and its flavors, and whether the cluster can be reached, is asked elsewhere.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from adapter import names
+from adapter.objects.placement import share_name
 from adapter.objects.raw import Raw
-from adapter.objects.specs import NOTHING, Head, PodMapping
+from adapter.objects.specs import NOTHING, Head, PodMapping, WorkerCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,58 @@ class Target:
     pods: PodMapping = NOTHING  # what the worker cluster gives the pods that come to it
     manager_flavor_keys: frozenset[str] = frozenset()
     manager_flavor_tolerations: tuple[Raw, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        cluster: str,
+        spec: WorkerCluster,
+        *,
+        queue: str,
+        manager: str,
+        workload: str,
+        workload_uid: str,
+        placement: str,
+        round_: int,
+        flavors: Iterable[Raw] = (),
+    ) -> Self:
+        """The share that a round of a Placement makes in a cluster; `flavors` are the specs of the ResourceFlavors that the
+        manager's Kueue assigned to the Workload."""
+        keys, tolerations = _left_behind(flavors)
+        return cls(
+            cluster=cluster,
+            zone=spec.zone or cluster,
+            region=spec.region,
+            labels=spec.labels,
+            resources=spec.resources,
+            head=spec.head,
+            queue=queue,
+            manager=manager,
+            workload=workload,
+            workload_uid=workload_uid,
+            placement=placement,
+            share=share_name(placement, round_),
+            round=round_,
+            pods=spec.pods,
+            manager_flavor_keys=keys,
+            manager_flavor_tolerations=tolerations,
+        )
+
+    @classmethod
+    def nowhere(cls, flavors: Iterable[Raw]) -> Self:
+        """No cluster yet: for what is asked for in the same way in whichever."""
+        keys, tolerations = _left_behind(flavors)
+        return cls(
+            cluster="", zone="", queue="", manager="", workload="", workload_uid="", placement="", share="", round=0,
+            manager_flavor_keys=keys, manager_flavor_tolerations=tolerations,
+        )  # fmt: skip
+
+
+def _left_behind(flavors: Iterable[Raw]) -> tuple[frozenset[str], tuple[Raw, ...]]:
+    """Keys of node labels, and tolerations, that these flavors put on pods in the manager: they mean nothing elsewhere."""
+    found = list(flavors)
+    keys = frozenset(key for spec in found for key in spec.get("nodeLabels") or {})
+    return keys, tuple(one for spec in found for one in spec.get("tolerations") or ())
 
 
 def origin_labels(target: Target) -> dict[str, str]:

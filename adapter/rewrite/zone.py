@@ -1,6 +1,6 @@
 """What does Ray learn of the place where a worker runs: labels and a resource, by environment variables alone?
 
-The start command stays as it is: Ray reads all of these itself (kuberay.md section 7.6, measured with Ray 2.60). What a
+The start command stays as it is: Ray reads all of these itself (docs/upstream.md, "Zone labels and resources"). What a
 user has set wins, key by key. The Ray autoscaler, which reads the RayCluster's spec, knows nothing of them. Of the nodes that a
 worker cluster's Kueue chose it learns the market type and the accelerator, read off the node labels of the assigned
 ResourceFlavor by the names that clouds and device plugins give them; a flavor that names neither says nothing.

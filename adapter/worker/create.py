@@ -1,7 +1,7 @@
 """How is the copy of a worker pod made: in which share, with what beside it, and what keeps it from being made?
 
 A copy asks for no more than its share holds, and waits until that share stands and the head has an address. Whether a pod is
-to have a copy at all is decided before (dispatch.py); what stands in the copy's spec is rewriter.py's.
+to have a copy at all is decided before (dispatch.py); what stands in the copy's spec is rewrite/rewriter.py's.
 """
 
 from collections.abc import Sequence
@@ -35,27 +35,31 @@ def make(worker: Worker, pod: Raw, placement: Placement, slot: str) -> list[Acti
         or not worker.head
     ):
         return []
-    return _make(worker, pod, reservation, share, slot) if share else []
+    return _make(worker, pod, placement, reservation, share, slot) if share else []
 
 
-def _make(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: str) -> list[Action]:
+def _make(
+    worker: Worker, pod: Raw, placement: Placement, reservation: Reservation, share: Share, slot: str
+) -> list[Action]:
     body = _copy(worker, pod, reservation, share, slot)
     if why := refusal.of_copy(body["spec"]) or _beyond(body, reservation, slot):
         text = f"A worker for {share.cluster} is not made: {why}."
         return say(worker.job, "WorkerTrouble", text, warning=True)
-    made = CreatePod(share.cluster, worker.job, pod, body, rewriter.referred(pod, worker.pull_secrets))
+    wanted = rewriter.referred(pod, worker.pull_secrets)
+    made = CreatePod(share.cluster, worker.job, placement, share_key(slot), pod, body, wanted)
     kept = _kept(worker.job, pod, worker.targets[share.cluster])
-    return [*kept, *mirrors(worker, pod, share.cluster, reservation), made]
+    return [*kept, *mirrors(worker, pod, placement, share_key(slot)), made]
 
 
-def mirrors(worker: Worker, pod: Raw, cluster: str, reservation: Reservation | None) -> list[Action]:
+def mirrors(worker: Worker, pod: Raw, placement: Placement, share: tuple[str, int]) -> list[Action]:
     """What makes the head's name resolve there: made before the first worker, and kept true while its share stands."""
+    cluster, reservation = share[0], worker.reservations.get(share)
     standing, service = worker.head_mirrors.get(cluster), headaddress.service(pod)
     if standing is None or service is None or reservation is None or reservation.deleting:
         return []
     target = replace(worker.targets[cluster], share=reservation.name)
     lacks = servicemirror.lacking(service, worker.head_pod, standing, target, reservation.anchor_uid)
-    return [MirrorHead(cluster, worker.job, pod, body) for body in lacks]
+    return [MirrorHead(cluster, worker.job, placement, share, pod, body) for body in lacks]
 
 
 def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: str) -> Raw:

@@ -72,8 +72,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if (own is None or ended(own)) and _starts_again(worker, pod, placement):
         return []
     if own:
-        reservation = worker.reservations.get((cluster, number))
-        kept = create.mirrors(worker, pod, cluster, reservation) if _reads_mirrors(worker, cluster) else []
+        kept = create.mirrors(worker, pod, placement, (cluster, number)) if _reads_mirrors(worker, cluster) else []
         mirrored = report.mirrored(worker.job, pod, own, cluster, now)
         going = report.ending(own, now) or _replaced(worker, cluster, own)
         return report.stuck(pod, own, cluster, now) or kept + mirrored + going
@@ -85,7 +84,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
 
 
 def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
-    """Whether the pod's share is lost, and its whole gang starts again for it (running.py).
+    """Whether the pod's share is lost, and its whole gang starts again for it (gang/running.py).
 
     Were it said to have failed, KubeRay would replace it just before it is told to suspend the RayCluster. The replacement is
     deleted then, and KubeRay goes on expecting it (kuberay:controllers/ray/expectations/scale_expectations.go): when the

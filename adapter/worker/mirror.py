@@ -31,7 +31,7 @@ def status_patch(local: Raw, remote: Raw, cluster: str) -> dict[str, Any] | None
 
     The pod's uid is in it as a precondition: for a namesake the API server answers 422, `metadata.uid: field is
     immutable`. A pod that is being deleted or is over gets none: podgc and KubeRay write the last word there
-    (kuberay.md section 3.2).
+    (docs/upstream.md, "A deleted pod's last status").
     """
     if _is_over(local):
         return None

@@ -1,7 +1,7 @@
 """Which of a RayCluster's nodes does its head still hear from? Reads the answer of Ray's own state API.
 
 Follows ray:python/ray/dashboard/modules/state/state_head.py, GET /api/v0/nodes (2.60). What follows from a node's death
-is decided in reporting.py.
+is decided in report.py.
 """
 
 from collections.abc import Iterator, Mapping

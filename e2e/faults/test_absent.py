@@ -7,7 +7,7 @@ import pytest
 
 from adapter import names
 from hack.testbed.clusters import Clusters, wait
-from hack.testbed.controller import Deployment
+from hack.testbed.deployment import Deployment
 from hack.testbed.rayjob import NAMESPACE, Job
 
 ABSENT = 120  # seconds: longer than Leases, watches and Ray's own patience with a node

@@ -16,10 +16,10 @@ from hack.lab.base.lab import Cluster, Lab
 from hack.lab.cluster import addons, node, processes
 from hack.testbed import actors
 from hack.testbed.clusters import condition, wait
+from hack.testbed.podwatch import Story, watched
 from hack.testbed.rayjob import NAMESPACE, Job
 from hack.testbed.reader import Raw
-from hack.testbed.watching import Story, watched
-from hack.trials.chaos import starts
+from hack.trials.chaos import restarts
 
 TOLERATED = 5  # seconds that the workers stay on a node that is not heard of; Kubernetes' own default is 300
 GRACE = 10  # seconds
@@ -32,7 +32,7 @@ def east(lab: Lab) -> Iterator[Cluster]:
     """East, where the kubelet runs again afterwards, and whatever is on its node."""
     cluster = lab.cluster("east")
     yield cluster
-    starts.one(lab, cluster, "kubelet")
+    restarts.start(lab, cluster, "kubelet")
     node.await_ready(cluster)
     addons.await_ready(cluster)
 
@@ -63,7 +63,7 @@ def test_workers_of_a_lost_node_are_replaced_where_they_were(job: Job, lab: Lab,
         assert _copies(job).keys() == copies.keys()
         assert actors.seen(job).alive == 4, "Ray still hears from the old ones, and from nobody new"
 
-        starts.one(lab, east, "kubelet")
+        restarts.start(lab, east, "kubelet")
         wait(lambda: _ready(job) == set(_by_uid(job)) and len(_ready(job)) == 4, 180, "all run", job.dump)
         assert _ready(job) == fresh | (before.keys() - lost)
         _one_at_a_time(done())

@@ -12,10 +12,9 @@ from adapter import names
 from adapter.objects.raw import Raw, is_true, label, meta
 from adapter.shell.kube.resources import PODS, WORKLOADS
 from hack.bench import timeline
-from hack.lab.base.progress import LabError
 from hack.lab.cluster.addons import KUBERAY
-from hack.testbed import deployed, install
-from hack.testbed.clusters import Cluster
+from hack.testbed import deployment, install
+from hack.testbed.deployment import parked
 from hack.testbed.recorder import Place, Recorder
 from hack.testbed.stage import Stage
 
@@ -43,7 +42,7 @@ def reserved(stage: Stage, seen: Recorder, job: str, workers: int, *, controller
         seen.poll(lambda now: _made(now, manager.name) == 0, PATIENCE, "the pods that KubeRay made are gone")
         if controller:
             ours.close()
-            deployed.wait_for_it(manager)
+            deployment.wait_until_ready(manager)
         yield [again(pod) for pod in pods]
 
 
@@ -51,25 +50,6 @@ def again(pod: Raw) -> Raw:
     """What is sent to make a pod like this one, under a name that was not there."""
     kept = {key: value for key, value in meta(pod).items() if key in _KEPT}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": kept | {"name": f"{kept['name']}-2"}, "spec": pod["spec"]}
-
-
-@contextmanager
-def parked(cluster: Cluster, deployment: str, namespace: str) -> Iterator[None]:
-    """Within, no pod of a deployment is there. At the end it gets back as many as it had; nobody waits for them."""
-    found = cluster.get("deployment", deployment, namespace)
-    if not found:
-        raise LabError(f"{cluster.name}: there is no deployment {namespace}/{deployment}.")
-    selector = ",".join(f"{key}={value}" for key, value in found["spec"]["selector"]["matchLabels"].items())
-    try:
-        _scale(cluster, deployment, namespace, 0)
-        cluster.wait(lambda: not cluster.items("pods", namespace, selector), PATIENCE, f"{deployment} is gone")
-        yield
-    finally:
-        _scale(cluster, deployment, namespace, found["spec"]["replicas"] or 1)
-
-
-def _scale(cluster: Cluster, deployment: str, namespace: str, replicas: int) -> None:
-    cluster.kubectl("-n", namespace, "scale", "deployment", deployment, f"--replicas={replicas}")
 
 
 def _admitted(now: Mapping[Place, Raw], manager: str) -> bool:

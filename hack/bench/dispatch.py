@@ -19,15 +19,15 @@ from pathlib import Path
 
 from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PODS, RAY_CLUSTERS, WORKLOADS
-from hack.bench import backlog, dispatchreport, orders, timeline
+from hack.bench import backlog, report, timeline
 from hack.bench.backlog import PATIENCE
-from hack.bench.dispatchreport import Figures
-from hack.bench.floor import MAKE_ONLY
+from hack.bench.floor import MAKE_ONLY, write_orders
+from hack.bench.report import Figures
 from hack.lab.base import commands
 from hack.lab.base import lab as definition
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import step
-from hack.testbed import audit, deployed, figures, spent
+from hack.testbed import audit, deployment, figures, procstat
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.recorder import Place, Recorder
 from hack.testbed.stage import Stage
@@ -61,10 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> list[str]:
     """Measure, print a table, and return the lines for programs; the last one has the ratios."""
-    fleet = deployed.on_lab(renew=asked.renew, fake_nodes=_FAKE_NODES)
+    fleet = deployment.on_lab(renew=asked.renew, fake_nodes=_FAKE_NODES)
     rows = [_size(fleet, workers, asked.times if workers < _LARGE else 1) for workers in asked.backlogs]
-    print("\n" + dispatchreport.table(rows))
-    return [*(figures.line(NAME, row) for row in rows), figures.line(f"{NAME}-floor", dispatchreport.last_line(rows))]
+    print("\n" + report.dispatch_table(rows))
+    return [*(figures.line(NAME, row) for row in rows), figures.line(f"{NAME}-floor", report.dispatch_last_line(rows))]
 
 
 def _size(fleet: Clusters, workers: int, times: int) -> dict[str, figures.Value]:
@@ -77,7 +77,7 @@ def _size(fleet: Clusters, workers: int, times: int) -> dict[str, figures.Value]
                 ours.append(_run(stage, f"ours-{number}", workers, floor=False))
         with step(f"dispatch: {workers} pods while KubeRay makes them"):
             through = _through(stage, "through", workers)
-    return dispatchreport.values(workers, ours, floor, through)
+    return report.dispatch_values(workers, ours, floor, through)
 
 
 def _run(stage: Stage, job: str, workers: int, *, floor: bool) -> Figures:
@@ -85,7 +85,7 @@ def _run(stage: Stage, job: str, workers: int, *, floor: bool) -> Figures:
     script = [sys.executable, "-m", "hack.bench.floor"]
     with _recorder(stage) as seen, tempfile.TemporaryDirectory() as place, ThreadPoolExecutor() as pool:
         with backlog.reserved(stage, seen, job, workers, controller=not floor) as pods:
-            orders.write(stage, job, pods, Path(place))
+            write_orders(stage, job, pods, Path(place))
             start = _start()
             done = pool.submit(
                 commands.run, [*script, place, *([] if floor else [MAKE_ONLY])], cwd=REPO, timeout=PATIENCE
@@ -101,11 +101,11 @@ def _run(stage: Stage, job: str, workers: int, *, floor: bool) -> Figures:
 
 
 def _through(stage: Stage, job: str, workers: int) -> Figures:
-    deployed.wait_for_it(stage.manager)
+    deployment.wait_until_ready(stage.manager)
     with _recorder(stage) as seen:
         stage.ray_cluster(job, workers=workers, cpu=backlog.CPU)
         seen.poll(lambda now: _running(now, stage) == workers, PATIENCE, f"all of {workers} workers run")
-        found = dispatchreport.through(seen.changes, stage.manager.name)
+        found = report.through(seen.changes, stage.manager.name)
         stage.manager.delete("raycluster", job, stage.name, wait=False)
         return {**found, "gone_s": _cleared(stage, seen)}
 
@@ -114,22 +114,22 @@ def _measured(stage: Stage, seen: Recorder, workers: int, start: Start, failed: 
     """From the first pod until the manager shows all of them Running, or until the script has failed."""
     manager = stage.manager.name
     seen.poll(lambda now: failed() or bool(_pods(now, stage)), PATIENCE, "the first pod is there", every=_SOON)
-    own = spent.controllers()
+    own = procstat.controllers()
     lab = start.lab | own
-    before, lab_before = spent.cpu(own), spent.cpu(lab)
+    before, lab_before = procstat.cpu(own), procstat.cpu(lab)
     seen.poll(lambda now: failed() or _running(now, stage) == workers, PATIENCE, f"all of {workers} workers run")
-    used, lab_used = spent.cpu(own) - before, spent.cpu(lab) - lab_before
+    used, lab_used = procstat.cpu(own) - before, procstat.cpu(lab) - lab_before
     requests = {c: audit.about(log.take(), stage.name, without=_MEASURING) for c, log in start.logs.items()}
-    spending = {"cpu_s": used, "lab_cpu_s": lab_used, "rss_mb": spent.memory(own)}
+    spending = {"cpu_s": used, "lab_cpu_s": lab_used, "rss_mb": procstat.memory(own)}
     return {
-        **dispatchreport.pace(seen.changes, manager),
-        **dispatchreport.cost(workers, manager, requests, **spending),
+        **report.pace(seen.changes, manager),
+        **report.cost(workers, manager, requests, **spending),
     }
 
 
 def _start() -> Start:
     logs = {cluster.name: audit.Log(cluster.audit_log) for cluster in definition.load().clusters}
-    return Start(logs, frozenset(spent.lab()))
+    return Start(logs, frozenset(procstat.lab()))
 
 
 def _recorder(stage: Stage) -> Recorder:

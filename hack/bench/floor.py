@@ -1,9 +1,13 @@
 """`python -m hack.bench.floor FOLDER [--make-only]`: the least that our protocol asks for, by a bare script that decides nothing.
 
-For each pod that it is told of: create it, gated, create its copy, see it Running in a watch, write one status back. No caches,
-no queue, no preconditions beyond the uid, and nobody would survive its crash. What it reaches is what API servers, Kueue,
-schedulers and fake nodes allow on this machine. With --make-only it does the first of the four, at the same pace, for somebody
-else to do the rest. In the end it prints what it spent itself, as JSON.
+The orders in the folder say what is to be done, as a script without any knowledge can do it: for each pod its own body and that of
+its copy, made by the product's own rewriter: the same bytes as the controller's. With them are kubeconfigs with the controller's own
+rights, so that API servers treat both alike, and audit logs count both alike.
+
+For each pod that it is told of, the script does four things: create it, gated, create its copy, see it Running in a watch, write one
+status back. No caches, no queue, no preconditions beyond the uid, and nobody would survive its crash. What it reaches is what API
+servers, Kueue, schedulers and fake nodes allow on this machine. With --make-only it does the first of the four, at the same pace, for
+somebody else to do the rest. In the end it prints what it spent itself, as JSON.
 """
 
 import asyncio
@@ -12,7 +16,7 @@ import resource
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -22,17 +26,68 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import names
-from adapter.objects.raw import Raw, uid_of
+from adapter.objects import specs
+from adapter.objects.placement import Placement
+from adapter.objects.placement import placement as read_placement
+from adapter.objects.raw import Raw, annotation, key_of, label, uid_of
+from adapter.objects.reservation import reservation as read_reservation
+from adapter.rewrite import rewriter
+from adapter.rewrite.target import Target
 from adapter.shell.kube.client import PARALLEL
 from adapter.shell.kube.resources import PODS
 from adapter.worker import mirror
-from hack.bench.orders import HOME, USER, WORK
+from hack.testbed import install
+from hack.testbed.stage import QUEUE, Stage
 
+HOME = "home"  # what the manager's kubeconfig is called
+USER = "user"  # and the one of whoever makes the pods, as KubeRay does otherwise
+WORK = "work.json"
 MAKE_ONLY = "--make-only"
 
 _LINE = 2**21  # bytes: one event of a watch is one line
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _JSON = {"Content-Type": "application/json"}
+
+
+def write_orders(stage: Stage, job: str, pods: Sequence[Raw], folder: Path) -> None:
+    """Write kubeconfigs and work into a folder that only we can read."""
+    (folder / USER).write_text(stage.manager.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / HOME).write_text(install.controller_kubeconfig(stage.manager), encoding="utf-8")
+    for name in stage.clusters:
+        (folder / name).write_text(install.worker_kubeconfig(stage.manager, name), encoding="utf-8")
+    place = read_placement(stage.placement(job))
+    work = {"namespace": stage.name, "placement": place.name, "orders": list(_orders(stage, pods, place))}
+    (folder / WORK).write_text(json.dumps(work), encoding="utf-8")
+
+
+def _orders(stage: Stage, wanted: Sequence[Raw], place: Placement) -> Iterator[dict[str, Any]]:
+    """One for each pod, which go to the plan's slots in the order of their names; a copy lacks the uid of its pod."""
+    pods = iter(sorted(wanted, key=key_of))
+    (head,) = stage.manager.items("pods", stage.name, f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}")
+    for share in place.shares:
+        standing = stage.fleet.workers[share.cluster].get("workloads", place.name_of(share), stage.name)
+        target = _target(stage, share.cluster, standing, place)
+        anchor = read_reservation(share.cluster, standing).anchor_uid
+        for group in share.groups:
+            for index, pod in zip(range(group.count), pods, strict=False):
+                body = rewriter.remote_pod(
+                    pod, head=head["status"]["podIP"], target=target, role=group.role, total=share.workers,
+                    slot=f"{share.cluster}/{place.round_of(share)}/{group.role}/{index}", anchor_uid=anchor,
+                )  # fmt: skip
+                yield {"cluster": share.cluster, "pod": pod, "body": body}
+
+
+def _target(stage: Stage, cluster: str, standing: Raw, place: Placement) -> Target:
+    return Target.of(
+        cluster,
+        specs.worker_cluster(stage.manager.get("workercluster", cluster)),
+        queue=QUEUE,
+        manager=label(standing, names.MANAGER_LABEL),
+        workload=annotation(standing, names.WORKLOAD_ANNOTATION),
+        workload_uid=label(standing, names.WORKLOAD_UID_LABEL),
+        placement=place.name,
+        round_=place.round,
+    )
 
 
 async def run(folder: Path, *, make_only: bool = False) -> dict[str, float]:

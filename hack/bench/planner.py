@@ -14,8 +14,8 @@ from typing import Any
 from adapter.planning.planner import charged, keep, plan
 from adapter.planning.request import Candidate, Request
 from adapter.quota import tree
-from hack.bench import fleet
-from hack.bench.fleet import Fleet, Size
+from hack.bench import plannerinput
+from hack.bench.plannerinput import Fleet, Size
 from hack.lab.base.progress import LabError, step
 from hack.testbed import figures
 
@@ -36,11 +36,11 @@ def run(asked: argparse.Namespace) -> list[str]:
     """Measure, print tables, and return the line for programs."""
     goal = Size()
     with step(f"planner: {goal.pods} pods, {goal.clusters} clusters, {goal.queues} queues in each"):
-        base = fleet.make(goal)
+        base = plannerinput.make(goal)
         kinds = {name: _cost(work) for name, work in _kinds(base).items()}
-        again = fleet.make(replace(goal, reclaims=True))
+        again = plannerinput.make(replace(goal, reclaims=True))
         kinds["FillInOrder, one too many, reclaims"] = _cost(
-            lambda: _decide(again, fleet.one_more(again.request), fits=False)
+            lambda: _decide(again, plannerinput.one_more(again.request), fits=False)
         )
         build, rebuild = _build(goal)
     rows = [_dimension(goal, name, kinds["FillInOrder"]) for name in _DIMENSIONS]
@@ -56,7 +56,7 @@ def run(asked: argparse.Namespace) -> list[str]:
 
 def _build(goal: Size) -> tuple[float, float]:
     """What a cluster's tree costs at first, and when one of its queues has changed."""
-    queues, cohorts, flavors = fleet.objects(goal)
+    queues, cohorts, flavors = plannerinput.objects(goal)
     first = tree.build(queues, cohorts, flavors)
     changed = [{**queues[0]}, *queues[1:]]
     return _cost(lambda: tree.build(queues, cohorts, flavors)), _cost(
@@ -77,13 +77,13 @@ def _with(goal: Size, name: str, value: int) -> Size:
 
 
 def _at(size: Size) -> float:
-    made = fleet.make(size)
+    made = plannerinput.make(size)
     return _cost(lambda: _decide(made, made.request))
 
 
 def _kinds(made: Fleet) -> dict[str, Callable[[], object]]:
     """Every kind of decision on the same fleet; those that do not fit are the longest, for all is tried."""
-    ask, more = made.request, fleet.one_more(made.request)
+    ask, more = made.request, plannerinput.one_more(made.request)
     small = replace(ask, groups=tuple(replace(group, count=2) for group in ask.groups))
     spread = replace(ask, strategy="Spread")
     return {

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import timeline
-from hack.bench.walkreport import OURS
+from hack.bench.report import OURS
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import step
-from hack.testbed import audit, deployed, figures
+from hack.testbed import audit, deployment, figures
 from hack.testbed.audit import Kind, Request
 from hack.testbed.clusters import Clusters, wait
-from hack.testbed.connected import connected
 from hack.testbed.recorder import Place, Recorder
 from hack.testbed.stage import Stage
+from hack.testbed.workerclusters import connected
 
 NAME = "reserve"
 HELP = "from the manager's quota to all reservations, and writes per worker, by size of the gang and number of clusters"
@@ -56,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> list[str]:
     """Measure, print a table, and return the lines for programs."""
-    fleet = deployed.on_lab(renew=asked.renew)
+    fleet = deployment.on_lab(renew=asked.renew)
     rows = []
-    with deployed.the_same(fleet.manager):
+    with deployment.undisturbed(fleet.manager):
         for over in [number for number in asked.over if number <= len(fleet.workers)]:
             with connected(fleet, tuple(fleet.workers)[:over]):
                 rows += [row(fleet, workers, over) for workers in asked.gangs if workers >= over]

@@ -13,11 +13,11 @@ from functools import partial
 from adapter import names
 from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
-from hack.bench import timeline, walkreport
-from hack.bench.walkreport import Run
+from hack.bench import report, timeline
+from hack.bench.report import Run
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import step
-from hack.testbed import audit, clusters, deployed, figures
+from hack.testbed import audit, clusters, deployment, figures
 from hack.testbed.audit import Request
 from hack.testbed.clusters import Cluster, Clusters
 from hack.testbed.recorder import Place, Recorder
@@ -39,18 +39,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> list[str]:
     """Measure, print tables, and return the lines for programs."""
-    fleet = deployed.on_lab(renew=asked.renew)
+    fleet = deployment.on_lab(renew=asked.renew)
     return [_size(fleet, workers) for workers in asked.workers]
 
 
 def _size(fleet: Clusters, workers: int) -> str:
-    with deployed.the_same(fleet.manager) as spent:
+    with deployment.undisturbed(fleet.manager) as spent:
         with step(f"walk: {workers} workers over two clusters"):
             spanning = _run(fleet, workers, spans=True)
     with step(f"walk: {workers} workers in one cluster, plain"):
         plain = _run(fleet, workers, spans=False)
-    print("\n" + walkreport.text(workers, spanning, plain))
-    return figures.line(NAME, walkreport.values(workers, spanning, plain) | spent.per(workers))
+    print("\n" + report.walk_text(workers, spanning, plain))
+    return figures.line(NAME, report.walk_values(workers, spanning, plain) | spent.per(workers))
 
 
 def _run(fleet: Clusters, workers: int, *, spans: bool) -> Run:

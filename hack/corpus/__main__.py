@@ -4,7 +4,7 @@ import sys
 
 from adapter.shell.kube.client import ApiError, Unreachable
 from hack.corpus import golden, report
-from hack.corpus.play import run
+from hack.corpus.ask import run
 from hack.lab.base.progress import LabError
 from hack.testbed import clusters
 

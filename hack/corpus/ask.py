@@ -7,13 +7,14 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from adapter import names
 from adapter.objects.raw import key_of
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.resources import EVENTS, PODS, RAY_CLUSTERS, Resource
-from hack.corpus import ground, judge, reduce
+from hack.corpus import ground, judge, reduce, samples
 from hack.corpus.judge import Seen
 from hack.corpus.samples import Sample
 from hack.lab.base.progress import LabError, step
@@ -30,6 +31,16 @@ _RAY: Final = {
     for kind in ("RayCluster", "RayJob", "RayService", "RayCronJob")
 }
 _DENIED: Final = re.compile(r'^admission webhook "\S+" denied the request: ')
+
+
+def run(manager: Path, worker: Path) -> list[Seen]:
+    """Look at all samples in a manager and a worker cluster, by their kubeconfigs."""
+    return asyncio.run(_run(manager, worker))
+
+
+async def _run(manager: Path, worker: Path) -> list[Seen]:
+    async with bulk.connected(manager) as home, bulk.connected(worker) as away:
+        return await look(home, away, samples.read())
 
 
 async def look(manager: Client, worker: Client, samples: Sequence[Sample]) -> list[Seen]:

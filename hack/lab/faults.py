@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from hack.lab.base.commands import run
 from hack.lab.base.lab import Cluster, Lab
-from hack.lab.cluster import network, room
+from hack.lab.cluster import isolation, network
 
 SCOPES: Mapping[str, str] = {
     "api": "only its API server, as seen from the other clusters",
@@ -94,10 +94,10 @@ def _table(cluster: Cluster, name: str, rules: Iterable[str]) -> None:
 
 
 def _tables(cluster: Cluster) -> list[str]:
-    said = json.loads(run([*room.network(cluster), "nft", "--json", "list", "tables"]))
+    said = json.loads(run([*isolation.network(cluster), "nft", "--json", "list", "tables"]))
     names = [entry["table"]["name"] for entry in said["nftables"] if "table" in entry]
     return [name for name in names if name.startswith(_PREFIX)]
 
 
 def _nft(cluster: Cluster, text: str) -> None:
-    run([*room.network(cluster), "nft", "-f", "-"], input=text)
+    run([*isolation.network(cluster), "nft", "-f", "-"], input=text)

@@ -21,12 +21,12 @@ from hack.lab.cluster import (
     cgroups,
     containerd,
     control_plane,
+    isolation,
     kernel,
     kwok,
     network,
     node,
     processes,
-    room,
 )
 from hack.lab.images import images
 
@@ -70,7 +70,7 @@ def _make_room(lab: Lab) -> None:
 
 
 def _wipe_broken(lab: Lab) -> None:
-    broken = [cluster for cluster in lab.clusters if not processes.alive(cluster, room.ANCHOR)]
+    broken = [cluster for cluster in lab.clusters if not processes.alive(cluster, isolation.ANCHOR)]
     _side_by_side(teardown.wipe, broken)
 
 
@@ -102,7 +102,7 @@ def _begin(cluster: Cluster) -> None:
     """Start what needs nothing else, so that it starts side by side."""
     cgroups.create(cluster)
     certificates.ensure(cluster)
-    new = room.open_for(cluster)
+    new = isolation.open_for(cluster)
     control_plane.ensure_servers(cluster)
     containerd.ensure(cluster)
     containerd.await_ready(cluster)

@@ -13,8 +13,7 @@ from pathlib import Path
 from adapter.shell.kube.client import ApiError, Unreachable
 from hack.lab.base.progress import LabError
 from hack.oracle.draw import ROUNDS
-from hack.oracle.play import run
-from hack.oracle.report import line, report
+from hack.oracle.rounds import line, report, run
 from hack.testbed import clusters
 
 

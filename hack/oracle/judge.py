@@ -1,12 +1,18 @@
-"""Is what Kueue says to a Workload what we forecast? Pure: answers and forecasts in, sentences about a difference out."""
+"""Is what Kueue says to a Workload what we forecast? Pure: answers and forecasts in, sentences about a difference out.
 
+Whether Kueue, too, says of a refused Workload that even an empty tree could not hold it is read from its sentence: its scheduler says
+"> maximum capacity" of what no tree could hold and "insufficient unused quota" of what it could, flavor by flavor
+(flavorassigner.go, fitsResourceQuota). It can be read for one podset and one resource group only: of several Kueue tells what it came to,
+and where one of them has room, it tries again from the next flavor on and no longer names the others.
+"""
+
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from adapter import names
 from adapter.quota import tree as quota
 from adapter.quota.cohort import Amounts
-from hack.oracle import never
 from hack.oracle.predict import Counts, Flavors, Forecast
 from hack.testbed.clusters import condition
 
@@ -14,6 +20,9 @@ Raw = dict[str, Any]
 
 # What Kueue says of a Workload that lost a race within one scheduling cycle; it looks again at once (scheduler.go, processEntry).
 _FLEETING: Final = "no longer fits after processing another workload"
+_OVER: Final = re.compile(r"insufficient quota for \S+ in flavor (\S+), previously considered [^>]*> maximum capacity")
+_SHORT: Final = re.compile(r"insufficient unused quota for \S+ in flavor (\S+),")
+_BARRED: Final = re.compile(r"untolerated taint .*? in flavor (\S+?)(?:,|$)|flavor (\S+) doesn't match node affinity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,7 @@ def disagreement(ours: Forecast, *, asked: Counts, answer: Answer | None) -> str
         return f"Kueue {said} {_text(asked)}, we expected {_expected(ours)}"
     if answer.reserved and answer.flavors != ours.flavors:
         return f"Kueue gave {_text(asked)} the flavors {_plain(answer.flavors)}, we expected {_plain(ours.flavors)}"
-    forever = never.says(answer.message) if ours.told and not answer.reserved else None
+    forever = says_never(answer.message) if ours.told and not answer.reserved else None
     if forever not in (None, asked[0] > ours.ever):
         return f"for {_text(asked)} there is {'never' if forever else 'one day'} room ({answer.message}), but ever is {ours.ever}"
     return ""
@@ -80,3 +89,10 @@ def _text(counts: Counts | None) -> str:
 
 def _plain(flavors: Flavors) -> str:
     return " + ".join(str(dict(sorted(one.items()))) for one in flavors)
+
+
+def says_never(message: str) -> bool | None:
+    """Whether a sentence of Kueue means "never": no flavor is only short. None where it says nothing of quota or flavors."""
+    over, short = set(_OVER.findall(message)), set(_SHORT.findall(message))
+    barred = {flavor for found in _BARRED.findall(message) for flavor in found if flavor}
+    return not short - over - barred if over | short | barred else None

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from adapter import names
 from adapter.actions import Action
 from adapter.cli import controller
 from adapter.objects.raw import Raw
@@ -26,7 +27,9 @@ from adapter.shell.write.copies import Copier, Written
 from adapter.shell.write.execute import Executor
 from adapter.shell.write.quotas import Aggregator
 from hack.lab.base.progress import LabError
-from hack.testbed.clusters import Cluster, wait
+from hack.testbed import install
+from hack.testbed.clusters import Cluster
+from hack.testbed.stage import Stage
 
 KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
 ELECT = "elect"
@@ -98,48 +101,19 @@ class Controller:
         """A kubeconfig with the ServiceAccount's token, so that a right that is missing shows here as it would there."""
         file = self._folder / "kubeconfig"
         if not file.exists():
-            token = self.manager.kubectl("-n", "rayspan-system", "create", "token", "rayspan-controller").strip()
-            text = self.manager.kubectl("config", "view", "--raw", "--minify", "-o", "json")
-            config = json.loads(text)
-            config["users"][0]["user"] = {"token": token}
+            text = install.controller_kubeconfig(self.manager)
             file.touch(mode=0o600)
-            file.write_text(json.dumps(config))
+            file.write_text(text)
         return file
 
 
-class Deployment:
-    """The controller that is installed in the manager cluster."""
-
-    def __init__(self, manager: Cluster) -> None:
-        self._manager, self._parked = manager, 0
-
-    def park(self) -> None:
-        """Scale it to nothing, so that there are no controllers but those under test."""
-        found = self._manager.get("deployments", "rayspan-controller", "rayspan-system")
-        self._parked = self._parked or found["spec"]["replicas"]
-        self._scale(0)
-        pods = "app.kubernetes.io/name=rayspan,pod-template-hash"  # those of the Deployment, and no stand-in
-        wait(lambda: not self._manager.items("pods", "rayspan-system", pods), 60, "the deployed controller is gone")
-
-    def kill(self) -> None:
-        """Kill every replica (SIGKILL), and let none come back."""
-        found = self._manager.get("deployments", "rayspan-controller", "rayspan-system")
-        self._parked = self._parked or found["spec"]["replicas"]
-        self._scale(0)
-        now = ("delete", "pods", "-l", "app.kubernetes.io/name=rayspan", "--grace-period=0", "--force")
-        self._manager.kubectl("-n", "rayspan-system", *now)
-
-    def unpark(self) -> None:
-        """Undo `park` or `kill`."""
-        if self._parked:
-            self._scale(self._parked)
-            rollout = ("rollout", "status", "deployment", "rayspan-controller", "--timeout=60s")
-            self._manager.kubectl("-n", "rayspan-system", *rollout)
-            self._parked = 0
-
-    def _scale(self, replicas: int) -> None:
-        scale = ("scale", "deployment", "rayspan-controller", f"--replicas={replicas}")
-        self._manager.kubectl("-n", "rayspan-system", *scale)
+def dump(stage: Stage, running: Controller) -> str:
+    """What to know when the gang `pi` of a stage does not go on."""
+    pods = [
+        f"{p['metadata']['name']} {p['status']['phase']} {p['metadata']['annotations'].get(names.SLOT_ANNOTATION)}"
+        for p in stage.workers()
+    ]
+    return "\n".join([json.dumps(stage.placement("pi").get("status")), *pods, running.tail()])
 
 
 @dataclass
@@ -194,14 +168,11 @@ def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
 
 def main(port: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller, mortal if asked."""
-    from adapter.shell.controller import engine
-    from adapter.shell.write import execute
+    from adapter.shell.controller import wiring
 
     death = _Death(kind, int(count), namespace)
-    mortal = _mortal(death)
     vars(gangs).update(ensure=_mortal_group(death))
-    vars(execute).update(Copier=mortal.pop("Copier"))
-    vars(engine).update(mortal)
+    vars(wiring).update(_mortal(death))
     return controller.main(int(port), int(port) + 1, verbose=False, leader_elect=elect == ELECT)
 
 

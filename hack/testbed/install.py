@@ -88,6 +88,20 @@ def leader(manager: Cluster) -> str:
     return str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
 
 
+def controller_kubeconfig(manager: Cluster) -> str:
+    """A kubeconfig of the manager with the rights of the controller's ServiceAccount and no others."""
+    token = manager.kubectl("-n", names.SYSTEM_NAMESPACE, "create", "token", CONTROLLER).strip()
+    config = json.loads(manager.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
+    config["users"][0]["user"] = {"token": token}
+    return json.dumps(config)
+
+
+def worker_kubeconfig(manager: Cluster, name: str) -> str:
+    """The kubeconfig that the controller itself uses for a worker cluster."""
+    found = manager.get("secret", name, names.SYSTEM_NAMESPACE)
+    return base64.b64decode(found["data"][names.KUBECONFIG_KEY]).decode()
+
+
 def _apply(cluster: Cluster, overlay: str) -> list[str]:
     """The names of what was applied, as kind.group/name."""
     return cluster.kubectl("apply", "-k", _OVERLAYS / overlay, "-o", "name").split()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import yaml
 
 from adapter import names
+from hack.testbed import install
 from hack.testbed.clusters import Cluster, Clusters, condition
 from hack.testbed.reader import Raw
 
@@ -107,12 +108,6 @@ def put_secret(manager: Cluster, name: str, kubeconfig: str) -> None:
     manager.kubectl("apply", *how, input=json.dumps({**body, "data": data}))
 
 
-def kubeconfig(manager: Cluster, name: str) -> str:
-    """The kubeconfig that Rayspan has of a worker cluster."""
-    found = manager.get("secrets", name, names.SYSTEM_NAMESPACE)
-    return base64.b64decode(found["data"][names.KUBECONFIG_KEY]).decode()
-
-
 @contextmanager
 def account(fleet: Clusters, name: str) -> Iterator[str]:
     """MultiKueue's account in a worker cluster, and its kubeconfig."""
@@ -129,7 +124,7 @@ def account(fleet: Clusters, name: str) -> Iterator[str]:
     text = yaml.safe_dump_all(objects)
     worker.apply(text)
     try:
-        config = yaml.safe_load(kubeconfig(fleet.manager, name))
+        config = yaml.safe_load(install.worker_kubeconfig(fleet.manager, name))
         token = worker.kubectl("-n", names.KUEUE_NAMESPACE, "create", "token", ACCOUNT, "--duration=1h").strip()
         config["users"][0]["user"] = {"token": token}
         yield yaml.safe_dump(config)

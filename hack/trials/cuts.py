@@ -20,10 +20,10 @@ from hack.lab.base import lab as definition
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError, told
 from hack.lab.faults import SCOPES, WAYS
-from hack.testbed import actors, deployed
+from hack.testbed import actors, deployment
 from hack.testbed.clusters import condition
 from hack.testbed.rayjob import NAMESPACE, Job
-from hack.trials.sampler import Sampler
+from hack.trials.sampler import CopySampler
 
 CLUSTERS = ("east", "west")
 # Ray gives a silent node up after a minute; then its pod's container starts again or its pod is replaced, which takes half
@@ -56,13 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    fleet, lab = deployed.on_lab(renew=asked.renew), definition.load()
+    fleet, lab = deployment.on_lab(renew=asked.renew), definition.load()
     job = Job(fleet, "cuts")
     every = [Cut(ways, seconds) for ways, seconds in itertools.product(asked.only or _every(), asked.seconds)]
     problems: list[str] = []
     try:
         actors.submit(job)
-        with Sampler(list(fleet.workers.values()), NAMESPACE) as sampler:
+        with CopySampler(list(fleet.workers.values()), NAMESPACE) as sampler:
             for cut in every:
                 problems += _suffer(job, lab, cut)
             problems += sampler.lives.doubled()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hack.testbed.clusters import Clusters
-from hack.testbed.controller import Controller, Deployment
+from hack.testbed.controller import Controller
+from hack.testbed.deployment import Deployment
 from hack.testbed.stage import Stage
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from adapter import names
-from hack.testbed import multikueue
+from hack.testbed import install
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -21,7 +21,7 @@ WEST = "it-sum-west"  # a WorkerCluster of the test's own, so that it may be los
 def west(fleet: Clusters) -> Iterator[str]:
     """West under another name, by a Secret of the test's own."""
     manager = fleet.manager
-    _reach(fleet, multikueue.kubeconfig(manager, "west"))
+    _reach(fleet, install.worker_kubeconfig(manager, "west"))
     body = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": WEST}}
     manager.apply(yaml.safe_dump({**body, "spec": {"source": {"kubeConfig": {"secretRef": {"name": WEST}}}}}))
     yield WEST
@@ -51,7 +51,7 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
         stage.set_quota(stage.fleet.workers["west"], 2)
         wait(lambda: _remote(stage) == "5", 30, "less in west", running.tail)
 
-        _reach(stage.fleet, _elsewhere(multikueue.kubeconfig(manager, "west")))
+        _reach(stage.fleet, _elsewhere(install.worker_kubeconfig(manager, "west")))
         wait(lambda: _connected(stage).get("status") == "Unknown", 60, "west cannot be seen", running.tail)
         stage.set_quota(stage.fleet.workers["east"], 1)
         stage.set_quota(stage.fleet.workers["east"], 9)
@@ -60,7 +60,7 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
         told_so = "less in east was not less while west was unknown"
         wait(lambda: said in _told(stage, "QuotaFromWorkers"), 10, told_so, running.tail)
 
-        _reach(stage.fleet, multikueue.kubeconfig(manager, "west"))
+        _reach(stage.fleet, install.worker_kubeconfig(manager, "west"))
         wait(lambda: _remote(stage) == "11", 60, "west is counted again", running.tail)
 
         _lend(stage, "10")

@@ -3,8 +3,8 @@
 import pytest
 
 from hack.corpus import golden, judge, report
+from hack.corpus.ask import run
 from hack.corpus.judge import Seen
-from hack.corpus.play import run
 from hack.testbed.clusters import Clusters
 
 ANEW = "run `make compatibility`, which writes it anew, and read the difference"

@@ -3,9 +3,9 @@
 import pytest
 
 from adapter import names
-from hack.testbed.borrowers import lend
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
+from hack.testbed.preemption import lend
 from hack.testbed.stage import Stage
 
 # Every kind of write on the way from the queue to running workers; the second one where two clusters or pods are concerned.

@@ -5,7 +5,7 @@ from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 from hack.trials.gangs import draw, report, tenants
 from hack.trials.gangs.course import Course
-from hack.trials.gangsampler import Sampler
+from hack.trials.sampler import QuotaSampler
 
 GANGS, SEED, CPU = 12, 7, 8
 PACE = 0.15  # 3 to 9 s: what takes seconds is what is tested
@@ -18,7 +18,7 @@ def test_a_crowd_of_gangs_finishes_and_never_overcommits(stage: Stage, running: 
     gangs = draw.gangs(GANGS, SEED, capacity, pace=PACE)
     stage.build(dict.fromkeys(stage.clusters, CPU), manager_cpu=3 * capacity)
     course = Course(stage, gangs)
-    with Sampler([stage.fleet.workers[name] for name in stage.clusters], stage.name, [stage.name]) as sampler:
+    with QuotaSampler([stage.fleet.workers[name] for name in stage.clusters], stage.name, [stage.name]) as sampler:
         course.run(80, running.tail)
     used = report.use(course, sampler.samples, capacity)
     assert not sampler.beyond, sampler.beyond[0]
@@ -29,7 +29,7 @@ def test_a_crowd_of_gangs_finishes_and_never_overcommits(stage: Stage, running: 
 def test_a_tenant_gets_its_own_back_in_every_cluster(stage: Stage, running: Controller) -> None:
     """A borrows B's half of each cluster; B submits, and has its half in both. No instant shows more than there is."""
     a, b = tenants.build(stage, gpus=2)
-    with Sampler([stage.fleet.workers[name] for name in stage.clusters], stage.name, [a, b]) as sampler:
+    with QuotaSampler([stage.fleet.workers[name] for name in stage.clusters], stage.name, [a, b]) as sampler:
         tenants.submit(stage, "borrower", workers=8)
         wait(lambda: stage.running(8), 60, "tenant A runs on its own quota and on B's", running.tail)
         tenants.submit(stage, "owner", workers=4, tenant=tenants.B)

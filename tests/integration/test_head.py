@@ -11,8 +11,8 @@ import yaml
 
 from adapter import names
 from hack.testbed.clusters import Cluster, condition, wait
-from hack.testbed.controller import Controller
-from hack.testbed.losses import dump, preempt
+from hack.testbed.controller import Controller, dump
+from hack.testbed.preemption import preempt
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage
 

@@ -12,8 +12,8 @@ import yaml
 from adapter import names
 from hack.lab.base.progress import LabError
 from hack.testbed.clusters import Cluster, wait
-from hack.testbed.controller import Controller
-from hack.testbed.losses import dump, preempt, uids, workers_in
+from hack.testbed.controller import Controller, dump
+from hack.testbed.preemption import preempt, uids, workers_in
 from hack.testbed.stage import Stage, plain_pod
 
 

@@ -12,7 +12,7 @@ from adapter import names
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.lab.base.paths import REPO
-from hack.testbed import multikueue
+from hack.testbed import install, multikueue
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.multikueue import Audit, Write
@@ -32,7 +32,7 @@ def secrets(parked: Clusters) -> Iterator[Clusters]:
     with ExitStack() as stack:
         for name in CLUSTERS:
             stack.callback(manager.delete, "secret", name, names.KUEUE_NAMESPACE)
-            multikueue.put_secret(manager, name, multikueue.kubeconfig(manager, name))
+            multikueue.put_secret(manager, name, install.worker_kubeconfig(manager, name))
         yield parked
 
 
@@ -63,7 +63,7 @@ def test_multikueues_kubeconfig_is_reused_and_each_obstacle_is_told(
         _expect(stage, "Secret east in kueue-system holds no usable kubeconfig", running)
         stage.manager.delete("secret", "east", names.KUEUE_NAMESPACE)
         _expect(stage, "Secret east does not exist in kueue-system", running)
-        multikueue.put_secret(stage.manager, "east", multikueue.kubeconfig(stage.manager, "east"))
+        multikueue.put_secret(stage.manager, "east", install.worker_kubeconfig(stage.manager, "east"))
         wait(lambda: _connected(stage).get("status") == "True", 45, "it is connected again", running.tail)
         assert stage.running(2), "its workers never stopped"
         stage.manager.delete("raycluster", "pi", stage.name, wait=False)

@@ -1,7 +1,6 @@
 """Does our quota arithmetic say what Kueue does? Two hundred random trees with loads, put to the Kueue of a worker cluster."""
 
-from hack.oracle.play import run
-from hack.oracle.report import report
+from hack.oracle.rounds import report, run
 from hack.testbed.clusters import Clusters
 
 TREES, SEED = 200, 7  # always the same, so that a red test is one of the change under test: `make oracle` draws others

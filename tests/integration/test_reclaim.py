@@ -1,9 +1,9 @@
 """Does a gang get back what others borrowed from its queue, and does a round that is given up cost them nothing?"""
 
 from adapter import names
-from hack.testbed.borrowers import borrowers, lend
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
+from hack.testbed.preemption import borrowers, lend
 from hack.testbed.stage import Stage
 
 

@@ -13,8 +13,7 @@ import yaml
 from adapter import names
 from hack.lab.base.progress import LabError
 from hack.testbed.clusters import Cluster, Clusters, wait
-from hack.testbed.controller import Controller
-from hack.testbed.losses import dump
+from hack.testbed.controller import Controller, dump
 from hack.testbed.reader import Raw
 from hack.testbed.stage import FAKE_NODE, Stage
 from hack.testbed.volcano import KIND, known

@@ -9,6 +9,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects.workload import workload as read_workload
+from adapter.rewrite.target import Target
 
 Raw = dict[str, Any]
 Groups = Mapping[str, int]  # worker group -> workers
@@ -255,3 +256,12 @@ def make_check(*, policy: str = "default", conditions: Iterable[Raw] = (), **par
         "spec": {"controllerName": "rayspan.dev/dispatch", "parameters": named},
         "status": {"conditions": list(conditions)},
     }
+
+
+def make_target(cluster: str, **more: Any) -> Target:
+    """A share of the usual Workload in a worker cluster."""
+    plain: Raw = {
+        "zone": cluster, "queue": QUEUE, "manager": "mgr", "workload": "rayjob-train", "workload_uid": "uid-of-rayjob-train",
+        "placement": "train-1", "share": "", "round": 0,
+    }  # fmt: skip
+    return Target(cluster=cluster, **plain | more)

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from adapter import names
 from adapter.objects import specs
+from adapter.shell.clusters.cluster import CONNECTION, PROBE
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Listeners, Member
@@ -16,11 +17,15 @@ from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.slots import Claims
 from adapter.shell.planning.plans import Planning
 from adapter.shell.planning.preview import Preview
+from adapter.shell.write.copies import Copier
+from adapter.shell.write.events import Announcer
+from adapter.shell.write.execute import Executor
+from adapter.shell.write.gangs import GangWriter
+from adapter.shell.write.pods import PodWriter
 from tests.unit import builders
 
 Raw = dict[str, Any]
 _NOBODY = cast(Client, None)  # whoever would speak to a cluster fails at once
-_DEAF = Listeners(*[lambda *_: None] * 5)
 
 
 class Members:
@@ -39,6 +44,9 @@ class Members:
     def draining(self) -> frozenset[str]:
         return Fleet.draining(cast(Fleet, self))
 
+    def seen(self) -> dict[str, Member]:
+        return Fleet.seen(cast(Fleet, self))
+
     def silent(self) -> dict[str, str]:
         return {name: member.why_silent for name, member in self._members.items() if member.why_silent}
 
@@ -47,7 +55,7 @@ class Sight:
     """A manager cluster with a queue `team-a` in namespace `demo`, and worker clusters with so many cores each."""
 
     def __init__(self, cores: Mapping[str, int], **policy: Any) -> None:
-        home = self.home = Home(_NOBODY, lambda *_: None)
+        home = self.home = Home(_NOBODY)
         checks: Raw = {"admissionChecksStrategy": {"admissionChecks": [{"name": builders.CHECK}]}}
         home.cluster_queues.replace([builders.make_cluster_queue(99, name="all", **checks)])
         home.local_queues.replace([make_local_queue("all")])
@@ -60,7 +68,15 @@ class Sight:
         fleet = self.fleet = cast(Fleet, Members(self.members.values()))
         self.memory = Memory()
         self.observer = Observer(home, fleet, Claims(), Losses(home, fleet), "mgr")
-        self.preview = Preview(home, fleet, self.observer, Planning(home, fleet, self.observer, self.memory))
+        self.planning = Planning(home, fleet, self.observer, self.memory)
+        self.preview = Preview(home, fleet, self.observer, self.planning)
+
+    def executor(self, client: Client) -> Executor:
+        """Who does actions here, and tells of them through this client."""
+        copier = Copier(self.home, self.fleet, self.observer.sources, self.observer.workers)
+        announcer = Announcer(client)
+        pods = PodWriter(self.home, self.fleet, announcer, self.memory, copier)
+        return Executor(GangWriter(self.home, self.fleet, self.planning, self.memory), pods, announcer)
 
 
 def fill(store: Store, *objects: Raw) -> None:
@@ -72,7 +88,7 @@ def fill(store: Store, *objects: Raw) -> None:
 def make_member(name: str, cores: int, *, used: int = 0, **spec: Any) -> Member:
     """A worker cluster that is seen, with one large node."""
     found = specs.worker_cluster(builders.make_worker_cluster(name, **spec))
-    member = Member(name, found, _NOBODY, "mgr", _DEAF)
+    member = Member(name, found, _NOBODY, "mgr", Listeners())
     member.cluster_queues.replace([builders.make_cluster_queue(cores, used=used)])
     member.local_queues.replace([make_local_queue("team-a")])
     member.flavors.replace([builders.make_flavor()])
@@ -80,11 +96,11 @@ def make_member(name: str, cores: int, *, used: int = 0, **spec: Any) -> Member:
     node = {
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "999", "pods": "999"}}
     }
-    for _, store, _ in member._followed():
-        if not store.synced:
-            store.replace([{"metadata": {"name": "node"}, **node}] if store is member._node_objects else [])
-    for source in ("connection", "probe"):
-        member._heard(source, None)
+    for row in member._rows:
+        if not row.store.synced:
+            row.store.replace([{"metadata": {"name": "node"}, **node}] if row.store is member._node_objects else [])
+    for source in (CONNECTION, PROBE):
+        member._note(source, None)
     assert not member.why_silent
     return member
 

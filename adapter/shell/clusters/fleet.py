@@ -33,15 +33,24 @@ class _Engagement:
 class Fleet:
     """Members by name; `problems` says why a WorkerCluster has none."""
 
-    def __init__(self, tasks: asyncio.TaskGroup, manager: str, tell: Listeners, may_write: MayWrite) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, manager: str, may_write: MayWrite) -> None:
         self.problems: dict[str, str] = {}
         self.room_version = 0  # grows with every change of what might fit somewhere
-        self._tasks, self._manager, self._tell, self._may_write = tasks, manager, tell, may_write
+        self._tasks, self._manager, self._may_write = tasks, manager, may_write
+        self._tell = Listeners()
         self._engaged: dict[str, _Engagement] = {}
+
+    def listen(self, tell: Listeners) -> None:
+        """Tell of what changes in the members that are engaged from now on."""
+        self._tell = tell
 
     def members(self) -> dict[str, Member]:
         """All engaged members, seen or not."""
         return {name: engagement.member for name, engagement in self._engaged.items()}
+
+    def seen(self) -> dict[str, Member]:
+        """The members from whose stores something may be concluded."""
+        return {name: member for name, member in self.members().items() if not member.why_silent}
 
     def connected(self, name: str) -> Member:
         """The member of that name, seen or not; raises Unreachable when there is none."""

@@ -48,7 +48,7 @@ class Logins:
         self._followed: dict[str, _Followed] = {}
 
     async def of(self, name: str, spec: specs.WorkerCluster) -> Login:
-        """The login of WorkerCluster `name`; raises BadLogin or api.Invalid with a sentence."""
+        """The login of WorkerCluster `name`; raises BadLogin or specs.Invalid with a sentence."""
         if spec.source.kube_config is not None:
             self.forget(name)
             secret = spec.source.kube_config.secret_ref.name
@@ -74,7 +74,7 @@ class Logins:
         assert ref is not None, "one of the two is set"
         known = self._home.multikueue_clusters
         if not known.synced:
-            raise multikueue.unread(self._home.unread.get(resources.MULTIKUEUE_CLUSTERS, "no answer yet"))
+            raise multikueue.unread(str(self._home.unread.get(resources.MULTIKUEUE_CLUSTERS, "no answer yet")))
         return multikueue.secret_name(ref.name, known.named(ref.name))
 
     async def _read(self, name: str, secret: str) -> Raw | None:
@@ -91,7 +91,7 @@ class Logins:
         return found.store.get((names.KUEUE_NAMESPACE, secret))
 
     def _follow(self, secret: str) -> _Followed:
-        made = _Followed(Store(lambda before, after: self._home.heard("secrets", before, after)))
+        made = _Followed(Store(self._home.secrets.tell))
         self._followed[secret] = made
 
         def trouble(error: Exception | None) -> None:
@@ -101,7 +101,7 @@ class Logins:
             made.answered.set()
             if news:
                 log.info("Secret %s in %s: %s", secret, names.KUEUE_NAMESPACE, said or "is read")
-                self._home.heard("secrets", None, None)
+                self._home.secrets.tell()
 
         only = {"fieldSelector": f"metadata.name={secret}"}
         what = Following(self._home.client, resources.SECRETS, made.store, trouble, names.KUEUE_NAMESPACE, only)

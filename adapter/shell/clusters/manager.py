@@ -5,19 +5,18 @@ cache means "do nothing", never "nothing is wanted".
 """
 
 import asyncio
-import functools
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from adapter import names
 from adapter.objects.raw import Key, Raw
 from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import Job
+from adapter.shell.clusters.cluster import Cluster, Row, never
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, by_workload
-from adapter.shell.kube import reflector, resources
+from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.reflector import Following
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store
 
@@ -25,72 +24,56 @@ log = logging.getLogger(__name__)
 
 # One read each time. An end instead would be answered by the kubelet with breaks of up to five minutes.
 _ASK_AGAIN_SECONDS = 2.0
+NOTHING: Mapping[str, str] = {}
 
-Heard = Callable[[str, Raw | None, Raw | None], None]  # which store, before, after
 
-
-class Home:
+class Home(Cluster):
     """The manager cluster."""
 
-    def __init__(self, client: Client, heard: Heard) -> None:
-        self.client = client
-        self.heard = heard
-        self.unread: dict[Resource, str] = {}  # kinds that we can do without: why they cannot be read
-        self._silent: dict[str | Store, Exception] = {}  # what cannot be seen now, and why
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
         self.filled = asyncio.Event()  # every store has had its first list
+        self.workloads = Store()
+        self.placements = Store(index=by_workload)
+        self.pods = Store(index=by_placement, counted=slot_of)
+        self.heads = Store(index=by_ray_cluster)
+        self.ray_clusters = Store()
+        self.ray_jobs = Store()
+        self.worker_clusters = Store()
+        self.policies = Store()
+        self.checks = Store()
+        self.cluster_queues = Store()
+        self.local_queues = Store()
+        self.flavors = Store()
+        self.secrets = Store()
+        self.gate_policies = Store()
+        self.gate_bindings = Store()
+        self.multikueue_clusters = Store()
+        self.multikueue_configs = Store()
+        self._rows = self._table()
 
-        def store(name: str, *index: Callable[[Raw], str]) -> Store:
-            return Store(lambda before, after: heard(name, before, after), *index)
-
-        self.workloads = store("workloads")
-        self.placements = store("placements", by_workload)
-        self.pods = store("pods", by_placement, slot_of)
-        self.heads = store("heads", by_ray_cluster)
-        self.ray_clusters = store("ray_clusters")
-        self.ray_jobs = store("ray_jobs")
-        self.worker_clusters = store("worker_clusters")
-        self.policies = store("policies")
-        self.checks = store("checks")
-        self.cluster_queues = store("cluster_queues")
-        self.local_queues = store("local_queues")
-        self.flavors = store("flavors")
-        self.secrets = store("secrets")
-        self.gate_policies = store("gate_policies")
-        self.gate_bindings = store("gate_bindings")
-        self.multikueue_clusters = store("multikueue_clusters")
-        self.multikueue_configs = store("multikueue_configs")
-
-    def _followed(self) -> list[tuple[Resource, Store, str, dict[str, str]]]:
-        ours = {"fieldSelector": f"metadata.name={names.GATE_POLICY}"}
+    def _table(self) -> list[Row]:
+        gate = {"fieldSelector": f"metadata.name={names.GATE_POLICY}"}
+        heads = {"labelSelector": f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}"}
         return [
-            (resources.WORKLOADS, self.workloads, "", {}),
-            (resources.PLACEMENTS, self.placements, "", {}),
-            (resources.PODS, self.pods, "", {"labelSelector": names.PLACEMENT_LABEL}),
-            (resources.PODS, self.heads, "", {"labelSelector": f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}"}),
-            (resources.RAY_CLUSTERS, self.ray_clusters, "", {}),
-            (resources.RAY_JOBS, self.ray_jobs, "", {}),
-            (resources.WORKER_CLUSTERS, self.worker_clusters, "", {}),
-            (resources.DISPATCH_POLICIES, self.policies, "", {}),
-            (resources.ADMISSION_CHECKS, self.checks, "", {}),
-            (resources.CLUSTER_QUEUES, self.cluster_queues, "", {}),
-            (resources.LOCAL_QUEUES, self.local_queues, "", {}),
-            (resources.FLAVORS, self.flavors, "", {}),
-            (resources.SECRETS, self.secrets, names.SYSTEM_NAMESPACE, {}),
-            (resources.GATE_POLICIES, self.gate_policies, "", ours),
-            (resources.GATE_BINDINGS, self.gate_bindings, "", ours),
+            _needed(resources.WORKLOADS, self.workloads),
+            _needed(resources.PLACEMENTS, self.placements),
+            _needed(resources.PODS, self.pods, selectors={"labelSelector": names.PLACEMENT_LABEL}),
+            _needed(resources.PODS, self.heads, selectors=heads),
+            _needed(resources.RAY_CLUSTERS, self.ray_clusters),
+            _needed(resources.RAY_JOBS, self.ray_jobs),
+            _needed(resources.WORKER_CLUSTERS, self.worker_clusters),
+            _needed(resources.DISPATCH_POLICIES, self.policies),
+            _needed(resources.ADMISSION_CHECKS, self.checks),
+            _needed(resources.CLUSTER_QUEUES, self.cluster_queues),
+            _needed(resources.LOCAL_QUEUES, self.local_queues),
+            _needed(resources.FLAVORS, self.flavors),
+            _needed(resources.SECRETS, self.secrets, namespace=names.SYSTEM_NAMESPACE),
+            _needed(resources.GATE_POLICIES, self.gate_policies, selectors=gate),
+            _needed(resources.GATE_BINDINGS, self.gate_bindings, selectors=gate),
+            _optional(resources.MULTIKUEUE_CLUSTERS, self.multikueue_clusters),
+            _optional(resources.MULTIKUEUE_CONFIGS, self.multikueue_configs),
         ]
-
-    def _optional(self) -> list[tuple[Resource, Store, str]]:
-        """What a manager cluster may lack, or not let us read: told only to those who use it."""
-        return [
-            (resources.MULTIKUEUE_CLUSTERS, self.multikueue_clusters, "multikueue_clusters"),
-            (resources.MULTIKUEUE_CONFIGS, self.multikueue_configs, "multikueue_configs"),
-        ]
-
-    @property
-    def synced(self) -> bool:
-        known = all(store.synced or resource in self.unread for resource, store, _ in self._optional())
-        return known and all(store.synced for _, store, _, _ in self._followed())
 
     async def identity(self) -> str:
         """Tell this manager cluster from every other one: short, stable, and not to be configured wrongly.
@@ -109,27 +92,15 @@ class Home:
             else:
                 return hashlib.sha256(found["metadata"]["uid"].encode()).hexdigest()[:10]
 
-    async def run(self) -> None:
-        """Follow everything until cancelled."""
-        followed = []
-        for resource, store, namespace, selectors in self._followed():
-            trouble = functools.partial(self._trouble, resource, store)
-            followed.append(Following(self.client, resource, store, trouble, namespace, selectors))
-        for resource, store, name in self._optional():
-            missed = functools.partial(self._missed, resource, store, name)
-            followed.append(Following(self.client, resource, store, missed))
-        await reflector.keep(self.client, functools.partial(self._note, "probe"), followed)
-
-    def _missed(self, resource: Resource, store: Store, name: str, error: Exception | None) -> None:
-        """Note whether an optional kind can be read; what was read once counts on, whatever is refused later."""
-        before = self.unread.get(resource)
-        if isinstance(error, ApiError) and error.status in (403, 404) and not store.synced:
-            self.unread[resource] = str(error)
-        elif error is None:
-            self.unread.pop(resource, None)
-        if before != self.unread.get(resource):
-            log.info("manager cluster: %s %s", resource.plural, self.unread.get(resource) or "are read")
-            self.heard(name, None, None)
+    def _followed(self, row: Row, error: Exception | None) -> None:
+        before = self.unread.get(row.resource)
+        super()._followed(row, error)
+        now = self.unread.get(row.resource)
+        if str(before or "") != str(now or ""):
+            log.info("manager cluster: %s %s", row.resource.plural, now or "are read")
+            row.store.tell()
+        elif error and not now:
+            log.warning("manager cluster: following %s: %s", row.resource.plural, error)
         if self.synced:
             self.filled.set()
 
@@ -141,22 +112,7 @@ class Home:
     @property
     def lost(self) -> str:
         """Why the manager cluster cannot be seen now, empty when it can: what a cut link hides must not be taken for true."""
-        error = next(iter(self._silent.values()), None)
-        return f"the manager cluster cannot be seen: {error}" if error else ""
-
-    def _note(self, source: str | Store, error: Exception | None) -> None:
-        if error:
-            self._silent[source] = error
-        else:
-            self._silent.pop(source, None)
-
-    def _trouble(self, resource: Resource, store: Store, error: Exception | None) -> None:
-        """A kind that is refused is one that this cluster does not have; one that is silent stops everything."""
-        self._note(store, error if isinstance(error, Unreachable) else None)
-        if error:
-            log.warning("manager cluster: following %s: %s", resource.plural, error)
-        elif self.synced:
-            self.filled.set()
+        return f"the manager cluster cannot be seen: {self.trouble}" if self.trouble else ""
 
     def cluster_queue(self, key: Key) -> Raw:
         """The manager's ClusterQueue behind a LocalQueue, empty when there is none."""
@@ -167,3 +123,22 @@ class Home:
         """The RayJob or RayCluster as it stands, empty while nothing is known of it."""
         store = self.ray_jobs if job.kind == "RayJob" else self.ray_clusters
         return store.get((job.namespace, job.name)) or {}
+
+
+def _needed(resource: Resource, store: Store, *, namespace: str = "", selectors: Mapping[str, str] = NOTHING) -> Row:
+    """A kind that is refused is one that this cluster does not have; one that is silent stops everything."""
+    return Row(resource, store, namespace, selectors, silences=_is_silence)
+
+
+def _optional(resource: Resource, store: Store) -> Row:
+    """What a manager cluster may lack, or not let us read, which is told only to those who use it. What was read once counts on,
+    whatever is refused later."""
+
+    def lacks(error: Exception) -> bool:
+        return isinstance(error, ApiError) and error.status in (403, 404) and not store.synced
+
+    return Row(resource, store, spared=lacks, silences=never)
+
+
+def _is_silence(error: Exception) -> bool:
+    return isinstance(error, Unreachable)

@@ -4,7 +4,6 @@ A member that cannot be seen keeps its stores, but nobody may act on them: `why_
 """
 
 import asyncio
-import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +18,10 @@ from adapter.objects.workerpod import slot_of
 from adapter.quota import nodes
 from adapter.quota import tree as quota
 from adapter.rewrite.servicemirror import Standing, slice_keys
+from adapter.shell.clusters.cluster import CONNECTION, PROBE, Cluster, Row
 from adapter.shell.clusters.indexes import by_placement, by_reserved_workload
-from adapter.shell.kube import reflector, resources
+from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.reflector import Following
-from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Changed, Store, version
 
 log = logging.getLogger(__name__)
@@ -33,29 +31,33 @@ FIRST_LISTS = "it is being read for the first time"
 STEADY_AFTER = timedelta(seconds=30)
 
 
+def _nobody(*_: object) -> None:
+    """Whoever comes to listen looks at everything first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who wants to know what changed in a member."""
+    """Who wants to know what changed in a member; nobody, unless told otherwise."""
 
-    reservation: Callable[[str, Raw | None, Raw | None], None]
-    pod: Callable[[str, Raw | None, Raw | None], None]
-    room: Callable[[str, Raw | None, Raw | None], None]
-    head_mirror: Callable[[Raw | None, Raw | None], None]
-    contact: Callable[[str], None]
+    reservation: Callable[[str, Raw | None, Raw | None], None] = _nobody
+    pod: Callable[[str, Raw | None, Raw | None], None] = _nobody
+    room: Callable[[str, Raw | None, Raw | None], None] = _nobody
+    head_mirror: Callable[[Raw | None, Raw | None], None] = _nobody
+    contact: Callable[[str], None] = _nobody
 
 
-class Member:
+class Member(Cluster):
     """One connected worker cluster; `run` keeps it true until cancelled."""
 
     def __init__(self, name: str, spec: WorkerCluster, client: Client, manager: str, tell: Listeners) -> None:
-        self.name, self.spec, self.client = name, spec, client
+        super().__init__(client)
+        self.name, self.spec = name, spec
         self._tell, self._manager = tell, manager
         self.seen = asyncio.Event()  # set once it was seen for the first time
         self._told = "not connected yet"  # what the listeners were told last
         self._silent_since: datetime | None = datetime.now(UTC)
         self._seen_since: datetime | None = None
-        self._troubles = {"probe": FIRST_LISTS}  # by who met it: one watch that is refused is enough
-        self._unread: dict[str, str] = {}  # what of heads' mirrors may not be read, and why
+        self._troubles[PROBE] = Unreachable(FIRST_LISTS)
 
         self._tree: quota.Tree | None = None
         self._tree_is_old = False
@@ -71,7 +73,7 @@ class Member:
         self.local_queues = Store(self._news(self._forget_queues))
         self.namespaces = Store(self._news(self._forget_namespaces))
         self._node_objects = Store(self._news(self._forget_nodes))
-        self._stores = [(what.plural, store) for what, store, _ in self._followed()]  # asked for at each look at a pod
+        self._rows = self._table()
 
     def _share(self, before: Raw | None, after: Raw | None) -> None:
         if after is None:
@@ -109,10 +111,9 @@ class Member:
     @property
     def why_silent(self) -> str:
         """Why nothing may be concluded from the stores now; empty when all is well."""
-        needed = (store for plural, store in self._stores if plural not in self._unread)
-        if self._silent_since is None and all(store.synced for store in needed):
+        if self._silent_since is None and self.synced:
             return ""
-        trouble = next(iter(self._troubles.values()), FIRST_LISTS)
+        trouble = _sentence(self.trouble, self.spec) if self.trouble else FIRST_LISTS
         since = f" since {self._silent_since:%H:%M:%S} UTC" if self._silent_since else ""
         return f"cannot be seen{since}: {trouble}"
 
@@ -126,7 +127,8 @@ class Member:
     def unmirrored(self) -> str:
         """Why no worker can be made there that finds its head by a mirror, a part of a sentence; empty where there is nothing in
         the way. What runs there needs none of that to be seen."""
-        return next((f"heads cannot be mirrored there: {why}" for _, why in sorted(self._unread.items())), "")
+        refused = next((why for _, why in sorted(self.unread.items(), key=lambda one: one[0].plural)), None)
+        return f"heads cannot be mirrored there: {_sentence(refused, self.spec)}" if refused else ""
 
     @property
     def steady(self) -> bool:
@@ -152,7 +154,7 @@ class Member:
 
     @property
     def queues(self) -> dict[Key, tuple[str, str]]:
-        """For each LocalQueue, which ClusterQueue it feeds, and why it takes nothing, as `quota.leads_to` says it."""
+        """For each LocalQueue, which ClusterQueue it feeds, and why it takes nothing, as `clusterqueue.leads_to` says it."""
         if self._queues is None:
             self._queues = {key_of(queue): quota.leads_to(queue) for queue in self.local_queues}
         return self._queues
@@ -168,58 +170,44 @@ class Member:
         """What stands there of a head's Service; None where heads are not mirrored."""
         if not self.spec.head.mirrored:
             return None
-        if self._unread:
+        if self.unread:
             return Standing(None, (), known=False)
         slices = [self.slices.get(key) for key in slice_keys(service)]
         return Standing(self.services.get(service), [found for found in slices if found])
 
-    def _followed(self) -> list[tuple[Resource, Store, str]]:
+    def _table(self) -> list[Row]:
         # By cluster as well: were one API server registered under two names, each would see only what it made.
-        ours = f"{names.MANAGER_LABEL}={self._manager},{names.CLUSTER_LABEL}={self.name}"
-        mirrors = [(resources.SERVICES, self.services, ours), (resources.ENDPOINT_SLICES, self.slices, ours)]
+        ours = {"labelSelector": f"{names.MANAGER_LABEL}={self._manager},{names.CLUSTER_LABEL}={self.name}"}
+        # A missing right to mirrors is in the way of new workers only: what runs there must not count as out of sight for it.
+        mirrors = [
+            Row(resources.SERVICES, self.services, selectors=ours, spared=_is_refusal),
+            Row(resources.ENDPOINT_SLICES, self.slices, selectors=ours, spared=_is_refusal),
+        ]
         return [
             *(mirrors if self.spec.head.mirrored else ()),
-            (resources.WORKLOADS, self.workloads, ours),
-            (resources.PODS, self.pods, ours),
-            (resources.CLUSTER_QUEUES, self.cluster_queues, ""),
-            (resources.LOCAL_QUEUES, self.local_queues, ""),
-            (resources.COHORTS, self.cohorts, ""),
-            (resources.FLAVORS, self.flavors, ""),
-            (resources.NAMESPACES, self.namespaces, ""),
-            (resources.NODES, self._node_objects, ""),
+            Row(resources.WORKLOADS, self.workloads, selectors=ours),
+            Row(resources.PODS, self.pods, selectors=ours),
+            Row(resources.CLUSTER_QUEUES, self.cluster_queues),
+            Row(resources.LOCAL_QUEUES, self.local_queues),
+            Row(resources.COHORTS, self.cohorts),
+            Row(resources.FLAVORS, self.flavors),
+            Row(resources.NAMESPACES, self.namespaces),
+            Row(resources.NODES, self._node_objects),
         ]
-
-    async def run(self) -> None:
-        """Follow and probe until cancelled."""
-        self._heard("connection", None)
-        followed = []
-        for resource, store, labels in self._followed():
-            selectors = {"labelSelector": labels} if labels else {}
-            tell = self._heard_of_mirrors if store in (self.services, self.slices) else self._heard
-            heard = functools.partial(tell, resource.plural)
-            followed.append(Following(self.client, resource, store, heard, selectors=selectors))
-        await reflector.keep(self.client, functools.partial(self._heard, "probe"), followed)
 
     def broken(self, why: str) -> None:
         """Note that `run` ended by itself: nothing is seen until it runs again."""
-        self._heard("connection", Unreachable(why))
+        self._note(CONNECTION, Unreachable(why))
 
-    def _heard_of_mirrors(self, source: str, error: Exception | None) -> None:
-        """A missing right to mirrors is in the way of new workers only: what runs there must not count as out of sight for it."""
-        refused, before = isinstance(error, ApiError) and error.status == 403, self.unmirrored
-        self._unread.pop(source, None)
-        if error and refused:
-            self._unread[source] = _sentence(error, self.spec)
-        self._heard(source, None if refused else error)
+    def _followed(self, row: Row, error: Exception | None) -> None:
+        before = self.unmirrored
+        super()._followed(row, error)
         if self.unmirrored != before:
             log.info("worker cluster %s: %s", self.name, self.unmirrored or "heads can be mirrored there")
             self._tell.contact(self.name)
 
-    def _heard(self, source: str, error: Exception | None) -> None:
-        if error is None:
-            self._troubles.pop(source, None)
-        else:
-            self._troubles[source] = _sentence(error, self.spec)
+    def _note(self, source: Row | str, error: Exception | None) -> None:
+        super()._note(source, error)
         if not self._troubles:
             self._seen_since = self._seen_since if self._silent_since is None else datetime.now(UTC)
             self._silent_since = None
@@ -231,6 +219,10 @@ class Member:
                 self.seen.set()
             log.info("worker cluster %s %s", self.name, self.why_silent or "is seen")
             self._tell.contact(self.name)
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, ApiError) and error.status == 403
 
 
 def _sentence(error: Exception, spec: WorkerCluster) -> str:

@@ -4,7 +4,9 @@ What a key's decision reads must wake it here; what is missed is caught by the r
 more than finding those keys.
 """
 
-from collections.abc import Callable, Iterable
+import functools
+import logging
+from collections.abc import Iterable
 
 from adapter import names
 from adapter.actions import Action, Reserve
@@ -15,10 +17,14 @@ from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.remote import Listeners
 from adapter.shell.controller import predicates
 from adapter.shell.controller.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
 from adapter.shell.controller.workqueue import WorkQueue
+from adapter.shell.kube.store import Changed, Store
 from adapter.shell.write.anchors import BEREFT_SECONDS
+
+log = logging.getLogger(__name__)
 
 
 class Waker:
@@ -26,31 +32,35 @@ class Waker:
 
     def __init__(self, queue: WorkQueue[QueueKey], home: Home, fleet: Fleet) -> None:
         self._keys, self._home, self._fleet = Keys(queue, home, fleet), home, fleet
-        self._by_store: dict[str, Callable[[Raw | None, Raw | None], None]] = {
-            "workloads": self._workload,
-            "placements": self._placement,
-            "pods": self._pod,
-            "heads": self._head,
-            "ray_clusters": self._ray_cluster,
-            "ray_jobs": self._job,
-            "worker_clusters": self._worker_cluster,
-            "secrets": lambda *_: self._keys.all(CLUSTER, self._home.worker_clusters),
-            "multikueue_clusters": lambda *_: self._keys.all(CLUSTER, self._home.worker_clusters),
-            "multikueue_configs": self._config,
-            "checks": self._check,
-            "policies": lambda *_: self._keys.policies(),
-            "gate_policies": lambda *_: self._keys.checks(self._home.checks),
-            "gate_bindings": lambda *_: self._keys.checks(self._home.checks),
-            "cluster_queues": self._cluster_queue,
-            "local_queues": self._local_queue,
-            "flavors": self._layout,
-        }
 
-    def heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
-        """Something changed in the manager cluster."""
-        handle = self._by_store.get(store)
-        if handle:
-            handle(before, after)
+    def listen(self) -> None:
+        """Hear of all that changes in the manager's stores from now on, and in worker clusters that are engaged from now on."""
+        for store, handle in self.handlers():
+            store.listen(functools.partial(_guarded, handle))
+        self._fleet.listen(Listeners(self.reservation, self.remote_pod, self.room, self.head_mirror, self.contact))
+
+    def handlers(self) -> list[tuple[Store, Changed]]:
+        """Which change of the manager cluster is heard by whom."""
+        home = self._home
+        return [
+            (home.workloads, self._workload),
+            (home.placements, self._placement),
+            (home.pods, self._pod),
+            (home.heads, self._head),
+            (home.ray_clusters, self._ray_cluster),
+            (home.ray_jobs, self._job),
+            (home.worker_clusters, self._worker_cluster),
+            (home.secrets, self._login),
+            (home.multikueue_clusters, self._login),
+            (home.multikueue_configs, self._config),
+            (home.checks, self._check),
+            (home.policies, self._policy),
+            (home.gate_policies, self._gate),
+            (home.gate_bindings, self._gate),
+            (home.cluster_queues, self._cluster_queue),
+            (home.local_queues, self._local_queue),
+            (home.flavors, self._layout),
+        ]
 
     def reservation(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
         """A share changed in a worker cluster."""
@@ -200,6 +210,16 @@ class Waker:
         if predicates.changed(before, after, lambda cluster: cluster.get("spec")):
             self._keys.policies()  # a selector may choose it now, or not any more
 
+    def _login(self, *_: Raw | None) -> None:
+        """A kubeconfig, or a MultiKueueCluster that names one."""
+        self._keys.all(CLUSTER, self._home.worker_clusters)
+
+    def _policy(self, *_: Raw | None) -> None:
+        self._keys.policies()
+
+    def _gate(self, *_: Raw | None) -> None:
+        self._keys.checks(self._home.checks)
+
     def _config(self, before: Raw | None, after: Raw | None) -> None:
         if predicates.changed(before, after, lambda config: config.get("spec")):
             self._keys.policies()
@@ -223,6 +243,13 @@ class Waker:
         self._keys.waiting()
         if predicates.changed(before, after, predicates.quota):
             self._keys.quotas()
+
+
+def _guarded(handle: Changed, before: Raw | None, after: Raw | None) -> None:
+    try:
+        handle(before, after)
+    except Exception:  # an object may hold anything; whom it concerns is looked at by the next resync all the same
+        log.exception("hearing of %s", key_of(after or before or {}))
 
 
 def _checks_on(work: Raw) -> Iterable[Raw]:

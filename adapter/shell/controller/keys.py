@@ -1,6 +1,6 @@
 """Which keys belong together, and how soon are they due: those of a gang, of a RayCluster, of whoever waits for room?
 
-It puts them into the work queue and reads no event: which of them a change wakes is for wake.py.
+It puts them into the work queue and reads no event: which of them a change wakes is for handlers.py.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """What of an object does any decision read: which difference between two of its versions is news?
 
-The counters and times that move all the time are not. Whom the news wakes is for shell/wake.py.
+The counters and times that move all the time are not. Whom the news wakes is for handlers.py.
 """
 
 from collections.abc import Callable

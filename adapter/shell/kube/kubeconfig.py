@@ -12,7 +12,7 @@ from kubernetes.aio import config as kube_config
 
 Body = dict[str, Any]
 # What a kubeconfig from elsewhere may not ask of us: to run a program or to read a file of ours. MultiKueue refuses the
-# same (kueue.md 5.1).
+# same (docs/upstream.md, "What MultiKueue refuses in a kubeconfig").
 FORBIDDEN_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
 FORBIDDEN_CLUSTER = ("certificate-authority",)
 

@@ -21,7 +21,7 @@ from adapter.shell.kube.store import Store
 
 log = logging.getLogger(__name__)
 
-PAGE = "500"  # a list in one piece peaks at seven times the memory (style.md 3.3)
+PAGE = "500"  # a list in one piece peaks at seven times the memory (docs/upstream.md, "A list comes in pages")
 WATCH_SECONDS = "240"  # the server ends a watch then; well below any proxy's idle limit
 # Bookmarks come about once a minute. A watch that is silent for longer may hang on a dead connection: it is taken up
 # again where it was, on a new one, which costs little if nothing was wrong.

@@ -17,12 +17,16 @@ Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 REMEMBERED_SECONDS = 60.0
 
 
+def _nobody(_: Raw | None, __: Raw | None) -> None:
+    """Nobody listens yet: whoever comes looks at everything."""
+
+
 class Store:
     """Objects by namespace and name, with one optional index; and how many of each of its groups give a `counted` value."""
 
     def __init__(
         self,
-        changed: Changed,
+        changed: Changed = _nobody,
         index: Callable[[Raw], str] | None = None,
         counted: Callable[[Raw], str] | None = None,
     ) -> None:
@@ -34,6 +38,14 @@ class Store:
         self._index, self._counted = index, counted
         self._groups: dict[str, set[Key]] = defaultdict(set)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def listen(self, changed: Changed) -> None:
+        """Tell somebody else of each change from now on."""
+        self._changed = changed
+
+    def tell(self, before: Raw | None = None, after: Raw | None = None) -> None:
+        """Tell of a change that no object here shows: what is read beside it, or that this kind can be read at all."""
+        self._changed(before, after)
 
     def __iter__(self) -> Iterator[Raw]:
         return iter(list(self._objects.values()))

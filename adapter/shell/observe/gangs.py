@@ -14,6 +14,7 @@ from adapter.objects.raw import Key, meta, uid_of
 from adapter.objects.workerpod import share_key
 from adapter.objects.workload import Job, Workload, workload
 from adapter.rewrite import copies
+from adapter.rewrite.target import Target
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.observe.losses import Losses
@@ -60,6 +61,7 @@ class Observer:
             others_wait=bool(work and self._others_wait(work)),
             room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
             job_gone=bool(work and work.job and self._gone(work.job)),
+            targets=self._targets(work, found) if work else {},
             remote_podsets=tuple(p.name for p in self.policies.remote_podsets(work, check)) if work else (),
             settles=min((memory.settles[p.uid] for p in found if p.uid in memory.settles), default=None),
             on_share_lost=chosen.policy.when_share_lost if chosen else "Replace",
@@ -77,6 +79,13 @@ class Observer:
             unreleased=dict(memory.unreleased),
             alive=frozenset(share_key(slot) for p in found for slot in self._slots.alive(p)),
         )
+
+    def _targets(self, work: Workload, placements: tuple[Placement, ...]) -> dict[str, Target]:
+        """What the rewriter must know of each cluster that a share is asked for in, as far as it can be seen."""
+        place = next((p for p in placements if p.attempt == work.attempt), None)
+        seen = self._fleet.seen()
+        near = {share.cluster: seen[share.cluster] for share in (place.live if place else ()) if share.cluster in seen}
+        return self.targets.every(near, work, place) if place else {}
 
     async def look(self, key: Key) -> bool:
         """Read what `gang` needs and no store holds: the Secrets and ConfigMaps of a gang that waits for its check. Returns whether

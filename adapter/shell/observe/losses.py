@@ -2,7 +2,7 @@
 
 The first loss stands in the WorkerCluster's status, so a restart of ours, or a link that comes and goes, does not start
 the clock anew. While a cluster is silent, the heads of the RayClusters with workers there are asked which nodes they
-hear from: Ray's own word counts for more than our link. Who is given up is decided in reporting.py and running.py.
+hear from: Ray's own word counts for more than our link. Who is given up is decided in worker/report.py and gang/running.py.
 """
 
 import asyncio

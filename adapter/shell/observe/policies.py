@@ -82,7 +82,7 @@ class Policies:
         return conditions.gate_problem(_by_name(self._home.gate_policies), _by_name(self._home.gate_bindings))
 
     def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
-        """The worker groups that the check covers: all, or those with one of its flavors (kueue.md 1.2)."""
+        """The worker groups with one of the check's flavors, or all (docs/upstream.md, "What a check covers")."""
         strategy = self._home.cluster_queue((work.namespace, work.queue)).get("spec") or {}
         listed = (strategy.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
         flavors = next((set(c.get("onFlavors") or ()) for c in listed if c.get("name") == check), set[str]())

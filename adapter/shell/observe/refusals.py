@@ -1,7 +1,7 @@
 """Why can a gang's workers not be made in any worker cluster: never, or not before somebody makes what they refer to?
 
 The sentences are made from the job, its Workload and what `sources` has read of its Secrets and ConfigMaps. It reads none of
-those itself, and writes nothing: who is refused, and how, is for lifecycle.py.
+those itself, and writes nothing: who is refused, and how, is for gang/lifecycle.py.
 """
 
 from adapter import names

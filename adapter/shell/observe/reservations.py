@@ -1,6 +1,6 @@
 """What stands for gangs: which Placement and which live Workload, and which shares in the clusters that can be seen?
 
-Clusters that cannot be seen show no shares. Whether a share is to stay is for lifecycle.py.
+Clusters that cannot be seen show no shares. Whether a share is to stay is for gang/lifecycle.py.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """What is known about one worker pod of the manager and its copies?
 
-Reads the stores and builds the facts that dispatch.py decides from. Clusters that cannot be seen contribute no copies.
+Reads the stores and builds the facts that worker/dispatch.py decides from. Clusters that cannot be seen contribute no copies.
 """
 
 from collections.abc import Mapping

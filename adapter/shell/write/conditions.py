@@ -12,16 +12,19 @@ from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import FIRST_LISTS, STEADY_AFTER
 from adapter.shell.kube import resources
-from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.reservations import Shares
 from adapter.shell.write.events import Announcer
 
 
 class Conditions:
-    """Writes what `checks` says about the admins' objects."""
+    """Writes what `admission.conditions` says about the admins' objects."""
 
-    def __init__(self, home: Home, fleet: Fleet, logins: Logins, observer: Observer, announcer: Announcer) -> None:
+    def __init__(
+        self, home: Home, fleet: Fleet, logins: Logins, policies: Policies, shares: Shares, announcer: Announcer
+    ) -> None:
         self._home, self._fleet, self._logins = home, fleet, logins
-        self._observer, self._announcer = observer, announcer
+        self._policies, self._shares, self._announcer = policies, shares, announcer
 
     async def engage(self, name: str) -> None:
         """Engage or disengage a worker cluster as its object says."""
@@ -45,7 +48,7 @@ class Conditions:
         reason = "BadConfiguration" if name in self._fleet.problems else "Unreachable"
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
         member = self._fleet.members().get(name)
-        steady, workers = bool(member and member.steady), self._observer.shares.workers_in(name)
+        steady, workers = bool(member and member.steady), self._shares.workers_in(name)
         if problem:  # what it holds for gangs that gave it up, or ended meanwhile, is yet to be removed there
             workers = max(workers, int((raw.get("status") or {}).get("workers") or 0))
         lack = f"No new workers go there: {member.unmirrored}." if member and member.unmirrored and not problem else ""
@@ -64,7 +67,7 @@ class Conditions:
         raw = self._home.checks.named(name)
         if raw is None or (raw.get("spec") or {}).get("controllerName") != names.CONTROLLER_NAME:
             return
-        seen = self._observer.policies
+        seen = self._policies
         told = seen.written(), seen.gate_problem(), seen.layout_problems(name)
         patch = conditions.check_condition(raw, *told, datetime.now(UTC))
         if patch is None:

@@ -23,8 +23,8 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Member
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.observe.gangs import Observer
-from adapter.shell.observe.sources import Absent, path
+from adapter.shell.observe.sources import Absent, Sources, path
+from adapter.shell.observe.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ class Written:
 class Copier:
     """Writes copies, and remembers which ones; all of that may be lost: then each is written once more."""
 
-    def __init__(self, home: Home, fleet: Fleet, observer: Observer) -> None:
-        self._home, self._fleet, self._observer, self._sources = home, fleet, observer, observer.sources
+    def __init__(self, home: Home, fleet: Fleet, sources: Sources, workers: Workers) -> None:
+        self._home, self._fleet, self._sources, self._workers = home, fleet, sources, workers
         self._written: dict[tuple[str, str], Written] = {}  # by cluster and anchor
         self._busy: set[str] = set()
 
@@ -106,7 +106,7 @@ class Copier:
                 self._written = {key: kept for key, kept in self._written.items() if key[0] in there}
                 if self._home.lost:
                     continue
-                for name, member in self._observer.shares.seen().items():
+                for name, member in self._fleet.seen().items():
                     if name not in self._busy:
                         self._busy.add(name)
                         tasks.create_task(self._look_after(member))
@@ -140,7 +140,7 @@ class Copier:
             pod = self._home.pods.get(key_of(remote))
             if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
                 continue
-            wanted = rewriter.referred(pod, self._observer.workers.pull_secrets(pod))
+            wanted = rewriter.referred(pod, self._workers.pull_secrets(pod))
             if wanted:
                 found.setdefault((anchor_uid(remote), frozenset(wanted)), (remote, wanted))
         return list(found.values())

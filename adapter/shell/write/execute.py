@@ -24,11 +24,6 @@ from adapter.actions import (
     SetCheck,
     Yield,
 )
-from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
-from adapter.shell.observe.gangs import Observer
-from adapter.shell.observe.memory import Memory
-from adapter.shell.write.copies import Copier
 from adapter.shell.write.events import Announcer
 from adapter.shell.write.gangs import GangWriter
 from adapter.shell.write.pods import PodWriter
@@ -37,11 +32,7 @@ from adapter.shell.write.pods import PodWriter
 class Executor:
     """Does actions; raises ApiError or Unreachable when one could not be done."""
 
-    def __init__(self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer) -> None:
-        self.memory = Memory()
-        self.copier = Copier(home, fleet, observer)
-        gangs = GangWriter(home, fleet, observer, self.memory)
-        pods = PodWriter(home, fleet, observer, announcer, self.memory, self.copier)
+    def __init__(self, gangs: GangWriter, pods: PodWriter, announcer: Announcer) -> None:
         self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
             Plan: gangs.plan,
             Reserve: gangs.reserve,

@@ -21,7 +21,6 @@ from adapter.shell.clusters.manager import Home
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import POD_GROUPS
-from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.memory import Memory
 from adapter.shell.planning.plans import Planning
 from adapter.shell.write.create import create
@@ -30,9 +29,8 @@ from adapter.shell.write.create import create
 class GangWriter:
     """Writes Workloads and Placements in the manager, and shares in the worker clusters."""
 
-    def __init__(self, home: Home, fleet: Fleet, observer: Observer, memory: Memory) -> None:
-        self._home, self._fleet, self._observer, self._memory = home, fleet, observer, memory
-        self._planning = Planning(home, fleet, observer, memory)
+    def __init__(self, home: Home, fleet: Fleet, planning: Planning, memory: Memory) -> None:
+        self._home, self._fleet, self._planning, self._memory = home, fleet, planning, memory
 
     async def plan(self, action: Plan) -> None:
         """Plan a gang, and write its Placement, unless the plan says nothing new."""
@@ -69,20 +67,15 @@ class GangWriter:
             self._memory.refuse(action.placement, action.share.cluster, why)
 
     async def _make_share(self, action: Reserve) -> None:
-        member, work, place = self._fleet.connected(action.share.cluster), action.workload, action.placement
-        target = self._observer.targets.target(member, work, place, place.round_of(action.share))
-        anchor = await create(member.client, resources.CONFIG_MAPS, groupworkload.anchor(target, work.namespace))
-        templates = {podset.name: podset.template for podset in work.podsets}
-        body = groupworkload.group_workload(
-            target,
-            work.namespace,
-            [(group.name, group.count, templates[group.name]) for group in action.share.groups],
-            uid_of(anchor),
-            priority=work.priority,
+        member, namespace, target = (
+            self._fleet.connected(action.share.cluster),
+            action.placement.namespace,
+            action.target,
         )
+        anchor = await create(member.client, resources.CONFIG_MAPS, groupworkload.anchor(target, namespace))
+        body = groupworkload.group_workload(target, namespace, action.groups, uid_of(anchor), priority=action.priority)
         # Before any pod can name it, and before quota is held that it may not use.
-        check = work.checks.get(self._observer.policies.check_of(work))
-        if group := groupworkload.beside(body, target, starts=not check or check.state != names.CHECK_READY):
+        if group := groupworkload.beside(body, target, starts=action.starts):
             await ensure(member.client, group)
         member.workloads.put(await create(member.client, resources.WORKLOADS, body))
 

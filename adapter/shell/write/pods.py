@@ -10,14 +10,12 @@ from collections import defaultdict
 from adapter import names
 from adapter.actions import AssignSlot, CreatePod, DeletePod, MirrorHead, PatchStatus, Say
 from adapter.objects.raw import Raw, key_of, uid_of
-from adapter.objects.workerpod import share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Member
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.store import version
-from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.sources import Absent
 from adapter.shell.write.copies import Copier
@@ -32,11 +30,8 @@ _REFUSALS = (400, 403, 404, 422)
 class PodWriter:
     """Writes worker pods in the manager, and their copies in the worker clusters."""
 
-    def __init__(
-        self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer, memory: Memory, copier: Copier
-    ) -> None:
-        self._home, self._fleet, self._observer = home, fleet, observer
-        self._announcer, self._memory, self._copier = announcer, memory, copier
+    def __init__(self, home: Home, fleet: Fleet, announcer: Announcer, memory: Memory, copier: Copier) -> None:
+        self._home, self._fleet, self._announcer, self._memory, self._copier = home, fleet, announcer, memory, copier
         self._mirroring: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by cluster
 
     async def assign(self, action: AssignSlot) -> None:
@@ -68,11 +63,9 @@ class PodWriter:
 
     async def _refused(self, action: MirrorHead | CreatePod, what: str, refusal: ApiError) -> None:
         """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner."""
-        place = self._observer.shares.placement_of(action.pod)
-        if action.about and place:
-            share = share_key(slot_of(action.pod))
-            why = _of_any(action.pod, refusal)
-            self._memory.refuse_pod(place, share, uid_of(action.pod), f"the cluster refuses its pods: {why}")
+        if action.about:
+            why, uid = _of_any(action.pod, refusal), uid_of(action.pod)
+            self._memory.refuse_pod(action.placement, action.share, uid, f"the cluster refuses its pods: {why}")
             text = f"worker cluster {action.cluster} refuses {what}: {why}"
             await self._announcer.tell(Say(action.about, "PodRefused", text, warning=True))
 
@@ -91,8 +84,7 @@ class PodWriter:
         except Absent as absent:
             raise Unreachable(await self._trouble(action, str(absent))) from None
         self._memory.made.add(uid_of(action.pod))
-        if place := self._observer.shares.placement_of(action.pod):
-            self._memory.accept_pod(place, share_key(slot_of(action.pod)))
+        self._memory.accept_pod(action.placement, action.share)
 
     async def _trouble(self, action: CreatePod, why: str) -> str:
         """Tell the owner why a worker is not made, in words that are the same for its siblings; returns the sentence."""

@@ -16,7 +16,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
-from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.policies import Policies
 from adapter.shell.write.events import Announcer
 
 log = logging.getLogger(__name__)
@@ -27,8 +27,8 @@ _NO_RIGHT = "cannot patch resource"  # of RBAC's answer, which has no code of it
 class Aggregator:
     """Writes what `aggregate` says about the manager's ClusterQueues."""
 
-    def __init__(self, home: Home, fleet: Fleet, observer: Observer, announcer: Announcer) -> None:
-        self._home, self._fleet, self._observer, self._announcer = home, fleet, observer, announcer
+    def __init__(self, home: Home, fleet: Fleet, policies: Policies, announcer: Announcer) -> None:
+        self._home, self._fleet, self._policies, self._announcer = home, fleet, policies, announcer
 
     async def look(self, name: str) -> None:
         """Bring one ClusterQueue up to date; raises ApiError or Unreachable when that has to be tried again."""
@@ -46,8 +46,8 @@ class Aggregator:
     def _changes(self, raw: Raw) -> list[Change]:
         if not aggregate.wanted(raw):
             return []
-        check, flavor = aggregate.covered(raw, self._observer.policies.our_checks())
-        chosen, _ = self._observer.policies.policy(check)
+        check, flavor = aggregate.covered(raw, self._policies.our_checks())
+        chosen, _ = self._policies.policy(check)
         if chosen is None:
             return []  # the check's own condition says why; what was written last stays
         workers = {cluster: self._worker(cluster) for cluster in chosen.clusters}

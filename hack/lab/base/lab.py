@@ -29,8 +29,8 @@ MOST_WORKERS = 14  # with mgr 15 clusters: as many /20 blocks of fake pod addres
 _DEFINITION = STATE / "lab.json"
 _SHAPE = (  # a change in one of these makes other clusters, so a lab made by the old text cannot be shared
     "base/lab.py", "base/versions.py", "cluster/addons.py", "cluster/certificates.py", "cluster/cgroups.py",
-    "cluster/containerd.py", "cluster/control_plane.py", "cluster/coredns.yaml", "cluster/kwok.py", "cluster/network.py",
-    "cluster/node.py", "cluster/processes.py", "cluster/room.py",
+    "cluster/containerd.py", "cluster/control_plane.py", "cluster/coredns.yaml", "cluster/isolation.py", "cluster/kwok.py",
+    "cluster/network.py", "cluster/node.py", "cluster/processes.py",
 )  # fmt: skip
 
 

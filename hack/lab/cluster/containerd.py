@@ -10,7 +10,7 @@ from pathlib import Path
 from hack.lab.base.commands import run
 from hack.lab.base.lab import Cluster
 from hack.lab.build import tools
-from hack.lab.cluster import api, processes, room
+from hack.lab.cluster import api, isolation, processes
 from hack.lab.images import images
 
 NAME = "containerd"
@@ -56,7 +56,7 @@ def ensure(cluster: Cluster) -> None:
     )
     (home / "containerd.toml").write_text(text, encoding="utf-8")
     argv = [str(tools.path(NAME)), "--config", str(home / "containerd.toml"), "--log-level", "info"]
-    processes.ensure(cluster, NAME, argv, inside=room.node(cluster))
+    processes.ensure(cluster, NAME, argv, inside=isolation.node(cluster))
 
 
 def await_ready(cluster: Cluster) -> None:
@@ -99,7 +99,7 @@ def _answers(cluster: Cluster) -> bool:
 
 
 def _ctr(cluster: Cluster, *words: str | Path, check: bool = True) -> str:
-    program = [*room.node(cluster), tools.path("ctr"), "--address", SOCKET, "--namespace", "k8s.io", *words]
+    program = [*isolation.node(cluster), tools.path("ctr"), "--address", SOCKET, "--namespace", "k8s.io", *words]
     return run(program, timeout=_IMPORT_PATIENCE, check=check)
 
 

@@ -8,7 +8,7 @@ import json
 
 from hack.lab.base.lab import SERVICES, Cluster
 from hack.lab.build import tools
-from hack.lab.cluster import api, certificates, processes, room
+from hack.lab.cluster import api, certificates, isolation, processes
 
 SERVERS = ("etcd", "kube-apiserver")
 CLIENTS = ("kube-controller-manager", "kube-scheduler")
@@ -48,7 +48,7 @@ def check(cluster: Cluster) -> None:
 
 def _ensure(cluster: Cluster, names: tuple[str, ...], commands: tuple[list[str], ...]) -> None:
     for name, flags in zip(names, commands, strict=True):
-        processes.ensure(cluster, name, [tools.path(name), *flags], inside=room.node(cluster))
+        processes.ensure(cluster, name, [tools.path(name), *flags], inside=isolation.node(cluster))
 
 
 def _etcd(cluster: Cluster) -> list[str]:

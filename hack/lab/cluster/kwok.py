@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hack.lab.base.lab import Cluster
 from hack.lab.build import tools
-from hack.lab.cluster import api, certificates, processes, room
+from hack.lab.cluster import api, certificates, isolation, processes
 
 NAME = "kwok"
 KEY = "kwok.x-k8s.io/node"  # the annotation by which kwok knows its nodes, and the taint that keeps others away
@@ -30,7 +30,7 @@ def ensure(cluster: Cluster, nodes: int) -> None:
     stages = cluster.directory / "stages.yaml"
     if not stages.exists():
         stages.write_text("\n---\n".join(_stages()), encoding="utf-8")
-    processes.ensure(cluster, NAME, [tools.path(NAME), *_flags(cluster, stages)], inside=room.node(cluster))
+    processes.ensure(cluster, NAME, [tools.path(NAME), *_flags(cluster, stages)], inside=isolation.node(cluster))
     there = {found["metadata"]["name"] for found in api.get(cluster, "/api/v1/nodes")["items"]}
     for number in range(nodes):
         name = f"{cluster.name}-fake-{number}"

@@ -10,9 +10,8 @@ import tomllib
 from pathlib import Path
 
 from hack.lab.base.paths import LOGS, REPO
-from hack.lab.images import layer, packages, rootfs
-from hack.lab.images.archive import Image
-from hack.lab.images.layer import Layer
+from hack.lab.images import archive, packages, rootfs
+from hack.lab.images.archive import Image, Layer
 
 REFERENCE = "rayspan/rayspan:dev"
 _USER = "65532:65532"  # nobody's: what distroless images call nonroot
@@ -53,7 +52,7 @@ def _files() -> list[Path]:
 
 
 def _own(content: str) -> Layer:
-    return layer.cached(f"rayspan-{rootfs.KEY}-{content}", _make)
+    return archive.cached_layer(f"rayspan-{rootfs.KEY}-{content}", _make)
 
 
 def _make(goal: Path) -> None:
@@ -65,7 +64,7 @@ def _make(goal: Path) -> None:
             shutil.copyfile(file, copy)
         _register(site)
         packages.compile_all(Path(place), LOGS / "rayspan-compile.log")
-        layer.from_tree(goal, Path(place), readable=True)
+        archive.layer_of_tree(goal, Path(place), readable=True)
 
 
 def _register(site: Path) -> None:

@@ -1,7 +1,8 @@
-"""What does a container runtime need to take in an image without a registry? One docker-archive, the same for the same input.
+"""What is an image, and how does a container runtime take it in without a registry? Layers, and one docker-archive of them.
 
-It only describes and packs layers that exist. The digests are known without writing anything, so that a node can tell
-beforehand whether it has the image already.
+A layer is a plain tar file, the same to the byte whenever its content is the same, and its digest. Layers in the cache are found by the
+name their maker gives them, and are never changed. An archive is the same for the same layers; its digests are known without writing
+anything, so that a node can tell beforehand whether it has the image already.
 """
 
 import hashlib
@@ -9,18 +10,41 @@ import io
 import json
 import platform
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from hack.lab.base.paths import CACHE
 from hack.lab.base.progress import LabError
-from hack.lab.images.layer import Layer
 
+_EPOCH = 0  # every file's time: when a layer was made must not change its digest
+_CHUNK = 1 << 20  # read and written at once: large enough to be as fast as the disk
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # those that every one of our upstreams supports
 _CREATED = "1970-01-01T00:00:00Z"  # when it was built must not change its id
 _CONFIG_TYPE = "application/vnd.docker.container.image.v1+json"
 _LAYER_TYPE = "application/vnd.docker.image.rootfs.diff.tar"
 _MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer that is on disk."""
+
+    file: Path
+    digest: str
+    """sha256, in hex, of the uncompressed tar: what image configurations call a diff id."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to put into a layer: either content that is given, or a symbolic link."""
+
+    path: str
+    content: bytes = b""
+    mode: int = 0o644
+    link: str = ""
+    directory: bool = False
+    owner: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -55,6 +79,83 @@ class Image:
         config = _descriptor(_CONFIG_TYPE, _sha256(configuration), len(configuration))
         manifest = {"schemaVersion": 2, "mediaType": _MANIFEST_TYPE, "config": config, "layers": layers}
         return _sha256(_json(manifest))
+
+
+def cached_layer(name: str, make: Callable[[Path], None]) -> Layer:
+    """The layer called `name` in the cache, made by `make(file)` when it is not there."""
+    goal = CACHE / "layers" / f"{name}.tar"
+    note = goal.with_suffix(".sha256")
+    if not (goal.is_file() and note.is_file()):
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        fresh = goal.with_suffix(".new")
+        make(fresh)
+        note.write_text(file_digest(fresh))
+        fresh.rename(goal)
+    return Layer(goal, note.read_text())
+
+
+def file_digest(file: Path) -> str:
+    """sha256 of a file, in hex."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def layer_of_files(goal: Path, files: Iterable[File]) -> None:
+    """Write a layer with exactly these files; directories above them are the layers' below, or appear by themselves."""
+    with _tar(goal) as out:
+        for file in sorted(files, key=lambda file: file.path):
+            entry = tarfile.TarInfo(file.path.lstrip("/"))
+            entry.mode, entry.size = file.mode, len(file.content)
+            entry.uid, entry.gid = file.owner
+            if file.link:
+                entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, file.link, 0o777
+            elif file.directory:
+                entry.type = tarfile.DIRTYPE
+            out.addfile(_plain(entry), io.BytesIO(file.content))
+
+
+def layer_of_tree(
+    goal: Path,
+    root: Path,
+    skipped: Sequence[str] = (),
+    empty: Sequence[str] = (),
+    under: str = "",
+    *,
+    readable: bool = False,
+) -> None:
+    """Write a layer with what is below `root`, placed at `under`; of `skipped` paths only those in `empty` appear.
+
+    `readable` undoes a strict umask: whatever user the container runs as can read everything."""
+    with _tar(goal) as out:
+        for file in _walk(root, root, frozenset(skipped), frozenset(empty)):
+            name = str(PurePosixPath(under) / file.relative_to(root))
+            entry = _plain(out.gettarinfo(file, arcname=name))
+            if readable:
+                entry.mode |= 0o555 if entry.isdir() or entry.mode & 0o100 else 0o444
+            if entry.isreg():
+                with file.open("rb", buffering=_CHUNK) as content:
+                    out.addfile(entry, content)
+            else:
+                out.addfile(entry)
+
+
+def _walk(place: Path, root: Path, skipped: frozenset[str], empty: frozenset[str]) -> Iterator[Path]:
+    for file in sorted(place.iterdir()):
+        name = str(file.relative_to(root))
+        if name not in skipped or name in empty:
+            yield file
+        if name not in skipped and file.is_dir() and not file.is_symlink():
+            yield from _walk(file, root, skipped, empty)
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mtime = _EPOCH
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def _tar(goal: Path) -> tarfile.TarFile:
+    return tarfile.open(goal, "w", format=tarfile.PAX_FORMAT)
 
 
 def architecture() -> str:

@@ -11,9 +11,8 @@ from hack.lab.base import lock, versions
 from hack.lab.base.paths import CACHE
 from hack.lab.base.progress import LabError, step
 from hack.lab.build import catalog, tools
-from hack.lab.images import adapterimage, archive, layer, rayimage, redisimage
-from hack.lab.images.archive import Image
-from hack.lab.images.layer import File
+from hack.lab.images import adapterimage, archive, rayimage, redisimage
+from hack.lab.images.archive import File, Image
 
 _NONROOT = "65532:65532"  # what the published images of Kueue and KubeRay run as; their manifests insist on not-root
 _KEPT = 3  # archives of one image: the newest, and those that a cluster starting right now may still be reading
@@ -25,9 +24,9 @@ def _static(tool: str, reference: str, program: str, user: str) -> Callable[[], 
     def image() -> Image:
         tools.build([tool])
         binary = tools.path(tool)
-        content = layer.cached(
+        content = archive.cached_layer(
             tools.home(catalog.named(tool)).name,
-            lambda goal: layer.from_files(goal, [File(program, binary.read_bytes(), mode=0o755)]),
+            lambda goal: archive.layer_of_files(goal, [File(program, binary.read_bytes(), mode=0o755)]),
         )
         return Image(reference, (content,), {"Entrypoint": [f"/{program}"], "User": user, "WorkingDir": "/"})
 

@@ -15,9 +15,8 @@ from hack.lab.base import versions
 from hack.lab.base.commands import run
 from hack.lab.base.paths import LOGS
 from hack.lab.base.progress import step
-from hack.lab.images import layer, rootfs
-from hack.lab.images.archive import architecture
-from hack.lab.images.layer import Layer
+from hack.lab.images import archive, rootfs
+from hack.lab.images.archive import Layer, architecture
 
 SITE = f"usr/local/lib/python{versions.PYTHON}/dist-packages"
 PROGRAMS = "usr/local/bin"  # on the PATH of login shells too, which KubeRay's commands run in
@@ -42,9 +41,9 @@ def locked(name: str, lock: Path) -> Layer:
             _install(lock, root / SITE, LOGS / f"{name}-packages.log")
             _move_programs(root)
             compile_all(root, LOGS / f"{name}-packages.log")
-            layer.from_tree(goal, root, readable=True)
+            archive.layer_of_tree(goal, root, readable=True)
 
-    return layer.cached(f"{name}-packages-{key}", make)
+    return archive.cached_layer(f"{name}-packages-{key}", make)
 
 
 def compile_all(root: Path, log: Path) -> None:

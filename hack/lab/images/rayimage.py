@@ -9,9 +9,8 @@ from pathlib import Path
 
 from hack.lab.base import versions
 from hack.lab.base.progress import LabError
-from hack.lab.images import layer, packages, rootfs
-from hack.lab.images.archive import Image
-from hack.lab.images.layer import File, Layer
+from hack.lab.images import archive, packages, rootfs
+from hack.lab.images.archive import File, Image, Layer
 
 REFERENCE = f"rayproject/ray:{versions.RAY}"  # so that stock samples run unedited
 LOCK = Path(__file__).with_name("ray.lock")
@@ -47,7 +46,7 @@ def _user() -> Layer:
         File(_HOME, directory=True, mode=0o755, owner=(_ID, _GROUP)),
         File(f"{packages.PROGRAMS}/python", link="/usr/bin/python3"),
     )
-    return layer.cached(f"ray-user-{rootfs.KEY}", lambda goal: layer.from_files(goal, files))
+    return archive.cached_layer(f"ray-user-{rootfs.KEY}", lambda goal: archive.layer_of_files(goal, files))
 
 
 def _check_lock() -> None:

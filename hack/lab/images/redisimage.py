@@ -11,7 +11,7 @@ from hack.lab.base import versions
 from hack.lab.base.commands import run
 from hack.lab.base.paths import LOGS
 from hack.lab.base.progress import step
-from hack.lab.images import layer, rootfs
+from hack.lab.images import archive, rootfs
 from hack.lab.images.archive import Image
 
 REFERENCE = f"redis:{versions.DEBIAN}"  # a tag of the published image, too: other clusters than the lab pull that one
@@ -24,7 +24,7 @@ _LOG = LOGS / "redis.log"
 
 def image() -> Image:
     """Redis' image."""
-    return Image(REFERENCE, (rootfs.base(), layer.cached(f"redis-{_RECIPE}-{rootfs.KEY}", _make)), _RUNS)
+    return Image(REFERENCE, (rootfs.base(), archive.cached_layer(f"redis-{_RECIPE}-{rootfs.KEY}", _make)), _RUNS)
 
 
 def _make(goal: Path) -> None:
@@ -33,7 +33,7 @@ def _make(goal: Path) -> None:
         for package in _fetched(Path(place)):
             run(["dpkg-deb", "--extract", package, root], log=_LOG)
         # Without what is not under usr/: init scripts; and a directory lib/ would take the place of the base's link of that name.
-        layer.from_tree(goal, root / "usr", ("share",), under="usr", readable=True)
+        archive.layer_of_tree(goal, root / "usr", ("share",), under="usr", readable=True)
 
 
 def _fetched(place: Path) -> list[Path]:

@@ -13,8 +13,8 @@ from hack.lab.base.commands import run
 from hack.lab.base.paths import CACHE, LOGS
 from hack.lab.base.progress import step
 from hack.lab.build import system
-from hack.lab.images import layer
-from hack.lab.images.layer import Layer
+from hack.lab.images import archive
+from hack.lab.images.archive import Layer
 
 _SKIPPED = (  # what no container reads; a third of the size, and that of every import
     "dev",
@@ -65,7 +65,7 @@ def tree() -> Path:
 
 def base() -> Layer:
     """The same as the lowest layer of an image."""
-    return layer.cached(f"base-{KEY}", lambda file: layer.from_tree(file, tree(), _SKIPPED, _EMPTY))
+    return archive.cached_layer(f"base-{KEY}", lambda file: archive.layer_of_tree(file, tree(), _SKIPPED, _EMPTY))
 
 
 def scratch() -> Path:

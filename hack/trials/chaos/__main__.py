@@ -11,9 +11,9 @@ from contextlib import nullcontext
 
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import told
-from hack.testbed import deployed
+from hack.testbed import deployment
 from hack.testbed.stage import Stage
-from hack.trials.chaos import draw, play, report, withray
+from hack.trials.chaos import campaign, draw, withray
 from hack.trials.chaos.draw import Fault
 
 _LONGEST = 20.0  # seconds; beyond the 15 after which a silent cluster is certainly taken for lost
@@ -25,12 +25,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    fleet = deployed.on_lab(renew=asked.renew)
+    fleet = deployment.on_lab(renew=asked.renew)
     with Stage(fleet, "chaos", draw.WORKERS) as stage, withray.beside(fleet) if asked.ray else nullcontext():
-        outcome = play.play(definition.load(), stage, asked.seed, _chosen(asked))
+        outcome = campaign.run(definition.load(), stage, asked.seed, _chosen(asked))
     if outcome.failure:
-        print(report.failure(outcome.failure, asked.seed, asked.longest))
-    print(report.last_line(outcome, asked.seed))
+        print(campaign.failure(outcome.failure, asked.seed, asked.longest))
+    print(campaign.last_line(outcome, asked.seed))
     return 1 if outcome.failure else 0
 
 

@@ -1,21 +1,39 @@
-"""What do people and programs do to objects, at any time and without asking? One function for each kind, done at once.
+"""What does each kind of fault do? A deed is done at once, as people and programs do it to objects, at any time and without asking;
+an outage is a context: entering breaks something, leaving mends it.
 
-Each hits one of those that are there, in the order of their names' gangs and slots, which is the same in every run; where there is none
-it does nothing. It says whom it hit.
+A deed hits one of those that are there, in the order of their names' gangs and slots, which is the same in every run; where there is none
+it does nothing. It says whom it hit. Mending an outage starts and connects, and waits for nobody: when all is well again is for the
+campaign to see. Each mends what it broke and nothing else, so that two of them may overlap; `mend` is for what an interrupted run left.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+import yaml
 
 from adapter import names
-from adapter.objects.raw import Raw, label, meta
+from adapter.objects.raw import label, meta
 from adapter.objects.workerpod import slot_of
+from hack.lab import faults
+from hack.lab.base.lab import Lab
+from hack.lab.cluster import kwok, processes
+from hack.testbed.reader import Raw
+from hack.testbed.stage import QUEUE
+from hack.trials.chaos import restarts
 from hack.trials.chaos.draw import Fault
-from hack.trials.chaos.ground import Ground
-from hack.trials.chaos.load import LARGEST, taken
+from hack.trials.chaos.ground import CPU, LARGEST, Ground, taken
 
 NOBODY = "nobody"  # was there to be hit
 _GRACE = {"graceful": (), "forced": ("--grace-period=0", "--force")}
+FOREIGNER = "foreigner"  # the Workload that preempts
+_PRIORITY = 1_000_000  # above every gang's
+_CUTS = {  # way -> the lab's scope and way
+    "silent": ("api", "drop"),
+    "refusing": ("api", "reject"),
+    "unplugged": ("all", "link"),
+    "data": ("data", "drop"),
+}
 
 
 def _kill_controller(ground: Ground, fault: Fault) -> str:
@@ -115,3 +133,97 @@ def _edit(ground: Ground, name: str, fields: Raw) -> None:
     patch = [{"op": "add", "path": f"/spec/workerGroupSpecs/0/{key}", "value": value} for key, value in fields.items()]
     words = ("-n", ground.stage.name, "patch", "raycluster", name, "--type=json", "-p", json.dumps(patch))
     taken(lambda: ground.stage.manager.kubectl(*words))
+
+
+@contextmanager
+def _killed(ground: Ground, fault: Fault, name: str) -> Iterator[None]:
+    cluster = ground.lab.cluster(fault.where)
+    with restarts.alone():
+        processes.end(cluster, name)
+    try:
+        yield
+    finally:
+        restarts.start(ground.lab, cluster, name)
+
+
+@contextmanager
+def _stopped(ground: Ground, fault: Fault) -> Iterator[None]:
+    container = ground.controller.stop()
+    try:
+        yield
+    finally:
+        ground.controller.go_on(container)
+
+
+@contextmanager
+def _cut(ground: Ground, fault: Fault) -> Iterator[None]:
+    cluster, (scope, way) = ground.lab.cluster(fault.where), _CUTS[fault.way]
+    with restarts.alone():
+        faults.cut(ground.lab, cluster, scope=scope, way=way)
+    try:
+        yield
+    finally:
+        with restarts.alone():
+            faults.heal(ground.lab, cluster)
+
+
+@contextmanager
+def _cordoned(ground: Ground, fault: Fault) -> Iterator[None]:
+    try:
+        _cordon(ground, fault.where, True)
+        yield
+    finally:
+        _cordon(ground, fault.where, False)
+
+
+def _cordon(ground: Ground, name: str, value: bool) -> None:
+    patch = json.dumps({"spec": {"cordoned": value}})
+    words = ("patch", "workercluster", name, "--type=merge", "-p", patch)
+    taken(lambda: ground.stage.manager.kubectl(*words))
+
+
+@contextmanager
+def _preempted(ground: Ground, fault: Fault) -> Iterator[None]:
+    """Somebody of that cluster's own users takes the whole queue for a while."""
+    cluster, namespace = ground.cluster(fault.where), ground.stage.name
+    try:
+        taken(lambda: cluster.apply(yaml.safe_dump(_foreigner(namespace))))
+        yield
+    finally:
+        taken(lambda: cluster.delete(f"workloads.{names.KUEUE_DOMAIN}", FOREIGNER, namespace, wait=False))
+
+
+def _foreigner(namespace: str) -> Raw:
+    container = {"name": "c", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": "1"}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    podset = {"name": "main", "count": CPU, "template": template}
+    return {
+        "apiVersion": names.KUEUE_API_VERSION,
+        "kind": "Workload",
+        "metadata": {
+            "name": FOREIGNER,
+            "namespace": namespace,
+            "annotations": {names.GROUP_WORKLOAD_ANNOTATION: "true"},  # one without pods is left standing
+        },
+        "spec": {"active": True, "queueName": QUEUE, "priority": _PRIORITY, "podSets": [podset]},
+    }
+
+
+OUTAGES: Mapping[str, Callable[[Ground, Fault], AbstractContextManager[None]]] = {
+    "controller-stopped": _stopped,
+    "apiserver-killed": lambda ground, fault: _killed(ground, fault, "kube-apiserver"),
+    "etcd-killed": lambda ground, fault: _killed(ground, fault, "etcd"),
+    "kubelet-killed": lambda ground, fault: _killed(ground, fault, "kubelet"),
+    "kwok-killed": lambda ground, fault: _killed(ground, fault, kwok.NAME),
+    "cut": _cut,
+    "cordoned": _cordoned,
+    "preempted": _preempted,
+}
+
+
+def mend(lab: Lab) -> None:
+    """Bring back all processes and links, whoever took them away."""
+    with restarts.alone():
+        faults.heal(lab)
+    for cluster in lab.clusters:
+        restarts.start_all(lab, cluster)

@@ -1,56 +1,79 @@
 """What must be true when a fault is over, and which of it is not? Pure: one look at all clusters in, sentences out.
 
-All of it may be so for a while after a fault, and must be gone in the end. Quota and records are compared in accounts.py;
-whether two copies of one worker ever ran at the same time needs more than one look: see lives.py.
+What `never` says may not be so for an instant. All else may be so for a while after a fault, and must be gone in the end: gangs and
+copies, and the books: what the Placements promise, what the worker clusters reserve, what the manager's Workloads say. Whether two
+copies of one worker ever ran at the same time needs more than one look: see hack/trials/sampler.py.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects.placement import placement
+from adapter.objects.placement import Placement, placement
+from adapter.objects.podrequests import as_text, quantity
 from adapter.objects.raw import Raw, is_true, label, meta, uid_of
 from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import workload
-from hack.trials.chaos import accounts
-from hack.trials.chaos.finding import DOUBLED, LOST, ORPHAN, Finding
-from hack.trials.chaos.look import Sight
+from hack.trials import quotausage
+from hack.trials.chaos.snapshot import Member, Snapshot
+
+# What a finding is about.
+LOST = "lost"  # a worker that shall run and does not
+DOUBLED = "doubled"  # one that has two copies
+ORPHAN = "orphan"  # something that stands for nothing
+LEDGER = "ledger"  # quota that is reserved and promised to nobody, or the reverse
+RECORD = "record"  # a Workload and its Placement that contradict each other
+LAB = "lab"  # the clusters, or our contact with them
+CRASH = "crash"  # our controller ended without being killed
+
+MILLICORES = 1000  # what each worker asks for
+_KINDS = ("pods", "shares", "anchors")
 
 
-def findings(sight: Sight) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it must be, in a sentence."""
+
+    kind: str
+    text: str
+
+
+def findings(snapshot: Snapshot) -> list[Finding]:
     """All that must not be so in the end."""
     return [
-        *_gangs(sight),
-        *_copies(sight),
-        *_orphans(sight),
-        *accounts.ledgers(sight),
-        *accounts.records(sight),
-        *_leftovers(sight),
-        *_still_leaving(sight),
+        *_gangs(snapshot),
+        *_copies(snapshot),
+        *_orphans(snapshot),
+        *ledgers(snapshot),
+        *records(snapshot),
+        *_leftovers(snapshot),
+        *_still_leaving(snapshot),
     ]
 
 
-def _gangs(sight: Sight) -> Iterator[Finding]:
+def _gangs(snapshot: Snapshot) -> Iterator[Finding]:
     """Every gang has its head and all of its workers, and they are ready."""
-    there = {meta(job)["name"]: job for job in sight.jobs}
-    for name, count in sight.wanted.items():
+    there = {meta(job)["name"]: job for job in snapshot.jobs}
+    for name, count in snapshot.wanted.items():
         if name not in there or _leaving(there[name]):
             yield Finding(LOST, f"gang {name} is wanted and has no RayCluster")
             continue
-        heads = [pod for pod in sight.heads if _gang(pod) == name]
+        heads = [pod for pod in snapshot.heads if _gang(pod) == name]
         if [_ready(head) for head in heads] != [True]:
             yield Finding(LOST, f"gang {name} has {len(heads)} heads, and needs one that is ready")
-        mine = [pod for pod in sight.workers if _gang(pod) == name]
+        mine = [pod for pod in snapshot.workers if _gang(pod) == name]
         ready = sum(map(_ready, mine))
         if ready != count or len(mine) != count:
             yield Finding(LOST, f"gang {name} has {len(mine)} workers, {ready} of them ready, and shall have {count}")
 
 
-def _copies(sight: Sight) -> Iterator[Finding]:
+def _copies(snapshot: Snapshot) -> Iterator[Finding]:
     """Each worker that holds a slot has one copy over all clusters, in the cluster of its slot, and it runs."""
     copies: dict[str, list[tuple[str, Raw]]] = {}
-    for cluster, pod in _remote(sight, "pods"):
+    for cluster, pod in _remote(snapshot, "pods"):
         copies.setdefault(label(pod, names.POD_UID_LABEL), []).append((cluster, pod))
-    for worker in sight.workers:
+    for worker in snapshot.workers:
         name, mine = meta(worker)["name"], copies.get(uid_of(worker), [])
         slot = slot_of(worker)
         if len(mine) > 1:
@@ -65,15 +88,15 @@ def _copies(sight: Sight) -> Iterator[Finding]:
             yield Finding(LOST, f"the copy of worker {name} in {mine[0][0]} is not ready")
 
 
-def _orphans(sight: Sight) -> Iterator[Finding]:
+def _orphans(snapshot: Snapshot) -> Iterator[Finding]:
     """Each object of ours in a worker cluster stands for something in the manager."""
-    pods, gangs = {uid_of(pod) for pod in sight.workers}, {uid_of(one) for one in sight.workloads}
-    shares = {(share.cluster, p.name_of(share)) for p in accounts.standing(sight) for share in p.shares}
-    for cluster, pod in _remote(sight, "pods"):
+    pods, gangs = {uid_of(pod) for pod in snapshot.workers}, {uid_of(one) for one in snapshot.workloads}
+    shares = {(share.cluster, p.name_of(share)) for p in standing(snapshot) for share in p.shares}
+    for cluster, pod in _remote(snapshot, "pods"):
         if label(pod, names.POD_UID_LABEL) not in pods:
             yield Finding(ORPHAN, f"pod {meta(pod)['name']} in {cluster} has no worker in the manager")
     for kind in ("shares", "anchors"):
-        for cluster, one in _remote(sight, kind):
+        for cluster, one in _remote(snapshot, kind):
             said = f"{kind[:-1]} {meta(one)['name']} in {cluster}"
             if label(one, names.WORKLOAD_UID_LABEL) not in gangs:
                 yield Finding(ORPHAN, f"{said} has no Workload in the manager")
@@ -81,37 +104,34 @@ def _orphans(sight: Sight) -> Iterator[Finding]:
                 yield Finding(ORPHAN, f"{said} is in no Placement")
 
 
-def _leftovers(sight: Sight) -> Iterator[Finding]:
+def _leftovers(snapshot: Snapshot) -> Iterator[Finding]:
     """Nothing is left in the manager of gangs that are not wanted any more."""
-    for job in sight.jobs:
-        if meta(job)["name"] not in sight.wanted:
+    for job in snapshot.jobs:
+        if meta(job)["name"] not in snapshot.wanted:
             yield Finding(ORPHAN, f"RayCluster {meta(job)['name']} is still there")
-    for work in map(workload, sight.workloads):
-        if not work.job or work.job.name not in sight.wanted:
+    for work in map(workload, snapshot.workloads):
+        if not work.job or work.job.name not in snapshot.wanted:
             yield Finding(ORPHAN, f"Workload {work.name} in the manager is of no gang")
-    uids = {uid_of(one) for one in sight.workloads}
-    for place in map(placement, sight.placements):
+    uids = {uid_of(one) for one in snapshot.workloads}
+    for place in map(placement, snapshot.placements):
         if place.workload_uid not in uids:
             yield Finding(ORPHAN, f"Placement {place.name} has no Workload")
-    for pod in sight.pods:
-        if _gang(pod) not in sight.wanted:
+    for pod in snapshot.pods:
+        if _gang(pod) not in snapshot.wanted:
             yield Finding(ORPHAN, f"pod {meta(pod)['name']} in the manager is of no gang")
 
 
-def _still_leaving(sight: Sight) -> Iterator[Finding]:
+def _still_leaving(snapshot: Snapshot) -> Iterator[Finding]:
     """Nothing is about to go."""
-    here = [("the manager", pod) for pod in sight.pods]
-    for where, raw in (*here, *(each for kind in _KINDS for each in _remote(sight, kind))):
+    here = [("the manager", pod) for pod in snapshot.pods]
+    for where, raw in (*here, *(each for kind in _KINDS for each in _remote(snapshot, kind))):
         if _leaving(raw):
             yield Finding(ORPHAN, f"{meta(raw)['name']} in {where} is still leaving")
 
 
-_KINDS = ("pods", "shares", "anchors")
-
-
-def _remote(sight: Sight, kind: str) -> Iterator[tuple[str, Raw]]:
+def _remote(snapshot: Snapshot, kind: str) -> Iterator[tuple[str, Raw]]:
     """The objects of a kind with their clusters."""
-    for name, member in sight.members.items():
+    for name, member in snapshot.members.items():
         listed: Mapping[str, Sequence[Raw]] = {"pods": member.pods, "shares": member.shares, "anchors": member.anchors}
         for raw in listed[kind]:
             yield name, raw
@@ -128,3 +148,68 @@ def _leaving(raw: Raw) -> bool:
 def _ready(pod: Raw) -> bool:
     running = (pod.get("status") or {}).get("phase") == "Running"
     return running and is_true(pod, "Ready") and not _leaving(pod)
+
+
+def never(snapshot: Snapshot) -> list[Finding]:
+    """All that must not be so for an instant: no queue beyond its quota, by what Workloads hold or by pods that run."""
+    found = []
+    for name, member in snapshot.members.items():
+        if not member.queue:  # of an earlier run, and just gone
+            continue
+        queue = quotausage.queue(member.queue)
+        said = quotausage.beyond([queue], quotausage.reserved(member.workloads))
+        said += quotausage.pods_beyond([queue], quotausage.in_use(member.pods))
+        found += [Finding(LEDGER, f"in {name} {one}") for one in said]
+    return found
+
+
+def ledgers(snapshot: Snapshot) -> Iterator[Finding]:
+    """What each ClusterQueue shows as reserved, and what its Workloads hold, is what the Placements promise."""
+    for name, member in snapshot.members.items():
+        promised = MILLICORES * sum(s.workers for p in standing(snapshot) for s in p.shares if s.cluster == name)
+        shown = _shown(member)
+        held = sum(sum(cells.values()) for cells in quotausage.reserved(member.workloads).values())
+        for who, amount in (("its ClusterQueue shows", shown), ("its Workloads hold", held)):
+            if amount != promised:
+                said = f"{as_text(promised, 'cpu')} cpu are promised in {name}, and {who} {as_text(amount, 'cpu')}"
+                yield Finding(LEDGER, said)
+
+
+def records(snapshot: Snapshot) -> Iterator[Finding]:
+    """Each gang has one Workload that is admitted, and that has one Placement for as many workers, which says Placed."""
+    workloads = [work for work in map(workload, snapshot.workloads) if not work.finished]
+    jobs = Counter(work.job.name for work in workloads if work.job)
+    admitted = {uid_of(raw) for raw in snapshot.workloads if is_true(raw, names.ADMITTED)}
+    for name in snapshot.wanted:
+        if jobs[name] != 1:
+            yield Finding(RECORD, f"gang {name} has {jobs[name]} Workloads instead of one")
+    for work in workloads:
+        if work.uid not in admitted or not work.holds_quota:
+            yield Finding(RECORD, f"Workload {work.name} is not admitted")
+        mine = [place for place in standing(snapshot) if place.workload_uid == work.uid]
+        if len(mine) != 1:
+            yield Finding(RECORD, f"Workload {work.name} has {len(mine)} Placements instead of one")
+            continue
+        state, workers = mine[0].status.get("state"), sum(share.workers for share in mine[0].shares)
+        if state != names.PLACED:
+            yield Finding(RECORD, f"Placement {mine[0].name} says {state}: {mine[0].status.get('reason')}")
+        wanted = snapshot.wanted.get(work.job.name if work.job else "")
+        if wanted is not None and workers != wanted:
+            yield Finding(RECORD, f"Placement {mine[0].name} is for {workers} workers, and the gang has {wanted}")
+        if mine[0].attempt != work.attempt:
+            yield Finding(RECORD, f"Placement {mine[0].name} is of another attempt than its Workload's")
+
+
+def standing(snapshot: Snapshot) -> list[Placement]:
+    """Those that still stand for something; one that has ended is a record of what was."""
+    found = map(placement, snapshot.placements)
+    return [place for place in found if place.status.get("state") != names.ENDED]
+
+
+def _shown(member: Member) -> int:
+    rows = (
+        row
+        for flavor in (member.queue.get("status") or {}).get("flavorsReservation") or ()
+        for row in flavor.get("resources") or ()
+    )
+    return sum(quantity(row.get("total") or "0", row["name"]) for row in rows)

@@ -1,22 +1,26 @@
-"""How are the processes of a Deployment's only container killed, stopped and let go on, from outside of the cluster?
+"""How are processes killed, stopped and started again, from outside of the clusters? Those of a Deployment's container, and a cluster's own.
 
-They are found by their cgroup, which bears the container's id: nobody else is ever hit. The kubelet starts again what was
-killed, later each time; a pod that waits for that is deleted, so that its successor starts at once.
+A container's processes are found by their cgroup, which bears the container's id: nobody else is ever hit. The kubelet starts again
+what was killed, later each time; a pod that waits for that is deleted, so that its successor starts at once. A cluster's own processes
+run again by the lab's own functions, which start only what is missing.
 """
 
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter import names
 from adapter.objects.raw import is_true, meta
 from hack.lab.base import lab as definition
+from hack.lab.base import lock
+from hack.lab.base.lab import Lab
+from hack.lab.base.paths import STATE
 from hack.lab.base.progress import LabError
-from hack.lab.cluster import addons, cgroups
+from hack.lab.cluster import addons, api, cgroups, control_plane, kwok, node, processes
 from hack.testbed import install
 from hack.testbed.clusters import Cluster
 from hack.testbed.reader import Raw, Unreachable
@@ -24,6 +28,7 @@ from hack.testbed.reader import Raw, Unreachable
 _PATIENCE = 10.0  # seconds until a killed process is gone: milliseconds are usual
 _PAUSE = 0.02
 STEPPED_DOWN = f"Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}: "  # how a controller says why it ends
+_ALL = (*control_plane.SERVERS, *control_plane.CLIENTS, *node.NAMES, kwok.NAME)  # of a cluster itself
 
 
 @dataclass
@@ -176,3 +181,45 @@ def _container(pod: Raw) -> str:
 def _bare(container: object) -> str:
     """The id alone, of what is written as containerd://ID."""
     return str(container or "").rpartition("/")[2]
+
+
+def gone(cluster: definition.Cluster) -> list[str]:
+    """The names of a cluster's own processes that should run and do not."""
+    return [name for name in _ALL if not processes.alive(cluster, name)]
+
+
+def start(lab: Lab, cluster: definition.Cluster, name: str) -> None:
+    """Start a cluster's own process again that was killed; it is not waited for until it serves."""
+    with alone():
+        _BY_NAME[name](lab, cluster)
+
+
+def start_all(lab: Lab, cluster: definition.Cluster) -> None:
+    """Start whatever is missing of a cluster's own processes; waits until the API server serves, for some end at once without it."""
+    with alone():
+        control_plane.ensure_servers(cluster)
+        control_plane.ensure_clients(cluster)
+        node.ensure(cluster)
+        _fake_nodes(lab, cluster)
+
+
+def alone() -> AbstractContextManager[None]:
+    """One command changes the lab at a time, as the lab's own do."""
+    return lock.held(STATE / "lock", "waiting for another command on the lab")
+
+
+def _fake_nodes(lab: Lab, cluster: definition.Cluster) -> None:
+    """It starts the process first; that the nodes are still there can be asked in vain while an API server starts."""
+    try:
+        kwok.ensure(cluster, lab.fake_nodes)
+    except (OSError, api.Refused) as failure:
+        if not processes.alive(cluster, kwok.NAME):
+            raise LabError(f"kwok of {cluster.name} could not be started: {failure}.") from failure
+
+
+_BY_NAME: Mapping[str, Callable[[Lab, definition.Cluster], None]] = {
+    "etcd": lambda lab, cluster: control_plane.ensure_servers(cluster),
+    "kube-apiserver": lambda lab, cluster: control_plane.ensure_servers(cluster),
+    "kubelet": lambda lab, cluster: node.ensure(cluster),
+    kwok.NAME: _fake_nodes,
+}

@@ -11,7 +11,7 @@ from hack.lab.base.progress import LabError, step
 from hack.testbed import actors
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.rayjob import NAMESPACE, Job
-from hack.trials.sampler import Sampler
+from hack.trials.sampler import CopySampler
 
 _NAME = "chaos-ray"
 # Ray gives a node up after a minute, and what is started instead takes as long on a busy machine.
@@ -25,7 +25,7 @@ def beside(fleet: Clusters) -> Iterator[None]:
     try:
         with step(f"RayJob {_NAME}: until its actors answer"):
             actors.submit(job)
-        with Sampler(list(fleet.workers.values()), NAMESPACE) as sampler:
+        with CopySampler(list(fleet.workers.values()), NAMESPACE) as sampler:
             yield
             wait(lambda: actors.seen(job).alive == job.workers, _PATIENCE, "every Ray node is there", job.dump)
             found = actors.end(job)

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 
 from hack.lab.base.progress import step, told
-from hack.testbed import deployed
-from hack.testbed.connected import connected
+from hack.testbed import deployment
 from hack.testbed.stage import Stage
+from hack.testbed.workerclusters import connected
 from hack.trials.gangs import draw, report
 from hack.trials.gangs.course import Course
-from hack.trials.gangsampler import Sampler
+from hack.trials.sampler import QuotaSampler
 
 LEAST_USE = 90.0  # percent
 _PATIENCE = 60.0
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    fleet = deployed.on_lab(renew=asked.renew)
+    fleet = deployment.on_lab(renew=asked.renew)
     chosen = tuple(asked.clusters or fleet.workers)
     capacity = asked.cpu * len(chosen)
     gangs = draw.gangs(asked.gangs, asked.seed, capacity)
@@ -37,12 +37,12 @@ def _run(asked: argparse.Namespace) -> int:
         stage.build(dict.fromkeys(chosen, asked.cpu), manager_cpu=asked.manager * capacity)
         course = Course(stage, gangs)
         workers = [fleet.workers[name] for name in chosen]
-        with step("gangs: submitted at once"), Sampler(workers, stage.name, [stage.name]) as sampler:
+        with step("gangs: submitted at once"), QuotaSampler(workers, stage.name, [stage.name]) as sampler:
             course.run(4 * least + _PATIENCE)
     return _tell(course, sampler, capacity)
 
 
-def _tell(course: Course, sampler: Sampler, capacity: int) -> int:
+def _tell(course: Course, sampler: QuotaSampler, capacity: int) -> int:
     used = report.use(course, sampler.samples, capacity)
     print("\n" + report.table(course))
     print(

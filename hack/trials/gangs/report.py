@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hack.testbed import figures
 from hack.trials.gangs.course import Course
 from hack.trials.gangs.draw import Gang, best
-from hack.trials.gangsampler import PERIOD, Sample
+from hack.trials.sampler import QUOTA_PERIOD, Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ def use(course: Course, samples: Sequence[Sample], capacity: int) -> Use:
         now = sum(min(held.get(name, 0.0), needs) for name, needs in alive.items())
         if now < sum(alive.values()):
             most = best(alive.values(), capacity)
-            used += now * PERIOD
-            could += most * PERIOD
-            late += min(most - now, sum(held.values()) - now) * PERIOD
+            used += now * QUOTA_PERIOD
+            could += most * QUOTA_PERIOD
+            late += min(most - now, sum(held.values()) - now) * QUOTA_PERIOD
     return Use(used, could, late)
 
 
@@ -60,7 +60,7 @@ def _instants(samples: Sequence[Sample], begun: float) -> Iterator[tuple[float, 
                 for job, milli in seen.jobs.items():
                     held[job] = held.get(job, 0.0) + milli / 1000
             yield due, held
-            due += PERIOD
+            due += QUOTA_PERIOD
         last[sample.cluster] = sample
 
 

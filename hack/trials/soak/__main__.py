@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hack.lab.base.progress import LabError, step, told
-from hack.testbed import deployed
+from hack.testbed import deployment
 from hack.testbed.clusters import Cluster
 from hack.testbed.stage import Stage
-from hack.trials.soak import draw, judge, reading
+from hack.trials.soak import judge, reading
 from hack.trials.soak.judge import Sample
 from hack.trials.soak.reading import Reading
-from hack.trials.soak.traffic import Traffic
+from hack.trials.soak.traffic import Traffic, jobs
 
 _CPU = 8  # quota of each cluster: some jobs that overlap have to wait, which is part of the life of a controller
 _PERIOD = 3.0  # seconds between two samples: hundreds of them in half an hour, and no load
@@ -31,12 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    fleet = deployed.on_lab(renew=asked.renew)
-    with Stage(fleet, "soak", tuple(fleet.workers)[:2]) as stage, deployed.the_same(fleet.manager):
+    fleet = deployment.on_lab(renew=asked.renew)
+    with Stage(fleet, "soak", tuple(fleet.workers)[:2]) as stage, deployment.undisturbed(fleet.manager):
         stage.build(dict.fromkeys(stage.clusters, _CPU), policy={"strategy": "Spread"})
         with step("soak: what is open while nothing happens"):
             begin = _at_rest(fleet.manager)
-        traffic = Traffic(stage, draw.jobs(asked.jobs, asked.minutes * 60, asked.seed))
+        traffic = Traffic(stage, jobs(asked.jobs, asked.minutes * 60, asked.seed))
         with (
             step(f"soak: {asked.jobs} jobs over {asked.minutes:g} minutes"),
             _sampling(fleet.manager, traffic) as samples,
@@ -78,7 +78,7 @@ def _sampling(manager: Cluster, traffic: Traffic) -> Iterator[list[Sample]]:
     def follow() -> None:
         while not stop.wait(_PERIOD):
             try:
-                found = reading.parse(deployed.exposition(own))
+                found = reading.parse(deployment.exposition(own))
             except LabError:
                 continue
             samples.append(Sample(time.monotonic() - traffic.begun, len(traffic.done), found.rss))

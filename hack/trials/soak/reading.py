@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from hack.testbed import deployed
+from hack.testbed import deployment
 from hack.testbed.clusters import Cluster
 
 _SCRAPED = "RequestHandler."  # the tasks that answer whoever reads the metrics, ourselves among them
@@ -48,7 +48,7 @@ def at_rest(manager: Cluster) -> Reading:
     """What is there while nothing happens: the medians of some readings, so that what comes and goes in between does not count."""
     readings = []
     for _ in range(_TIMES):
-        readings.append(parse(deployed.exposition(manager)))
+        readings.append(parse(deployment.exposition(manager)))
         time.sleep(_PAUSE)
     return median(readings)
 

@@ -1,18 +1,34 @@
-"""How do jobs come and go on a stage? Submits each at its time, and deletes it when it has run, as a job that ends does."""
+"""How do jobs come and go on a stage? Small ones, drawn from a seed over the whole time, so that some overlap; each is submitted at its
+time, and deleted when it has run, as a job that ends does.
+"""
 
 import contextlib
+import random
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hack.lab.base.progress import LabError
 from hack.testbed.clusters import wait
 from hack.testbed.reader import Unreachable
 from hack.testbed.stage import Stage
 from hack.trials.gangs.course import Course
-from hack.trials.soak.draw import Job
 
+_SHORTEST, _LONGEST = 5.0, 20.0  # seconds that a job runs, once ready: many short lives may leave something behind
+_FEWEST, _MOST = 2, 4  # workers: with the strategy Spread, every job is in both clusters
+_LAST = 30.0  # seconds: none comes so shortly before the end
 _PAUSE = 0.5  # seconds between two looks: jobs run for 5 and more
 _PATIENCE = 300.0  # for the last ones, and for all that is left of them
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A RayCluster that is submitted `at` so many seconds, and deleted some seconds after its last worker was ready."""
+
+    name: str
+    workers: int
+    at: float
+    seconds: float
 
 
 class Traffic:
@@ -54,3 +70,13 @@ class Traffic:
         here = ("rayclusters", "workloads", "placements", "pods")
         left = any(self._stage.manager.items(kind, self._stage.name) for kind in here)
         return not left and not self._stage.leftovers() and not self._stage.reserving()
+
+
+def jobs(count: int, seconds: float, seed: int) -> list[Job]:
+    """Draw so many jobs over so many seconds, in the order in which they come; the first one comes at once."""
+    chance = random.Random(seed)
+    times = sorted(chance.uniform(0, max(0.0, seconds - _LAST)) for _ in range(count - 1))
+    return [
+        Job(f"job-{number:04}", chance.randint(_FEWEST, _MOST), at, chance.uniform(_SHORTEST, _LONGEST))
+        for number, at in enumerate([0.0, *times][:count])
+    ]

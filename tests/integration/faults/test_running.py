@@ -12,8 +12,8 @@ from adapter import names
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.testbed.clusters import Clusters, condition, wait
-from hack.testbed.controller import Controller
-from hack.testbed.losses import dump, preempt, status, uids, workers_in
+from hack.testbed.controller import Controller, dump
+from hack.testbed.preemption import preempt, status, uids, workers_in
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, pods_by_cluster
 

@@ -37,13 +37,18 @@ from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.workload import Workload, workload
+from adapter.rewrite.target import Target
 from tests.unit import builders as make
-from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_workload
+from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_target, make_workload
 
 Raw = dict[str, Any]
 TIMEOUT = timedelta(seconds=30)
 LATE = "Not admitted within 30s"
 SECOND = timedelta(seconds=1)
+
+
+def target(cluster: str, share: str = "", round_: int = 0) -> Target:
+    return make_target(cluster, share=share, round=round_)
 
 
 def gang(
@@ -63,12 +68,15 @@ def gang(
         "others_wait": False,
         "room_changed": False,
         "remote_podsets": ("workers",),
-    }
+    } | more
+    found = tuple(map(read_placement, places))
+    asked = {share.cluster for one in found for share in one.shares}
     return Gang(
         workload=workload(work) if work else None,
-        placements=tuple(read_placement(raw) for raw in places),
+        placements=found,
+        targets={cluster: target(cluster) for cluster in asked if cluster not in plain["silent"]},
         reservations=tuple(reservation(cluster, raw) for cluster, raw in standing),
-        **plain | more,
+        **plain,
     )
 
 
@@ -191,7 +199,19 @@ class Case:
 
 
 def ask(cluster: str, work: Workload = W, raw: Raw = ROUND1) -> Reserve:
-    return Reserve(work, place(raw), next(s for s in place(raw).shares if s.cluster == cluster))
+    return reserve(place(raw), next(s for s in place(raw).shares if s.cluster == cluster), work)
+
+
+def reserve(found: Placement, share: Share, work: Workload) -> Reserve:
+    templates = {podset.name: podset.template for podset in work.podsets}
+    return Reserve(
+        placement=found,
+        share=share,
+        target=target(share.cluster, found.name_of(share), found.round_of(share)),
+        groups=tuple((group.name, group.count, templates[group.name]) for group in share.groups),
+        priority=work.priority,
+        starts=work.checks[CHECK].state != names.CHECK_READY,
+    )
 
 
 ENDED = [
@@ -632,7 +652,7 @@ RESERVED = [
          "in the same cluster, too",
          gang(READY, [AGAIN_WEST], {"west": HELD}),
          [
-             Reserve(R, place(AGAIN_WEST), place(AGAIN_WEST).shares[1]),
+             reserve(place(AGAIN_WEST), place(AGAIN_WEST).shares[1], R),
              Record(place(AGAIN_WEST), explain.reserving(place(AGAIN_WEST), {"west": ""}, at(5))),
              LookAgain(RETRY),
          ]),
@@ -933,7 +953,7 @@ class World:
         match action:
             case Plan():
                 self.plan(action)
-            case Reserve(_, placement, share):
+            case Reserve(placement, share):
                 self.reserve(placement, share)
             case Release(found):
                 shares = self.visible(found.cluster).shares

@@ -17,8 +17,8 @@ from adapter.objects.raw import Raw
 from adapter.objects.reservation import reservation
 from adapter.worker import dispatch
 from adapter.worker.facts import Worker
-from hack.bench import dispatchreport, floor, orders
-from hack.testbed import spent
+from hack.bench import floor, report
+from hack.testbed import procstat
 from hack.testbed.audit import Kind, Request
 from hack.testbed.recorder import Change
 from hack.testbed.stage import Stage
@@ -67,7 +67,7 @@ FLOOR = [*MADE, there(201, "a"), there(203, "b"), here(204, "a", phase="Running"
 @pytest.mark.parametrize("changes", [pytest.param(OURS, id="ours"), pytest.param(FLOOR, id="the floor")])
 def test_the_pace_counts_from_the_first_pod_that_is_dispatched(changes: list[Change]) -> None:
     """How long KubeRay took to make the pods whose likes are dispatched is nobody's pace."""
-    found = dispatchreport.pace([*OF_KUBERAY, *changes], "mgr")
+    found = report.pace([*OF_KUBERAY, *changes], "mgr")
     assert found == {
         "pods_s": 2 / 6,
         "total_s": 6,
@@ -79,7 +79,7 @@ def test_the_pace_counts_from_the_first_pod_that_is_dispatched(changes: list[Cha
 
 
 def test_the_by_line_counts_from_the_first_pod_that_kuberay_makes() -> None:
-    assert dispatchreport.through(OURS, "mgr") == {
+    assert report.through(OURS, "mgr") == {
         "through_pods_s": 2 / 6,
         "kuberay_pods_s": 2 / 1,
         "through_p50_s": 5,
@@ -89,7 +89,7 @@ def test_the_by_line_counts_from_the_first_pod_that_kuberay_makes() -> None:
 
 def test_nothing_dispatched_is_no_pace() -> None:
     """A script that fails leaves nothing to measure; its own failure is told, not a division by nothing."""
-    assert math.isnan(dispatchreport.pace(MADE, "mgr")["pods_s"])
+    assert math.isnan(report.pace(MADE, "mgr")["pods_s"])
 
 
 def test_own_requests_are_told_from_everybodys() -> None:
@@ -101,7 +101,7 @@ def test_own_requests_are_told_from_everybodys() -> None:
         "east": asked("rayspan-worker", 2) + asked("kwok", 8),
         "west": [],
     }
-    found = dispatchreport.cost(2, "mgr", requests, cpu_s=0.5, lab_cpu_s=1, rss_mb=80)
+    found = report.cost(2, "mgr", requests, cpu_s=0.5, lab_cpu_s=1, rss_mb=80)
     assert found == {
         "ours_manager": 3,
         "ours_workers": 1,
@@ -123,17 +123,17 @@ def test_own_requests_are_told_from_everybodys() -> None:
     ],
 )
 def test_the_goal_is_met_only_as_a_whole(changed: Mapping[str, float], want: str) -> None:
-    row = dispatchreport.values(100, [{**FIGURES, **changed}], [FIGURES], THROUGH)
+    row = report.dispatch_values(100, [{**FIGURES, **changed}], [FIGURES], THROUGH)
     assert row["met"] == want
-    well = dispatchreport.values(300, [FIGURES], [FIGURES], THROUGH)
-    last = dispatchreport.last_line([row, well])
+    well = report.dispatch_values(300, [FIGURES], [FIGURES], THROUGH)
+    last = report.dispatch_last_line([row, well])
     assert (last["ratio_300"], last["met"]) == (1, want)
     assert last["ratio_100"] == pytest.approx(changed.get("pods_s", 10) / 10)
 
 
 def test_the_table_holds_each_size_beside_its_floor() -> None:
-    rows = [dispatchreport.values(n, [FIGURES | {"pods_s": 9.0}], [FIGURES], THROUGH) for n in (100, 300)]
-    lines = [line.rsplit(maxsplit=4) for line in dispatchreport.table(rows).splitlines()]
+    rows = [report.dispatch_values(n, [FIGURES | {"pods_s": 9.0}], [FIGURES], THROUGH) for n in (100, 300)]
+    lines = [line.rsplit(maxsplit=4) for line in report.dispatch_table(rows).splitlines()]
     assert ["gated pods", "100", "floor", "300", "floor"] in lines
     assert ["pods/s", "9", "10", "9", "10"] in lines
     assert ["pods/s that KubeRay makes", "9", "-", "9", "-"] in lines
@@ -142,10 +142,10 @@ def test_the_table_holds_each_size_beside_its_floor() -> None:
 def test_the_kernels_lines_are_read() -> None:
     """The name of a process may hold spaces and parentheses."""
     stat = "42 (a) b) S 1 42 42 0 -1 4194560 9 0 0 0 250 50 7 7 20 0 4 0 123 9 9"
-    assert spent._cpu(stat) == 300 / spent._TICKS
-    assert spent._cpu("") == 0
-    assert spent._memory("Name:\tpython3\nVmRSS:\t  2048 kB\nThreads:\t4\n") == 2
-    assert spent._memory("") == 0
+    assert procstat._cpu(stat) == 300 / procstat._TICKS
+    assert procstat._cpu("") == 0
+    assert procstat._memory("Name:\tpython3\nVmRSS:\t  2048 kB\nThreads:\t4\n") == 2
+    assert procstat._memory("") == 0
 
 
 # --- the floor -------------------------------------------------------------------------------------------------------
@@ -168,14 +168,14 @@ def a_stage() -> Stage:
 
 
 def test_the_floor_creates_the_same_bytes_as_the_controller() -> None:
-    found = list(orders._orders(a_stage(), PODS[::-1], placement(PLACE)))
+    found = list(floor._orders(a_stage(), PODS[::-1], placement(PLACE)))
     assert [(one["cluster"], one["pod"]["metadata"]["name"]) for one in found] == [
         ("east", "worker-0"), ("east", "worker-1"), ("west", "worker-2"), ("west", "worker-3"),
     ]  # fmt: skip
     place = placement(PLACE)
     for order in found:
         slot = order["body"]["metadata"]["annotations"][names.SLOT_ANNOTATION]
-        target = orders._target(a_stage(), order["cluster"], SHARE, place)
+        target = floor._target(a_stage(), order["cluster"], SHARE, place)
         assert (target.workload, target.workload_uid, target.manager) == ("rayjob-train", "uid-of-rayjob-train", "mgr")
         pod = json.loads(json.dumps(order["pod"]))
         pod["metadata"]["annotations"][names.SLOT_ANNOTATION] = slot
@@ -188,11 +188,11 @@ def test_the_floor_creates_the_same_bytes_as_the_controller() -> None:
 
 
 def _orders_in(folder: Path, home: str, east: str) -> None:
-    for name, url in ((orders.USER, home), (orders.HOME, home), ("east", east)):
+    for name, url in ((floor.USER, home), (floor.HOME, home), ("east", east)):
         (folder / name).write_text(json.dumps(apiserver.kubeconfig(url)))
     copies = [make.make_copy(pod) for pod in PODS]
     work = [{"cluster": "east", "pod": pod, "body": copy} for pod, copy in zip(PODS, copies, strict=True)]
-    (folder / orders.WORK).write_text(json.dumps({"namespace": "demo", "placement": "p", "orders": work}))
+    (folder / floor.WORK).write_text(json.dumps({"namespace": "demo", "placement": "p", "orders": work}))
 
 
 async def test_the_floor_makes_each_pod_one_copy_and_one_status(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import pytest
 from adapter import names
 from adapter.objects.workload import workload
 from hack.lab.base.lab import MANAGER
-from hack.trials.chaos import accounts, describe, draw, faults, finding, invariants, moments, outages, report, settling
+from hack.trials.chaos import campaign, draw, faults, invariants, snapshot
 from hack.trials.chaos.campaign import Failure, Outcome
 from hack.trials.chaos.draw import Fault
-from hack.trials.chaos.finding import Finding
-from hack.trials.chaos.look import Member, Sight
-from hack.trials.lives import Lives
+from hack.trials.chaos.invariants import Finding
+from hack.trials.chaos.snapshot import Member, Snapshot
+from hack.trials.sampler import Lives
 from tests.unit.builders import make_condition
 
 Raw = dict[str, Any]
@@ -47,7 +47,7 @@ def test_the_faults_of_ci_are_of_all_kinds_and_short() -> None:
 
 def test_every_kind_can_be_done() -> None:
     """Those that last are outages, all others are deeds."""
-    assert {kind.name for kind in draw.KINDS if kind.lasts} == set(outages.OUTAGES)
+    assert {kind.name for kind in draw.KINDS if kind.lasts} == set(faults.OUTAGES)
     assert {kind.name for kind in draw.KINDS if not kind.lasts} == set(faults.DEEDS)
 
 
@@ -145,10 +145,10 @@ def placement(work: Raw) -> Raw:
     }
 
 
-def well() -> Sight:
+def well() -> Snapshot:
     """A gang of two, one worker in each of two clusters."""
     work = manager_workload()
-    return Sight(
+    return Snapshot(
         wanted={GANG: 2},
         jobs=[{"metadata": {"name": GANG}}],
         pods=[ready(names.HEAD, "head"), worker("a", "east"), worker("b", "west")],
@@ -160,7 +160,7 @@ def well() -> Sight:
 
 def test_all_is_well() -> None:
     assert invariants.findings(well()) == []
-    assert accounts.never(well()) == []
+    assert invariants.never(well()) == []
 
 
 def leave(raw: Raw) -> None:
@@ -168,40 +168,40 @@ def leave(raw: Raw) -> None:
 
 
 BROKEN: list[Any] = [
-    pytest.param(lambda s: s.pods.pop(), finding.LOST, "gang gang-1 has 1 workers, 1 of them ready, and shall have 2", id="a worker too few"),
-    pytest.param(lambda s: s.pods.pop(0), finding.LOST, "gang gang-1 has 0 heads, and needs one that is ready", id="no head"),
-    pytest.param(lambda s: s.jobs.clear(), finding.LOST, "gang gang-1 is wanted and has no RayCluster", id="no job"),
-    pytest.param(lambda s: leave(s.jobs[0]), finding.LOST, "gang gang-1 is wanted and has no RayCluster", id="a job that goes"),
-    pytest.param(lambda s: s.pods[1]["status"].update(phase="Failed"), finding.LOST, "gang gang-1 has 2 workers, 1 of them ready, and shall have 2", id="a worker failed"),
-    pytest.param(lambda s: s.members["east"].pods.clear(), finding.LOST, "worker a holds slot east/role/0 and has no copy", id="no copy"),
-    pytest.param(lambda s: s.pods[1]["metadata"]["annotations"].clear(), finding.LOST, "worker a has no slot", id="no slot"),
-    pytest.param(lambda s: s.members["east"].pods[0]["status"].update(conditions=[]), finding.LOST, "the copy of worker a in east is not ready", id="a copy that does not run"),
-    pytest.param(lambda s: s.members["west"].pods.append(s.members["east"].pods.pop()), finding.LOST, "worker a holds slot east/role/0 and has its copy in west", id="a copy elsewhere"),
-    pytest.param(lambda s: s.members["west"].pods.append(copied("a")), finding.DOUBLED, "worker a has copies in east and west", id="two copies"),
-    pytest.param(lambda s: s.members["west"].pods.append(copied("c")), finding.ORPHAN, "pod c in west has no worker in the manager", id="an orphaned copy"),
-    pytest.param(lambda s: s.members["west"].shares[0]["metadata"]["labels"].update({names.WORKLOAD_UID_LABEL: "uid-other"}), finding.ORPHAN, f"share {SHARE} in west has no Workload in the manager", id="an orphaned share"),
-    pytest.param(lambda s: s.members["west"].anchors[0]["metadata"].update(name="gang-1-abcd1234-0"), finding.ORPHAN, "anchor gang-1-abcd1234-0 in west is in no Placement", id="an anchor of another round"),
-    pytest.param(lambda s: leave(s.members["west"].anchors[0]), finding.ORPHAN, f"{SHARE} in west is still leaving", id="an anchor that goes"),
-    pytest.param(lambda s: s.members["west"].queue["status"]["flavorsReservation"].clear(), finding.LEDGER, "1 cpu are promised in west, and its ClusterQueue shows 0", id="not shown"),
-    pytest.param(lambda s: s.members["west"].workloads.append(share("2")), finding.LEDGER, "1 cpu are promised in west, and its Workloads hold 3", id="somebody else's"),
-    pytest.param(lambda s: s.members["west"].workloads.clear(), finding.LEDGER, "1 cpu are promised in west, and its Workloads hold 0", id="promised, not held"),
-    pytest.param(lambda s: s.placements.clear(), finding.RECORD, "Workload work has 0 Placements instead of one", id="no Placement"),
-    pytest.param(lambda s: s.placements.append(copy.deepcopy(s.placements[0])), finding.RECORD, "Workload work has 2 Placements instead of one", id="two Placements"),
-    pytest.param(lambda s: s.placements[0]["status"].update(state="Waiting", reason="no room"), finding.RECORD, f"Placement {PLACE} says Waiting: no room", id="a Placement that waits"),
-    pytest.param(lambda s: s.placements[0]["spec"].update(attempt="00000000"), finding.RECORD, f"Placement {PLACE} is of another attempt than its Workload's", id="another attempt"),
-    pytest.param(lambda s: s.placements[0]["spec"]["shares"].pop(), finding.RECORD, f"Placement {PLACE} is for 1 workers, and the gang has 2", id="a Placement too small"),
-    pytest.param(lambda s: s.workloads.clear(), finding.RECORD, "gang gang-1 has 0 Workloads instead of one", id="no Workload"),
-    pytest.param(lambda s: s.workloads[0]["status"]["conditions"].pop(), finding.RECORD, "Workload work is not admitted", id="not admitted"),
-    pytest.param(lambda s: s.workloads[0]["metadata"].update(uid="uid-other"), finding.ORPHAN, f"Placement {PLACE} has no Workload", id="a Placement left"),
-    pytest.param(lambda s: s.jobs.append({"metadata": {"name": "gang-0"}}), finding.ORPHAN, "RayCluster gang-0 is still there", id="a job left"),
-    pytest.param(lambda s: s.wanted.clear(), finding.ORPHAN, "Workload work in the manager is of no gang", id="a Workload left"),
-    pytest.param(lambda s: s.wanted.clear(), finding.ORPHAN, "pod a in the manager is of no gang", id="a pod left"),
-    pytest.param(lambda s: leave(s.pods[0]), finding.ORPHAN, "head in the manager is still leaving", id="a head that goes"),
+    pytest.param(lambda s: s.pods.pop(), invariants.LOST, "gang gang-1 has 1 workers, 1 of them ready, and shall have 2", id="a worker too few"),
+    pytest.param(lambda s: s.pods.pop(0), invariants.LOST, "gang gang-1 has 0 heads, and needs one that is ready", id="no head"),
+    pytest.param(lambda s: s.jobs.clear(), invariants.LOST, "gang gang-1 is wanted and has no RayCluster", id="no job"),
+    pytest.param(lambda s: leave(s.jobs[0]), invariants.LOST, "gang gang-1 is wanted and has no RayCluster", id="a job that goes"),
+    pytest.param(lambda s: s.pods[1]["status"].update(phase="Failed"), invariants.LOST, "gang gang-1 has 2 workers, 1 of them ready, and shall have 2", id="a worker failed"),
+    pytest.param(lambda s: s.members["east"].pods.clear(), invariants.LOST, "worker a holds slot east/role/0 and has no copy", id="no copy"),
+    pytest.param(lambda s: s.pods[1]["metadata"]["annotations"].clear(), invariants.LOST, "worker a has no slot", id="no slot"),
+    pytest.param(lambda s: s.members["east"].pods[0]["status"].update(conditions=[]), invariants.LOST, "the copy of worker a in east is not ready", id="a copy that does not run"),
+    pytest.param(lambda s: s.members["west"].pods.append(s.members["east"].pods.pop()), invariants.LOST, "worker a holds slot east/role/0 and has its copy in west", id="a copy elsewhere"),
+    pytest.param(lambda s: s.members["west"].pods.append(copied("a")), invariants.DOUBLED, "worker a has copies in east and west", id="two copies"),
+    pytest.param(lambda s: s.members["west"].pods.append(copied("c")), invariants.ORPHAN, "pod c in west has no worker in the manager", id="an orphaned copy"),
+    pytest.param(lambda s: s.members["west"].shares[0]["metadata"]["labels"].update({names.WORKLOAD_UID_LABEL: "uid-other"}), invariants.ORPHAN, f"share {SHARE} in west has no Workload in the manager", id="an orphaned share"),
+    pytest.param(lambda s: s.members["west"].anchors[0]["metadata"].update(name="gang-1-abcd1234-0"), invariants.ORPHAN, "anchor gang-1-abcd1234-0 in west is in no Placement", id="an anchor of another round"),
+    pytest.param(lambda s: leave(s.members["west"].anchors[0]), invariants.ORPHAN, f"{SHARE} in west is still leaving", id="an anchor that goes"),
+    pytest.param(lambda s: s.members["west"].queue["status"]["flavorsReservation"].clear(), invariants.LEDGER, "1 cpu are promised in west, and its ClusterQueue shows 0", id="not shown"),
+    pytest.param(lambda s: s.members["west"].workloads.append(share("2")), invariants.LEDGER, "1 cpu are promised in west, and its Workloads hold 3", id="somebody else's"),
+    pytest.param(lambda s: s.members["west"].workloads.clear(), invariants.LEDGER, "1 cpu are promised in west, and its Workloads hold 0", id="promised, not held"),
+    pytest.param(lambda s: s.placements.clear(), invariants.RECORD, "Workload work has 0 Placements instead of one", id="no Placement"),
+    pytest.param(lambda s: s.placements.append(copy.deepcopy(s.placements[0])), invariants.RECORD, "Workload work has 2 Placements instead of one", id="two Placements"),
+    pytest.param(lambda s: s.placements[0]["status"].update(state="Waiting", reason="no room"), invariants.RECORD, f"Placement {PLACE} says Waiting: no room", id="a Placement that waits"),
+    pytest.param(lambda s: s.placements[0]["spec"].update(attempt="00000000"), invariants.RECORD, f"Placement {PLACE} is of another attempt than its Workload's", id="another attempt"),
+    pytest.param(lambda s: s.placements[0]["spec"]["shares"].pop(), invariants.RECORD, f"Placement {PLACE} is for 1 workers, and the gang has 2", id="a Placement too small"),
+    pytest.param(lambda s: s.workloads.clear(), invariants.RECORD, "gang gang-1 has 0 Workloads instead of one", id="no Workload"),
+    pytest.param(lambda s: s.workloads[0]["status"]["conditions"].pop(), invariants.RECORD, "Workload work is not admitted", id="not admitted"),
+    pytest.param(lambda s: s.workloads[0]["metadata"].update(uid="uid-other"), invariants.ORPHAN, f"Placement {PLACE} has no Workload", id="a Placement left"),
+    pytest.param(lambda s: s.jobs.append({"metadata": {"name": "gang-0"}}), invariants.ORPHAN, "RayCluster gang-0 is still there", id="a job left"),
+    pytest.param(lambda s: s.wanted.clear(), invariants.ORPHAN, "Workload work in the manager is of no gang", id="a Workload left"),
+    pytest.param(lambda s: s.wanted.clear(), invariants.ORPHAN, "pod a in the manager is of no gang", id="a pod left"),
+    pytest.param(lambda s: leave(s.pods[0]), invariants.ORPHAN, "head in the manager is still leaving", id="a head that goes"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spoil", "kind", "want"), BROKEN)
-def test_what_must_not_be_is_found(spoil: Callable[[Sight], object], kind: str, want: str) -> None:
+def test_what_must_not_be_is_found(spoil: Callable[[Snapshot], object], kind: str, want: str) -> None:
     sight = well()
     spoil(sight)
     assert Finding(kind, want) in invariants.findings(sight)
@@ -232,10 +232,10 @@ def test_a_gang_that_ended_leaves_its_placement_as_a_record() -> None:
         ),
     ],
 )
-def test_beyond_quota_is_never_allowed(spoil: Callable[[Sight], object], want: str) -> None:
+def test_beyond_quota_is_never_allowed(spoil: Callable[[Snapshot], object], want: str) -> None:
     sight = well()
     spoil(sight)
-    assert accounts.never(sight) == [Finding(finding.LEDGER, want)]
+    assert invariants.never(sight) == [Finding(invariants.LEDGER, want)]
 
 
 @pytest.mark.parametrize(
@@ -247,10 +247,10 @@ def test_beyond_quota_is_never_allowed(spoil: Callable[[Sight], object], want: s
         pytest.param(lambda s: (s.pods.pop(), s.jobs.clear()), [], id="nobody wants it"),
     ],
 )
-def test_of_what_kuberay_is_reminded(change: Callable[[Sight], object], unmade: list[str]) -> None:
+def test_of_what_kuberay_is_reminded(change: Callable[[Snapshot], object], unmade: list[str]) -> None:
     sight = well()
     change(sight)
-    assert settling.unmade(sight) == unmade
+    assert campaign.unmade(sight) == unmade
 
 
 # --- lives -----------------------------------------------------------------------------------------------------------------
@@ -306,24 +306,24 @@ def test_a_copy_is_seen_many_times() -> None:
 
 def test_how_far_a_gang_is() -> None:
     sight = well()
-    assert moments.reached("dispatched", GANG, sight)
+    assert snapshot.reached("dispatched", GANG, sight)
     for one in sight.members.values():
         one.pods.clear()
-    assert moments.reached("placed", GANG, sight) and not moments.reached("dispatched", GANG, sight)
+    assert snapshot.reached("placed", GANG, sight) and not snapshot.reached("dispatched", GANG, sight)
     sight.placements[0]["status"]["state"] = names.RESERVING
-    assert moments.reached("reserved", GANG, sight) and not moments.reached("placed", GANG, sight)
+    assert snapshot.reached("reserved", GANG, sight) and not snapshot.reached("placed", GANG, sight)
     for one in sight.members.values():
         one.shares.clear()
-    assert moments.reached("planned", GANG, sight) and not moments.reached("reserved", GANG, sight)
+    assert snapshot.reached("planned", GANG, sight) and not snapshot.reached("reserved", GANG, sight)
     sight.placements.clear()
-    assert moments.reached("submitted", GANG, sight) and not moments.reached("planned", GANG, sight)
-    assert not moments.reached("submitted", "gang-2", sight)
+    assert snapshot.reached("submitted", GANG, sight) and not snapshot.reached("planned", GANG, sight)
+    assert not snapshot.reached("submitted", "gang-2", sight)
 
 
 def test_a_failure_says_how_it_is_played_again() -> None:
     struck = draw.fault(7, 12, 4.0)
-    found = Failure([struck], "it is not well", [Finding(finding.LOST, "worker a has no slot")], "EVIDENCE")
-    told = report.failure(found, 7, 4.0)
+    found = Failure([struck], "it is not well", [Finding(invariants.LOST, "worker a has no slot")], "EVIDENCE")
+    told = campaign.failure(found, 7, 4.0)
     assert f"After fault 12 of seed 7, {struck}" in told
     assert "lost: worker a has no slot" in told and "EVIDENCE" in told
     assert "python -m hack.trials.chaos --seed 7 --longest 4 --only 12" in told
@@ -334,13 +334,13 @@ def test_the_last_line() -> None:
     outcome.kinds.update(["cut", "cut", "scaled"])
     outcome.recoveries += [1.0, 2.0, 9.0]
     want = "faults 3 (kinds 2), lost 0, doubled 0, orphans 0, recovery P50 2.0 s, max 9.0 s, seed 7"
-    assert report.last_line(outcome, 7) == want
-    wrong = [Finding(finding.LOST, "x"), Finding(finding.ORPHAN, "y"), Finding(finding.ORPHAN, "z")]
+    assert campaign.last_line(outcome, 7) == want
+    wrong = [Finding(invariants.LOST, "x"), Finding(invariants.ORPHAN, "y"), Finding(invariants.ORPHAN, "z")]
     outcome.failure = Failure([], "it is not well", wrong, "")
-    assert "lost 1, doubled 0, orphans 2" in report.last_line(outcome, 7)
+    assert "lost 1, doubled 0, orphans 2" in campaign.last_line(outcome, 7)
 
 
 def test_what_is_seen_is_told_object_by_object() -> None:
-    told = describe.text(well())
+    told = snapshot.text(well())
     assert f"Placement {PLACE} round 1 (1 east, 1 west) Placed" in told
     assert "pod a of uid-a Running ready" in told

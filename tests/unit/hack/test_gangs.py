@@ -8,22 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
-from hack.trials import books
+from hack.trials import quotausage
 from hack.trials.gangs import draw, report
 from hack.trials.gangs.course import Course
 from hack.trials.gangs.draw import Gang
-from hack.trials.gangsampler import Sample
+from hack.trials.sampler import Sample
 from tests.unit.builders import make_condition
 
 Raw = dict[str, Any]
 CELL = ("any", "cpu")
 
 
-def queue(name: str, nominal: int, *, cohort: str = "", borrows: int | None = None) -> books.Queue:
+def queue(name: str, nominal: int, *, cohort: str = "", borrows: int | None = None) -> quotausage.Queue:
     limit = {} if borrows is None else {"borrowingLimit": str(borrows)}
     row = {"name": "cpu", "nominalQuota": str(nominal), **limit}
     groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "any", "resources": [row]}]}]
-    return books.queue({"metadata": {"name": name}, "spec": {"cohortName": cohort, "resourceGroups": groups}})
+    return quotausage.queue({"metadata": {"name": name}, "spec": {"cohortName": cohort, "resourceGroups": groups}})
 
 
 def share(cpu: str, *conditions: str, to: str = "a", place: str = "train-ab12") -> Raw:
@@ -42,8 +42,8 @@ def test_reserved_is_what_is_held() -> None:
     held = (names.QUOTA_RESERVED,)
     workloads = [share("2", *held), share("1500m", *held, to="b"), share("4", *held, names.FINISHED), share("8")]
     evicted = share("1", *held, names.EVICTED)
-    assert books.reserved([*workloads, evicted]) == {"a": {CELL: 3000}, "b": {CELL: 1500}}
-    assert books.by_job([*workloads, evicted], "cpu") == {"train": 4500}
+    assert quotausage.reserved([*workloads, evicted]) == {"a": {CELL: 3000}, "b": {CELL: 1500}}
+    assert quotausage.by_job([*workloads, evicted], "cpu") == {"train": 4500}
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_reserved_is_what_is_held() -> None:
         ),
     ],
 )  # fmt: skip
-def test_beyond(queues: list[books.Queue], used: dict[str, int], want: list[str]) -> None:
-    assert books.beyond(queues, {name: {CELL: amount} for name, amount in used.items()}) == want
+def test_beyond(queues: list[quotausage.Queue], used: dict[str, int], want: list[str]) -> None:
+    assert quotausage.beyond(queues, {name: {CELL: amount} for name, amount in used.items()}) == want
 
 
 def test_pods_that_run_count_and_those_that_wait_or_leave_do_not() -> None:
@@ -79,10 +79,10 @@ def test_pods_that_run_count_and_those_that_wait_or_leave_do_not() -> None:
         return {"metadata": {"name": "p", "labels": labels, **more}, "spec": spec, "status": {"phase": "Running"}}
 
     gated = pod(spec={"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]})
-    pods = books.in_use([pod(), pod(), gated, pod(deletionTimestamp="2026-01-01T00:00:00Z")])
+    pods = quotausage.in_use([pod(), pod(), gated, pod(deletionTimestamp="2026-01-01T00:00:00Z")])
     assert pods["ray"]["cpu"] == 2000
-    assert books.pods_beyond([queue("a", 2)], pods) == []
-    assert books.pods_beyond([queue("a", 1)], pods) == ["pods uses 2 cpu, and may use 1"]
+    assert quotausage.pods_beyond([queue("a", 2)], pods) == []
+    assert quotausage.pods_beyond([queue("a", 1)], pods) == ["pods uses 2 cpu, and may use 1"]
 
 
 @given(st.lists(st.integers(1, 9), max_size=8), st.integers(0, 30))

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hack.lab.images import archive, layer
-from hack.lab.images.archive import Image
-from hack.lab.images.layer import File, Layer
+from hack.lab.images import archive
+from hack.lab.images.archive import File, Image, Layer
 
 RUNS = {"Entrypoint": ["/program"], "User": "65532:65532"}
 
 
 def a_layer(file: Path, *files: File) -> Layer:
-    layer.from_files(file, files)
-    return Layer(file, layer.digest(file))
+    archive.layer_of_files(file, files)
+    return Layer(file, archive.file_digest(file))
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_the_same_content_gives_the_same_bytes_whenever_and_wherever_it_is_packe
     moved = [a_layer(tmp_path / f"again-{index}.tar") for index in range(2)]
     for old, new in zip(image.layers, moved, strict=True):
         new.file.write_bytes(old.file.read_bytes())
-    copies = tuple(Layer(new.file, layer.digest(new.file)) for new in moved)
+    copies = tuple(Layer(new.file, archive.file_digest(new.file)) for new in moved)
     archive.write(tmp_path / "two.tar", Image(image.reference, copies, RUNS))
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
 
@@ -65,8 +64,8 @@ def test_a_layer_of_a_tree_does_not_depend_on_times_or_on_the_order_of_creation(
             (root / letter).write_text(letter)
         (root / "link").symlink_to("a")
         os.utime(root / "a", (len(name), 1_000_000 * ord(order[0])))
-        layer.from_tree(tmp_path / f"{name}.tar", root, under="usr/lib")
-    assert layer.digest(tmp_path / "one.tar") == layer.digest(tmp_path / "two.tar")
+        archive.layer_of_tree(tmp_path / f"{name}.tar", root, under="usr/lib")
+    assert archive.file_digest(tmp_path / "one.tar") == archive.file_digest(tmp_path / "two.tar")
     with tarfile.open(tmp_path / "one.tar") as packed:
         assert packed.getnames() == ["usr/lib/a", "usr/lib/b", "usr/lib/link"]
         assert packed.getmember("usr/lib/link").issym()
@@ -77,7 +76,7 @@ def test_skipped_directories_are_left_out_or_left_empty(tmp_path: Path) -> None:
     for directory in ("proc", "doc", "kept"):
         (root / directory).mkdir(parents=True)
         (root / directory / "file").touch()
-    layer.from_tree(tmp_path / "layer.tar", root, skipped=("proc", "doc"), empty=("proc",))
+    archive.layer_of_tree(tmp_path / "layer.tar", root, skipped=("proc", "doc"), empty=("proc",))
     with tarfile.open(tmp_path / "layer.tar") as packed:
         assert packed.getnames() == ["kept", "kept/file", "proc"]
 
@@ -87,7 +86,7 @@ def test_a_layer_can_be_made_readable_for_every_user_whatever_the_umask_was(tmp_
     (root / "site").mkdir(parents=True, mode=0o700)
     (root / "site" / "module.py").touch(mode=0o600)
     (root / "site" / "program").touch(mode=0o700)
-    layer.from_tree(tmp_path / "layer.tar", root, readable=True)
+    archive.layer_of_tree(tmp_path / "layer.tar", root, readable=True)
     with tarfile.open(tmp_path / "layer.tar") as packed:
         assert [f"{one.name} {one.mode:o}" for one in packed] == [
             "site 755",

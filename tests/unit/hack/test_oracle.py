@@ -12,12 +12,11 @@ import yaml
 from adapter.objects import podrequests
 from adapter.objects.raw import key_of
 from adapter.quota import tree as quota
-from hack.oracle import ask, draw, drawpod, judge, never, play, predict
+from hack.oracle import ask, draw, drawpod, judge, predict, rounds
 from hack.oracle.draw import Tree
 from hack.oracle.judge import Answer
-from hack.oracle.play import Outcome
 from hack.oracle.predict import Forecast, Seen
-from hack.oracle.report import line, report
+from hack.oracle.rounds import Outcome, line, report
 
 Raw = dict[str, Any]
 
@@ -153,7 +152,7 @@ def test_the_questions_are_worth_asking() -> None:
             now = seen(tree, now)
             ours, after = predict.forecast(now, question)
             now = predict.charged(now, after)
-            kinds.update(play.kinds(ours))
+            kinds.update(rounds.kinds(ours))
     assert kinds["room"] > 200 and kinds["borrowing"] > 80 and kinds["two podsets"] > 15 and kinds["two flavors"] > 20
 
 
@@ -214,10 +213,10 @@ async def played(monkeypatch: pytest.MonkeyPatch, **broken: Any) -> list[str]:
     whole = {"build": quota.build, "leads_to": quota.leads_to, "room": quota.room, "charge": quota.charge}
     outcome = Outcome()
     with monkeypatch.context() as patch:
-        patch.setattr(play, "ask", Kueue())
+        patch.setattr(rounds, "ask", Kueue())
         patch.setattr(predict, "quota", SimpleNamespace(**(whole | broken)))
         for tree in TREES[:40]:
-            await play.play(None, [tree], outcome)  # type: ignore[arg-type]
+            await rounds.play(None, [tree], outcome)  # type: ignore[arg-type]
     assert outcome.trees == 40
     return [found.about for found in outcome.disagreements]
 
@@ -291,7 +290,7 @@ LABEL = "flavor {} doesn't match node affinity"
 def test_kueue_says_never(sentences: list[str], forever: bool | None) -> None:
     """The sentences are those of flavorassigner.go, joined as its Status.Message does it."""
     message = "couldn't assign flavors to pod set podset-0: " + ", ".join(sorted(sentences))
-    assert never.says(message) is forever
+    assert judge.says_never(message) is forever
 
 
 def test_only_an_answer_that_lasts_is_one() -> None:
@@ -308,7 +307,7 @@ def test_only_an_answer_that_lasts_is_one() -> None:
 def test_a_disagreement_is_told_so_that_it_can_be_seen_again() -> None:
     tree = TREES[0]
     load = ask.workload(f"{tree.name}-0-fits", tree.questions[0], (2,) * len(tree.questions[0].specs))
-    text = report(play.Disagreement(tree, tree.questions[1], "Kueue admitted 3 pods", (load,)))
+    text = report(rounds.Disagreement(tree, tree.questions[1], "Kueue admitted 3 pods", (load,)))
     sentence, _, objects = text.partition("\n")
     assert sentence == "oracle-7-0: Kueue admitted 3 pods"
     kinds = [one["kind"] for one in yaml.safe_load_all(objects)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hack.trials.soak import draw, judge, reading
+from hack.trials.soak import judge, reading, traffic
 from hack.trials.soak.judge import Sample, Slope
 from hack.trials.soak.reading import Reading
 
@@ -107,10 +107,10 @@ process_open_fds 45.0
 
 
 def test_jobs_come_over_the_whole_time_and_overlap() -> None:
-    found = draw.jobs(200, 1800, seed=7)
-    assert found == draw.jobs(200, 1800, seed=7) != draw.jobs(200, 1800, seed=8)
+    found = traffic.jobs(200, 1800, seed=7)
+    assert found == traffic.jobs(200, 1800, seed=7) != traffic.jobs(200, 1800, seed=8)
     assert len({job.name for job in found}) == 200
     assert found[0].at == 0 and 1700 < found[-1].at < 1800
     assert {job.workers for job in found} == {2, 3, 4}
     assert any(later.at < job.at + job.seconds for job, later in itertools.pairwise(found))
-    assert len(draw.jobs(1, 10, seed=7)) == 1
+    assert len(traffic.jobs(1, 10, seed=7)) == 1

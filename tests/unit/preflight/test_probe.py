@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from adapter.preflight import probe, probescript
+from adapter import programs
+from adapter.preflight import probe
 from adapter.preflight.probe import Peer, Run, State, Trip
 from tests.unit.builders import START, at, stamp
 
@@ -33,7 +34,7 @@ def free_port() -> int:
 def serving(*words: str) -> Iterator[int]:
     """The answering script as a process, in a port that is free."""
     port = free_port()
-    process = subprocess.Popen([sys.executable, "-c", probescript.SERVER, *(words or [WORD]), str(port)])
+    process = subprocess.Popen([sys.executable, "-c", programs.PROBE_SERVER, *(words or [WORD]), str(port)])
     try:
         yield port
     finally:
@@ -76,7 +77,7 @@ def ask(tmp_path: Path, *ports: int, silence: float = 5.0, name: str = "localhos
     peers = [{"address": "127.0.0.1", "port": port, "word": WORD} for port in ports]
     asked = {"silence": silence, "seconds": 0.1, "name": name, "peers": peers}
     file = tmp_path / "message"
-    words = [sys.executable, "-c", probescript.CLIENT, json.dumps(asked), str(file)]
+    words = [sys.executable, "-c", programs.PROBE_CLIENT, json.dumps(asked), str(file)]
     log = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
     assert log.stdout.strip() == file.read_text() and not log.stderr
     assert len(file.read_bytes()) < 4096, "what a termination message holds"
@@ -122,7 +123,7 @@ def test_small_packets_that_pass_and_large_ones_that_do_not_are_told(tmp_path: P
 
 def test_it_waits_for_one_that_is_about_to_listen(tmp_path: Path) -> None:
     port = free_port()
-    late = f"import time; time.sleep(0.7)\n{probescript.SERVER}"
+    late = f"import time; time.sleep(0.7)\n{programs.PROBE_SERVER}"
     process = subprocess.Popen([sys.executable, "-c", late, WORD, str(port)])
     try:
         assert "error" not in ask(tmp_path, port)["peers"][0]
@@ -155,7 +156,7 @@ def test_a_probe_can_be_found_and_ends_by_itself(pod: Raw) -> None:
 def test_what_a_pod_runs_is_what_was_tried_above() -> None:
     (container,) = probe.client(RUN, [Peer("east", "10.1.0.5", WORD)])["spec"]["containers"]
     *python, script, asked, file = container["command"]
-    assert (python, script, file) == (["python3", "-c"], probescript.CLIENT, container["terminationMessagePath"])
+    assert (python, script, file) == (["python3", "-c"], programs.PROBE_CLIENT, container["terminationMessagePath"])
     assert json.loads(asked) == {
         "silence": 5.0,
         "seconds": 0.5,

@@ -26,6 +26,7 @@ from tests.unit.builders import (
     make_flavor,
     make_placement,
     make_reservation,
+    make_target,
     make_workload,
 )
 
@@ -126,6 +127,7 @@ def round_(*standing: str, admitted: Sequence[str] = ()) -> Gang:
         others_wait=False,
         room_changed=False,
         remote_podsets=("workers",),
+        targets={cluster: make_target(cluster) for cluster in ("east", "west")},
     )
 
 

@@ -1,5 +1,6 @@
-"""Does every link in what users and contributors read lead to a file that is there, and to a heading in it?"""
+"""Does what docs and comments point to stand in the checkout: files, headings of docs, rules of upstream, the rooms of the code?"""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +8,22 @@ from pathlib import Path
 import pytest
 
 from hack.lab.base.paths import REPO
+from hack.lab.base.versions import KUBERAY, KUBERNETES, KUEUE, RAY, VOLCANO
 
 DOCS = (*REPO.glob("*.md"), *REPO.glob("docs/*.md"))
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_ROOMS = ("adapter", "hack", "tests", "e2e", "manifests", "kustomize", "docs")
+_READ = [
+    *REPO.glob("*.py"),
+    *REPO.glob("*.md"),
+    *(path for room in _ROOMS for kind in ("py", "yaml", "md") for path in (REPO / room).rglob(f"*.{kind}")),
+]
+_NOTE = re.compile(r"(?<![\w:/.-])(?:\.{1,2}/)*[\w-]+(?:/[\w-]+)*\.md\b")  # not what an address or `ray:PATH` ends with
+_UPSTREAM = re.compile(r'docs/upstream\.md,\s+(?:# )?"([^"]+)"')
+_MAP = REPO / "docs/architecture.md"
+_ROOM_TABLE = re.compile(r"(<!-- rooms: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
+_VERSIONS = {"kueue": KUEUE, "kuberay": KUBERAY, "k8s": KUBERNETES, "ray": RAY, "volcano": VOLCANO}
 
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)
@@ -21,6 +34,89 @@ def test_links_lead_somewhere(doc: Path) -> None:
 
 def test_links_are_found() -> None:
     assert sum(len(_LINK.findall(_prose(doc))) for doc in DOCS) > 50
+
+
+def test_no_file_cites_a_note_outside_of_the_checkout() -> None:
+    cited = [(str(path.relative_to(REPO)), note) for path in _READ for note in _NOTE.findall(path.read_text())]
+    assert len(cited) > 50
+    assert [(path, note) for path, note in cited if not _is_here(REPO / path, note)] == []
+    assert [path for path in _READ if "../" + "shared" in path.read_text()] == []
+
+
+def test_comments_name_files_of_adapter_by_where_they_are() -> None:
+    """Beside the comment, or by the way from adapter/: `report.py`, `worker/report.py`, or in quotes worker.report."""
+    rooms = "|".join(room.parent.name for room in (REPO / "adapter").glob("*/__init__.py"))
+    named = [
+        (path, file)
+        for path in sorted((REPO / "adapter").rglob("*.py"))
+        for file in (
+            *re.findall(r"(?<![\w:/.-])[a-z][\w/]*\.py\b", path.read_text()),
+            *(f"{found.replace('.', '/')}.py" for found in re.findall(rf"`((?:{rooms})\.\w+)`", path.read_text())),
+        )
+    ]
+    assert len(named) > 30
+    assert [(path, file) for path, file in named if not _is_module(path, file)] == []
+
+
+def test_each_rule_of_upstream_that_is_cited_has_its_heading() -> None:
+    headings = re.findall(r"^## (.*)$", _prose(REPO / "docs/upstream.md"), re.MULTILINE)
+    cited = {rule for path in _READ if path.suffix == ".py" for rule in _UPSTREAM.findall(path.read_text())}
+    assert sorted(cited - {*headings}) == []
+    assert sorted({*headings} - cited) == []
+
+
+@pytest.mark.parametrize("project", _VERSIONS)
+def test_the_rules_of_upstream_are_those_of_the_versions_that_the_lab_runs(project: str) -> None:
+    text = (REPO / "docs/upstream.md").read_text()
+    (row,) = re.findall(rf"^\| `{project}:PATH` \| .*\((https://\S+?)/tree/\S+\).* \| (\S+) \|$", text, re.MULTILINE)
+    repository, version = row
+    assert version == _VERSIONS[project]
+    (tag,) = {*re.findall(rf"{repository}/(?:blob|tree)/([^/)]+)", text)}
+    assert tag.removeprefix("ray-") == version
+
+
+def test_the_rooms_are_described_as_they_describe_themselves(request: pytest.FixtureRequest) -> None:
+    written = _MAP.read_text()
+    wanted = _ROOM_TABLE.sub(lambda found: f"{found[1]}\n\n{_rooms(found[2])}\n\n{found[3]}", written)
+    if request.config.getoption("--update-golden"):
+        _MAP.write_text(wanted)
+    assert written == wanted, "read the difference, then run this test with --update-golden"
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    named = re.findall(r"`((?:adapter|docs|e2e|hack|kustomize|manifests|tests)/[\w./-]+)`", _MAP.read_text())
+    assert len(named) > 100
+    assert [path for path in named if not (REPO / path).exists()] == []
+
+
+def test_the_picture_shows_every_room() -> None:
+    drawn = set(re.findall(r">(\w+)<", (REPO / "docs/architecture.svg").read_text()))
+    rooms = [path.parent.name for path in (REPO / "adapter").glob("*/__init__.py")]
+    floors = [path.parent.name for path in (REPO / "adapter/shell").glob("*/__init__.py")]
+    assert [room for room in (*rooms, *floors) if room not in drawn] == []
+
+
+def _rooms(top: str) -> str:
+    """A table of the packages in a folder, each with the first sentence that it says of itself; of hack only the top ones."""
+    depth = "*/__init__.py" if top == "hack" else "**/__init__.py"
+    rooms = [(path.parent, path) for path in sorted((REPO / top).glob(depth)) if path.parent != REPO / top]
+    alone = [(path, path) for path in sorted((REPO / top).glob("*.py")) if not path.name.startswith("__")]
+    rows = [f"| `{shown.relative_to(REPO)}` | {_question(path)} |" for shown, path in [*alone, *rooms]]
+    return "\n".join(["| Room | Its question |", "|---|---|", *rows])
+
+
+def _question(path: Path) -> str:
+    said = ast.get_docstring(ast.parse(path.read_text()))
+    assert said, path
+    return " ".join(said.partition("\n\n")[0].split())
+
+
+def _is_here(path: Path, note: str) -> bool:
+    return any((place / note).exists() for place in (REPO, REPO / "docs", path.parent))
+
+
+def _is_module(path: Path, file: str) -> bool:
+    return any((place / file).is_file() for place in (path.parent, REPO / "adapter"))
 
 
 def _leads_somewhere(doc: Path, link: str) -> bool:

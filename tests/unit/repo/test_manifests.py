@@ -178,7 +178,7 @@ def test_the_layouts_have_the_same_check_and_local_queue() -> None:
 
 
 def test_the_pools_have_one_key_and_the_policy_speaks_of_the_remote_one() -> None:
-    """lab.md 5.10: Kueue compares a pod's node selector with each flavor's own keys, so both must have the key."""
+    """Both must have the key (docs/upstream.md, "A selector meets a flavor's own keys only")."""
     local, remote = (_find(_POOL_QUEUES, "ResourceFlavor", name)["spec"] for name in ("local", "remote"))
     assert local == {"nodeLabels": {names.POOL_LABEL: "local"}}
     assert remote["nodeLabels"] == {names.POOL_LABEL: "remote"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from adapter import names
+from adapter import names, programs
 from adapter.objects.raw import Raw
 from adapter.rewrite import prestop
 
@@ -57,7 +57,7 @@ def hooked(container: Raw, **pod_spec: Any) -> Raw:
 def test_it_has_what_the_grace_period_leaves(grace: int | None, seconds: str) -> None:
     out = hooked({"name": "ray"}, **({} if grace is None else {"terminationGracePeriodSeconds": grace}))
     words = out["lifecycle"]["preStop"]["exec"]["command"]
-    assert words == ["python3", "-c", prestop.SCRIPT, seconds, "3", names.DRAIN_REASON]
+    assert words == ["python3", "-c", programs.DRAIN, seconds, "3", names.DRAIN_REASON]
 
 
 @pytest.mark.parametrize("grace", [0, 1, 5])
@@ -93,7 +93,7 @@ class Pod:
 
     def stop(self, play: str = "", *, seconds: float = 20, silence: float = 20) -> list[str]:
         """Run the hook; `play` says what Ray does, and nothing means that there is no Ray. Returns what was logged."""
-        script, log = prestop.SCRIPT, self.folder / "log"
+        script, log = programs.DRAIN, self.folder / "log"
         for here, there in ((PROCESSES, f"/proc/{self.raylet.pid}"), (LOG, str(log))):
             assert script.count(here) == 1
             script = script.replace(here, there)

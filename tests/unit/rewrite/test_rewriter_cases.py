@@ -1,6 +1,6 @@
 """What users put into a worker: sidecars, commands of their own, other ports, RayService; each joins from elsewhere or stays whole.
 
-Pods are as KubeRay 1.6.2 makes them of such templates (kuberay.md sections 1.3 to 1.5).
+Pods are as KubeRay 1.6.2 makes them of such templates (docs/upstream.md, "The worker pod that KubeRay makes").
 """
 
 import json

@@ -525,7 +525,7 @@ CASES = [
     Case("8. a pod with a slot on an admitted share gets its copy",
          "this is what all is for",
          worker(SLOTTED),
-         [CreatePod("east", JOB, SLOTTED, body(EAST0))]),
+         [CreatePod("east", JOB, PLACE, ("east", 1), SLOTTED, body(EAST0))]),
     Case("8. a copy in another cluster does not stand for it",
          "that one goes first: never two at a time",
          worker(SLOTTED, {"west": COPY}),
@@ -533,7 +533,7 @@ CASES = [
     Case("8. of a job that is not known nobody hears of a refusal",
          "an event needs an object",
          worker(SLOTTED, job=None),
-         [CreatePod("east", None, SLOTTED, body(EAST0))]),
+         [CreatePod("east", None, PLACE, ("east", 1), SLOTTED, body(EAST0))]),
     Case("8. an orphan of its name goes first",
          "the name is taken over there",
          worker(SLOTTED, {"east": STRANGER_LEAVING}),
@@ -553,7 +553,7 @@ CASES = [
     Case("8. another cluster's orphan does not",
          "names are per cluster",
          worker(SLOTTED, {"west": STRANGER_LEAVING}),
-         [CreatePod("east", JOB, SLOTTED, body(EAST0))]),
+         [CreatePod("east", JOB, PLACE, ("east", 1), SLOTTED, body(EAST0))]),
 ]  # fmt: skip
 
 
@@ -570,7 +570,7 @@ def test_the_total_of_a_share_counts_all_its_groups() -> None:
     """Kueue's group has one total for the cluster, whatever the roles."""
     mixed = make_placement(make_workload(groups={"workers": 1, "gpu": 3}), shares={"east": {"workers": 1, "gpu": 3}})
     found = decide(worker(SLOTTED, placement=placement(mixed)), at(5))
-    assert found == [CreatePod("east", JOB, SLOTTED, body(EAST0, total=4))]
+    assert found == [CreatePod("east", JOB, placement(mixed), ("east", 1), SLOTTED, body(EAST0, total=4))]
 
 
 def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
@@ -808,7 +808,7 @@ class World:
                 held = [p["metadata"]["annotations"].get(names.SLOT_ANNOTATION) for p in self.pods.values()]
                 assert slot not in held, "two pods on one slot"
                 self.pods[pod["metadata"]["name"]] = _with_slot(pod, slot)
-            case CreatePod(cluster, about, pod, made):
+            case CreatePod(cluster, about, _, _, pod, made):
                 assert about == JOB, "nobody hears of a refusal"
                 uid = facts.uid_of(pod)
                 assert cluster not in self.silent, "a write to a cluster that cannot be seen"

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -63,7 +64,9 @@ async def benched(*listed: Answer, watched: Answer | None = None, known: bool = 
             heard.append(store)
             server.news.set()
 
-        home = Home(client, hear)
+        home = Home(client)
+        for name in ("secrets", "multikueue_clusters", "multikueue_configs"):
+            getattr(home, name).listen(functools.partial(hear, name))
         if known:
             home.multikueue_clusters.replace([multikueue_cluster()], "1")
         async with asyncio.TaskGroup() as tasks:
@@ -183,7 +186,7 @@ def test_a_secret_that_is_of_no_use_is_told(found: list[Raw], sentence: str) -> 
 @hurried
 async def test_a_manager_without_multikueue_says_so_and_asks_for_no_secret() -> None:
     async with benched(known=False) as bench:
-        bench.home.unread[resources.MULTIKUEUE_CLUSTERS] = "404 NotFound: no such resource"
+        bench.home.unread[resources.MULTIKUEUE_CLUSTERS] = ApiError(404, "NotFound", "no such resource")
         assert "does not show its MultiKueueClusters (404 NotFound: no such resource)" in await bench.refusal()
         assert bench.server.asked == []
 

@@ -1,7 +1,6 @@
 """Who follows and who writes heads' mirrors: only clusters that have them, and one write for all workers of a head."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -39,14 +38,14 @@ class _OneLogin:
 
 
 def _kinds(member: Member) -> set[str]:
-    return {resource.plural for resource, _, _ in member._followed()}
+    return {row.resource.plural for row in member._rows}
 
 
 async def test_a_cluster_that_begins_to_mirror_is_read_anew() -> None:
     """What is followed is settled when it is engaged; the rights to follow mirrors are asked of nobody else."""
     logins = cast(Logins, _OneLogin())
     async with asyncio.TaskGroup() as tasks:
-        fleet = Fleet(tasks, "mgr", Listeners(*[lambda *_: None] * 5), lambda: True)
+        fleet = Fleet(tasks, "mgr", lambda: True)
         await fleet.reconcile("east", builders.make_worker_cluster("east"), logins)
         first = fleet.members()["east"]
         assert not _kinds(first) & {"services", "endpointslices"}
@@ -139,7 +138,7 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
     account = _OldAccount()
     async with apiserver.serving(account) as server, apiserver.connected(server.url) as client:
         heard = asyncio.Event()
-        tell = replace(Listeners(*[lambda *_: None] * 5), contact=lambda _: heard.set())
+        tell = Listeners(contact=lambda _: heard.set())
         member = sight.fleet.members()["east"] = Member("east", specs.worker_cluster(spec), client, "mgr", tell)
         following = asyncio.create_task(member.run())
         async with asyncio.timeout(apiserver.PATIENCE):

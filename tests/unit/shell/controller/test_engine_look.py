@@ -5,17 +5,23 @@ from typing import Any, cast
 
 import pytest
 
+from adapter.gang.facts import Gang
+from adapter.shell.clusters.cluster import PROBE
 from adapter.shell.clusters.manager import Home
-from adapter.shell.controller.engine import Engine
+from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import GANG
+from adapter.shell.controller.looks import Looks
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import Unreachable
+from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.memory import Memory
 from tests.unit import apiserver
+from tests.unit.gang.test_lifecycle import gang
 
 
 @dataclass
 class Looked:
-    """Stands in for whoever looks, and for whoever is told: it notes what it is asked."""
+    """Stands in for whoever observes, and for whoever is told: it notes what it is asked."""
 
     home: Home
     news: bool = False
@@ -24,18 +30,18 @@ class Looked:
 
     async def look(self, _: object) -> bool:
         if self.loses:
-            self.home._note("probe", Unreachable("no answer in time"))
+            self.home._note(PROBE, Unreachable("no answer in time"))
         return self.news
+
+    def gang(self, *_: object) -> Gang:
+        self.told.append("decided")
+        return gang(None)
 
     def turns(self) -> None:
         self.told.append("turns")
 
     def tried(self, _: object) -> None:
         """What was done is told as well; nothing was."""
-
-    def _decide(self, *_: object) -> list[Any]:
-        self.told.append("decided")
-        return []
 
 
 @pytest.mark.parametrize(
@@ -44,11 +50,21 @@ class Looked:
 )
 async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) -> None:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        engine: Any = Engine(nobody, None)
-        looked = Looked(engine.home, news, loses)
-        engine._leads, engine._observer, engine._waker, engine._decide = True, looked, looked, looked._decide
+        looked = Looked(Home(nobody), news, loses)
+        unasked: Any = None
+        looks = Looks(
+            home=looked.home,
+            fleet=unasked,
+            observer=cast(Observer, looked),
+            memory=Memory(),
+            claims=unasked,
+            executor=unasked,
+            conditions=unasked,
+            aggregator=unasked,
+            waker=cast(Waker, looked),
+        )
         try:
-            await cast(Engine, engine)._handle((GANG, "demo", "train"))
+            await looks.look((GANG, "demo", "train"))
         except Postpone as lost:
             assert loses and "the manager cluster cannot be seen" in str(lost)
         assert looked.told == told

@@ -12,7 +12,6 @@ from adapter.objects.placement import placement
 from adapter.objects.workload import workload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import Listeners
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import (
     ANCHOR,
@@ -29,7 +28,7 @@ from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.write.anchors import BEREFT_SECONDS
 from tests.unit import apiserver
 from tests.unit import builders as make
-from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_target, make_workload
 from tests.unit.stores import make_template
 
 Raw = dict[str, Any]
@@ -80,19 +79,19 @@ class Bench:
         ):
             store.replace(found)
 
+    def heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
+        """Something changed in the manager cluster."""
+        (handle,) = (handle for one, handle in self.waker.handlers() if one is getattr(self.home, store))
+        handle(before, after)
+
     def woken(self) -> set[QueueKey]:
         return set(self.queue.added)
-
-
-def _nothing(*_: object) -> None:
-    """What a member tells in these tests."""
 
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        listeners = Listeners(*[_nothing] * 5)
-        yield Bench(Home(nobody, _nothing), Fleet(asyncio.TaskGroup(), "mgr", listeners, lambda: True))
+        yield Bench(Home(nobody), Fleet(asyncio.TaskGroup(), "mgr", lambda: True))
 
 
 def changed(raw: Raw, *path: str, to: object) -> Raw:
@@ -152,7 +151,7 @@ async def test_a_share_that_goes_wakes_both_and_has_its_anchor_and_its_cluster_l
 async def test_a_share_that_was_to_be_made_has_its_anchor_looked_at(bench: Bench) -> None:
     """Later: what could be made stands then, and nothing is asked."""
     work, place = workload(WORK), placement(PLACE)
-    bench.waker.tried([Reserve(work, place, place.shares[0]), Rejoin(work)])
+    bench.waker.tried([Reserve(place, place.shares[0], make_target("east"), (), None, True), Rejoin(work)])
     assert bench.queue.added == {(ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}"): BEREFT_SECONDS}
 
 
@@ -266,14 +265,14 @@ async def test_who_leaves_the_turn_wakes_those_behind_it(bench: Bench, after: Ra
     place = make_placement(work, shares={})
     bench.home.placements.put(changed(place, "metadata", to=place["metadata"] | {"name": "b", "resourceVersion": "2"}))
     version = bench.fleet.room_version
-    bench.waker.heard("workloads", WORK, after)
+    bench.heard("workloads", WORK, after)
     assert bench.queue.added == {GANG_KEY: 0} | ({BEHIND: ROOM_SECONDS} if matters else {})
     assert bench.fleet.room_version == version + matters
 
 
 async def test_a_workload_that_is_none_of_ours_makes_no_room(bench: Bench) -> None:
     version = bench.fleet.room_version
-    bench.waker.heard("workloads", make_workload(checks=["another"]), None)
+    bench.heard("workloads", make_workload(checks=["another"]), None)
     assert bench.fleet.room_version == version
 
 
@@ -307,7 +306,7 @@ async def test_a_gang_that_yielded_is_woken_as_old_as_it_is(bench: Bench) -> Non
 async def test_a_placement_wakes_its_gang_and_with_another_plan_its_pods(
     bench: Bench, after: Raw | None, pods: bool
 ) -> None:
-    bench.waker.heard("placements", PLACE, after)
+    bench.heard("placements", PLACE, after)
     held = {(CLUSTER, "", "east"), (CLUSTER, "", "west")}  # they say for how many workers quota is held there
     assert bench.woken() - held == {GANG_KEY} | (PODS if pods else set())
     assert (held <= bench.woken()) is (after in (NO_ROOM, None))
@@ -325,7 +324,7 @@ async def test_a_placement_wakes_its_gang_and_with_another_plan_its_pods(
     ],
 )
 async def test_a_head_wakes_its_workers_if_it_matters_to_them(bench: Bench, after: Raw | None, matters: bool) -> None:
-    bench.waker.heard("heads", HEAD, after)
+    bench.heard("heads", HEAD, after)
     assert bench.woken() == (PODS if matters else set())
 
 
@@ -355,7 +354,7 @@ async def test_the_mirror_of_a_head_wakes_its_workers(bench: Bench, before: Raw 
 async def test_a_ray_cluster_wakes_its_workers_when_it_comes_and_goes(
     bench: Bench, before: Raw | None, after: Raw | None, matters: bool
 ) -> None:
-    bench.waker.heard("ray_clusters", before, after)
+    bench.heard("ray_clusters", before, after)
     assert bench.woken() == (PODS if matters else set())
 
 
@@ -372,33 +371,31 @@ async def test_a_job_wakes_its_gang_when_it_goes(
     bench: Bench, store: str, change: Mapping[str, object], matters: bool
 ) -> None:
     job: Raw = {"metadata": {"name": make.JOB, "namespace": make.NAMESPACE, "uid": "uid-of-job"}}
-    bench.waker.heard(store, job, {"metadata": {**job["metadata"], **change}})
+    bench.heard(store, job, {"metadata": {**job["metadata"], **change}})
     assert (GANG_KEY in bench.woken()) is matters
 
 
 async def test_a_ray_cluster_of_another_name_wakes_nobody_here(bench: Bench) -> None:
-    bench.waker.heard("ray_clusters", None, make.make_ray_cluster(name="other"))
+    bench.heard("ray_clusters", None, make.make_ray_cluster(name="other"))
     assert bench.woken() == set()
 
 
 async def test_a_pod_that_went_wakes_those_without_a_slot(bench: Bench) -> None:
     bench.home.pods.remove(SLOTTED)
-    bench.waker.heard("pods", SLOTTED, None)
+    bench.heard("pods", SLOTTED, None)
     assert bench.woken() == {*PODS, GANG_KEY}, "and its gang: it may have been the last one on its share"
     assert {bench.queue.added[pod] for pod in PODS} == {0}
 
 
 async def test_a_pod_that_leaves_its_slot_wakes_who_waits_for_one(bench: Bench) -> None:
-    bench.waker.heard(
-        "pods", SLOTTED, changed(SLOTTED, "metadata", "annotations", names.SLOT_ANNOTATION, to="west/1/x/0")
-    )
+    bench.heard("pods", SLOTTED, changed(SLOTTED, "metadata", "annotations", names.SLOT_ANNOTATION, to="west/1/x/0"))
     assert bench.woken() >= set(PODS)
 
 
 async def test_a_pod_that_changed_wakes_itself_only(bench: Bench) -> None:
-    bench.waker.heard("pods", SLOTTED, changed(SLOTTED, "status", "podIP", to="10.12.0.9"))
+    bench.heard("pods", SLOTTED, changed(SLOTTED, "status", "podIP", to="10.12.0.9"))
     assert bench.woken() == {(POD, NAMESPACE, "slotted")}
-    bench.waker.heard("pods", SLOTTED, changed(SLOTTED, "status", "phase", to="Failed"))
+    bench.heard("pods", SLOTTED, changed(SLOTTED, "status", "phase", to="Failed"))
     assert bench.woken() == {(POD, NAMESPACE, "slotted"), GANG_KEY}, "a share may have lost its last worker"
 
 
@@ -419,7 +416,7 @@ async def test_the_last_copy_of_a_share_wakes_its_gang(bench: Bench) -> None:
 async def test_a_gate_that_changes_wakes_checks_and_gangs(bench: Bench) -> None:
     for store in ("gate_policies", "gate_bindings", "policies"):
         bench.queue.added.clear()
-        bench.waker.heard(store, None, {"metadata": {"name": "x"}})
+        bench.heard(store, None, {"metadata": {"name": "x"}})
         assert bench.woken() == {(CHECK, "", make.CHECK), GANG_KEY}
 
 
@@ -436,7 +433,7 @@ async def test_a_multikueuecluster_or_a_secret_that_changes_wakes_worker_cluster
         ("secrets", {"metadata": {"name": "x"}}, None),
     ):
         bench.queue.added.clear()
-        bench.waker.heard(store, before, after)
+        bench.heard(store, before, after)
         assert bench.woken() == {(CLUSTER, "", "east")}
 
 
@@ -454,7 +451,7 @@ async def test_a_config_that_changes_wakes_checks_and_gangs(
     bench: Bench, before: Raw | None, after: Raw | None, matters: bool
 ) -> None:
     version = bench.fleet.room_version
-    bench.waker.heard("multikueue_configs", before, after)
+    bench.heard("multikueue_configs", before, after)
     assert bench.woken() == ({(CHECK, "", make.CHECK), GANG_KEY} if matters else set())
     assert bench.fleet.room_version == version + matters
 
@@ -473,12 +470,12 @@ async def test_quota_is_summed_anew_when_a_part_of_it_may_have_changed(bench: Be
         lambda: bench.waker.room("east", CLUSTER_QUEUE, make.make_cluster_queue(9)),
         lambda: bench.waker.room("east", CLUSTER_QUEUE, None),
         lambda: bench.waker.contact("east"),
-        lambda: bench.waker.heard("local_queues", None, {"metadata": {"name": "x"}}),
-        lambda: bench.waker.heard("cluster_queues", None, OPTED),
-        lambda: bench.waker.heard("cluster_queues", OPTED, changed(OPTED, "spec", "cohortName", to="all")),
-        lambda: bench.waker.heard("policies", None, {"metadata": {"name": "x"}}),
-        lambda: bench.waker.heard("checks", None, make.make_check()),
-        lambda: bench.waker.heard("multikueue_configs", None, CONFIG),
+        lambda: bench.heard("local_queues", None, {"metadata": {"name": "x"}}),
+        lambda: bench.heard("cluster_queues", None, OPTED),
+        lambda: bench.heard("cluster_queues", OPTED, changed(OPTED, "spec", "cohortName", to="all")),
+        lambda: bench.heard("policies", None, {"metadata": {"name": "x"}}),
+        lambda: bench.heard("checks", None, make.make_check()),
+        lambda: bench.heard("multikueue_configs", None, CONFIG),
     ]
     for change in changes:
         bench.queue.added.clear()
@@ -490,7 +487,7 @@ async def test_quota_is_summed_anew_when_a_part_of_it_may_have_changed(bench: Be
 async def test_what_moves_all_the_time_sums_nothing_anew(bench: Bench) -> None:
     bench.home.cluster_queues.replace([OPTED])
     bench.waker.room("east", CLUSTER_QUEUE, make.make_cluster_queue(8, used=1))
-    bench.waker.heard("cluster_queues", OPTED, changed(OPTED, "status", "pendingWorkloads", to=7))
+    bench.heard("cluster_queues", OPTED, changed(OPTED, "status", "pendingWorkloads", to=7))
     assert SUMMED not in bench.woken()
 
 
@@ -510,7 +507,7 @@ FLAVOR = {"metadata": {"name": "remote"}, "spec": {"nodeLabels": {"rayspan.dev/p
 async def test_a_queue_of_the_manager_wakes_checks_and_gangs_with_its_layout(
     bench: Bench, store: str, after: Raw | None, matters: bool
 ) -> None:
-    bench.waker.heard(store, FLAVOR, after)
+    bench.heard(store, FLAVOR, after)
     assert bench.woken() == ({(CHECK, "", make.CHECK), GANG_KEY} if matters else set())
 
 
@@ -528,21 +525,21 @@ async def test_who_waits_is_planned_anew_when_its_plan_would_be_another(
     bench: Bench, store: str, before: Raw, after: Raw
 ) -> None:
     version = bench.fleet.room_version
-    bench.waker.heard(store, before, after)
+    bench.heard(store, before, after)
     assert bench.fleet.room_version > version and GANG_KEY in bench.woken()
 
 
 async def test_what_we_say_of_a_check_plans_nobody_anew(bench: Bench) -> None:
     version = bench.fleet.room_version
-    bench.waker.heard("checks", make.make_check(), make.make_check(conditions=[make.make_condition(names.ACTIVE)]))
+    bench.heard("checks", make.make_check(), make.make_check(conditions=[make.make_condition(names.ACTIVE)]))
     assert bench.fleet.room_version == version
 
 
 async def test_another_check_wakes_ours_when_its_controller_may_be_another(bench: Bench) -> None:
     other = make.make_check() | {"metadata": {"name": "other"}}
-    bench.waker.heard("checks", other, changed(other, "status", "conditions", to=[]))
+    bench.heard("checks", other, changed(other, "status", "conditions", to=[]))
     assert bench.woken() == {(CHECK, "", "other"), GANG_KEY}
-    bench.waker.heard("checks", other, None)
+    bench.heard("checks", other, None)
     assert bench.woken() == {(CHECK, "", "other"), (CHECK, "", make.CHECK), GANG_KEY}
 
 
@@ -564,5 +561,5 @@ async def test_a_cluster_that_a_preflight_reached_or_not_wakes_who_waits(
     fill = [make_placement(WORK, shares={})]
     bench.home.placements.replace([])
     bench.home.placements.replace(fill)
-    bench.waker.heard("worker_clusters", REACHED, after)
+    bench.heard("worker_clusters", REACHED, after)
     assert bench.woken() == {(CLUSTER, "", "east")} | ({GANG_KEY} if matters else set())

@@ -15,7 +15,6 @@ from aiohttp import web
 from adapter import names
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Login, Logins
-from adapter.shell.clusters.remote import Listeners
 from adapter.shell.controller.lease import Lease, Lost
 from adapter.shell.kube.client import FENCED, PARALLEL, ApiError, Client, Unreachable
 from tests.unit import apiserver, builders
@@ -385,10 +384,9 @@ async def test_worker_clusters_are_fenced_by_the_same() -> None:
         def forget(self, _: str) -> None:
             pass
 
-    deaf = Listeners(*[lambda *_: None] * 5)
     logins = cast(Logins, OneLogin())
     async with asyncio.TaskGroup() as tasks:
-        fleet = Fleet(tasks, "mgr", deaf, lambda: allowed)
+        fleet = Fleet(tasks, "mgr", lambda: allowed)
         await fleet.reconcile("east", builders.make_worker_cluster("east"), logins)
         client = fleet.members()["east"].client
         assert client.may_write()

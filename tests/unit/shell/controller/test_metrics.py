@@ -65,6 +65,9 @@ def test_the_words_in_the_doc_are_those_of_the_code() -> None:
 # --- actions ---------------------------------------------------------------------------------------------------------
 
 
+PLACE = placement(make_placement(make_workload()))
+
+
 def a_pod(cluster: str) -> Raw:
     pod = make_pod(slot=f"{cluster}/role/0")
     pod["metadata"]["creationTimestamp"] = stamp()
@@ -73,7 +76,7 @@ def a_pod(cluster: str) -> Raw:
 
 def test_a_dispatch_is_timed_from_the_creation_of_the_managers_pod() -> None:
     pod, name = a_pod("timed"), "rayspan_dispatch_duration_seconds"
-    measure.done(CreatePod("timed", None, pod, {}), "timed", at(2))
+    measure.done(CreatePod("timed", None, PLACE, ("timed", 1), pod, {}), "timed", at(2))
     measure.done(PatchStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
     measure.done(PatchStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
     measure.done(PatchStatus(pod, {"status": {"conditions": []}}), "", at(9))
@@ -83,7 +86,7 @@ def test_a_dispatch_is_timed_from_the_creation_of_the_managers_pod() -> None:
 
 
 def test_a_clock_that_is_behind_gives_no_negative_time() -> None:
-    measure.done(CreatePod("behind", None, a_pod("behind"), {}), "behind", at(-3))
+    measure.done(CreatePod("behind", None, PLACE, ("behind", 1), a_pod("behind"), {}), "behind", at(-3))
     assert value("rayspan_dispatch_duration_seconds_sum", {"cluster": "behind", "stage": "created"}) == 0
 
 

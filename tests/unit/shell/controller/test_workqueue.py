@@ -358,7 +358,7 @@ def test_a_fault_is_logged_with_its_trace_and_a_postponement_without(caplog: pyt
 def test_news_that_were_to_wait_a_little_wait_with_a_key_that_failed() -> None:
     async def test() -> None:
         async def body(key: str) -> float | None:
-            bench.queue.add(key, 0.3)  # wake.BURST_SECONDS: the copy that it made itself
+            bench.queue.add(key, 0.3)  # keys.BURST_SECONDS: the copy that it made itself
             raise Postpone("silent")
 
         bench = Bench(body)

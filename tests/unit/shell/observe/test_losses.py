@@ -43,7 +43,7 @@ def lost_east(since: float | None) -> Sight:
     raw = make_worker_cluster("east")
     raw["status"] |= {"lostSince": stamp(since)} if since is not None else {}
     fill(sight.home.worker_clusters, raw, make_worker_cluster("west"))
-    sight.members["east"]._heard("probe", Unreachable("no answer"))
+    sight.members["east"]._note("probe", Unreachable("no answer"))
     return sight
 
 
@@ -74,7 +74,7 @@ def test_nobody_is_given_up_before_ray_was_asked() -> None:
 def test_nobody_is_given_up_while_a_cluster_is_read_for_the_first_time() -> None:
     """It may have come back while nobody looked."""
     sight = lost_east(0)
-    sight.members["east"]._heard("probe", Unreachable(FIRST_LISTS))
+    sight.members["east"]._note("probe", Unreachable(FIRST_LISTS))
     assert losses(sight).given_up(["east"], MINUTE, at(9999)) == {}
 
 

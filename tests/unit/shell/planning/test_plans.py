@@ -20,8 +20,6 @@ from adapter.planning.snapshot import STATUS_LAG
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
 from adapter.shell.planning.plans import Planning
-from adapter.shell.write.events import Announcer
-from adapter.shell.write.execute import Executor
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_template
@@ -219,11 +217,11 @@ async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
 
     class Manager:
         async def merge(self, *_: object) -> Raw:
-            noted.append("uid-of-old" in executor.memory.aside)
+            noted.append("uid-of-old" in sight.memory.aside)
             return left(old)
 
     sight.home.client = cast(Client, Manager())
-    executor = Executor(sight.home, sight.observer._fleet, sight.observer, Announcer(sight.home.client))
+    executor = sight.executor(sight.home.client)
     await executor.do(Yield(workload(old)))
     assert noted == [True]
 

@@ -96,7 +96,9 @@ class Bench:
         self.sight, self.here, self.there = Sight({"east": 9}), here, there
         self.member = self.sight.members["east"]
         self.sight.home.client, self.member.client = home, away
-        self.copier = Copier(self.sight.home, self.sight.fleet, self.sight.observer)
+        self.copier = Copier(
+            self.sight.home, self.sight.fleet, self.sight.observer.sources, self.sight.observer.workers
+        )
         fill(self.member.workloads, SHARE)
 
     async def ensure(self, *, optional: bool = False) -> None:
@@ -130,7 +132,7 @@ async def test_one_copy_serves_all_pods_of_a_share() -> None:
 
 async def test_who_comes_to_his_turn_in_a_cluster_that_fell_silent_does_not_wait_for_it() -> None:
     async with benched([secret()]) as bench:
-        bench.member._heard("probe", Unreachable("no answer in time"))
+        bench.member._note("probe", Unreachable("no answer in time"))
         with pytest.raises(Unreachable, match="worker cluster east cannot be seen since"):
             await bench.ensure()
         assert (bench.here.asked, bench.there.asked) == ([], [])

@@ -8,8 +8,6 @@ from adapter.objects.placement import placement
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.shell.kube.client import ApiError
-from adapter.shell.write.events import Announcer
-from adapter.shell.write.execute import Executor
 from adapter.worker.dispatch import decide
 from adapter.worker.facts import Worker
 from tests.unit import apiserver
@@ -45,18 +43,16 @@ async def test_what_a_cluster_says_of_each_pod_is_said_once() -> None:
         sight = Sight({"east": 9})
         sight.members["east"].client = client
         fill(sight.home.placements, PLACE)
-        executor = Executor(sight.home, sight.fleet, sight.observer, Announcer(client))
+        executor, memory = sight.executor(client), sight.memory
         for pod in pods:
             with pytest.raises(ApiError):
-                await executor.do(CreatePod("east", JOB, pod, pod))
+                await executor.do(CreatePod("east", JOB, placement(PLACE), ("east", 1), pod, pod))
         (note,) = server.asked
         said = 'worker cluster east refuses pods of the job: pods "*" is forbidden: violates PodSecurity'
         assert note.body["message"] == said
         place, said = placement(PLACE), 'the cluster refuses its pods: pods "*" is forbidden: violates PodSecurity'
-        assert set(executor.memory.unusable(place, map(uid_of, pods)).values()) == {said}
-        assert executor.memory.unusable(place, ["of-another"]) == {}, (
-            "what was said of pods that are gone counts no more"
-        )
+        assert set(memory.unusable(place, map(uid_of, pods)).values()) == {said}
+        assert memory.unusable(place, ["of-another"]) == {}, "what was said of pods that are gone counts no more"
 
 
 @pytest.mark.parametrize(
@@ -81,12 +77,12 @@ async def test_what_passes_is_no_refusal(answer: Answer, said: str, unusable: bo
         sight = Sight({"east": 9})
         sight.members["east"].client = client
         fill(sight.home.placements, PLACE)
-        executor = Executor(sight.home, sight.fleet, sight.observer, Announcer(client))
+        executor, memory = sight.executor(client), sight.memory
         with pytest.raises(ApiError) as trouble:
-            await executor.do(CreatePod("east", JOB, pod, pod))
+            await executor.do(CreatePod("east", JOB, placement(PLACE), ("east", 1), pod, pod))
         assert trouble.value.status != 404, "nobody asks for a pod that was not made"
     assert [one.body["message"] for one in server.asked[1:]] == ([said] if said else [])
-    assert bool(executor.memory.unusable(placement(PLACE), [uid_of(pod)])) is unusable
+    assert bool(memory.unusable(placement(PLACE), [uid_of(pod)])) is unusable
 
 
 def test_strangers_of_one_template_are_told_of_once() -> None:

@@ -2,8 +2,8 @@
 
 import math
 
-from hack.bench import walkreport
-from hack.bench.walkreport import Run
+from hack.bench import report
+from hack.bench.report import Run
 from hack.testbed.audit import Kind, Request
 
 TIMES = {"running_p99_s": 2.0, "all_gone_s": 1.0}
@@ -25,7 +25,7 @@ PLAIN = Run(
 
 
 def test_requests_are_told_for_each_worker() -> None:
-    found = walkreport.values(2, SPANNING, PLAIN)
+    found = report.walk_values(2, SPANNING, PLAIN)
     assert {key: value for key, value in found.items() if key.startswith(("up_", "down_"))} == {
         "up_ours_manager": 2,
         "up_ours_workers": 1,
@@ -44,7 +44,7 @@ def test_requests_are_told_for_each_worker() -> None:
 
 
 def test_the_tables_hold_ours_by_what_and_others_by_whom() -> None:
-    lines = [line.split() for line in walkreport.text(2, SPANNING, PLAIN).splitlines()]
+    lines = [line.split() for line in report.walk_text(2, SPANNING, PLAIN).splitlines()]
     assert ["manager", "create", "pods", "2", "0.5", "0", "0"] in lines
     assert ["workers", "kwok", "0", "2", "0", "0"] in lines
     assert ["all", "1", "2", "2", "0"] in lines

@@ -1,7 +1,8 @@
 """Put drawn trees to a real Kueue and collect where it disagrees: the rounds, and what is asked before what.
 
 All trees are asked side by side, each one question at a time, so that no question sees the other's Workloads: first what
-must not be admitted, which is then removed, then what must, which stays and is the load of the next question.
+must not be admitted, which is then removed, then what must, which stays and is the load of the next question. A disagreement is told
+with YAML by which a person sees it again.
 """
 
 import asyncio
@@ -10,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import yaml
 
 from adapter.shell.kube.client import Client
 from hack.lab.base.progress import step
@@ -170,3 +173,22 @@ async def _run(kubeconfig: Path, seed: int, numbers: Sequence[int], rounds: int)
             with step(f"trees {batch[0]} to {batch[-1]} of seed {seed}"):
                 await play(client, [draw.tree(seed, number) for number in batch], outcome, rounds)
     return outcome
+
+
+def report(found: Disagreement) -> str:
+    """All about one disagreement: the sentence, and YAML that can be applied."""
+    flavors = [one for one in draw.flavors() if one["metadata"]["name"] in str(found.tree.cluster_queues)]
+    spaces = [ask.namespace(name, labels) for name, labels in draw.NAMESPACES.items()]
+    objects: list[Any] = [*spaces, *flavors, *found.tree.cohorts, *found.tree.cluster_queues]
+    objects += [*found.tree.local_queues, *found.loads]
+    asked = ask.workload(f"{found.tree.name}-asked", found.question, (1,) * len(found.question.specs))
+    _, seed, number = found.tree.name.split("-")
+    again = f"python -m hack.oracle --seed {seed} --first {number} --n 1"
+    text = yaml.safe_dump_all([*objects, asked], sort_keys=False)
+    return f"{found.tree.name}: {found.about}\n# again: {again}\n# the tree, its load, and the pods that were asked for:\n{text}"
+
+
+def line(outcome: Outcome, seed: int, seconds: float) -> str:
+    """The last line."""
+    told = (f"{outcome.trees} trees", f"{outcome.questions} questions", f"{len(outcome.disagreements)} disagreements")
+    return f"oracle: {', '.join(told)}, seed {seed}, {seconds:.0f} s"

@@ -1,22 +1,49 @@
-"""How do the workers of each cluster find the head, for a while: sets `spec.head`, and stands in for what an admin provides.
+"""What is changed about WorkerClusters for a while: which of them there are, and how the workers of each find the head (`spec.head`)?
 
-The stand-in for a Multi-Cluster Services implementation, or for an admin's own DNS, is a zone in the worker cluster's CoreDNS
-that asks the manager's: the name of a headless Service then gives its head's address, as an export of it would.
+Worker clusters beyond the demo's two come and go; their Secrets are there, for installing hands over the kubeconfig of every worker
+cluster of the lab. The stand-in for a Multi-Cluster Services implementation, or for an admin's own DNS, is a zone in the worker
+cluster's CoreDNS that asks the manager's: the name of a headless Service then gives its head's address, as an export of it would.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+
+import yaml
 
 from adapter import names
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.reader import Raw
 
 STATIC = "{service}.{namespace}.ray.example.com:6379"
-_ZONES = {
-    "clusterset.local": ".svc.clusterset.local",
-    "ray.example.com": ".ray.example.com",
-}  # zone -> what stands for .svc.cluster.local
+# zone -> what stands for .svc.cluster.local
+_ZONES = {"clusterset.local": ".svc.clusterset.local", "ray.example.com": ".ray.example.com"}
+_PATIENCE = 60.0  # seconds; a connection takes one or two
+
+
+@contextmanager
+def connected(fleet: Clusters, chosen: Sequence[str]) -> Iterator[None]:
+    """See to it that each of the clusters has a WorkerCluster and is connected; those made here go in the end."""
+    manager = fleet.manager
+    missing = [name for name in chosen if not manager.get("workerclusters", name)]
+    for name in missing:
+        spec = {"source": {"kubeConfig": {"secretRef": {"name": name}}}, "zone": name}
+        made = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": name}}
+        manager.apply(yaml.safe_dump({**made, "spec": spec}))
+    try:
+        for name in chosen:
+            manager.wait(partial(_connected, fleet, name), _PATIENCE, f"{name} is connected")
+        yield
+    finally:
+        for name in missing:  # whoever still holds quota there, after a run that failed, is given up
+            manager.kubectl("annotate", "workercluster", name, f"{names.FORCE_DELETE_ANNOTATION}=true", "--overwrite")
+            manager.delete("workercluster", name)
+
+
+def _connected(fleet: Clusters, name: str) -> bool:
+    found = fleet.manager.get("workerclusters", name)
+    return bool(condition(found, names.CONNECTED).get("status") == "True")
 
 
 @contextmanager

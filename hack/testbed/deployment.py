@@ -1,6 +1,6 @@
-"""Is the deployed controller there, the same one all of the time, and what does it spend? Nothing here scales it.
+"""How is the deployed controller: is it there, the same one all of the time, what does it spend, and how does it go away for a while?
 
-Integration tests park the controller while they run their own; a bench waits until it is back.
+Integration tests park it while they run their own; a bench waits until it is back. What it runs is for install.py to see.
 """
 
 import re
@@ -23,6 +23,8 @@ FAKE_NODES = 2
 
 _PARKED = 900.0  # seconds; as long as all integration tests take
 _PATIENCE = 120.0
+_AWAY = 600.0  # until a Deployment's last pod is gone, however busy the machine is
+_OURS = "app.kubernetes.io/name=rayspan"  # our pods, the controller's stand-ins among them
 _PORT = 8081
 _SPENT = ("process_cpu_seconds_total", "rayspan_looks_total", "rayspan_actions_total")
 _SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? ([\d.e+-]+)$", re.MULTILINE)
@@ -45,6 +47,39 @@ class Spent:
         }
 
 
+class Deployment:
+    """The controller that is installed in the manager cluster."""
+
+    def __init__(self, manager: Cluster) -> None:
+        self._manager, self._had = manager, 0
+
+    def park(self) -> None:
+        """Scale it to nothing, so that there are no controllers but those under test."""
+        self._scale_down()
+        pods = f"{_OURS},pod-template-hash"  # those of the Deployment, and no stand-in
+        clusters.wait(
+            lambda: not self._manager.items("pods", names.SYSTEM_NAMESPACE, pods), 60, "the deployed controller is gone"
+        )
+
+    def kill(self) -> None:
+        """Kill every replica (SIGKILL), and let none come back."""
+        self._scale_down()
+        now = ("delete", "pods", "-l", _OURS, "--grace-period=0", "--force")
+        self._manager.kubectl("-n", names.SYSTEM_NAMESPACE, *now)
+
+    def unpark(self) -> None:
+        """Undo `park` or `kill`."""
+        if self._had:
+            _scale(self._manager, install.CONTROLLER, names.SYSTEM_NAMESPACE, self._had)
+            rollout = ("rollout", "status", "deployment", install.CONTROLLER, "--timeout=60s")
+            self._manager.kubectl("-n", names.SYSTEM_NAMESPACE, *rollout)
+            self._had = 0
+
+    def _scale_down(self) -> None:
+        self._had = self._had or _replicas(self._manager)
+        _scale(self._manager, install.CONTROLLER, names.SYSTEM_NAMESPACE, 0)
+
+
 def on_lab(*, renew: bool, fake_nodes: int = FAKE_NODES) -> Clusters:
     """The lab with fake nodes and our controller; `renew` deploys the checkout as it is now, which may restart it."""
     old = definition.find()
@@ -61,14 +96,14 @@ def on_lab(*, renew: bool, fake_nodes: int = FAKE_NODES) -> Clusters:
         _await_unparked(fleet.manager)
     if renew or not deployed:
         install.on_lab()
-    wait_for_it(fleet.manager)
+    wait_until_ready(fleet.manager)
     return fleet
 
 
 @contextmanager
-def the_same(manager: Cluster) -> Iterator[Spent]:
+def undisturbed(manager: Cluster) -> Iterator[Spent]:
     """Measure what the controller spends; raises LabError if it, or a link of it, is not the same at the end."""
-    wait_for_it(manager)
+    wait_until_ready(manager)
     before, start = _state(manager), _metrics(manager)
     spent = Spent()
     yield spent
@@ -78,11 +113,31 @@ def the_same(manager: Cluster) -> Iterator[Spent]:
     spent.cpu_s, spent.looks, spent.actions = (now.get(key, 0.0) - start.get(key, 0.0) for key in _SPENT)
 
 
-def wait_for_it(manager: Cluster) -> None:
+def wait_until_ready(manager: Cluster) -> None:
     """Wait until the controller is whole, leads and sees its worker clusters, however long others keep it parked."""
     _await_unparked(manager)
     manager.wait(lambda: _leads(manager), _PATIENCE, "every replica of the controller is ready, and one of them leads")
     manager.wait(lambda: _connected(manager), _PATIENCE, "all worker clusters are connected")
+
+
+def exposition(manager: Cluster) -> str:
+    """What the /metrics of the controller that leads say, through the API server."""
+    return _exposed(manager, install.leader(manager))
+
+
+@contextmanager
+def parked(cluster: Cluster, name: str, namespace: str) -> Iterator[None]:
+    """Within, no pod of a deployment is there. At the end it gets back as many as it had; nobody waits for them."""
+    found = cluster.get("deployment", name, namespace)
+    if not found:
+        raise LabError(f"{cluster.name}: there is no deployment {namespace}/{name}.")
+    selector = ",".join(f"{key}={value}" for key, value in found["spec"]["selector"]["matchLabels"].items())
+    try:
+        _scale(cluster, name, namespace, 0)
+        cluster.wait(lambda: not cluster.items("pods", namespace, selector), _AWAY, f"{name} is gone")
+        yield
+    finally:
+        _scale(cluster, name, namespace, found["spec"]["replicas"] or 1)
 
 
 def _cut(lab: Lab) -> bool:
@@ -94,19 +149,23 @@ def _cut(lab: Lab) -> bool:
 
 
 def _await_unparked(manager: Cluster) -> None:
-    def wanted() -> bool:
-        found = manager.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE)
-        return bool(found["spec"]["replicas"])
-
-    if not wanted():
+    if not _replicas(manager):
         with step("waiting until others give the controller back"):
-            manager.wait(wanted, _PARKED, "the controller is scaled up (tests park it; `kubectl scale` brings it back)")
+            manager.wait(
+                lambda: _replicas(manager),
+                _PARKED,
+                "the controller is scaled up (tests park it; `kubectl scale` brings it back)",
+            )
 
 
 def _leads(manager: Cluster) -> bool:
-    wanted = manager.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE)["spec"]["replicas"]
     ready = [pod["metadata"]["name"] for pod in _ready(manager)]
-    return len(ready) == wanted and install.leader(manager) in ready
+    return len(ready) == _replicas(manager) and install.leader(manager) in ready
+
+
+def _replicas(manager: Cluster) -> int:
+    """How many the Deployment wants: 0 while it is parked."""
+    return int(manager.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE)["spec"]["replicas"])
 
 
 def _ready(manager: Cluster) -> list[Raw]:
@@ -127,11 +186,6 @@ def _connected(manager: Cluster) -> bool:
     return bool(found) and all(clusters.condition(one, names.CONNECTED).get("status") == "True" for one in found)
 
 
-def exposition(manager: Cluster) -> str:
-    """What the /metrics of the controller that leads say, through the API server."""
-    return _exposed(manager, install.leader(manager))
-
-
 def _exposed(manager: Cluster, pod: str) -> str:
     path = manager.reader.path("pods", f"{pod}:{_PORT}", names.SYSTEM_NAMESPACE) + "/proxy/metrics"
     return manager.reader.text(path, accept="*/*")
@@ -144,3 +198,7 @@ def _metrics(manager: Cluster) -> dict[str, float]:
         for name, value in _SAMPLE.findall(_exposed(manager, pod["metadata"]["name"])):
             sums[name] = sums.get(name, 0.0) + float(value)
     return sums
+
+
+def _scale(cluster: Cluster, name: str, namespace: str, replicas: int) -> None:
+    cluster.kubectl("-n", namespace, "scale", "deployment", name, f"--replicas={replicas}")

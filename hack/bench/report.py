@@ -1,15 +1,24 @@
-"""How fast were gated pods dispatched, by whom, and at which cost? Pure: recorded changes and requests in, figures out."""
+"""What did the runs of a gang come to: how fast, by whom, and at which cost? Tables for people and values for programs. Pure.
+
+The bench `walk` compares two runs of one gang, one spanning clusters and one plain; `dispatch` compares our controller's pace with the
+floor's. Both count the requests of the controller's accounts as ours.
+"""
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from hack.bench import timeline
-from hack.bench.walkreport import Requests, Run
-from hack.testbed import figures
+from hack.testbed import audit, figures
+from hack.testbed.audit import Request
 from hack.testbed.figures import Value, percentile, ratio
 from hack.testbed.recorder import Change
 
-Figures = Mapping[str, float]
+OURS = ("rayspan-controller", "rayspan-worker")  # the controller's accounts, in the manager and in worker clusters
+
+Requests = Mapping[str, Sequence[Request]]  # by cluster
+Figures = Mapping[str, float]  # by key
 
 # What we set ourselves: so much of the floor's pace, and so many requests of ours for each pod.
 LEAST_RATIO, MOST_MANAGER, MOST_WORKERS = 0.8, 4.0, 7.0
@@ -36,6 +45,82 @@ _THROUGH = {
     "through_p99_s": "created to Running P99, s",
     "gone_s": "deleted until nothing is left, s",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run gave; requests are those about its namespace, until all workers ran and after that."""
+
+    manager: str
+    times: Mapping[str, float]
+    up: Requests
+    down: Requests
+
+    def count(self, requests: Requests, *, here: bool, ours: bool = False) -> int:
+        """Requests to the manager (`here`) or to the worker clusters; `ours` only or everybody's."""
+        asked = (r for cluster, found in requests.items() if (cluster == self.manager) is here for r in found)
+        return sum(not ours or request.kind.client in OURS for request in asked)
+
+    def refused(self) -> int:
+        """Our requests that failed, conflicts and all: each was for nothing."""
+        every = (request for phase in (self.up, self.down) for found in phase.values() for request in found)
+        return sum(request.failed and request.kind.client in OURS for request in every)
+
+
+def walk_values(workers: int, spanning: Run, plain: Run) -> dict[str, Value]:
+    """Times in seconds, and requests for each worker: `up` until all ran, `down` from there until all was gone."""
+    requests: dict[str, float] = {}
+    for phase, spans, alone in (("up", spanning.up, plain.up), ("down", spanning.down, plain.down)):
+        requests |= {
+            f"{phase}_ours_manager": spanning.count(spans, here=True, ours=True) / workers,
+            f"{phase}_ours_workers": spanning.count(spans, here=False, ours=True) / workers,
+            f"{phase}_all_manager": spanning.count(spans, here=True) / workers,
+            f"{phase}_all_workers": spanning.count(spans, here=False) / workers,
+            f"{phase}_plain": plain.count(alone, here=True) / workers,
+        }
+    everything = sum(value for key, value in requests.items() if "_all_" in key)
+    return {
+        "workers": workers,
+        **spanning.times,
+        "plain_running_p99_s": plain.times["running_p99_s"],
+        "running_ratio": ratio(spanning.times["running_p99_s"], plain.times["running_p99_s"]),
+        "plain_all_gone_s": plain.times["all_gone_s"],
+        **requests,
+        "ours_refused": spanning.refused() / workers,
+        "requests_ratio": ratio(everything, requests["up_plain"] + requests["down_plain"]),
+    }
+
+
+def walk_text(workers: int, spanning: Run, plain: Run) -> str:
+    """Times, then our requests by kind, then everybody else's by client."""
+    times: list[tuple[Value, ...]] = [(key, value, plain.times[key]) for key, value in spanning.times.items()]
+    ours = _rows(spanning, plain, workers, ours=True)
+    others = _rows(spanning, plain, workers, ours=False)
+    head = ("up", "down", "plain up", "plain down")
+    tables = (
+        figures.table((f"{workers} workers", "spanning", "plain"), times),
+        figures.table(("our requests per worker", *head), ours),
+        figures.table(("requests of others per worker", *head), others),
+    )
+    return "\n\n".join(tables)
+
+
+def _rows(spanning: Run, plain: Run, workers: int, *, ours: bool) -> list[tuple[Value, ...]]:
+    columns = [_counted(phase, spanning.manager, ours) for run in (spanning, plain) for phase in (run.up, run.down)]
+    names = sorted(set().union(*columns))
+    rows: list[tuple[Value, ...]] = [(name, *(column[name] / workers for column in columns)) for name in names]
+    return [*rows, ("all", *(column.total() / workers for column in columns))]
+
+
+def _counted(requests: Requests, manager: str, ours: bool) -> Counter[str]:
+    """Ours by what is asked, others' by who asks. The worker clusters are one: their shares of a gang are alike."""
+    found: Counter[str] = Counter()
+    for cluster, asked in requests.items():
+        where = "manager" if cluster == manager else "workers"
+        for kind, number in audit.count(asked).items():
+            if (kind.client in OURS) is ours:
+                found[f"{where}  {f'{kind.verb} {kind.what}' if ours else kind.client}"] += number
+    return found
 
 
 def pace(changes: Sequence[Change], manager: str) -> Figures:
@@ -82,7 +167,9 @@ def cost(workers: int, manager: str, requests: Requests, *, cpu_s: float, lab_cp
     }
 
 
-def values(workers: int, ours: Sequence[Figures], floor: Sequence[Figures], by_line: Figures) -> dict[str, Value]:
+def dispatch_values(
+    workers: int, ours: Sequence[Figures], floor: Sequence[Figures], by_line: Figures
+) -> dict[str, Value]:
     """One size: medians of ours and of the floor's runs, and the ratio of their paces."""
     mine, least = _median(ours), _median(floor)
     share = ratio(mine["pods_s"], least["pods_s"])
@@ -97,7 +184,7 @@ def values(workers: int, ours: Sequence[Figures], floor: Sequence[Figures], by_l
     }
 
 
-def table(rows: Sequence[Mapping[str, Value]]) -> str:
+def dispatch_table(rows: Sequence[Mapping[str, Value]]) -> str:
     """All sizes side by side, each beside its floor."""
     head = ["gated pods", *(word for row in rows for word in (str(row["workers"]), "floor"))]
     nothing = float("nan")
@@ -107,7 +194,7 @@ def table(rows: Sequence[Mapping[str, Value]]) -> str:
     return figures.table(head, lines)
 
 
-def last_line(rows: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
+def dispatch_last_line(rows: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
     """The ratio for each size, and whether every goal was met for each."""
     ratios: dict[str, Value] = {f"ratio_{row['workers']}": row["ratio"] for row in rows}
     return {**ratios, "met": "yes" if all(row["met"] == "yes" for row in rows) else "no"}

@@ -1,0 +1,47 @@
+"""Who answers a probe from another cluster? A server that greets, tells its clock, and swallows and counts what it is sent.
+
+Run as `python3 -c` in a probe pod, with a word by which the right pod is known, and the port. The clock is asked for line by
+line. Needs Python 3.8 or later and its standard library, so that any image with a Python will do: nothing of ours is there.
+"""
+
+import socket
+import socketserver
+import sys
+import time
+from typing import Any
+
+word, port = sys.argv[1], int(sys.argv[2])
+
+
+class Answer(socketserver.StreamRequestHandler):
+    timeout = 30
+    disable_nagle_algorithm = True
+
+    def handle(self) -> None:
+        self.wfile.write(b"rayspan %s\n" % word.encode())
+        for line in self.rfile:
+            if line != b"time\n":
+                break
+            self.wfile.write(b"%r\n" % time.time())
+        count = 0
+        while piece := self.rfile.read(1 << 16):
+            count += len(piece)
+        self.wfile.write(b"%d\n" % count)
+
+
+class Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 64
+    allow_reuse_address = True
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # whoever asked tells
+
+
+Server(("", port), Answer).serve_forever()

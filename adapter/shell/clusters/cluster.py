@@ -1,0 +1,89 @@
+"""What is followed in one cluster, and can it be seen: a table of stores, and what is in the way of reading them.
+
+The manager and each worker cluster are one of these. Which kinds they read, and what they can do without, they say by their
+table; what follows from a silence is for them and their listeners to judge.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from adapter.shell.kube import reflector
+from adapter.shell.kube.client import Client
+from adapter.shell.kube.reflector import Following
+from adapter.shell.kube.resources import Resource
+from adapter.shell.kube.store import Store
+
+Says = Callable[[Exception], bool]
+PROBE, CONNECTION = "probe", "connection"  # who meets trouble beside the rows of the table
+
+
+def never(_: Exception) -> bool:
+    return False
+
+
+def always(_: Exception) -> bool:
+    return True
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Row:
+    """One kind that is followed into one store, and what trouble with it means."""
+
+    resource: Resource
+    store: Store
+    namespace: str = ""
+    selectors: Mapping[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
+    spared: Says = never  # the cluster does without this kind, until it is read after all
+    silences: Says = always  # nothing may be concluded from the whole cluster; asked where it is not spared
+
+
+class Cluster:
+    """One API server with a store for each kind that we read there; `run` keeps them true until cancelled."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.unread: dict[Resource, Exception] = {}  # kinds that it does without, and why
+        self._rows: Sequence[Row] = ()
+        self._troubles: dict[Row | str, Exception] = {}  # by who met it: one watch that is refused is enough
+
+    @property
+    def synced(self) -> bool:
+        """Whether each kind was read at least once, but for those that it does without."""
+        return all(row.store.synced or row.resource in self.unread for row in self._rows)
+
+    @property
+    def trouble(self) -> Exception | None:
+        """What was met first of all that is in the way of seeing it, None when nothing is."""
+        return next(iter(self._troubles.values()), None)
+
+    async def run(self) -> None:
+        """Follow everything, and probe, until cancelled."""
+        self._note(CONNECTION, None)
+        followed = [
+            Following(
+                self.client,
+                row.resource,
+                row.store,
+                functools.partial(self._followed, row),
+                row.namespace,
+                dict(row.selectors),
+            )
+            for row in self._rows
+        ]
+        await reflector.keep(self.client, functools.partial(self._note, PROBE), followed)
+
+    def _followed(self, row: Row, error: Exception | None) -> None:
+        """Take what became of following a row: None when it goes well."""
+        if error is None:
+            self.unread.pop(row.resource, None)
+        elif row.spared(error):
+            self.unread[row.resource] = error
+        silences = error is not None and not row.spared(error) and row.silences(error)
+        self._note(row, error if silences else None)
+
+    def _note(self, source: Row | str, error: Exception | None) -> None:
+        if error is None:
+            self._troubles.pop(source, None)
+        else:
+            self._troubles[source] = error
