@@ -47,7 +47,7 @@ columns:
   NOMINAL   how many fit into its free nominal quota; BORROWED: how many more with borrowed quota;
             EVER: how many if nothing else ran there, each worker group for itself
   USED      of the resource that is scarcest there, by everybody, with what other jobs were just promised
-  FREE      of the same, borrowing included. `-o wide` shows every resource in every flavor.
+  FREE      of the same, borrowing included. `-o yaml` shows every resource in every flavor.
   PER HOUR  of the chosen workers, where the WorkerCluster names prices
 
 What is not looked at: the manager's own quota, which the job needs first, and preemption, other than of those
@@ -74,9 +74,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     verb.add_argument(
         "-n", "--namespace", default="", help="where it would be submitted (default: the file's, else the context's)"
     )
-    verb.add_argument(
-        "-o", "--output", choices=("table", "wide", "json", "yaml"), default="table", help="default: table"
-    )
+    verb.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help="default: table")
     common.add_login(verb)
 
 
@@ -165,4 +163,4 @@ def _printed(answer: Answer, output: str) -> str:
         return json.dumps(answer, indent=2) + "\n"
     if output == "yaml":
         return yaml.safe_dump(answer, sort_keys=False, width=160)
-    return plantable.render(answer, wide=output == "wide")
+    return plantable.render(answer)

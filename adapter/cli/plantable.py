@@ -1,26 +1,20 @@
 """How does a plan look on a terminal: the answer as text, nothing added but what a reader needs to tell columns apart."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from adapter.cli.common import Row, as_lines, columns
 from adapter.planning.preview import Answer
 
 _HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", "FREE", "PER HOUR", "WHY")
-_QUOTA_HEADER = ("CLUSTER", "ZONE", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "FREE", "EVER")
 _NONE = "-"
 
 
-def render(answer: Answer, *, wide: bool = False) -> str:
-    """The plan as lines, each ended: what is asked for, one row for each cluster, and the answer in a sentence.
-
-    `wide` adds the ledger: every flavor of every resource that the job asks for.
-    """
+def render(answer: Answer) -> str:
+    """The plan as lines, each ended: what is asked for, one row for each cluster, and the answer in a sentence."""
     parts = [_about(answer)]
     if answer["clusters"]:
         parts.append(columns([_HEADER, *(_row(one) for one in answer["clusters"])]))
-    if wide and (rows := [row for one in answer["clusters"] for row in _ledger(one)]):
-        parts.append(columns([_QUOTA_HEADER, *rows]))
     parts.append(_verdict(answer))
     return "\n".join(parts)
 
@@ -59,12 +53,6 @@ def _why(one: Mapping[str, Any]) -> str:
     more = f"no more fit: {one['reason']}" if one["chosen"] and one["reason"] else one["reason"]
     back = "others must be preempted" if one.get("preempts") else ""
     return "; ".join(filter(None, (groups, back, more))) or _NONE
-
-
-def _ledger(one: Mapping[str, Any]) -> Iterable[Row]:
-    for row in one["quota"]:
-        amounts = [row[name] for name in ("flavor", "resource", "nominal", "used", "free", "ever")]
-        yield [one["cluster"], one["zone"], one["clusterQueue"], *amounts]
 
 
 def _verdict(answer: Answer) -> str:

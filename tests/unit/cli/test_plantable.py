@@ -54,16 +54,6 @@ Does not fit: 41 workers needed at once, 11 fit now: east has room for 3 (cpu in
     )
 
 
-def test_wide_has_the_ledger() -> None:
-    assert (
-        plantable.render(_answer(workers=4), wide=True).split("\n\n")[2]
-        == """\
-CLUSTER   ZONE         CLUSTERQUEUE   FLAVOR   RESOURCE   NOMINAL   USED   FREE   EVER
-east      us-east-1a   team-a         any      cpu        3         0      3      3
-west      west         team-a         any      cpu        1         1      8      9"""
-    )
-
-
 def test_a_refusal_has_no_columns() -> None:
     answer = Sight({"east": 3}, gang="BestEffort", minWorkers=1).preview.answer(make_ray_job(), NAMESPACE, START)
     assert plantable.render(answer) == (

@@ -28,7 +28,7 @@ NAMESPACE, QUEUE = "default", "ray"
 GIB_PER_CORE = 8
 _FENCE = re.compile(r"^```(yaml|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SAMPLE = re.compile(r"# manifests/samples/policies/([\w.-]+)\n")
-_COMMAND = re.compile(r"\$ kubectl rayspan plan -f ([\w.-]+)( -o wide)?\n")
+_COMMAND = re.compile(r"\$ kubectl rayspan plan -f ([\w.-]+)\n")
 _ROW = re.compile(r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", re.MULTILINE)
 
 
@@ -45,7 +45,7 @@ def test_the_doc_says_what_the_files_and_the_planner_say(request: pytest.Fixture
         if command := _COMMAND.match(found[2]):
             (job,) = yaml.safe_load_all((SAMPLES / command[1]).read_text())
             answer = _sight(*policy).preview.answer(job, NAMESPACE, START)
-            return f"```text\n{command[0]}{plantable.render(answer, wide=bool(command[2]))}```"
+            return f"```text\n{command[0]}{plantable.render(answer)}```"
         return found[0]
 
     wanted = _FENCE.sub(block, text)
@@ -55,7 +55,7 @@ def test_the_doc_says_what_the_files_and_the_planner_say(request: pytest.Fixture
 
 
 def test_every_sample_is_in_the_doc() -> None:
-    shown = set(_SAMPLE.findall(DOC.read_text())) | {command[0] for command in _COMMAND.findall(DOC.read_text())}
+    shown = set(_SAMPLE.findall(DOC.read_text())) | set(_COMMAND.findall(DOC.read_text()))
     assert shown == {path.name for path in SAMPLES.glob("*.yaml")}
 
 

@@ -331,7 +331,7 @@ def test_whatever_is_sent_is_answered_or_told_in_a_sentence(path: tuple[Any, ...
     except Unusable as refusal:
         assert str(refusal).endswith(".") and len(str(refusal)) < 600
         return
-    assert plantable.render(answer, wide=True).endswith("\n")
+    assert plantable.render(answer).endswith("\n")
 
 
 def test_what_is_too_deep_is_told() -> None:
