@@ -1,6 +1,6 @@
 """What does the fate of a gang depend on: the facts about one manager's Workload, its Placements and its shares.
 
-Read from the stores by shell/observe.py; lifecycle.py and the modules behind it decide from it.
+Read from the stores by shell/observe/gangs.py; lifecycle.py and the modules behind it decide from it.
 """
 
 from collections.abc import Mapping

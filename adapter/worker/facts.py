@@ -1,11 +1,10 @@
 """What does the fate of one worker pod depend on: the manager's pod, its copies, its share, and the head that it joins?
 
-Read from the stores by shell/workers.py; dispatch.py, making.py and reporting.py decide from it. Nothing here decides anything.
+Read from the stores by shell/observe/workers.py; dispatch.py, create.py and report.py decide from it. Nothing here decides anything.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from adapter import names
 from adapter.objects.placement import Placement
@@ -14,16 +13,7 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Job
 from adapter.rewrite import servicemirror
 from adapter.rewrite.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """A worker cluster that cannot be seen, as it concerns one pod."""
-
-    why: str
-    since: datetime | None  # first loss; None: not known yet
-    until: datetime | None  # when its workers count as lost; None: never
-    alive: bool | None  # what the head's GCS says of the pod's Ray node; None: it cannot be asked, or does not know
+from adapter.worker.silence import Silence
 
 
 @dataclass(frozen=True, slots=True)

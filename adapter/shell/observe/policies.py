@@ -3,8 +3,6 @@
 Read from the manager's stores alone. It decides nothing, and does not say whether a job may go where a policy sends it.
 """
 
-from datetime import timedelta
-
 from adapter.admission import conditions, queuelayout
 from adapter.admission.policy import Chosen, Written, policy, policy_name
 from adapter.objects import admissioncheck, specs
@@ -12,8 +10,6 @@ from adapter.objects.raw import Raw, key_of
 from adapter.objects.workload import PodSet, Workload
 from adapter.shell.clusters.manager import Home
 from adapter.shell.kube.store import Store
-
-LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default: what runs must not be given up because a policy is gone
 
 
 class Policies:
@@ -64,6 +60,11 @@ class Policies:
         except specs.Invalid as error:
             return None, str(error)
 
+    def clusters(self, chosen: Chosen | None) -> list[Raw]:
+        """The WorkerClusters that a policy names, as far as they are registered."""
+        found = (self._home.worker_clusters.named(cluster) for cluster in (chosen.clusters if chosen else ()))
+        return [raw for raw in found if raw]
+
     def policy_name(self, check: str) -> str:
         """The DispatchPolicy that an AdmissionCheck names, whether or not it can be used."""
         return policy_name(self._home.checks.named(check) or {})
@@ -75,11 +76,6 @@ class Policies:
     def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
         """The worker groups that the check covers."""
         return admissioncheck.remote_podsets(work, check, self._home.cluster_queue((work.namespace, work.queue)))
-
-
-def lost_after(chosen: Chosen | None) -> timedelta:
-    """For how long a cluster may be out of sight before its workers count as lost."""
-    return chosen.policy.worker_lost_timeout if chosen else LOST_TIMEOUT
 
 
 def _by_name(store: Store) -> dict[str, Raw]:

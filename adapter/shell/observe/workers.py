@@ -1,14 +1,16 @@
 """What is known about one worker pod of the manager and its copies?
 
-Reads the stores and builds the facts that dispatch.py decides from. Clusters that cannot be seen contribute no copies.
+Reads the stores and builds the facts that worker/dispatch.py decides from. Clusters that cannot be seen contribute no copies.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 from adapter import names
+from adapter.admission.policy import lost_after, when_share_lost
+from adapter.objects import raycluster
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Key, Raw, controller_uid, key_of, label, uid_of
+from adapter.objects.raw import Key, Raw, key_of, label, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import group_of, share_key, slot_of, wants_slot
 from adapter.objects.workload import Workload
@@ -20,11 +22,12 @@ from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Member
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
-from adapter.shell.observe.policies import Policies, lost_after
+from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.slots import Slots
 from adapter.shell.observe.targets import Targets
-from adapter.worker.facts import Silence, Worker
+from adapter.worker.facts import Worker
+from adapter.worker.silence import Silence
 
 
 class Workers:
@@ -54,13 +57,13 @@ class Workers:
         unmade = bool(pod and wants_slot(pod, remotes))
         if unmade:  # only a copy that is made now is told of its flavor
             standing = [_with_flavors(members[one.cluster], one) for one in standing]
-        head = self._head(pod) if pod else None
+        head = raycluster.head(pod, self._home.heads.group(by_ray_cluster(pod))) if pod else None
         return Worker(
             pod=pod,
             remotes=remotes,
             placement=stands_for if work else None,
             job=work.job if work else None,
-            belongs=self._belongs(pod, work) if pod and work else None,
+            belongs=raycluster.belongs(pod, self._ray_cluster(pod), work.job) if pod and work else None,
             head=str(head["status"]["podIP"]) if head else "",
             reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
             targets=self._targets.every(near, work, stands_for) if work and stands_for else {},
@@ -86,28 +89,14 @@ class Workers:
         if not cluster or cluster in self._shares.seen():
             return None
         chosen, _ = self._policies.policy(self._policies.check_of(work))
-        return self._losses.silence(cluster, pod, lost_after(chosen))
+        return self._losses.of_pod(cluster, pod, lost_after(chosen))
 
     def _restarts(self, work: Workload) -> bool:
         chosen, _ = self._policies.policy(self._policies.check_of(work))
-        return chosen is not None and chosen.policy.when_share_lost == "Restart"
+        return when_share_lost(chosen) == "Restart"
 
-    def _belongs(self, pod: Raw, work: Workload) -> bool | None:
-        namespace = key_of(pod)[0]
-        ray_cluster = self._home.ray_clusters.get((namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL)))
-        if ray_cluster is None and controller_uid(pod):
-            return None  # deleted before its pods, or not heard of yet
-        if ray_cluster is None or work.job is None or controller_uid(pod) != uid_of(ray_cluster):
-            return False
-        return work.job.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
-
-    def _head(self, pod: Raw) -> Raw | None:
-        """The head of the pod's RayCluster, None while there is none with an address that stays."""
-        for head in self._home.heads.group(by_ray_cluster(pod)):
-            same = controller_uid(head) == controller_uid(pod)
-            if same and not head["metadata"].get("deletionTimestamp") and (head.get("status") or {}).get("podIP"):
-                return head
-        return None
+    def _ray_cluster(self, pod: Raw) -> Raw | None:
+        return self._home.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL)))
 
 
 def _near(members: Mapping[str, Member], place: Placement, pod: Raw) -> dict[str, Member]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from adapter import names
 from adapter.admission.policy import Chosen
+from adapter.admission.refusal import AGAIN
 from adapter.objects import rayjob
 from adapter.objects.admissioncheck import listed
 from adapter.objects.raw import UNREADABLE, Raw, key_of
@@ -22,7 +23,6 @@ from adapter.quota import tree
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.observe.gangs import Observer
-from adapter.shell.observe.refusals import AGAIN
 from adapter.shell.planning.plans import Planning
 
 log = logging.getLogger(__name__)
