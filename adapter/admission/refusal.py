@@ -83,7 +83,7 @@ def of_copy(spec: Raw) -> str:
     """Say the same of a copy's pod spec, as it is to be made; empty when it may be.
 
     A template may be edited after its job was admitted, and the manager's admission adds to pods. What is reserved is
-    asked elsewhere (`reservation.excess`), and the account is the one that the worker cluster gives.
+    asked elsewhere (`groupworkload.excess`), and the account is the one that the worker cluster gives.
     """
     rules = [rule for rule in _RULES if rule[0] not in (_service_account, _no_requests)]
     return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), "")

@@ -1,7 +1,7 @@
 """How long is waited: for a cluster to admit a share, until one that did not is asked again, and before a gang gives way?
 
 Also when a gang looks again without having been woken. Only times are said here, and what they are up against; what is done
-when one is over is decided by who asks (lifecycle.py, reserving.py, running.py, yielding.py).
+when one is over is decided by who asks (lifecycle.py, reserving.py, running.py, waiting.py).
 """
 
 import zlib

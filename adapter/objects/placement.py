@@ -1,7 +1,7 @@
 """What was decided for one attempt of a Workload, as our own record of it says?
 
 A Placement's spec is what is wanted in the worker clusters, a round with its shares; its status is what came of it. Nothing
-here decides anything: plans are made in planner.py, and the sentences of a status in explain.py.
+here decides anything: plans are made in planning/planner.py, and the sentences of a status in gang/status.py.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """What does a worker cluster say of a group Workload of ours, which holds the quota of a share there?
 
 Read tolerantly from the object alone; what only the store of that cluster knows (`stranded`, `ray_labels`) is added by who
-reads it. How such a Workload is made is not asked here (reservation.py), nor what follows from its state.
+reads it. How such a Workload is made is not asked here (rewrite/groupworkload.py), nor what follows from its state.
 """
 
 from collections.abc import Mapping

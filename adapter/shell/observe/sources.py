@@ -19,7 +19,7 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 
 # For how long an answer counts at the check. What is there will most likely stay, and is read again before any pod is made;
-# who waits for what is missing looks again after patience.ABSENT_AGAIN.
+# who waits for what is missing looks again after deadlines.ABSENT_AGAIN.
 FOUND_SECONDS, ABSENT_SECONDS = 30.0, 3.0
 # For how long it is known to those who plan others, whatever holds up the look of the gang itself.
 KEPT_SECONDS = 120.0

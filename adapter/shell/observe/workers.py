@@ -4,17 +4,15 @@ Reads the stores and builds the facts that worker/dispatch.py decides from. Clus
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from adapter import names
 from adapter.admission.policy import lost_after, when_share_lost
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw, key_of, label, uid_of
-from adapter.objects.reservation import Reservation
-from adapter.objects.workerpod import group_of, share_key, slot_of, wants_slot
+from adapter.objects.workerpod import pull_secrets, share_key, slot_of, wants_slot
 from adapter.objects.workload import Workload
-from adapter.rewrite import headaddress, zone
+from adapter.rewrite import headaddress
 from adapter.rewrite.servicemirror import Standing
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
@@ -26,7 +24,7 @@ from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.slots import Slots
 from adapter.shell.observe.targets import Targets
-from adapter.worker.facts import Worker
+from adapter.worker.facts import Worker, with_ray_labels
 from adapter.worker.silence import Silence
 
 
@@ -56,7 +54,7 @@ class Workers:
         standing = self._shares.standing(work.key) if work and stands_for else []
         unmade = bool(pod and wants_slot(pod, remotes))
         if unmade:  # only a copy that is made now is told of its flavor
-            standing = [_with_flavors(members[one.cluster], one) for one in standing]
+            standing = [with_ray_labels(one, members[one.cluster].flavors.named) for one in standing]
         head = raycluster.head(pod, self._home.heads.group(by_ray_cluster(pod))) if pod else None
         return Worker(
             pod=pod,
@@ -73,7 +71,7 @@ class Workers:
             made=bool(pod and uid_of(pod) in memory.made),
             head_pod=head,
             head_mirrors=_head_mirrors(pod, members) if pod else {},
-            pull_secrets=_pull_secrets(pod, work) if pod and work else (),
+            pull_secrets=pull_secrets(pod, work) if pod and work else (),
             restarts=self._restarts(work) if work else False,
         )
 
@@ -81,7 +79,7 @@ class Workers:
         """Those that the pod's template names, while its Workload holds quota."""
         place = self._shares.placement_of(pod)
         work = self._shares.workload_of(place) if place else None
-        return _pull_secrets(pod, work) if work else ()
+        return pull_secrets(pod, work) if work else ()
 
     def _silence(self, pod: Raw, work: Workload) -> Silence | None:
         """What is to be thought of a pod whose cluster cannot be seen."""
@@ -105,30 +103,7 @@ def _near(members: Mapping[str, Member], place: Placement, pod: Raw) -> dict[str
     return {name: member for name, member in members.items() if name in clusters}
 
 
-def _pull_secrets(pod: Raw, work: Workload) -> tuple[Raw, ...]:
-    """Admission gives a pod that has none those of its account, so the pod itself does not tell."""
-    specs = [p.template.get("spec") or {} for p in work.podsets if p.name == group_of(pod)]
-    return tuple(one for spec in specs for one in spec.get("imagePullSecrets") or ())
-
-
 def _head_mirrors(pod: Raw, members: Mapping[str, Member]) -> dict[str, Standing]:
     service = headaddress.service(pod)
     found = {name: member.head_mirror(service) for name, member in members.items()} if service else {}
     return {name: standing for name, standing in found.items() if standing}
-
-
-def _with_flavors(member: Member, found: Reservation) -> Reservation:
-    """What Ray is told of the nodes that each role was given."""
-    told = {
-        role: {
-            key: value
-            for flavor in flavors
-            for key, value in zone.ray_labels(_node_labels(member.flavors.named(flavor))).items()
-        }
-        for role, flavors in found.flavors.items()
-    }
-    return replace(found, ray_labels={role: labels for role, labels in told.items() if labels})
-
-
-def _node_labels(flavor: Raw | None) -> Raw:
-    return ((flavor or {}).get("spec") or {}).get("nodeLabels") or {}
