@@ -12,7 +12,7 @@ from typing import Any
 from adapter import names
 from adapter.admission.policy import Written, policy, policy_name
 from adapter.objects import specs
-from adapter.objects.raw import Raw, bounded, condition, meta, timestamp
+from adapter.objects.raw import Raw, bounded, condition, meta, timestamp, turned
 
 Patch = dict[str, Any]
 NOT_MIRRORED = "HeadsNotMirrored"  # reason of a WorkerCluster that is seen, and to which no new workers go
@@ -89,8 +89,7 @@ def _patch(raw: Raw, kind: str, status: str, reason: str, message: str, now: dat
     wanted = {"status": status, "reason": reason, "message": message, "observedGeneration": generation}
     if all(before.get(key) == found for key, found in wanted.items()):
         return None
-    since = before.get("lastTransitionTime") if before.get("status") == status else None
-    entry = {"type": kind, **wanted, "lastTransitionTime": since or timestamp(now)}
+    entry = turned(before, {"type": kind, **wanted}, timestamp(now))
     others = [c for c in (raw.get("status") or {}).get("conditions") or () if c.get("type") != kind]
     # The list is written whole, so not over a condition of somebody else's that came since it was read.
     precondition = {key: meta(raw).get(key) for key in ("uid", "resourceVersion")}

@@ -6,6 +6,8 @@ a cluster can take anything is not asked here.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
 
 from adapter import names
 from adapter.objects import specs as api
@@ -87,6 +89,26 @@ class Chosen:
 
     policy: api.DispatchPolicy
     clusters: tuple[str, ...]
+
+
+# What holds for a gang whose policy cannot be read: nothing is planned for it, and what runs must not be given up for that.
+_RESERVATION_TIMEOUT = timedelta(seconds=30)
+_LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default
+
+
+def reservation_timeout(chosen: Chosen | None) -> timedelta:
+    """For how long a cluster may take to admit a share."""
+    return chosen.policy.reservation_timeout if chosen else _RESERVATION_TIMEOUT
+
+
+def lost_after(chosen: Chosen | None) -> timedelta:
+    """For how long a cluster may be out of sight before its workers count as lost."""
+    return chosen.policy.worker_lost_timeout if chosen else _LOST_TIMEOUT
+
+
+def when_share_lost(chosen: Chosen | None) -> Literal["Replace", "Restart"]:
+    """Whether only the lost workers of a gang are planned anew, or all of it starts again."""
+    return chosen.policy.when_share_lost if chosen else "Replace"
 
 
 def policy_name(check: Raw) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
+from adapter.objects.admissioncheck import listed
 from adapter.objects.raw import Raw, key_of, label
 
 _KEEPS_OUT = ("NoSchedule", "NoExecute")  # the effects that Kueue looks at (flavorassigner.go, checkFlavorForPodSets)
@@ -47,19 +48,19 @@ def problems(check: str, queues: Queues) -> list[str]:
     return [
         sentence
         for raw in sorted(queues.cluster_queues, key=key_of)
-        if check in _checks(raw)
+        if check in listed(raw)
         for sentence in _of_queue(check, raw, queues)
     ]
 
 
 def _of_queue(check: str, raw: Raw, queues: Queues) -> Iterator[str]:
-    where, listed = f"ClusterQueue {key_of(raw)[1]}", _checks(raw)
-    rival = rivals(where, {name: queues.controllers.get(name, "") for name in listed})
+    where, checks = f"ClusterQueue {key_of(raw)[1]}", listed(raw)
+    rival = rivals(where, {name: queues.controllers.get(name, "") for name in checks})
     if rival:
         yield rival
     groups = [[one.get("name") or "" for one in group.get("flavors") or ()] for group in _groups(raw)]
     everywhere = frozenset[str]().union(*groups)
-    covered = listed[check]
+    covered = frozenset(checks[check])
     yield from (
         f"{where}: onFlavors of AdmissionCheck {check} names {name}, which is no flavor of it; correct the name."
         for name in sorted(covered - everywhere)
@@ -152,14 +153,6 @@ def _keeps_out(spec: Raw) -> bool:
         return False
     taints = spec.get("nodeTaints") or ()
     return any(one.get("effect") in _KEEPS_OUT and one.get("key") not in tolerated for one in taints)
-
-
-def _checks(raw: Raw) -> dict[str, frozenset[str]]:
-    """Check -> its onFlavors, of a ClusterQueue."""
-    strategy = (raw.get("spec") or {}).get("admissionChecksStrategy") or {}
-    return {
-        one.get("name") or "": frozenset(one.get("onFlavors") or ()) for one in strategy.get("admissionChecks") or ()
-    }
 
 
 def _groups(raw: Raw) -> list[Raw]:

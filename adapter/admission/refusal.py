@@ -1,4 +1,4 @@
-"""Why can the workers of a job not run in another cluster: one sentence fragment, or nothing?
+"""Why can the workers of a job not run in another cluster: a sentence, a fragment of one, or nothing?
 
 Asked at the admission check, before any quota is held: a pod that cannot start elsewhere would hold its whole gang. What
 can be removed or replaced is the rewriter's business (`rewrite.stripping`), and whether the Secrets and ConfigMaps that it refers
@@ -10,10 +10,61 @@ of it.
 from collections.abc import Callable, Iterable, Iterator
 
 from adapter import names
+from adapter.admission.policy import Chosen
 from adapter.objects.podrequests import PODS, pod_requests
 from adapter.objects.raw import Raw, annotation
+from adapter.objects.workload import PodSet, Workload
 
 _Rule = Callable[[Raw], Iterator[str]]
+
+AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
+_CHANGED = (
+    "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first
+)
+
+
+def of_workload(
+    work: Workload, job: Raw, check: str, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+) -> str:
+    """Say in a sentence why the job of a Workload can never run remotely, empty when it can; whether or not it is submitted.
+
+    `job` is its RayJob or RayCluster, empty while nothing is known of it; `podsets` are the worker groups that the check covers,
+    `chosen` is its policy, None where that cannot be read, and `clusters` are the WorkerClusters that the policy names.
+    """
+    if work.job is None or work.job.kind not in names.RAY_KINDS:
+        kind = work.job.kind if work.job else "pod"
+        return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
+    if beside := of_job(work.job.kind, job):
+        return f"{_of_whom(work)}: {beside}. {AGAIN}"
+    given = _account_given(chosen, clusters)
+    for podset in podsets:
+        if why := of_template(podset.template, account_given=given):
+            return f"{_of_whom(work)}: worker group {podset.name}: {why}. {AGAIN}"
+    if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, job)):
+        return f"{_of_whom(work)}: {why}"
+    return ""
+
+
+def of_sources(work: Workload, why: str) -> str:
+    """Say in a sentence that what its workers refer to can never be copied (`why`, a fragment), empty when it can."""
+    return f"{_of_whom(work)}: {why}. {_CHANGED}" if why else ""
+
+
+def not_yet(work: Workload, why: str) -> str:
+    """Say in a sentence that the manager does not have what its workers refer to, empty when it has all."""
+    return f"{_of_whom(work)}: {why}." if why else ""
+
+
+def _of_whom(work: Workload) -> str:
+    """Whom a sentence is about: the job that its user knows."""
+    return f"{work.job.kind} {work.job.name}" if work.job else f"Workload {work.name}"
+
+
+def _account_given(chosen: Chosen | None, clusters: Iterable[Raw]) -> bool:
+    """Whether each cluster that the policy names has a service account for the pods that come to it; where no policy can be
+    read nothing is planned, and nothing shall be refused for good."""
+    pods = [(raw.get("spec") or {}).get("pods") or {} for raw in clusters]
+    return all(one.get("serviceAccountName") for one in pods) and (bool(pods) or chosen is None)
 
 
 def of_template(template: Raw, *, account_given: bool = False) -> str | None:

@@ -1,16 +1,17 @@
-"""Who is still in a worker cluster that is being drained, and what does each of them wait for?
+"""Who is still in a worker cluster that is being drained, what does each of them wait for, and whose turn is it to leave?
 
-Told from the manager alone, so whoever watches a drain needs no right in the worker cluster. Who goes next, and where to,
-is decided elsewhere.
+The first two are told from the manager alone, so whoever watches a drain needs no right in the worker cluster. Where those who
+leave go to is decided by a plan.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
 from adapter.objects.placement import Placement, placement
-from adapter.objects.raw import Key, Raw, key_of, label
+from adapter.objects.raw import Key, Raw, is_true, key_of, label
+from adapter.objects.workerpod import group_of, leaving, share_key, slot_of, slots_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +74,53 @@ def _over(pod: Raw) -> bool:
 
 def _workers(count: int) -> str:
     return f"{count} worker{'' if count == 1 else 's'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A gang's workers, as they stand while some of its clusters are drained."""
+
+    place: Placement
+    pods: Sequence[Raw]  # of the manager
+    copies: Mapping[Key, Raw]  # of these pods, each in the cluster of its pod's slot, by the pod's key
+    held: Collection[str]  # slots that a pod or a copy is on
+    admitted: Collection[tuple[str, int]]  # shares that hold quota now, by cluster and round
+    desired: int  # how many workers the RayCluster is to have
+
+
+def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw], ...]:
+    """The copies that are to leave clusters which are drained, now, by cluster and copy; `draining` says of each such cluster how
+    many workers may be away at once.
+
+    Only where a worker of the group has a place to go to; and no more at once than may be away, counting those that
+    KubeRay has yet to make. One that is not ready is away already: it goes first, and costs nobody a turn.
+    """
+    serving = {key_of(pod): _serves(pod, gang.copies.get(key_of(pod))) for pod in gang.pods}
+    away = min(gang.place.wanted, gang.desired) - sum(serving.values())
+    free, found = _free(gang, draining), []
+    for pod in sorted(gang.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
+        cluster, group, copy = share_key(slot_of(pod))[0], group_of(pod), gang.copies.get(key_of(pod))
+        if cluster not in draining or copy is None or leaving(copy) or not free[group]:
+            continue
+        if serving[key_of(pod)]:
+            if away >= draining[cluster]:
+                continue
+            away = max(away, 0) + 1
+        free[group] -= 1
+        found.append((cluster, copy))
+    return tuple(found)
+
+
+def _serves(pod: Raw, copy: Raw | None) -> bool:
+    """Whether a worker is ready, and not about to go; what it says of itself is older than what becomes of its copy."""
+    return copy is not None and is_true(pod, "Ready") and not (leaving(pod) or leaving(copy))
+
+
+def _free(gang: Gathered, draining: Collection[str]) -> Counter[str]:
+    """How many workers of each group have a place to go to."""
+    free = Counter[str]()
+    for share in gang.place.live:
+        if (share.cluster, gang.place.round_of(share)) in gang.admitted and share.cluster not in draining:
+            for group in share.groups:
+                free[group.name] += sum(slot not in gang.held for slot in slots_on(gang.place, share, group))
+    return free

@@ -12,7 +12,7 @@ from adapter import names
 from adapter.actions import Action, Record, SetCheck
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, Share, counted
-from adapter.objects.raw import LONGEST_OF_ONE, bounded, condition, timestamp
+from adapter.objects.raw import LONGEST_OF_ONE, bounded, condition, timestamp, turned
 from adapter.objects.workload import Workload
 
 Status = dict[str, object]
@@ -95,14 +95,7 @@ def _status(placement: Placement, state: str, reason: str, now: datetime, *, hel
 def _placed_condition(placement: Placement, state: str, reason: str, now: datetime) -> dict[str, object]:
     value = {names.PLACED: "True", names.UNKNOWN: "Unknown"}.get(state, "False")
     before = condition({"status": placement.status}, names.PLACED)
-    since = before.get("lastTransitionTime") if before.get("status") == value else None
-    return {
-        "type": names.PLACED,
-        "status": value,
-        "reason": state,
-        "message": reason,
-        "lastTransitionTime": since or timestamp(now),
-    }
+    return turned(before, {"type": names.PLACED, "status": value, "reason": state, "message": reason}, timestamp(now))
 
 
 def _sentence(text: str) -> str:

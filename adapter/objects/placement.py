@@ -107,6 +107,11 @@ class Placement:
         """The round that made a share: with its cluster it tells the share from all others of the Placement."""
         return share.round or self.round
 
+    def stands_for(self, work: Workload) -> bool:
+        """Whether it was made for this very attempt of the Workload, which holds quota and is not over."""
+        same = work.uid == self.workload_uid and work.attempt == self.attempt
+        return same and work.holds_quota and not work.finished
+
     def name_of(self, share: Share) -> str:
         """What the group Workload of a share is called, and its anchor."""
         return share_name(self.name, self.round_of(share))

@@ -63,6 +63,15 @@ def true_since(raw: Raw, kind: str) -> datetime | None:
     return moment(condition(raw, kind).get("lastTransitionTime")) if is_true(raw, kind) else None
 
 
+def turned(before: Raw, wanted: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """A condition as it is to be written at `now` (RFC 3339): the time is that of the one before while its status is the same.
+
+    As Kubernetes's own writers do (k8s:apimachinery/pkg/api/meta/conditions.go, SetStatusCondition).
+    """
+    since = before.get("lastTransitionTime") if before.get("status") == wanted["status"] else None
+    return {**wanted, "lastTransitionTime": since or now}
+
+
 def moment(text: object) -> datetime | None:
     """An API timestamp as an aware datetime, None when absent or unreadable."""
     try:

@@ -47,7 +47,6 @@ class Reservation:
 def reservation(cluster: str, raw: Raw) -> Reservation:
     """Read a remote group Workload."""
     namespace, name = key_of(raw)
-    owners = meta(raw).get("ownerReferences") or ()
     round_text = annotation(raw, names.ROUND_ANNOTATION)
     # Kueue's Finish leaves Admitted as it was (kueue:pkg/workload/finish).
     over = is_true(raw, names.FINISHED) or (raw.get("spec") or {}).get("active") is False
@@ -56,7 +55,7 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         namespace=namespace,
         name=name,
         uid=uid_of(raw),
-        anchor_uid=next((o.get("uid") or "" for o in owners if o.get("kind") == "ConfigMap"), ""),
+        anchor_uid=anchor_uid(raw),
         placement=label(raw, names.PLACEMENT_LABEL),
         round=number(round_text),
         deleting=bool(meta(raw).get("deletionTimestamp")),
@@ -74,6 +73,16 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         pod_group=annotation(raw, names.POD_GROUP_ANNOTATION),
         evicted=str(condition(raw, names.EVICTED).get("message") or "evicted") if is_true(raw, names.EVICTED) else "",
     )
+
+
+def anchors(raw: Raw) -> list[Raw]:
+    """The references by which the share's anchor owns an object: its group Workload, a pod, or what belongs to them."""
+    return [owner for owner in meta(raw).get("ownerReferences") or () if owner.get("kind") == "ConfigMap"]
+
+
+def anchor_uid(raw: Raw) -> str:
+    """The uid of the anchor that owns an object, empty when none does."""
+    return next((str(owner.get("uid") or "") for owner in anchors(raw)), "")
 
 
 def _flavors(admission: Raw) -> dict[str, tuple[str, ...]]:

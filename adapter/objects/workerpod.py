@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from adapter import names
 from adapter.objects.placement import GroupShare, Placement, Share
 from adapter.objects.raw import Raw, annotation, condition, label, meta, number
+from adapter.objects.workload import Workload
 
 
 def share_key(slot: str) -> tuple[str, int]:
@@ -64,6 +65,13 @@ def _is_on(prefix: str, count: int, slot: str) -> bool:
 def group_of(pod: Raw) -> str:
     """A pod's worker group as a Placement names it: Kueue lower-cases it for the podset's name."""
     return label(pod, names.RAY_GCS_GROUP_LABEL).lower()
+
+
+def pull_secrets(pod: Raw, work: Workload) -> tuple[Raw, ...]:
+    """Those that the pod's template names, as written there: admission gives a pod that has none those of its account, so the pod
+    itself does not tell."""
+    specs = [podset.template.get("spec") or {} for podset in work.podsets if podset.name == group_of(pod)]
+    return tuple(one for spec in specs for one in spec.get("imagePullSecrets") or ())
 
 
 def wants_slot(pod: Raw, remotes: Mapping[str, Raw]) -> bool:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from adapter import names
 from adapter.objects.raw import (
@@ -36,6 +37,19 @@ class Job:
     namespace: str
     name: str
     uid: str
+
+
+def there(job: Job, raw: Raw) -> Literal["There", "Leaving", "Gone"]:
+    """Whether a job is there, by `raw`, the object of its name, empty when none is known.
+
+    A finalizer may keep up one that is leaving for hours. One that is gone may also be one that was not heard of yet: whoever acts on
+    it is woken when it is. Of a kind that is none of Ray's nothing is known, and it counts as there.
+    """
+    if job.kind not in names.RAY_KINDS:
+        return "There"
+    if uid_of(raw) != job.uid:
+        return "Gone"
+    return "Leaving" if meta(raw).get("deletionTimestamp") else "There"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import combinations, permutations
 
-from adapter import names
+from adapter.objects import admissioncheck
 from adapter.objects.raw import Raw, key_of
 from adapter.preflight.facts import Asked, Finding, Side
 from adapter.preflight.probe import DNS_NAME, PORT, SILENCE_SECONDS
@@ -29,16 +29,9 @@ def judge(sides: Sequence[Side], asked: Asked) -> list[Finding]:
 
 def dispatching(local: Iterable[Raw], queues: Iterable[Raw], checks: Iterable[Raw]) -> list[str]:
     """Name those of some LocalQueues whose ClusterQueue has an AdmissionCheck of ours."""
-    ours = {
-        key_of(check)[1] for check in checks if (check.get("spec") or {}).get("controllerName") == names.CONTROLLER_NAME
-    }
-    feeds = {key_of(queue)[1] for queue in queues if ours & set(_checks(queue))}
+    ours = admissioncheck.ours(checks)
+    feeds = {key_of(queue)[1] for queue in queues if ours & admissioncheck.listed(queue).keys()}
     return sorted(key_of(queue)[1] for queue in local if tree.leads_to(queue)[0] in feeds)
-
-
-def _checks(queue: Raw) -> list[str]:
-    strategy = (queue.get("spec") or {}).get("admissionChecksStrategy") or {}
-    return [check.get("name") or "" for check in strategy.get("admissionChecks") or ()]
 
 
 def ready(findings: Iterable[Finding]) -> bool:

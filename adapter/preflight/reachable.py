@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw, condition, key_of, meta, timestamp
+from adapter.objects.raw import Raw, condition, key_of, meta, timestamp, turned
 from adapter.preflight.facts import MANAGER, Finding, Side
 
 _MOST = 2000  # characters of a condition's message: with many clusters, the first that fail are enough
@@ -53,17 +53,14 @@ def _both_ways(one: Side, other: Side) -> bool:
 
 def status(cluster: Raw, found: Reachability, now: datetime) -> dict[str, Any]:
     """The WorkerCluster's condition as an apply patch of its status: it names no other, and so takes none away."""
-    wanted = str(found.reached)
-    before = condition(cluster, names.REACHABLE)
-    since = before.get("lastTransitionTime") if before.get("status") == wanted else None
-    entry = {
+    wanted = {
         "type": names.REACHABLE,
-        "status": wanted,
+        "status": str(found.reached),
         "reason": found.reason,
         "message": found.message,
         "observedGeneration": meta(cluster).get("generation"),
-        "lastTransitionTime": since or timestamp(now),
     }
+    entry = turned(condition(cluster, names.REACHABLE), wanted, timestamp(now))
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.WORKER_CLUSTER_KIND,

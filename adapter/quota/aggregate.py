@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter import names
-from adapter.objects import specs
+from adapter.objects import admissioncheck, specs
 from adapter.objects.podrequests import CPU, UNLIMITED, as_text, quantity
 from adapter.objects.raw import UNREADABLE, Key, Raw, annotation, key_of, uid_of
 from adapter.quota.clusterqueue import leads_to
@@ -58,21 +58,20 @@ def covered(queue: Raw, ours: Collection[str]) -> tuple[str, str]:
     Raises specs.Invalid with a sentence: heads and submitters take quota of a flavor that the check does not have to itself,
     and a sum of workers leaves no room for them; with several flavors nobody says which part of the sum is whose.
     """
-    listed = ((queue.get("spec") or {}).get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
-    found = [entry for entry in listed if entry.get("name") in ours]
+    found = [(check, flavors) for check, flavors in admissioncheck.listed(queue).items() if check in ours]
     start = f"ClusterQueue {_name(queue)}: annotation {names.QUOTA_ANNOTATION}"
     if len(found) != 1:
         raise specs.Invalid(
             f"{start} needs one AdmissionCheck of {names.CONTROLLER_NAME} in spec.admissionChecksStrategy, "
             f"found {len(found)}; list one there, or remove the annotation."
         )
-    flavors = list(found[0].get("onFlavors") or ())
+    check, flavors = found[0]
     if len(flavors) != 1:
         raise specs.Invalid(
             f"{start} needs a flavor for the workers alone, since heads would find no room in the sum of worker queues; "
-            f"AdmissionCheck {found[0]['name']} has {len(flavors)} onFlavors there, give it one."
+            f"AdmissionCheck {check} has {len(flavors)} onFlavors there, give it one."
         )
-    return str(found[0]["name"]), str(flavors[0])
+    return check, flavors[0]
 
 
 def changes(queue: Raw, flavor: str, served: Iterable[Key], workers: Mapping[str, Worker | None]) -> list[Change]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from adapter import names
-from adapter.objects.raw import Raw, annotation, key_of, label, meta
+from adapter.objects.raw import Raw, annotation, key_of, label
 from adapter.objects.references import SECRET, Reference
+from adapter.objects.reservation import anchor_uid, anchors
 
 # Of one job, over all its worker groups. The API server takes up to 1 MiB in each object, and etcd holds 2 GiB unless it is
 # told otherwise: so a hundred jobs with all that they may have fill a fifth of a worker cluster's. Each object is also one
@@ -75,7 +76,6 @@ def copy(reference: Reference, found: Raw, pod: Raw) -> dict[str, Any]:
     Labels and annotations of the source stay at home: kubectl keeps a whole Secret in one of them. So does `immutable`, for the
     copy must be able to follow a source that is deleted and made anew.
     """
-    owners = [owner for owner in meta(pod).get("ownerReferences") or () if owner.get("kind") == "ConfigMap"]
     labels = (names.MANAGER_LABEL, names.WORKLOAD_UID_LABEL, names.PLACEMENT_LABEL, names.CLUSTER_LABEL)
     annotations = (names.WORKLOAD_ANNOTATION, names.ROUND_ANNOTATION)
     return {
@@ -89,16 +89,10 @@ def copy(reference: Reference, found: Raw, pod: Raw) -> dict[str, Any]:
                 **{key: annotation(pod, key) for key in annotations},
                 names.COPY_OF_ANNOTATION: str(reference),
             },
-            "ownerReferences": owners,
+            "ownerReferences": anchors(pod),
         },
         **{key: found[key] for key in _DATA if key in found},
     }
-
-
-def anchor_uid(pod: Raw) -> str:
-    """The uid of the anchor that owns a remote pod."""
-    owners = meta(pod).get("ownerReferences") or ()
-    return next((str(owner.get("uid") or "") for owner in owners if owner.get("kind") == "ConfigMap"), "")
 
 
 def refusal(wanted: Mapping[Reference, str], known: Mapping[Reference, Source]) -> str:

@@ -3,28 +3,18 @@
 Read from the stores by shell/observe/workers.py; dispatch.py, create.py and report.py decide from it. Nothing here decides anything.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from adapter import names
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, label, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Job
-from adapter.rewrite import servicemirror
+from adapter.rewrite import servicemirror, zone
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """A worker cluster that cannot be seen, as it concerns one pod."""
-
-    why: str
-    since: datetime | None  # first loss; None: not known yet
-    until: datetime | None  # when its workers count as lost; None: never
-    alive: bool | None  # what the head's GCS says of the pod's Ray node; None: it cannot be asked, or does not know
+from adapter.worker.silence import Silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +42,14 @@ class Worker:
     def own(self, pod: Raw) -> Mapping[str, Raw]:
         """The copies that were made for this very pod, by cluster."""
         return {c: r for c, r in self.remotes.items() if label(r, names.POD_UID_LABEL) == uid_of(pod)}
+
+
+def with_ray_labels(found: Reservation, flavor: Callable[[str], Raw | None]) -> Reservation:
+    """A share with what Ray is told of the nodes that each role was given there; `flavor` finds a ResourceFlavor of its cluster."""
+    told = {role: _ray_labels(map(flavor, flavors)) for role, flavors in found.flavors.items()}
+    return replace(found, ray_labels={role: labels for role, labels in told.items() if labels})
+
+
+def _ray_labels(flavors: Iterable[Raw | None]) -> dict[str, str]:
+    node_labels = (((one or {}).get("spec") or {}).get("nodeLabels") or {} for one in flavors)
+    return {key: value for labels in node_labels for key, value in zone.ray_labels(labels).items()}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw, condition, is_true, meta, uid_of
+from adapter.objects.raw import Raw, condition, is_true, meta, turned, uid_of
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.
 MIRRORED = (
@@ -54,7 +54,8 @@ def failed_patch(local: Raw, *, reason: str, message: str, now: str) -> dict[str
         return None
     lost = {"status": "False", "reason": reason, "message": message}
     kept = [one for one in _all_conditions(local) if one.get("type") not in READINESS]
-    unready = [_turned(condition(local, kind), {"type": kind, **lost}, now) for kind in READINESS]
+    before = [{**condition(local, kind), "type": kind} for kind in READINESS]
+    unready = [turned(one, {**one, **lost}, now) for one in before]
     return _patch(local, {"phase": "Failed", "reason": reason, "message": message, "conditions": kept + unready})
 
 
@@ -146,12 +147,6 @@ def _understood(container_status: Raw) -> Raw:
 
 def _ended(container_status: Raw) -> Raw:
     return (container_status.get("state") or {}).get("terminated") or {}
-
-
-def _turned(old: Raw, new: Raw, now: str) -> Raw:
-    """Give the new condition, with the time of the old one where the status does not change."""
-    since = old.get("lastTransitionTime") if old.get("status") == new["status"] else None
-    return {**old, **new, "lastTransitionTime": since or now}
 
 
 def _all_conditions(pod: Raw) -> list[Raw]:

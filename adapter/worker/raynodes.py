@@ -11,6 +11,8 @@ from adapter.objects.raw import Raw
 
 PATH = "/api/v0/nodes"
 DASHBOARD_PORT = 8265
+# An answer counts for this long when later ones fail: a dashboard that is busy for a moment has not lost its nodes.
+REMEMBERED_SECONDS = 60.0
 _STATES = {"ALIVE": True, "DEAD": False}
 
 
@@ -32,6 +34,15 @@ def alive(answer: object) -> dict[str, bool]:
         if address and state is not None:
             found[str(address)] = state or found.get(str(address), False)
     return found
+
+
+def newest(
+    answer: dict[str, bool] | None, before: tuple[dict[str, bool], float] | None, now: float
+) -> tuple[dict[str, bool], float]:
+    """An answer (None: none came), or the last one for as long as it counts, each with when it came, in seconds."""
+    if answer is not None:
+        return answer, now
+    return before if before and now - before[1] < REMEMBERED_SECONDS else ({}, 0.0)
 
 
 def _nodes(answer: object) -> Iterator[Mapping[str, Any]]:

@@ -11,7 +11,7 @@ from adapter.objects.raw import Raw, condition, meta, moment, timestamp
 from adapter.objects.workerpod import dispatched
 from adapter.objects.workload import Job
 from adapter.worker import mirror
-from adapter.worker.facts import Silence
+from adapter.worker.silence import Silence
 
 # A copy whose image is at hand runs within a second or two, in a large gang within five, and then one write says all; before
 # that there is nothing in it that anybody waits for. The write that is spared is a third of all writes to the manager.

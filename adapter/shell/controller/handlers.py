@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from adapter import names
 from adapter.actions import Action, Reserve
+from adapter.objects.admissioncheck import is_ours
 from adapter.objects.placement import placement
 from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
 from adapter.objects.workerpod import slot_of
@@ -156,7 +157,7 @@ class Waker:
 
     def _is_ours(self, work: Raw) -> bool:
         listed = (self._home.checks.named(entry.get("name") or "") for entry in _checks_on(work))
-        return any((check or {}).get("spec", {}).get("controllerName") == names.CONTROLLER_NAME for check in listed)
+        return any(is_ours(check or {}) for check in listed)
 
     def _placement(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}

@@ -4,30 +4,31 @@ It decides nothing and writes nothing. Clusters that cannot be seen contribute n
 answers a question of its own, to whoever asks it.
 """
 
-from datetime import datetime, timedelta
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Literal
 
 from adapter import names
+from adapter.admission.policy import lost_after, reservation_timeout, when_share_lost
 from adapter.gang.facts import Gang
 from adapter.objects import references
 from adapter.objects.placement import Placement, placement
-from adapter.objects.raw import Key, meta, uid_of
+from adapter.objects.raw import Key, uid_of
 from adapter.objects.workerpod import share_key
-from adapter.objects.workload import Job, Workload, workload
+from adapter.objects.workload import Workload, there, workload
 from adapter.rewrite import copies
 from adapter.rewrite.target import Target
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
-from adapter.shell.observe.policies import Policies, lost_after
+from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.slots import Claims, Slots
 from adapter.shell.observe.sources import Sources
 from adapter.shell.observe.targets import Targets
 from adapter.shell.observe.workers import Workers
-
-DEFAULT_TIMEOUT = timedelta(seconds=30)  # of a gang whose policy cannot be read: nothing is planned for it anyway
 
 
 class Observer:
@@ -42,42 +43,41 @@ class Observer:
 
     def gang(self, key: Key, memory: Memory, now: datetime) -> Gang:
         """The facts about a Workload."""
-        raw = self._home.workloads.get(key)
-        work = workload(raw) if raw else None
-        check = self.policies.check_of(work) if work else ""
+        work, check = self._under(key)
         found = tuple(placement(p) for p in self._home.placements.group("/".join(key)))
+        standing = tuple(self.shares.standing(key))
         chosen, problem = self.policies.policy(check)
         return Gang(
             workload=work,
             check=check,
             placements=found,
-            reservations=tuple(self.shares.standing(key)),
-            silent=self._silent(found),
-            refused={c: why for p in found for c, why in memory.refusals(p).items()},
-            timeout=chosen.policy.reservation_timeout if chosen else DEFAULT_TIMEOUT,
+            reservations=standing,
+            job_gone=bool(work and self._job(work) != "There"),
+            others_wait=bool(work and self._others_wait(work)),
+            # its policy, and what keeps it from being planned
+            timeout=reservation_timeout(chosen),
+            on_share_lost=when_share_lost(chosen),
             problem=problem or self.policies.rivals(work) or self.policies.gate_problem(),
             refusal=self.refusals.refusal(work, check, chosen) if work and check else "",
             absent=self.refusals.absent(work, check) if work and check else "",
-            others_wait=bool(work and self._others_wait(work)),
-            room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
-            job_gone=bool(work and work.job and self._gone(work.job)),
             targets=self._targets(work, found) if work else {},
             remote_podsets=tuple(p.name for p in self.policies.remote_podsets(work, check)) if work else (),
-            settles=min((memory.settles[p.uid] for p in found if p.uid in memory.settles), default=None),
-            on_share_lost=chosen.policy.when_share_lost if chosen else "Replace",
+            # the worker clusters
+            silent=self._silent(found),
             given_up=self._losses.given_up({s.cluster for p in found for s in p.shares}, lost_after(chosen), now),
             draining=self._fleet.draining(),
-            occupied=frozenset(share_key(slot) for p in found for slot in self._slots.held(p)),
-            movers=tuple(one for p in found for one in self._slots.movers(p, self.shares.admitted(p))),
-            unplaced=any(self._slots.unplaced(p) for p in found),
-            there=frozenset(share_key(slot) for p in found for slot in self._slots.there(p)),
-            unusable={
-                share: why
-                for p in found
-                for share, why in memory.unusable(p, map(uid_of, self._slots.living(p))).items()
-            },
+            # what was tried before
+            room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
+            settles=min((memory.settles[p.uid] for p in found if p.uid in memory.settles), default=None),
+            refused={cluster: why for p in found for cluster, why in memory.refusals(p).items()},
+            unusable={share: why for p in found for share, why in self._unusable(p, memory).items()},
             unreleased=dict(memory.unreleased),
-            alive=frozenset(share_key(slot) for p in found for slot in self._slots.alive(p)),
+            # its pods, here and there
+            occupied=_shares(self._slots.held(p) for p in found),
+            there=_shares(self._slots.there(p) for p in found),
+            alive=_shares(self._slots.alive(p) for p in found),
+            unplaced=any(self._slots.unplaced(p) for p in found),
+            movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
         )
 
     def _targets(self, work: Workload, placements: tuple[Placement, ...]) -> dict[str, Target]:
@@ -87,13 +87,17 @@ class Observer:
         near = {share.cluster: seen[share.cluster] for share in (place.live if place else ()) if share.cluster in seen}
         return self.targets.every(near, work, place) if place else {}
 
+    def _under(self, key: Key) -> tuple[Workload | None, str]:
+        """A Workload, and our check on it, empty when it has none."""
+        raw = self._home.workloads.get(key)
+        work = workload(raw) if raw else None
+        return work, self.policies.check_of(work) if work else ""
+
     async def look(self, key: Key) -> bool:
         """Read what `gang` needs and no store holds: the Secrets and ConfigMaps of a gang that waits for its check. Returns whether
         it lacks another one than before, or none now: those behind it are planned as if it took its share, unless it lacks one.
         """
-        raw = self._home.workloads.get(key)
-        work = workload(raw) if raw else None
-        check = self.policies.check_of(work) if work else ""
+        work, check = self._under(key)
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
             before, podsets = self.refusals.absent(work, check), self.policies.remote_podsets(work, check)
             wanted = {one for p in podsets for one in references.wanted(p.template.get("spec") or {})}
@@ -106,17 +110,15 @@ class Observer:
 
     def leaving(self, work: Workload) -> bool:
         """Whether a Workload or its job is being deleted, which a finalizer may keep up for hours."""
-        raw = self._home.job(work.job) if work.job and work.job.kind in names.RAY_KINDS else {}
-        job_leaves = bool(work.job and uid_of(raw) == work.job.uid and meta(raw).get("deletionTimestamp"))
-        return work.deleted or job_leaves
+        return work.deleted or self._job(work) == "Leaving"
 
-    def _gone(self, job: Job) -> bool:
-        """Whether a job is not there any more, or will not be soon: one that this store has not heard of yet is looked at
-        again when it has."""
-        if job.kind not in names.RAY_KINDS:
-            return False
-        raw = self._home.job(job)
-        return uid_of(raw) != job.uid or bool(meta(raw).get("deletionTimestamp"))
+    def _job(self, work: Workload) -> Literal["There", "Leaving", "Gone"]:
+        """Whether a Workload's job is there; none is missed where there is none."""
+        return there(work.job, self._home.job(work.job)) if work.job else "There"
+
+    def _unusable(self, place: Placement, memory: Memory) -> dict[tuple[str, int], str]:
+        """The shares that were refused a pod which is still wanted, and why."""
+        return memory.unusable(place, map(uid_of, self._slots.living(place)))
 
     def _silent(self, placements: tuple[Placement, ...]) -> dict[str, str]:
         quiet = self._fleet.silent()
@@ -129,3 +131,8 @@ class Observer:
     def _others_wait(self, work: Workload) -> bool:
         queue = self._home.cluster_queue((work.namespace, work.queue))
         return int((queue.get("status") or {}).get("pendingWorkloads") or 0) > 0
+
+
+def _shares(slots: Iterable[Iterable[str]]) -> frozenset[tuple[str, int]]:
+    """The shares that slots are on, by cluster and round."""
+    return frozenset(share_key(slot) for some in slots for slot in some)

@@ -3,19 +3,13 @@
 Read from the manager's stores alone. It decides nothing, and does not say whether a job may go where a policy sends it.
 """
 
-from collections.abc import Iterable
-from datetime import timedelta
-
-from adapter import names
 from adapter.admission import conditions, queuelayout
 from adapter.admission.policy import Chosen, Written, policy, policy_name
-from adapter.objects import specs
+from adapter.objects import admissioncheck, specs
 from adapter.objects.raw import Raw, key_of
 from adapter.objects.workload import PodSet, Workload
 from adapter.shell.clusters.manager import Home
 from adapter.shell.kube.store import Store
-
-LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default: what runs must not be given up because a policy is gone
 
 
 class Policies:
@@ -26,25 +20,18 @@ class Policies:
 
     def check_of(self, work: Workload) -> str:
         """The name of our AdmissionCheck on a Workload, empty when it has none."""
-        return next(iter(self._our_checks(work)), "")
+        return next((name for name in work.checks if admissioncheck.is_ours(self._home.checks.named(name) or {})), "")
 
-    def our_checks(self) -> set[str]:
+    def our_checks(self) -> frozenset[str]:
         """The names of the AdmissionChecks that are ours."""
-        every = self._controllers(key_of(raw)[1] for raw in self._home.checks)
-        return {name for name, found in every.items() if found == names.CONTROLLER_NAME}
-
-    def _our_checks(self, work: Workload) -> list[str]:
-        return [name for name, found in self._controllers(work.checks).items() if found == names.CONTROLLER_NAME]
-
-    def _controllers(self, listed: Iterable[str]) -> dict[str, str]:
-        found = {name: (self._home.checks.named(name) or {}).get("spec") or {} for name in listed}
-        return {name: str(spec.get("controllerName") or "") for name, spec in found.items()}
+        return admissioncheck.ours(self._home.checks)
 
     def rivals(self, work: Workload | None) -> str:
         """Why the checks on a Workload exclude each other, empty when they do not."""
         if work is None:
             return ""
-        return queuelayout.rivals(f"ClusterQueue of LocalQueue {work.queue}", self._controllers(work.checks))
+        controllers = {name: admissioncheck.controller(self._home.checks.named(name) or {}) for name in work.checks}
+        return queuelayout.rivals(f"ClusterQueue of LocalQueue {work.queue}", controllers)
 
     def layout_problems(self, check: str) -> list[str]:
         """What cannot work in the queues that list an AdmissionCheck."""
@@ -53,7 +40,7 @@ class Policies:
             list(home.cluster_queues),
             list(home.local_queues),
             _by_name(home.flavors),
-            self._controllers(key_of(raw)[1] for raw in home.checks),
+            {key_of(raw)[1]: admissioncheck.controller(raw) for raw in home.checks},
         )
         return queuelayout.problems(check, queues)
 
@@ -73,6 +60,11 @@ class Policies:
         except specs.Invalid as error:
             return None, str(error)
 
+    def clusters(self, chosen: Chosen | None) -> list[Raw]:
+        """The WorkerClusters that a policy names, as far as they are registered."""
+        found = (self._home.worker_clusters.named(cluster) for cluster in (chosen.clusters if chosen else ()))
+        return [raw for raw in found if raw]
+
     def policy_name(self, check: str) -> str:
         """The DispatchPolicy that an AdmissionCheck names, whether or not it can be used."""
         return policy_name(self._home.checks.named(check) or {})
@@ -82,17 +74,8 @@ class Policies:
         return conditions.gate_problem(_by_name(self._home.gate_policies), _by_name(self._home.gate_bindings))
 
     def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
-        """The worker groups with one of the check's flavors, or all (docs/upstream.md, "What a check covers")."""
-        strategy = self._home.cluster_queue((work.namespace, work.queue)).get("spec") or {}
-        listed = (strategy.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
-        flavors = next((set(c.get("onFlavors") or ()) for c in listed if c.get("name") == check), set[str]())
-        workers = [p for p in work.podsets if p.name not in (names.HEAD, names.SUBMITTER) and p.count]
-        return [p for p in workers if not flavors or p.flavors & flavors]
-
-
-def lost_after(chosen: Chosen | None) -> timedelta:
-    """For how long a cluster may be out of sight before its workers count as lost."""
-    return chosen.policy.worker_lost_timeout if chosen else LOST_TIMEOUT
+        """The worker groups that the check covers (docs/upstream.md, "What a check covers")."""
+        return admissioncheck.remote_podsets(work, check, self._home.cluster_queue((work.namespace, work.queue)))
 
 
 def _by_name(store: Store) -> dict[str, Raw]:

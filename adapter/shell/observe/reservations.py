@@ -47,8 +47,7 @@ class Shares:
         """The Workload that a Placement was made for, while it holds quota and is not over."""
         raw = self._home.workloads.get((place.namespace, place.workload))
         work = workload(raw) if raw else None
-        live = work and work.uid == place.workload_uid and work.attempt == place.attempt and work.holds_quota
-        return work if live and work and not work.finished else None
+        return work if work and place.stands_for(work) else None
 
     def standing(self, key: Key) -> list[Reservation]:
         """What stands for a Workload in the clusters that can be seen."""
@@ -57,11 +56,6 @@ class Shares:
             for name, member in self.seen().items()
             for raw in member.workloads.group("/".join(key))
         ]
-
-    def admitted(self, place: Placement) -> frozenset[tuple[str, int]]:
-        """The Placement's shares that hold quota now, by cluster and round."""
-        found = self.standing((place.namespace, place.workload))
-        return frozenset((r.cluster, r.round) for r in found if r.placement == place.name and r.admitted)
 
 
 def _with_pods(member: Member, found: Reservation) -> Reservation:

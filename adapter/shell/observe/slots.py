@@ -1,4 +1,4 @@
-"""Which slots of a Placement are held, by whom, and whose turn is it to leave a cluster that is drained?
+"""Which slots of a Placement are held, and by whom?
 
 A slot is a worker's place on a share. It is held by the manager's pod that carries it, by that pod's copy (also in a
 cluster that is silent now), and by whoever is just being given it: between a decision and the answer to its write, no store
@@ -6,18 +6,19 @@ shows it.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable
 
 from adapter import names
 from adapter.actions import Action, AssignSlot
+from adapter.gang import drain
+from adapter.objects import raycluster
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Raw, is_true, key_of, label, uid_of
-from adapter.objects.workerpod import ended, group_of, leaving, share_key, slot_of, slots_on
+from adapter.objects.raw import Key, Raw, key_of, label, uid_of
+from adapter.objects.reservation import Reservation
+from adapter.objects.workerpod import ended, leaving, share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement
 from adapter.shell.clusters.manager import Home
-
-Shares = frozenset[tuple[str, int]]  # by cluster and round
 
 
 class Claims:
@@ -83,55 +84,29 @@ class Slots:
         pods = self._home.pods.group(_group(place))
         return [one for one in pods if not (leaving(one) or ended(one))]
 
-    def movers(self, place: Placement, admitted: Shares) -> tuple[tuple[str, Raw], ...]:
-        """The copies that are to leave clusters which are drained, now, by cluster and copy.
-
-        Only where a worker of the group has a place to go to; and no more at once than may be away, counting those that
-        KubeRay has yet to make. One that is not ready is away already: it goes first, and costs nobody a turn.
-        """
+    def movers(self, place: Placement, standing: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
+        """The copies that are to leave clusters which are drained, now, by cluster and copy; `standing` is what stands for its
+        Workload."""
         members = self._fleet.members()
-        draining = {name: members[name] for name in self._fleet.draining()}
-        if not draining:
+        draining = {name: members[name].spec.max_unavailable for name in self._fleet.draining()}
+        if not draining:  # most of the time, and then a large gang is not gathered
             return ()
-        pods = sorted(self._home.pods.group(_group(place)), key=key_of)
-        free, found = self._free(place, admitted, draining), []
-        away = min(place.wanted, self._desired(pods, place)) - sum(self._serves(pod) for pod in pods)
-        for pod in sorted(pods, key=self._serves):
-            cluster, group = share_key(slot_of(pod))[0], group_of(pod)
-            copy = draining[cluster].pods.get(key_of(pod)) if cluster in draining else None
-            if copy is None or leaving(copy) or not free[group]:
-                continue
-            if self._serves(pod):
-                if away >= draining[cluster].spec.max_unavailable:
-                    continue
-                away = max(away, 0) + 1
-            free[group] -= 1
-            found.append((cluster, copy))
-        return tuple(found)
+        pods = self._home.pods.group(_group(place))
+        admitted = {(one.cluster, one.round) for one in standing if one.placement == place.name and one.admitted}
+        gang = drain.Gathered(place, pods, self._copies(pods), self.held(place), admitted, self._desired(pods, place))
+        return drain.movers(gang, draining)
 
-    def _serves(self, pod: Raw) -> bool:
-        """Whether a worker is ready, and not about to go; what it says of itself is older than what becomes of its copy."""
-        member = self._fleet.members().get(label(pod, names.CLUSTER_LABEL))
-        copy = member and member.pods.get(key_of(pod))
-        return bool(copy) and is_true(pod, "Ready") and not (leaving(pod) or leaving(copy or {}))
+    def _copies(self, pods: Iterable[Raw]) -> dict[Key, Raw]:
+        """What stands for each of these pods in the cluster of its slot, by the pod's key."""
+        members = self._fleet.members()
+        there = ((key_of(pod), members.get(share_key(slot_of(pod))[0])) for pod in pods)
+        return {key: copy for key, member in there if member and (copy := member.pods.get(key))}
 
-    def _free(self, place: Placement, admitted: Shares, draining: Collection[str]) -> Counter[str]:
-        """How many workers of each group have a place to go to."""
-        held, free = self.held(place), Counter[str]()
-        for share in place.live:
-            key = share.cluster, place.round_of(share)
-            if key in admitted and share.cluster not in draining:
-                for group in share.groups:
-                    free[group.name] += sum(slot not in held for slot in slots_on(place, share, group))
-        return free
-
-    def _desired(self, pods: Sequence[Raw], place: Placement) -> int:
-        """How many workers of the Placement's groups their RayCluster is to have, as KubeRay reckons."""
-        name = label(pods[0], names.RAY_GCS_CLUSTER_LABEL) if pods else ""
-        raw = self._home.ray_clusters.get((place.namespace, name)) or {}
-        ours = {group.name for share in place.shares for group in share.groups}
-        groups = (raw.get("spec") or {}).get("workerGroupSpecs") or ()
-        return sum(_replicas(group) for group in groups if str(group.get("groupName")).lower() in ours)
+    def _desired(self, pods: Iterable[Raw], place: Placement) -> int:
+        """How many workers of the Placement's groups their RayCluster is to have."""
+        first = min(pods, key=key_of, default={})
+        raw = self._home.ray_clusters.get((place.namespace, label(first, names.RAY_GCS_CLUSTER_LABEL))) or {}
+        return raycluster.workers(raw, {group.name for share in place.shares for group in share.groups})
 
 
 def _group(place: Placement) -> str:
@@ -141,11 +116,3 @@ def _group(place: Placement) -> str:
 def _uids(pod: Raw) -> tuple[str, str]:
     """A pod's own, and whose copy it is."""
     return uid_of(pod), label(pod, names.POD_UID_LABEL)
-
-
-def _replicas(group: Raw) -> int:
-    """Follows kuberay:controllers/ray/utils/util.go, GetWorkerGroupDesiredReplicas."""
-    if group.get("suspend"):
-        return 0
-    replicas = max(int(group.get("replicas") or 0), int(group.get("minReplicas") or 0))
-    return replicas * int(group.get("numOfHosts") or 1)

@@ -4,15 +4,14 @@ Reads the stores and builds the facts that worker/dispatch.py decides from. Clus
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from adapter import names
+from adapter.admission.policy import lost_after, when_share_lost
+from adapter.objects import raycluster
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Key, Raw, controller_uid, key_of, label, uid_of
-from adapter.objects.reservation import Reservation
-from adapter.objects.workerpod import group_of, share_key, slot_of, wants_slot
+from adapter.objects.raw import Key, Raw, key_of, label, uid_of
+from adapter.objects.workerpod import pull_secrets, share_key, slot_of, wants_slot
 from adapter.objects.workload import Workload
-from adapter.rewrite import zone
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.servicemirror import Standing
 from adapter.shell.clusters.fleet import Fleet
@@ -21,11 +20,12 @@ from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Member
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
-from adapter.shell.observe.policies import Policies, lost_after
+from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.slots import Slots
 from adapter.shell.observe.targets import Targets
-from adapter.worker.facts import Silence, Worker
+from adapter.worker.facts import Worker, with_ray_labels
+from adapter.worker.silence import Silence
 
 
 class Workers:
@@ -54,15 +54,15 @@ class Workers:
         standing = self._shares.standing(work.key) if work and stands_for else []
         unmade = bool(pod and wants_slot(pod, remotes))
         if unmade:  # only a copy that is made now is told of its flavor
-            standing = [_with_flavors(members[one.cluster], one) for one in standing]
-        head = self._head(pod) if pod else None
+            standing = [with_ray_labels(one, members[one.cluster].flavors.named) for one in standing]
+        head = raycluster.head(pod, self._home.heads.group(by_ray_cluster(pod))) if pod else None
         address = HeadAddress.of(pod, str(head["status"]["podIP"]) if head else "") if pod else HeadAddress()
         return Worker(
             pod=pod,
             remotes=remotes,
             placement=stands_for if work else None,
             job=work.job if work else None,
-            belongs=self._belongs(pod, work) if pod and work else None,
+            belongs=raycluster.belongs(pod, self._ray_cluster(pod), work.job) if pod and work else None,
             head=address,
             reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
             targets=self._targets.every(near, work, stands_for) if work and stands_for else {},
@@ -72,7 +72,7 @@ class Workers:
             made=bool(pod and uid_of(pod) in memory.made),
             head_pod=head,
             head_mirrors=_head_mirrors(address.service, members),
-            pull_secrets=_pull_secrets(pod, work) if pod and work else (),
+            pull_secrets=pull_secrets(pod, work) if pod and work else (),
             restarts=self._restarts(work) if work else False,
         )
 
@@ -80,7 +80,7 @@ class Workers:
         """Those that the pod's template names, while its Workload holds quota."""
         place = self._shares.placement_of(pod)
         work = self._shares.workload_of(place) if place else None
-        return _pull_secrets(pod, work) if work else ()
+        return pull_secrets(pod, work) if work else ()
 
     def _silence(self, pod: Raw, work: Workload) -> Silence | None:
         """What is to be thought of a pod whose cluster cannot be seen."""
@@ -88,28 +88,14 @@ class Workers:
         if not cluster or cluster in self._shares.seen():
             return None
         chosen, _ = self._policies.policy(self._policies.check_of(work))
-        return self._losses.silence(cluster, pod, lost_after(chosen))
+        return self._losses.of_pod(cluster, pod, lost_after(chosen))
 
     def _restarts(self, work: Workload) -> bool:
         chosen, _ = self._policies.policy(self._policies.check_of(work))
-        return chosen is not None and chosen.policy.when_share_lost == "Restart"
+        return when_share_lost(chosen) == "Restart"
 
-    def _belongs(self, pod: Raw, work: Workload) -> bool | None:
-        namespace = key_of(pod)[0]
-        ray_cluster = self._home.ray_clusters.get((namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL)))
-        if ray_cluster is None and controller_uid(pod):
-            return None  # deleted before its pods, or not heard of yet
-        if ray_cluster is None or work.job is None or controller_uid(pod) != uid_of(ray_cluster):
-            return False
-        return work.job.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
-
-    def _head(self, pod: Raw) -> Raw | None:
-        """The head of the pod's RayCluster, None while there is none with an address that stays."""
-        for head in self._home.heads.group(by_ray_cluster(pod)):
-            same = controller_uid(head) == controller_uid(pod)
-            if same and not head["metadata"].get("deletionTimestamp") and (head.get("status") or {}).get("podIP"):
-                return head
-        return None
+    def _ray_cluster(self, pod: Raw) -> Raw | None:
+        return self._home.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL)))
 
 
 def _near(members: Mapping[str, Member], place: Placement, pod: Raw) -> dict[str, Member]:
@@ -118,29 +104,6 @@ def _near(members: Mapping[str, Member], place: Placement, pod: Raw) -> dict[str
     return {name: member for name, member in members.items() if name in clusters}
 
 
-def _pull_secrets(pod: Raw, work: Workload) -> tuple[Raw, ...]:
-    """Admission gives a pod that has none those of its account, so the pod itself does not tell."""
-    specs = [p.template.get("spec") or {} for p in work.podsets if p.name == group_of(pod)]
-    return tuple(one for spec in specs for one in spec.get("imagePullSecrets") or ())
-
-
 def _head_mirrors(service: Key | None, members: Mapping[str, Member]) -> dict[str, Standing]:
     found = {name: member.head_mirror(service) for name, member in members.items()} if service else {}
     return {name: standing for name, standing in found.items() if standing}
-
-
-def _with_flavors(member: Member, found: Reservation) -> Reservation:
-    """What Ray is told of the nodes that each role was given."""
-    told = {
-        role: {
-            key: value
-            for flavor in flavors
-            for key, value in zone.ray_labels(_node_labels(member.flavors.named(flavor))).items()
-        }
-        for role, flavors in found.flavors.items()
-    }
-    return replace(found, ray_labels={role: labels for role, labels in told.items() if labels})
-
-
-def _node_labels(flavor: Raw | None) -> Raw:
-    return ((flavor or {}).get("spec") or {}).get("nodeLabels") or {}

@@ -11,7 +11,9 @@ from typing import Any
 
 from adapter import names
 from adapter.admission.policy import Chosen
+from adapter.admission.refusal import AGAIN
 from adapter.objects import rayjob
+from adapter.objects.admissioncheck import listed
 from adapter.objects.raw import UNREADABLE, Raw, key_of
 from adapter.objects.rayjob import Asked, Unusable
 from adapter.objects.workload import Workload, workload
@@ -21,7 +23,6 @@ from adapter.quota import tree
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.observe.gangs import Observer
-from adapter.shell.observe.refusals import AGAIN
 from adapter.shell.planning.plans import Planning
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class Preview:
         queue, cluster_queue = self._queue(asked)
         priority = rayjob.known_priority(asked.priority_class, self._home.workloads)
         flavors = _flavors(cluster_queue)
-        work = workload(rayjob.workload(asked, queue, _checks(cluster_queue), flavors, priority or 0, now))
+        work = workload(rayjob.workload(asked, queue, listed(cluster_queue), flavors, priority or 0, now))
         check = self._observer.policies.check_of(work)
         if not check:
             raise Unusable(
@@ -107,11 +108,6 @@ class Preview:
         why = tree.leads_to(self._home.local_queues.get((asked.namespace, queue)) or {})[1]
         stopped = f"In the manager cluster, {why}." if why else ""
         return self._observer.policies.rivals(work) or self._observer.policies.gate_problem() or stopped
-
-
-def _checks(cluster_queue: Raw) -> list[str]:
-    strategy = (cluster_queue.get("spec") or {}).get("admissionChecksStrategy") or {}
-    return [entry.get("name") or "" for entry in strategy.get("admissionChecks") or ()]
 
 
 def _flavors(cluster_queue: Raw) -> set[str]:

@@ -9,12 +9,14 @@ decide on them.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from adapter import names
+from adapter.gang import anchors
 from adapter.objects.placement import placement
-from adapter.objects.raw import Raw, annotation, key_of, label, meta, moment, uid_of
+from adapter.objects.raw import Raw, key_of, label, meta, uid_of
 from adapter.shell import metrics
+from adapter.shell.clusters.indexes import by_reserved_workload
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Member
 from adapter.shell.kube.client import ApiError, Unreachable
@@ -22,11 +24,6 @@ from adapter.shell.kube.resources import CONFIG_MAPS
 
 log = logging.getLogger(__name__)
 
-# Older than any write of ours that is still on its way (the client gives up after 10 s).
-SETTLED = timedelta(seconds=15)
-# A cluster is swept when it comes into sight, and once more when what was written before that has settled. Then every five
-# minutes: it takes a crash between two writes to leave an anchor behind, and a forgotten ConfigMap holds no quota.
-TURNS = 20
 # How long after its share was to be made, or went, an anchor is looked at: until then its gang has taken note.
 BEREFT_SECONDS = 5.0
 
@@ -58,13 +55,8 @@ async def run(seen: Callable[[], Mapping[str, Member]], home: Home, manager: str
     while True:
         if not home.lost:
             turns = {member: turns.get(member, -1) + 1 for member in seen().values()}
-            await asyncio.gather(*(_sweep(one, home, manager) for one, turn in turns.items() if _due(turn)))
-        await asyncio.sleep(SETTLED.total_seconds())
-
-
-def _due(turn: int) -> bool:
-    """Whether a cluster is swept in this turn; 0 is when it came into sight, and one comes when the last has settled."""
-    return turn == 1 or turn % TURNS == 0
+            await asyncio.gather(*(_sweep(one, home, manager) for one, turn in turns.items() if anchors.due(turn)))
+        await asyncio.sleep(anchors.SETTLED.total_seconds())
 
 
 async def _sweep(member: Member, home: Home, manager: str) -> None:
@@ -87,7 +79,7 @@ async def _namespace(member: Member, namespace: str, home: Home, manager: str) -
     for anchor in found.get("items") or ():
         if meta(anchor).get("ownerReferences"):
             continue  # a copy all the same, whose label somebody took
-        if not _stands(anchor, member, home) and _settled(anchor):
+        if not _stands(anchor, member, home) and anchors.settled(anchor, datetime.now(UTC)):
             await _delete(anchor, member)
 
 
@@ -98,15 +90,5 @@ async def _delete(anchor: Raw, member: Member) -> None:
 
 
 def _stands(anchor: Raw, member: Member, home: Home) -> bool:
-    namespace, name = key_of(anchor)
-    if member.workloads.get((namespace, name)):
-        return True
-    wanted = home.placements.group(f"{namespace}/{annotation(anchor, names.WORKLOAD_ANNOTATION)}")
-    held = (p for p in map(placement, wanted) if p.status.get("state") != names.ENDED)
-    here = ((p, share) for p in held for share in p.live if share.cluster == member.name)
-    return any(p.name_of(share) == name for p, share in here)
-
-
-def _settled(anchor: Raw) -> bool:
-    created = moment(meta(anchor).get("creationTimestamp"))
-    return created is not None and datetime.now(UTC) - created > SETTLED
+    placements = home.placements.group(by_reserved_workload(anchor))
+    return anchors.stands(anchor, member.name, member.workloads.get(key_of(anchor)), map(placement, placements))

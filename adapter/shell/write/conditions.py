@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from adapter import names
 from adapter.admission import conditions
+from adapter.objects.admissioncheck import is_ours
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.shell import metrics
@@ -65,7 +66,7 @@ class Conditions:
     async def check(self, name: str) -> None:
         """Tell whether one of our AdmissionChecks can be served."""
         raw = self._home.checks.named(name)
-        if raw is None or (raw.get("spec") or {}).get("controllerName") != names.CONTROLLER_NAME:
+        if raw is None or not is_ours(raw):
             return
         seen = self._policies
         told = seen.written(), seen.gate_problem(), seen.layout_problems(name)

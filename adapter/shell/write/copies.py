@@ -16,9 +16,8 @@ from typing import Any
 from adapter.names import POD_UID_LABEL
 from adapter.objects.raw import Raw, key_of, label, meta, uid_of
 from adapter.objects.references import Reference
-from adapter.objects.reservation import reservation
+from adapter.objects.reservation import anchor_uid, reservation
 from adapter.rewrite import copies, rewriter
-from adapter.rewrite.copies import anchor_uid
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Member

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter import names
 from adapter.objects.placement import (
     MOST_SHARES,
     Exclusion,
@@ -71,6 +73,21 @@ def test_an_exclusion_that_names_no_time_has_ended() -> None:
 def test_withdrawing(round_: int, withdrawn: int, want: bool) -> None:
     raw = make.make_placement(make.make_workload(), round=round_, withdrawn=withdrawn)
     assert placement(raw).withdrawing is want
+
+
+@pytest.mark.parametrize(
+    ("work", "want"),
+    [
+        pytest.param(make.make_workload(), True, id="its own attempt"),
+        pytest.param(make.make_workload(reserved=9), False, id="a later one"),
+        pytest.param(make.make_workload(reserved=None), False, id="it lost the manager's quota"),
+        pytest.param(make.make_workload(conditions=[names.EVICTED]), False, id="it is evicted"),
+        pytest.param(make.make_workload(conditions=[names.FINISHED]), False, id="it is over"),
+        pytest.param(make.make_workload(name="other"), False, id="another Workload"),
+    ],
+)
+def test_which_workload_it_stands_for(work: dict[str, Any], want: bool) -> None:
+    assert placement(make.make_placement(make.make_workload())).stands_for(workload(work)) is want
 
 
 # --- written and read back -------------------------------------------------------------------------------------------

@@ -49,6 +49,23 @@ def test_a_controller_is_found_among_the_owners() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "since"),
+    [
+        pytest.param({}, make.stamp(9), id="the first one"),
+        pytest.param({"status": "True", "lastTransitionTime": make.stamp(2)}, make.stamp(2), id="the same status"),
+        pytest.param({"status": "False", "lastTransitionTime": make.stamp(2)}, make.stamp(9), id="another status"),
+        pytest.param({"status": "True"}, make.stamp(9), id="one without a time"),
+    ],
+)
+def test_a_condition_keeps_its_time_while_its_status_is_the_same(before: dict[str, Any], since: str) -> None:
+    wanted = {"type": "Ready", "status": "True", "message": "other words"}
+    assert facts.turned({"message": "words", **before}, wanted, make.stamp(9)) == {
+        **wanted,
+        "lastTransitionTime": since,
+    }
+
+
+@pytest.mark.parametrize(
     ("text", "want"),
     [
         pytest.param("2026-01-02T03:04:05Z", make.START, id="as metav1.Time"),

@@ -1,11 +1,12 @@
 """A Workload is read whole, counts as ours only while it holds quota, and each reservation of it is another attempt."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from adapter import names
-from adapter.objects.workload import Check, Job, workload
+from adapter.objects.workload import Check, Job, there, workload
 from tests.unit import builders as make
 
 Raw = dict[str, Any]
@@ -151,3 +152,31 @@ def test_an_attempt_can_stand_in_a_label() -> None:
     name = attempt(make.make_workload())
     assert len(name) == 8
     assert set(name) <= set("0123456789abcdef")
+
+
+JOB = Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-job")
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "want"),
+    [
+        pytest.param("RayJob", {"metadata": {"uid": "uid-of-job"}}, "There", id="it stands"),
+        pytest.param(
+            "RayCluster",
+            {"metadata": {"uid": "uid-of-job", "deletionTimestamp": make.stamp()}},
+            "Leaving",
+            id="it is being deleted, which a finalizer may keep up",
+        ),
+        pytest.param("RayJob", {}, "Gone", id="deleted, or not heard of yet"),
+        pytest.param("RayJob", {"metadata": {"uid": "another"}}, "Gone", id="another one of its name"),
+        pytest.param(
+            "RayJob",
+            {"metadata": {"uid": "another", "deletionTimestamp": make.stamp()}},
+            "Gone",
+            id="another one, which is being deleted",
+        ),
+        pytest.param("Job", {}, "There", id="of a kind of which nothing is known"),
+    ],
+)
+def test_whether_a_job_is_there(kind: str, raw: Raw, want: str) -> None:
+    assert there(replace(JOB, kind=kind), raw) == want

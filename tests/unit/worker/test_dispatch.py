@@ -28,7 +28,8 @@ from adapter.rewrite.target import Target
 from adapter.shell.observe.slots import Claims, Slots
 from adapter.worker import mirror
 from adapter.worker.dispatch import decide
-from adapter.worker.facts import Silence, Worker
+from adapter.worker.facts import Worker
+from adapter.worker.silence import Silence
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight, fill

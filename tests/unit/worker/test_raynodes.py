@@ -37,3 +37,11 @@ def test_the_dashboards_port_is_the_one_of_that_name() -> None:
     ports = [{"name": "gcs-server", "containerPort": 6379}, {"name": "dashboard", "containerPort": 9265}]
     assert raynodes.dashboard_port({"spec": {"containers": [{"ports": ports}]}}) == 9265
     assert raynodes.dashboard_port({"spec": {"containers": [{}]}}) == raynodes.DASHBOARD_PORT
+
+
+def test_an_answer_outlives_a_question_that_fails() -> None:
+    known = {"10.0.0.1": True}
+    assert raynodes.newest(None, (known, 5.0), 60.0) == (known, 5.0)
+    assert raynodes.newest(None, (known, 5.0), 66.0) == ({}, 0.0)
+    assert raynodes.newest({}, (known, 5.0), 6.0) == ({}, 6.0)
+    assert raynodes.newest(None, None, 6.0) == ({}, 0.0)

@@ -21,6 +21,7 @@ from tests.unit.stores import fill
 Raw = dict[str, Any]
 NODES = 1000
 _GOOD, _ODD = "good", "odd"
+(OWNER,) = make_pod()["metadata"]["ownerReferences"]  # the RayCluster of `worker`, whatever its name
 
 
 def nodes(count: int) -> str:
@@ -44,7 +45,7 @@ def head(ray_cluster: str, port: int) -> Raw:
     labels = {names.RAY_GCS_CLUSTER_LABEL: ray_cluster, names.RAY_NODE_TYPE_LABEL: names.HEAD}
     ports = [{"name": "dashboard", "containerPort": port}]
     return {
-        "metadata": make_meta(f"{ray_cluster}-head", labels=labels),
+        "metadata": make_meta(f"{ray_cluster}-head", labels=labels, ownerReferences=[OWNER]),
         "spec": {"containers": [{"ports": ports}]},
         "status": {"podIP": "127.0.0.1"},
     }
@@ -76,9 +77,9 @@ async def test_a_thousand_nodes_are_heard_of_whatever_another_head_says(odd: Ans
             async with asyncio.timeout(apiserver.PATIENCE):
                 await asyncio.wait([task, asyncio.create_task(heard.wait())], return_when=asyncio.FIRST_COMPLETED)
             assert not task.done()
-            silence = found.silence("east", good, MINUTE)
+            silence = found.of_pod("east", good, MINUTE)
             assert silence and silence.alive is True and silence.since == START
-            nothing = found.silence("east", odd_one, MINUTE)
+            nothing = found.of_pod("east", odd_one, MINUTE)
             assert nothing and nothing.alive is None
         finally:
             task.cancel()

@@ -1,0 +1,46 @@
+"""Which AdmissionChecks does a ClusterQueue list, for which of its flavors, and which of them are ours to answer?
+
+What our own parameters of a check say is read in admission/policy.py, and what is wrong with a layout in queuelayout.py.
+"""
+
+from collections.abc import Iterable
+
+from adapter import names
+from adapter.objects.raw import Raw, key_of
+from adapter.objects.workload import PodSet, Workload
+
+
+def listed(queue: Raw) -> dict[str, tuple[str, ...]]:
+    """The checks of a ClusterQueue in its order, each with its onFlavors; none of these: it is on every flavor.
+
+    Source: kueue:apis/kueue/v1beta2/clusterqueue_types.go, AdmissionChecksStrategy; a name stands there once.
+    """
+    strategy = (queue.get("spec") or {}).get("admissionChecksStrategy") or {}
+    entries = strategy.get("admissionChecks") or ()
+    return {entry.get("name") or "": tuple(entry.get("onFlavors") or ()) for entry in entries}
+
+
+def controller(check: Raw) -> str:
+    """Who answers a check, empty where nobody is named."""
+    return str((check.get("spec") or {}).get("controllerName") or "")
+
+
+def is_ours(check: Raw) -> bool:
+    """Whether we answer it."""
+    return controller(check) == names.CONTROLLER_NAME
+
+
+def ours(checks: Iterable[Raw]) -> frozenset[str]:
+    """The names of those that we answer."""
+    return frozenset(key_of(check)[1] for check in checks if is_ours(check))
+
+
+def remote_podsets(work: Workload, check: str, queue: Raw) -> list[PodSet]:
+    """The worker groups that a check of the Workload's ClusterQueue covers: all, or those with one of its flavors.
+
+    Kueue asks the check of a Workload as soon as one of its podsets has such a flavor, and leaves it to the check which ones it
+    answers for (kueue.md 1.2). Head and submitter stay in the manager, and a group of nobody needs no place.
+    """
+    flavors = set(listed(queue).get(check, ()))
+    workers = [p for p in work.podsets if p.name not in (names.HEAD, names.SUBMITTER) and p.count]
+    return [p for p in workers if not flavors or p.flavors & flavors]

@@ -1,0 +1,46 @@
+"""Which pods does a RayCluster have: its head, how many workers, and is a pod one of them?
+
+Read from the objects as KubeRay leaves them in the manager cluster. A RayCluster may be made anew under its name, so it is told
+by its uid; a label is easily forged.
+"""
+
+from collections.abc import Collection, Iterable
+
+from adapter.objects.raw import Raw, controller_uid, meta, uid_of
+from adapter.objects.workload import Job
+
+
+def head(pod: Raw, heads: Iterable[Raw]) -> Raw | None:
+    """The head of a worker pod's RayCluster among those of its name, None while there is none with an address that stays."""
+    for one in heads:
+        same = controller_uid(one) == controller_uid(pod)
+        if same and not meta(one).get("deletionTimestamp") and (one.get("status") or {}).get("podIP"):
+            return one
+    return None
+
+
+def belongs(pod: Raw, ray_cluster: Raw | None, job: Job | None) -> bool | None:
+    """Whether a pod is of the RayCluster that a job has, or that is the job.
+
+    `ray_cluster` is the one whose name the pod's label says, None when there is none. The answer is None while that is not known:
+    it was deleted before its pods, or was not heard of yet.
+    """
+    if ray_cluster is None and controller_uid(pod):
+        return None
+    if ray_cluster is None or job is None or controller_uid(pod) != uid_of(ray_cluster):
+        return False
+    return job.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
+
+
+def workers(ray_cluster: Raw, groups: Collection[str]) -> int:
+    """How many workers of these groups (lower case) it is to have, as KubeRay reckons."""
+    listed = (ray_cluster.get("spec") or {}).get("workerGroupSpecs") or ()
+    return sum(_replicas(group) for group in listed if str(group.get("groupName")).lower() in groups)
+
+
+def _replicas(group: Raw) -> int:
+    """Follows kuberay:controllers/ray/utils/util.go, GetWorkerGroupDesiredReplicas."""
+    if group.get("suspend"):
+        return 0
+    replicas = max(int(group.get("replicas") or 0), int(group.get("minReplicas") or 0))
+    return replicas * int(group.get("numOfHosts") or 1)

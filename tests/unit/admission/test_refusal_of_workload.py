@@ -1,0 +1,82 @@
+"""Whoever may never run elsewhere hears of whom, where and why in one sentence, and what is to be done."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from adapter.admission import policy, refusal
+from adapter.admission.policy import Chosen
+from adapter.objects.specs import dispatch_policy
+from adapter.objects.workload import PodSet, workload
+from tests.unit.builders import CHECK, make_policy, make_worker_cluster, make_workload
+from tests.unit.stores import make_ray_job, make_template
+
+Raw = dict[str, Any]
+JOB = make_ray_job()
+CHOSEN = Chosen(dispatch_policy(make_policy(clusters=["east"])), ("east",))
+EAST, WITH_ACCOUNT = make_worker_cluster("east"), make_worker_cluster("west", pods={"serviceAccountName": "ray"})
+
+
+def group(name: str = "workers", **spec: Any) -> PodSet:
+    return PodSet(name, 1, make_template("1", **spec), frozenset())
+
+
+HOST = group("second", hostNetwork=True)
+ACCOUNT = group(serviceAccountName="mine")
+MISPLACED = "RayJob train: worker group second: spec.hostNetwork is true: "
+ACCOUNTED = "RayJob train: worker group workers: spec.serviceAccountName is mine: "
+PART = Chosen(dispatch_policy(make_policy(clusters=["east"], gang="BestEffort", minWorkers=1)), ("east",))
+
+
+@pytest.mark.parametrize(
+    ("owner", "job", "podsets", "chosen", "clusters", "want"),
+    [
+        pytest.param("RayJob", JOB, [group()], CHOSEN, [EAST], "", id="nothing is in the way"),
+        pytest.param("RayJob", {}, [], None, [], "", id="nothing is known of it"),
+        pytest.param("Job", JOB, [HOST], CHOSEN, [EAST], "AdmissionCheck rayspan dispatches RayJob and RayCluster only, found a Job; use another queue.", id="a job of another kind"),
+        pytest.param("", JOB, [HOST], CHOSEN, [EAST], "AdmissionCheck rayspan dispatches RayJob and RayCluster only, found a pod; use another queue.", id="no job"),
+        pytest.param("RayJob", make_ray_job(rayClusterSpec={"tlsOptions": {}}), [HOST], CHOSEN, [EAST], "RayJob train: spec.rayClusterSpec.tlsOptions is set: ", id="the job itself, before its groups"),
+        pytest.param("RayJob", JOB, [group(), HOST], CHOSEN, [EAST], MISPLACED, id="one of its worker groups"),
+        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [EAST], ACCOUNTED, id="an account that is not there"),
+        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT], "", id="every cluster has one for it"),
+        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT, EAST], ACCOUNTED, id="not every one"),
+        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [], ACCOUNTED, id="none of the clusters is registered"),
+        pytest.param("RayJob", JOB, [ACCOUNT], None, [], "", id="nobody is refused for good while no policy can be read"),
+        pytest.param("RayJob", JOB, [group()], PART, [EAST], "RayJob train: its spec.submissionMode K8sJobMode starts the job only ", id="a part of its workers would wait for ever"),
+        pytest.param("RayJob", make_ray_job(submissionMode="SidecarMode"), [group()], PART, [EAST], "", id="a part can begin"),
+    ],
+)  # fmt: skip
+def test_why_a_job_may_never_run_elsewhere(
+    owner: str, job: Raw, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw], want: str
+) -> None:
+    said = refusal.of_workload(workload(make_workload(owner=owner)), job, CHECK, podsets, chosen, clusters)
+    assert said.startswith(want) and bool(said) is bool(want)
+    assert not said or said.endswith(".")
+
+
+def test_who_can_put_it_right_is_told_how() -> None:
+    work = workload(make_workload())
+    refused = refusal.of_workload(work, JOB, CHECK, [HOST], CHOSEN, [EAST])
+    assert refused.endswith(f". {refusal.AGAIN}"), "the job is to be changed"
+    assert refusal.of_sources(work, "too large").endswith(". Delete the job, and submit it again then.")
+    assert refusal.not_yet(work, "no Secret s") == "RayJob train: no Secret s."
+    assert refusal.of_sources(work, "") == refusal.not_yet(work, "") == ""
+
+
+def test_a_workload_without_a_job_is_named_itself() -> None:
+    assert refusal.not_yet(workload(make_workload(owner="")), "no Secret s") == "Workload rayjob-train: no Secret s."
+
+
+def test_what_holds_without_a_policy() -> None:
+    """What runs is not given up for want of a policy, and is not stopped either: the defaults of the policy itself."""
+    default = Chosen(dispatch_policy(make_policy()), ())
+    for read in (policy.reservation_timeout, policy.lost_after, policy.when_share_lost):
+        assert read(None) == read(default)
+
+
+def test_what_a_policy_says_holds() -> None:
+    spec = {"reservationTimeout": "1m", "workerLostTimeout": "2m", "onShareLost": "Restart"}
+    chosen = Chosen(dispatch_policy(make_policy(**spec)), ())
+    told = policy.reservation_timeout(chosen), policy.lost_after(chosen), policy.when_share_lost(chosen)
+    assert (told[0].total_seconds(), told[1].total_seconds(), told[2]) == (60, 120, "Restart")

@@ -1,0 +1,64 @@
+"""Which checks of a ClusterQueue are ours, and which worker groups do they cover?"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.objects import admissioncheck
+from adapter.objects.workload import PodSet, workload
+from tests.unit.builders import CHECK, make_check, make_cluster_queue, make_workload
+
+Raw = dict[str, Any]
+FOREIGN = {"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"}}
+NAMELESS = {"metadata": {"name": "empty"}}
+
+
+def queue(*checks: Raw) -> Raw:
+    return make_cluster_queue(1, admissionChecksStrategy={"admissionChecks": list(checks)})
+
+
+@pytest.mark.parametrize(
+    ("raw", "want"),
+    [
+        pytest.param({}, {}, id="nothing is known of it"),
+        pytest.param(make_cluster_queue(1), {}, id="without a strategy"),
+        pytest.param(make_cluster_queue(1, admissionChecksStrategy={}), {}, id="with an empty one"),
+        pytest.param(queue({"name": "b"}, {"name": "a"}), {"b": (), "a": ()}, id="in its order, on every flavor"),
+        pytest.param(queue({"name": "a", "onFlavors": ["x", "y"]}), {"a": ("x", "y")}, id="on some flavors"),
+    ],
+)
+def test_which_checks_a_queue_lists(raw: Raw, want: dict[str, tuple[str, ...]]) -> None:
+    assert list(admissioncheck.listed(raw).items()) == list(want.items())
+
+
+def test_which_checks_are_ours() -> None:
+    assert admissioncheck.ours([FOREIGN, make_check(), NAMELESS, {}]) == {CHECK}
+    assert [admissioncheck.controller(one) for one in (make_check(), FOREIGN, NAMELESS)] == [
+        names.CONTROLLER_NAME,
+        "example.com/budget",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("on_flavors", "want"),
+    [
+        pytest.param(None, ["a", "b", "c"], id="on every flavor: all worker groups"),
+        pytest.param([], ["a", "b", "c"], id="the same, with an empty list"),
+        pytest.param(["remote"], ["b", "c"], id="those that were given its flavor"),
+        pytest.param(["remote", "local"], ["a", "b", "c"], id="or one of its flavors"),
+        pytest.param(["other"], [], id="none of them"),
+    ],
+)
+def test_which_worker_groups_a_check_covers(on_flavors: list[str] | None, want: list[str]) -> None:
+    """Neither the head nor the submitter, whatever flavor they have, and no group without workers."""
+    work = workload(make_workload(groups={"a": 1, "b": 2, "c": 1, "empty": 0, names.SUBMITTER: 1}))
+    given = {"a": {"local"}, "c": {"remote", "disk"}}
+    podsets = tuple(PodSet(p.name, p.count, {}, frozenset(given.get(p.name, {"remote"}))) for p in work.podsets)
+    entry = {"name": CHECK} if on_flavors is None else {"name": CHECK, "onFlavors": on_flavors}
+    covered = admissioncheck.remote_podsets(
+        replace(work, podsets=podsets), CHECK, queue({"name": "budget", "onFlavors": ["x"]}, entry)
+    )
+    assert [podset.name for podset in covered] == want

@@ -1,0 +1,78 @@
+"""The pods of a RayCluster are told by its uid, and its workers are counted as KubeRay does."""
+
+from typing import Any
+
+import pytest
+
+from adapter.objects import raycluster
+from adapter.objects.workload import Job, workload
+from tests.unit.builders import make_meta, make_pod, make_ray_cluster, make_workload
+
+Raw = dict[str, Any]
+POD = make_pod()
+ORPHAN: Raw = {**POD, "metadata": {**POD["metadata"], "ownerReferences": []}}
+JOB = workload(make_workload()).job
+RAY_CLUSTER = make_ray_cluster()
+ITSELF = Job("ray.io/v1", "RayCluster", "demo", "train-abc", "uid-of-train-abc")
+
+
+def head(name: str, *, owner: str = "uid-of-train-abc", address: str = "10.0.0.1", deleting: bool = False) -> Raw:
+    owners = [{"kind": "RayCluster", "name": "train-abc", "uid": owner, "controller": True}]
+    meta = make_meta(name, ownerReferences=owners, deleting=deleting)
+    return {"metadata": meta, "status": {"podIP": address} if address else {}}
+
+
+@pytest.mark.parametrize(
+    ("heads", "want"),
+    [
+        pytest.param([], None, id="there is none"),
+        pytest.param([head("h")], "h", id="the one"),
+        pytest.param([head("h", address="")], None, id="it has no address yet"),
+        pytest.param([head("h", deleting=True)], None, id="its address is about to go"),
+        pytest.param([head("old", deleting=True), head("new")], "new", id="the next one"),
+        pytest.param([head("new", address=""), head("h")], "h", id="the one with an address"),
+        pytest.param([head("h", owner="an earlier one")], None, id="of an earlier RayCluster of this name"),
+        pytest.param([{"metadata": {"name": "h"}, "status": None}], None, id="of nobody"),
+    ],
+)
+def test_which_pod_is_the_head(heads: list[Raw], want: str | None) -> None:
+    found = raycluster.head(POD, heads)
+    assert (found and found["metadata"]["name"]) == want
+
+
+@pytest.mark.parametrize(
+    ("pod", "ray_cluster", "job", "want"),
+    [
+        pytest.param(POD, RAY_CLUSTER, JOB, True, id="the job's RayCluster has it"),
+        pytest.param(POD, RAY_CLUSTER, ITSELF, True, id="the job is the RayCluster that has it"),
+        pytest.param(POD, make_ray_cluster(owner="another"), JOB, False, id="its RayCluster is another job's"),
+        pytest.param(POD, make_ray_cluster(name="other"), JOB, False, id="another RayCluster has it"),
+        pytest.param(POD, RAY_CLUSTER, None, False, id="the Workload is of no job"),
+        pytest.param(POD, None, JOB, None, id="its RayCluster is deleted, or not heard of yet"),
+        pytest.param(ORPHAN, None, JOB, False, id="nobody has it"),
+        pytest.param(ORPHAN, RAY_CLUSTER, JOB, False, id="it only says the RayCluster's name"),
+    ],
+)
+def test_whether_a_pod_is_the_jobs(pod: Raw, ray_cluster: Raw | None, job: Job | None, want: bool | None) -> None:
+    assert raycluster.belongs(pod, ray_cluster, job) is want
+
+
+@pytest.mark.parametrize(
+    ("group", "want"),
+    [
+        ({"replicas": 2}, 2),
+        ({"replicas": 2, "minReplicas": 4}, 4),
+        ({"minReplicas": 1}, 1),
+        ({"replicas": 2, "numOfHosts": 3}, 6),
+        ({"replicas": 2, "suspend": True}, 0),
+        ({}, 0),
+    ],
+)
+def test_how_many_workers_it_is_to_have(group: Raw, want: int) -> None:
+    listed = [{"groupName": "Workers", **group}, {"groupName": "others", "replicas": 9}]
+    assert raycluster.workers({"spec": {"workerGroupSpecs": listed}}, {"workers"}) == want
+
+
+@pytest.mark.parametrize("raw", [{}, {"spec": None}, {"spec": {"workerGroupSpecs": None}}])
+def test_one_of_which_nothing_is_known_is_to_have_none(raw: Raw) -> None:
+    assert raycluster.workers(raw, {"workers"}) == 0
