@@ -9,19 +9,16 @@ from adapter.shell.clusters.cluster import CONNECTION, PROBE
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Listeners, Member
+from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.store import Store
-from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.slots import Claims
-from adapter.shell.planning.plans import Planning
 from adapter.shell.planning.preview import Preview
 from adapter.shell.write.copies import Copier
 from adapter.shell.write.events import Announcer
 from adapter.shell.write.execute import Executor
-from adapter.shell.write.gangs import GangWriter
-from adapter.shell.write.pods import PodWriter
 from tests.unit import builders
 
 Raw = dict[str, Any]
@@ -67,16 +64,14 @@ class Sight:
         self.members = {name: make_member(name, amount) for name, amount in cores.items()}
         fleet = self.fleet = cast(Fleet, Members(self.members.values()))
         self.memory = Memory()
-        self.observer = Observer(home, fleet, Claims(), Losses(home, fleet), "mgr")
-        self.planning = Planning(home, fleet, self.observer, self.memory)
-        self.preview = Preview(home, fleet, self.observer, self.planning)
+        facts = self.facts = wiring.read(home, fleet, Claims(), Losses(home, fleet), self.memory, "mgr")
+        self.planning = wiring.plan(home, fleet, facts, self.memory)
+        self.preview = Preview(home, fleet, facts.policies, facts.refusals, self.planning)
 
     def executor(self, client: Client) -> Executor:
         """Who does actions here, and tells of them through this client."""
-        copier = Copier(self.home, self.fleet, self.observer.sources, self.observer.workers)
-        announcer = Announcer(client)
-        pods = PodWriter(self.home, self.fleet, announcer, self.memory, copier)
-        return Executor(GangWriter(self.home, self.fleet, self.planning, self.memory), pods, announcer)
+        copier = Copier(self.home, self.fleet, self.facts.sources, self.facts.workers)
+        return wiring.execute(self.home, self.fleet, self.planning, Announcer(client), self.memory, copier)
 
 
 def fill(store: Store, *objects: Raw) -> None:

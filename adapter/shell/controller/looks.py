@@ -23,9 +23,9 @@ from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QueueKey
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.observe.gangs import Observer
-from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.gangs import Gangs
 from adapter.shell.observe.slots import Claims
+from adapter.shell.observe.workers import Workers
 from adapter.shell.write import anchors
 from adapter.shell.write.conditions import Conditions
 from adapter.shell.write.execute import Executor
@@ -41,8 +41,8 @@ class Looks:
 
     home: Home
     fleet: Fleet
-    observer: Observer
-    memory: Memory
+    gangs: Gangs
+    workers: Workers
     claims: Claims
     executor: Executor
     conditions: Conditions
@@ -77,16 +77,16 @@ class Looks:
         return None
 
     async def _gang(self, key: Key) -> float | None:
-        if await self.observer.look(key):
+        if await self.gangs.look(key):
             self.waker.turns()
         if self.home.lost:  # meanwhile
             raise Postpone(self.home.lost)
         now = datetime.now(UTC)
-        return await self._execute(key, lifecycle.decide(self.observer.gang(key, self.memory, now), now))
+        return await self._execute(key, lifecycle.decide(self.gangs.facts(key, now), now))
 
     async def _pod(self, key: Key) -> float | None:
         # No await between the facts and the claim: else two pods could be given one slot.
-        actions = dispatch.decide(self.observer.workers.facts(key, self.memory), datetime.now(UTC))
+        actions = dispatch.decide(self.workers.facts(key), datetime.now(UTC))
         self.claims.take(actions)
         try:
             return await self._execute(key, actions)

@@ -13,12 +13,19 @@ from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import QueueKey
 from adapter.shell.controller.looks import Looks
 from adapter.shell.controller.workqueue import WorkQueue
-from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.gangs import Gangs
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
-from adapter.shell.observe.slots import Claims
-from adapter.shell.planning.plans import Planning
+from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.refusals import Refusals
+from adapter.shell.observe.reservations import Shares
+from adapter.shell.observe.slots import Claims, Slots
+from adapter.shell.observe.sources import Sources
+from adapter.shell.observe.targets import Targets
+from adapter.shell.observe.workers import Workers
+from adapter.shell.planning.plans import Planning, Waiters
 from adapter.shell.planning.preview import Preview
+from adapter.shell.planning.snapshot import Snapshot
 from adapter.shell.write.conditions import Conditions
 from adapter.shell.write.copies import Copier
 from adapter.shell.write.events import Announcer
@@ -42,28 +49,64 @@ class Parts:
     looks: Looks
 
 
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Who reads which facts from the stores."""
+
+    policies: Policies
+    sources: Sources
+    refusals: Refusals
+    targets: Targets
+    shares: Shares
+    workers: Workers
+    gangs: Gangs
+
+
+def read(home: Home, fleet: Fleet, claims: Claims, losses: Losses, memory: Memory, manager: str) -> Readers:
+    """Build those who read facts, of a manager cluster that is called `manager` in the worker clusters."""
+    policies, sources = Policies(home), Sources(home)
+    refusals = Refusals(home, policies, sources)
+    targets, shares, slots = Targets(home, manager), Shares(home, fleet), Slots(home, fleet, claims)
+    workers = Workers(home, fleet, policies, shares, targets, slots, losses, memory)
+    gangs = Gangs(home, fleet, policies, sources, refusals, targets, shares, slots, losses, memory)
+    return Readers(policies, sources, refusals, targets, shares, workers, gangs)
+
+
+def plan(home: Home, fleet: Fleet, facts: Readers, memory: Memory) -> Planning:
+    """Build who makes plans."""
+    snapshot = Snapshot(home, fleet, facts.policies, facts.targets, facts.shares)
+    waiters = Waiters(home, fleet, facts.policies, facts.refusals, facts.shares, memory, snapshot)
+    return Planning(fleet, facts.policies, snapshot, waiters)
+
+
+def execute(
+    home: Home, fleet: Fleet, planning: Planning, announcer: Announcer, memory: Memory, copier: Copier
+) -> Executor:
+    """Build who does actions."""
+    gangs = GangWriter(home, fleet, planning, memory)
+    pods = PodWriter(home, fleet, announcer, memory, copier)
+    return Executor(gangs, pods, announcer)
+
+
 def assemble(tasks: asyncio.TaskGroup, home: Home, manager: str, queue: WorkQueue[QueueKey]) -> Parts:
     """Build the controller of a manager cluster, which is called `manager` in the worker clusters."""
     fleet = Fleet(tasks, manager, home.client.may_write)
     memory, claims, losses = Memory(), Claims(), Losses(home, fleet)
-    observer = Observer(home, fleet, claims, losses, manager)
-    planning = Planning(home, fleet, observer, memory)
-    announcer = Announcer(home.client)
-    copier = Copier(home, fleet, observer.sources, observer.workers)
-    gangs = GangWriter(home, fleet, planning, memory)
-    pods = PodWriter(home, fleet, announcer, memory, copier)
-    conditions = Conditions(home, fleet, Logins(tasks, home), observer.policies, observer.shares, announcer)
+    facts = read(home, fleet, claims, losses, memory, manager)
+    planning, announcer = plan(home, fleet, facts, memory), Announcer(home.client)
+    copier = Copier(home, fleet, facts.sources, facts.workers)
+    conditions = Conditions(home, fleet, Logins(tasks, home), facts.policies, facts.shares, announcer)
     waker = Waker(queue, home, fleet)
     looks = Looks(
         home=home,
         fleet=fleet,
-        observer=observer,
-        memory=memory,
+        gangs=facts.gangs,
+        workers=facts.workers,
         claims=claims,
-        executor=Executor(gangs, pods, announcer),
+        executor=execute(home, fleet, planning, announcer, memory, copier),
         conditions=conditions,
-        aggregator=Aggregator(home, fleet, observer.policies, announcer),
+        aggregator=Aggregator(home, fleet, facts.policies, announcer),
         waker=waker,
     )
-    preview = Preview(home, fleet, observer, planning)
+    preview = Preview(home, fleet, facts.policies, facts.refusals, planning)
     return Parts(fleet, memory, losses, preview, copier, conditions, waker, looks)

@@ -6,7 +6,6 @@ answers a question of its own, to whoever asks it.
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal
 
 from adapter import names
 from adapter.admission.policy import lost_after, reservation_timeout, when_share_lost
@@ -15,7 +14,7 @@ from adapter.objects import references
 from adapter.objects.placement import Placement, placement
 from adapter.objects.raw import Key, uid_of
 from adapter.objects.workerpod import share_key
-from adapter.objects.workload import Workload, there, workload
+from adapter.objects.workload import Workload, workload
 from adapter.rewrite import copies
 from adapter.rewrite.target import Target
 from adapter.shell.clusters.fleet import Fleet
@@ -25,53 +24,62 @@ from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
-from adapter.shell.observe.slots import Claims, Slots
+from adapter.shell.observe.slots import Slots
 from adapter.shell.observe.sources import Sources
 from adapter.shell.observe.targets import Targets
-from adapter.shell.observe.workers import Workers
 
 
-class Observer:
-    """Reads facts from the manager's and the members' stores."""
+class Gangs:
+    """Reads facts about gangs."""
 
-    def __init__(self, home: Home, fleet: Fleet, claims: Claims, losses: Losses, manager: str) -> None:
-        self._home, self._fleet, self._losses, self._slots = home, fleet, losses, Slots(home, fleet, claims)
-        self.policies, self.sources = Policies(home), Sources(home)
-        self.refusals = Refusals(home, self.policies, self.sources)
-        self.targets, self.shares = Targets(home, manager), Shares(home, fleet)
-        self.workers = Workers(home, fleet, self.policies, self.shares, self.targets, self._slots, losses)
+    def __init__(
+        self,
+        home: Home,
+        fleet: Fleet,
+        policies: Policies,
+        sources: Sources,
+        refusals: Refusals,
+        targets: Targets,
+        shares: Shares,
+        slots: Slots,
+        losses: Losses,
+        memory: Memory,
+    ) -> None:
+        self._home, self._fleet, self._memory = home, fleet, memory
+        self._policies, self._sources, self._refusals = policies, sources, refusals
+        self._targets, self._shares, self._slots, self._losses = targets, shares, slots, losses
 
-    def gang(self, key: Key, memory: Memory, now: datetime) -> Gang:
+    def facts(self, key: Key, now: datetime) -> Gang:
         """The facts about a Workload."""
         work, check = self._under(key)
         found = tuple(placement(p) for p in self._home.placements.group("/".join(key)))
-        standing = tuple(self.shares.standing(key))
-        chosen, problem = self.policies.policy(check)
+        standing = tuple(self._shares.standing(key))
+        chosen, problem = self._policies.policy(check)
         return Gang(
             workload=work,
             check=check,
             placements=found,
             reservations=standing,
-            job_gone=bool(work and self._job(work) != "There"),
+            job_gone=bool(work and self._shares.job_of(work) != "There"),
             others_wait=bool(work and self._others_wait(work)),
             # its policy, and what keeps it from being planned
             timeout=reservation_timeout(chosen),
             on_share_lost=when_share_lost(chosen),
-            problem=problem or self.policies.rivals(work) or self.policies.gate_problem(),
-            refusal=self.refusals.refusal(work, check, chosen) if work and check else "",
-            absent=self.refusals.absent(work, check) if work and check else "",
-            targets=self._targets(work, found) if work else {},
-            remote_podsets=tuple(p.name for p in self.policies.remote_podsets(work, check)) if work else (),
+            problem=problem or self._policies.rivals(work) or self._policies.gate_problem(),
+            refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
+            absent=self._refusals.absent(work, check) if work and check else "",
+            targets=self._near(work, found) if work else {},
+            remote_podsets=tuple(p.name for p in self._policies.remote_podsets(work, check)) if work else (),
             # the worker clusters
             silent=self._silent(found),
             given_up=self._losses.given_up({s.cluster for p in found for s in p.shares}, lost_after(chosen), now),
             draining=self._fleet.draining(),
             # what was tried before
-            room_changed=any(memory.planned.get(p.uid) != self._fleet.room_version for p in found),
-            settles=min((memory.settles[p.uid] for p in found if p.uid in memory.settles), default=None),
-            refused={cluster: why for p in found for cluster, why in memory.refusals(p).items()},
-            unusable={share: why for p in found for share, why in self._unusable(p, memory).items()},
-            unreleased=dict(memory.unreleased),
+            room_changed=any(self._memory.planned.get(p.uid) != self._fleet.room_version for p in found),
+            settles=min((self._memory.settles[p.uid] for p in found if p.uid in self._memory.settles), default=None),
+            refused={cluster: why for p in found for cluster, why in self._memory.refusals(p).items()},
+            unusable={share: why for p in found for share, why in self._unusable(p).items()},
+            unreleased=dict(self._memory.unreleased),
             # its pods, here and there
             occupied=_shares(self._slots.held(p) for p in found),
             there=_shares(self._slots.there(p) for p in found),
@@ -80,18 +88,18 @@ class Observer:
             movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
         )
 
-    def _targets(self, work: Workload, placements: tuple[Placement, ...]) -> dict[str, Target]:
+    def _near(self, work: Workload, placements: tuple[Placement, ...]) -> dict[str, Target]:
         """What the rewriter must know of each cluster that a share is asked for in, as far as it can be seen."""
         place = next((p for p in placements if p.attempt == work.attempt), None)
         seen = self._fleet.seen()
         near = {share.cluster: seen[share.cluster] for share in (place.live if place else ()) if share.cluster in seen}
-        return self.targets.every(near, work, place) if place else {}
+        return self._targets.every(near, work, place) if place else {}
 
     def _under(self, key: Key) -> tuple[Workload | None, str]:
         """A Workload, and our check on it, empty when it has none."""
         raw = self._home.workloads.get(key)
         work = workload(raw) if raw else None
-        return work, self.policies.check_of(work) if work else ""
+        return work, self._policies.check_of(work) if work else ""
 
     async def look(self, key: Key) -> bool:
         """Read what `gang` needs and no store holds: the Secrets and ConfigMaps of a gang that waits for its check. Returns whether
@@ -99,26 +107,18 @@ class Observer:
         """
         work, check = self._under(key)
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
-            before, podsets = self.refusals.absent(work, check), self.policies.remote_podsets(work, check)
+            before, podsets = self._refusals.absent(work, check), self._policies.remote_podsets(work, check)
             wanted = {one for p in podsets for one in references.wanted(p.template.get("spec") or {})}
             if len(wanted) <= copies.MOST_OBJECTS:  # else it is refused, whatever they hold
-                await self.sources.look(work.namespace, wanted)
-                if self.sources.refusal(work, podsets):  # which is final: not of what somebody has put right meanwhile
-                    await self.sources.look(work.namespace, wanted, fresh=True)
-            return self.refusals.absent(work, check) != before
+                await self._sources.look(work.namespace, wanted)
+                if self._sources.refusal(work, podsets):  # which is final: not of what somebody has put right meanwhile
+                    await self._sources.look(work.namespace, wanted, fresh=True)
+            return self._refusals.absent(work, check) != before
         return False
 
-    def leaving(self, work: Workload) -> bool:
-        """Whether a Workload or its job is being deleted, which a finalizer may keep up for hours."""
-        return work.deleted or self._job(work) == "Leaving"
-
-    def _job(self, work: Workload) -> Literal["There", "Leaving", "Gone"]:
-        """Whether a Workload's job is there; none is missed where there is none."""
-        return there(work.job, self._home.job(work.job)) if work.job else "There"
-
-    def _unusable(self, place: Placement, memory: Memory) -> dict[tuple[str, int], str]:
+    def _unusable(self, place: Placement) -> dict[tuple[str, int], str]:
         """The shares that were refused a pod which is still wanted, and why."""
-        return memory.unusable(place, map(uid_of, self._slots.living(place)))
+        return self._memory.unusable(place, map(uid_of, self._slots.living(place)))
 
     def _silent(self, placements: tuple[Placement, ...]) -> dict[str, str]:
         quiet = self._fleet.silent()

@@ -4,13 +4,14 @@ Clusters that cannot be seen show no shares. Whether a share is to stay is for g
 """
 
 from dataclasses import replace
+from typing import Literal
 
 from adapter import names
 from adapter.objects.placement import Placement, placement
 from adapter.objects.raw import Key, Raw, key_of, label
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.workerpod import share_key, slot_of
-from adapter.objects.workload import Workload, workload
+from adapter.objects.workload import Workload, there, workload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.clusters.remote import Member
@@ -21,10 +22,6 @@ class Shares:
 
     def __init__(self, home: Home, fleet: Fleet) -> None:
         self._home, self._fleet = home, fleet
-
-    def seen(self) -> dict[str, Member]:
-        """The members from whose stores something may be concluded."""
-        return {name: member for name, member in self._fleet.members().items() if not member.why_silent}
 
     def workers_in(self, cluster: str) -> int:
         """For how many workers quota is held or asked for in a cluster: by the Placements of Workloads that are not over, or by
@@ -49,11 +46,19 @@ class Shares:
         work = workload(raw) if raw else None
         return work if work and place.stands_for(work) else None
 
+    def leaving(self, work: Workload) -> bool:
+        """Whether a Workload or its job is being deleted, which a finalizer may keep up for hours."""
+        return work.deleted or self.job_of(work) == "Leaving"
+
+    def job_of(self, work: Workload) -> Literal["There", "Leaving", "Gone"]:
+        """Whether a Workload's job is there; none is missed where there is none."""
+        return there(work.job, self._home.job(work.job)) if work.job else "There"
+
     def standing(self, key: Key) -> list[Reservation]:
         """What stands for a Workload in the clusters that can be seen."""
         return [
             _with_pods(member, reservation(name, raw))
-            for name, member in self.seen().items()
+            for name, member in self._fleet.seen().items()
             for raw in member.workloads.group("/".join(key))
         ]
 

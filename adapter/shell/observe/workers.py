@@ -40,13 +40,14 @@ class Workers:
         targets: Targets,
         slots: Slots,
         losses: Losses,
+        memory: Memory,
     ) -> None:
-        self._home, self._fleet, self._policies = home, fleet, policies
+        self._home, self._fleet, self._policies, self._memory = home, fleet, policies, memory
         self._shares, self._targets, self._slots, self._losses = shares, targets, slots, losses
 
-    def facts(self, key: Key, memory: Memory) -> Worker:
+    def facts(self, key: Key) -> Worker:
         """The facts about a worker pod of the manager and its copies."""
-        pod, members = self._home.pods.get(key), self._shares.seen()
+        pod, members = self._home.pods.get(key), self._fleet.seen()
         remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
         stands_for = self._shares.placement_of(pod) if pod else None
         near = _near(members, stands_for, pod) if pod and stands_for else {}
@@ -69,7 +70,7 @@ class Workers:
             taken=self._slots.taken(pod) if pod and unmade else (),
             draining=self._fleet.draining(),
             silence=self._silence(pod, work) if pod and work else None,
-            made=bool(pod and uid_of(pod) in memory.made),
+            made=bool(pod and uid_of(pod) in self._memory.made),
             head_pod=head,
             head_mirrors=_head_mirrors(address.service, members),
             pull_secrets=pull_secrets(pod, work) if pod and work else (),
@@ -85,7 +86,7 @@ class Workers:
     def _silence(self, pod: Raw, work: Workload) -> Silence | None:
         """What is to be thought of a pod whose cluster cannot be seen."""
         cluster, _ = share_key(slot_of(pod))
-        if not cluster or cluster in self._shares.seen():
+        if not cluster or cluster in self._fleet.seen():
             return None
         chosen, _ = self._policies.policy(self._policies.check_of(work))
         return self._losses.of_pod(cluster, pod, lost_after(chosen))

@@ -21,17 +21,28 @@ from adapter.planning.queue import Asking, Made
 from adapter.planning.request import rest
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.observe.gangs import Observer
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
+from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.refusals import Refusals
+from adapter.shell.observe.reservations import Shares
 from adapter.shell.planning.snapshot import Snapshot
 
 
 class Waiters:
     """The gangs that are to be planned, as the stores and the memory show them."""
 
-    def __init__(self, home: Home, fleet: Fleet, observer: Observer, memory: Memory, snapshot: Snapshot) -> None:
-        self._home, self._fleet, self._observer, self._memory = home, fleet, observer, memory
-        self._snapshot = snapshot
+    def __init__(
+        self,
+        home: Home,
+        fleet: Fleet,
+        policies: Policies,
+        refusals: Refusals,
+        shares: Shares,
+        memory: Memory,
+        snapshot: Snapshot,
+    ) -> None:
+        self._home, self._fleet, self._memory, self._snapshot = home, fleet, memory, snapshot
+        self._policies, self._refusals, self._shares = policies, refusals, shares
 
     def before(self, me: Workload, now: datetime) -> list[tuple[Waiting, Asking]]:
         """The others whose turn comes first, in their order, each with what it asks for."""
@@ -39,8 +50,8 @@ class Waiters:
         return [(one, asking) for one in ordering.before(me, waiting) if (asking := self._asking(one))]
 
     def _asking(self, one: Waiting) -> Asking | None:
-        check = self._observer.policies.check_of(one.work)
-        chosen, problem = self._observer.policies.policy(check)
+        check = self._policies.check_of(one.work)
+        chosen, problem = self._policies.policy(check)
         chosen = queue.usable(chosen, self._obstacles(one.work, check, chosen, problem))
         if chosen is None:
             return None
@@ -48,9 +59,9 @@ class Waiters:
 
     def _obstacles(self, work: Workload, check: str, chosen: Chosen | None, problem: str) -> Iterator[str]:
         yield problem
-        yield self._observer.policies.rivals(work)
-        yield self._observer.refusals.absent(work, check)
-        yield self._observer.refusals.refusal(work, check, chosen)
+        yield self._policies.rivals(work)
+        yield self._refusals.absent(work, check)
+        yield self._refusals.refusal(work, check, chosen)
 
     def _waiting(self, now: datetime) -> Iterator[Waiting]:
         """The gangs that hold the manager's quota and have no share, or are giving back those that they had."""
@@ -60,8 +71,8 @@ class Waiters:
                 continue  # most of them, and to read one whole takes time
             work = workload(raw)
             current = placed.get((work.uid, work.attempt))
-            check = self._observer.policies.check_of(work)
-            if ordering.waits(work, check, current) and not self._observer.leaving(work):
+            check = self._policies.check_of(work)
+            if ordering.waits(work, check, current) and not self._shares.leaving(work):
                 of = current.uid if current and not current.withdrawing else ""
                 looked = self._memory.looked(of, self._fleet.room_version, now)
                 yield Waiting(work, looked, excluded(current, now))
@@ -70,7 +81,7 @@ class Waiters:
         for work, since in self._memory.aside.values():
             raw = self._home.workloads.get(work.key)
             current = workload(raw) if raw else None
-            check = self._observer.policies.check_of(current) if current else ""
+            check = self._policies.check_of(current) if current else ""
             if found := ordering.aside(work, since + BACK_WITHIN, current, check, now):
                 yield found
 
@@ -78,16 +89,14 @@ class Waiters:
 class Planning:
     """Makes plans from what the stores show; it writes nothing, neither to them nor elsewhere."""
 
-    def __init__(self, home: Home, fleet: Fleet, observer: Observer, memory: Memory) -> None:
-        self._fleet, self._observer = fleet, observer
-        self._snapshot = Snapshot(home, fleet, observer)
-        self._waiters = Waiters(home, fleet, observer, memory, self._snapshot)
+    def __init__(self, fleet: Fleet, policies: Policies, snapshot: Snapshot, waiters: Waiters) -> None:
+        self._fleet, self._policies, self._snapshot, self._waiters = fleet, policies, snapshot, waiters
 
     def body(self, action: actions.Plan, now: datetime) -> tuple[dict[str, Any], Plan, datetime | None]:
         """Plan a gang; returns its Placement object as it is to be written, the plan, and when to plan again unasked."""
         work = action.workload
-        check = self._observer.policies.check_of(work)
-        chosen, _ = self._observer.policies.policy(check)
+        check = self._policies.check_of(work)
+        chosen, _ = self._policies.policy(check)
         made = self.plan(work, check, chosen, action.excluded, now, action.kept)
         place = queue.next_round(action, made, self._snapshot.request(work, check).workers, now)
         again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))

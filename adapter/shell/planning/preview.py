@@ -22,7 +22,8 @@ from adapter.planning.preview import Answer
 from adapter.quota import tree
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
-from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.refusals import Refusals
 from adapter.shell.planning.plans import Planning
 
 log = logging.getLogger(__name__)
@@ -31,8 +32,14 @@ log = logging.getLogger(__name__)
 class Preview:
     """Answers for jobs that their users hold in their hands."""
 
-    def __init__(self, home: Home, fleet: Fleet, observer: Observer, planning: Planning) -> None:
-        self._home, self._fleet, self._observer, self._planning = home, fleet, observer, planning
+    def __init__(self, home: Home, fleet: Fleet, policies: Policies, refusals: Refusals, planning: Planning) -> None:
+        self._home, self._fleet, self._policies, self._refusals, self._planning = (
+            home,
+            fleet,
+            policies,
+            refusals,
+            planning,
+        )
 
     def answer(self, raw: object, namespace: str, now: datetime) -> Answer:
         """The plan for a RayJob or RayCluster as of now; raises Unusable with a sentence when there is none to make."""
@@ -56,18 +63,18 @@ class Preview:
         priority = rayjob.known_priority(asked.priority_class, self._home.workloads)
         flavors = _flavors(cluster_queue)
         work = workload(rayjob.workload(asked, queue, listed(cluster_queue), flavors, priority or 0, now))
-        check = self._observer.policies.check_of(work)
+        check = self._policies.check_of(work)
         if not check:
             raise Unusable(
                 f"{asked}: ClusterQueue {key_of(cluster_queue)[1]} of LocalQueue {queue} has no AdmissionCheck of "
                 f"{names.CONTROLLER_NAME}, so its jobs run in the manager cluster; name a queue that has one."
             )
-        about = _about(asked, queue, cluster_queue, check, self._observer.policies.policy_name(check))
-        chosen, problem = self._observer.policies.policy(check)
+        about = _about(asked, queue, cluster_queue, check, self._policies.policy_name(check))
+        chosen, problem = self._policies.policy(check)
         why = self._refusal(asked, work, check, chosen) or problem or self._stopped(asked, work, queue)
         if why or chosen is None:
             return preview.refused(about, why)
-        if not self._observer.policies.remote_podsets(work, check):
+        if not self._policies.remote_podsets(work, check):
             return preview.local(about)
         made = self._planned(about, work, check, chosen, now)
         return {**made, "priority": work.priority, "notes": _notes(asked, cluster_queue, priority)}
@@ -79,7 +86,7 @@ class Preview:
 
     def _refusal(self, asked: Asked, work: Workload, check: str, chosen: Chosen | None) -> str:
         """Why the job itself can never run remotely; it is not submitted, so nobody need delete it."""
-        return self._observer.refusals.refusal_of(asked.raw, work, check, chosen).removesuffix(AGAIN).rstrip()
+        return self._refusals.refusal_of(asked.raw, work, check, chosen).removesuffix(AGAIN).rstrip()
 
     def _queue(self, asked: Asked) -> tuple[str, Raw]:
         """The LocalQueue that the job would wait in, and the manager's ClusterQueue behind it."""
@@ -107,7 +114,7 @@ class Preview:
         """What stops every job of the queue now, empty when nothing does."""
         why = tree.leads_to(self._home.local_queues.get((asked.namespace, queue)) or {})[1]
         stopped = f"In the manager cluster, {why}." if why else ""
-        return self._observer.policies.rivals(work) or self._observer.policies.gate_problem() or stopped
+        return self._policies.rivals(work) or self._policies.gate_problem() or stopped
 
 
 def _flavors(cluster_queue: Raw) -> set[str]:

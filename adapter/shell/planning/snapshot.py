@@ -25,24 +25,27 @@ from adapter.rewrite import groupworkload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Home
 from adapter.shell.kube.store import version
-from adapter.shell.observe.gangs import Observer
+from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.reservations import Shares
+from adapter.shell.observe.targets import Targets
 
 
 class Snapshot:
     """The gangs and the worker clusters as a planner sees them."""
 
-    def __init__(self, home: Home, fleet: Fleet, observer: Observer) -> None:
-        self._home, self._fleet, self._observer = home, fleet, observer
+    def __init__(self, home: Home, fleet: Fleet, policies: Policies, targets: Targets, shares: Shares) -> None:
+        self._home, self._fleet = home, fleet
+        self._policies, self._targets, self._shares = policies, targets, shares
 
     def request(self, work: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
-        groups = tuple(self._group(podset) for podset in self._observer.policies.remote_podsets(work, check))
+        groups = tuple(self._group(podset) for podset in self._policies.remote_podsets(work, check))
         if policy is None:
             return Request(work.namespace, work.queue, groups)
         return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
     def _group(self, podset: PodSet) -> Group:
-        spec = self._observer.targets.reservation_template(podset)["spec"]
+        spec = self._targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(
             podset.name, groupworkload.role(podset.name), podset.count, spec, podrequests.pod_requests(spec), zone
@@ -92,7 +95,7 @@ class Snapshot:
         for work, place in self._in_flight():
             shares = place.shares if work.key != me.key else kept
             if uncounted := snapshot.uncounted(((share, self._held(place, share)) for share in shares), now):
-                yield self.request(work, self._observer.policies.check_of(work)), uncounted
+                yield self.request(work, self._policies.check_of(work)), uncounted
 
     def _candidate(self, name: str) -> Candidate:
         member, silent = self._fleet.members().get(name), self._fleet.silent().get(name, "")
@@ -116,8 +119,8 @@ class Snapshot:
         """The gangs that have shares, reserved or about to be."""
         for raw in self._home.placements:
             place = placement(raw)
-            work = self._observer.shares.workload_of(place) if snapshot.promised(place) else None
-            if work and not self._observer.leaving(work):  # else its shares go, and it plans no more
+            work = self._shares.workload_of(place) if snapshot.promised(place) else None
+            if work and not self._shares.leaving(work):  # else its shares go, and it plans no more
                 yield work, place
 
     def _held(self, place: Placement, share: Share) -> Held | None:

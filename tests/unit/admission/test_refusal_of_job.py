@@ -72,5 +72,5 @@ def test_it_is_asked_of_the_object_that_the_manager_holds(kind: str) -> None:
     work = builders.make_workload()
     (owner,) = work["metadata"]["ownerReferences"]
     owner |= {"kind": kind, "name": builders.JOB, "uid": "uid-of-the-job"}
-    found = sight.observer.refusals.refusal(workload(work), builders.CHECK, None)
+    found = sight.facts.refusals.refusal(workload(work), builders.CHECK, None)
     assert f"{kind} {builders.JOB}: " in found and "tlsOptions is set" in found and found.endswith("without that.")

@@ -38,7 +38,7 @@ def seen(share: Raw, *pods: Raw, jobs: Sequence[Raw] = (RAY_JOB,)) -> Gang:
     fill(sight.home.placements, PLACE)
     fill(sight.members["east"].workloads, share)
     fill(sight.members["east"].pods, *pods)
-    return sight.observer.gang((NAMESPACE, WORK["metadata"]["name"]), sight.memory, at(5))
+    return sight.facts.gangs.facts((NAMESPACE, WORK["metadata"]["name"]), at(5))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from adapter.planning.planner import outranking
 from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import preemption
 from adapter.quota import tree as quota
-from adapter.shell.planning.plans import Planning
 from tests.unit.builders import (
     NAMESPACE,
     QUEUE,
@@ -114,7 +113,7 @@ def test_a_plan_reckons_with_it_where_nothing_else_helps(spec: Raw, priority: in
     raw = make_workload(groups={"workers": 2})
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     raw["spec"]["priority"] = priority
-    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    planning = sight.planning
     body, _, _ = planning.body(Plan(workload(raw), None, ()), START)
     assert body["spec"]["explanation"].startswith(said)
     assert [one.get("preempts") for one in body["spec"]["shares"]] == ([True] if "preempting" in said else [])

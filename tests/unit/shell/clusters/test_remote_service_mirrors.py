@@ -148,7 +148,9 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
             "forbidden); apply kustomize/overlays/worker there"
         )
         assert (member.why_silent, member.unmirrored) == ("", why)
-        (candidate,) = Snapshot(sight.home, sight.fleet, sight.observer).left(["east"], WORK, at(0), {})
+        (candidate,) = Snapshot(
+            sight.home, sight.fleet, sight.facts.policies, sight.facts.targets, sight.facts.shares
+        ).left(["east"], WORK, at(0), {})
         assert candidate.problem == why
         with pytest.raises(ApiError, match="heads cannot be mirrored there"):
             await mirror_head(member, service())

@@ -13,8 +13,7 @@ from adapter.shell.controller.keys import GANG
 from adapter.shell.controller.looks import Looks
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import Unreachable
-from adapter.shell.observe.gangs import Observer
-from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.gangs import Gangs
 from tests.unit import apiserver
 from tests.unit.gang.test_lifecycle import gang
 
@@ -33,7 +32,7 @@ class Looked:
             self.home._note(PROBE, Unreachable("no answer in time"))
         return self.news
 
-    def gang(self, *_: object) -> Gang:
+    def facts(self, *_: object) -> Gang:
         self.told.append("decided")
         return gang(None)
 
@@ -55,8 +54,8 @@ async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) ->
         looks = Looks(
             home=looked.home,
             fleet=unasked,
-            observer=cast(Observer, looked),
-            memory=Memory(),
+            gangs=cast(Gangs, looked),
+            workers=unasked,
             claims=unasked,
             executor=unasked,
             conditions=unasked,

@@ -142,4 +142,4 @@ def test_a_worker_knows_whether_its_gang_starts_again(spec: Raw, restarts: bool)
     fill(sight.home.workloads, work)
     fill(sight.home.placements, PLACE)
     fill(sight.home.pods, pod)
-    assert sight.observer.workers.facts(facts.key_of(pod), sight.memory).restarts is restarts
+    assert sight.facts.workers.facts(facts.key_of(pod)).restarts is restarts

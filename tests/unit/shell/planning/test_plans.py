@@ -19,7 +19,6 @@ from adapter.planning.queue import Made
 from adapter.planning.snapshot import STATUS_LAG
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
-from adapter.shell.planning.plans import Planning
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_template
@@ -43,17 +42,17 @@ def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
     place["metadata"] |= {"uid": f"of-{work['metadata']['name']}", "name": f"place-{work['metadata']['name']}"}
     sight.home.placements.replace([*sight.home.placements, place])
     if looked:
-        sight.memory.planned[place["metadata"]["uid"]] = sight.observer._fleet.room_version
+        sight.memory.planned[place["metadata"]["uid"]] = sight.fleet.room_version
 
 
 def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
-    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
-    return planning.plan(workload(me), check, sight.observer.policies.policy(check)[0], (), builders.START)
+    planning = sight.planning
+    return planning.plan(workload(me), check, sight.facts.policies.policy(check)[0], (), builders.START)
 
 
 def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mapping[str, int], datetime | None]:
     """What a gang is promised, and when to plan it again unasked."""
-    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    planning = sight.planning
     _, made, settles = planning.body(Plan(workload(me), None, ()), now)
     return {share.cluster: share.workers for share in made.shares}, settles
 
@@ -289,7 +288,7 @@ def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
     sight.home.checks.replace([make_check(), rival])
     first, me = gang("first", 2, created=-9, checks=[builders.CHECK, "mk"]), gang("me", 2)
     fill(sight.home.workloads, first, me)
-    assert sight.observer.policies.rivals(workload(first))
+    assert sight.facts.policies.rivals(workload(first))
     assert taken(planned(sight, me)) == {"east": 2}
 
 
@@ -414,7 +413,7 @@ def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
     sight = Sight({f"{number:03}-{'x' * 59}": 0 for number in range(150)})
     me = gang("me", 2)
     fill(sight.home.workloads, me)
-    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    planning = sight.planning
     body, _, _ = planning.body(Plan(workload(me), None, ()), builders.START)
     said = body["spec"]["explanation"]
     assert len(said) == LONGEST and said.endswith("…")

@@ -14,7 +14,6 @@ from adapter.objects import rayjob
 from adapter.objects.placement import Exclusion
 from adapter.objects.rayjob import Unusable
 from adapter.objects.workload import workload
-from adapter.shell.planning.plans import Planning
 from tests.unit import builders
 from tests.unit.builders import (
     NAMESPACE,
@@ -63,7 +62,7 @@ def test_it_is_the_plan_that_the_job_would_get() -> None:
     raw = make_workload(groups={"workers": 4})
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     fill(sight.home.workloads, raw)
-    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    planning = sight.planning
     body, _, _ = planning.body(Plan(workload(raw), None, ()), START)
     fill(sight.home.workloads)
     answer = asked(sight, make_ray_job())
@@ -77,7 +76,7 @@ def test_a_real_plan_leaves_out_who_did_not_admit_in_time() -> None:
     sight = Sight({"east": 9, "west": 9})
     raw = make_workload(groups={"workers": 4})
     raw["spec"]["podSets"][1]["template"] = make_template("1")
-    planning = Planning(sight.home, sight.observer._fleet, sight.observer, sight.memory)
+    planning = sight.planning
     late = Exclusion("east", builders.at(60), "did not admit in time")
     body, _, _ = planning.body(Plan(workload(raw), None, (late,)), START)
     assert body["spec"]["explanation"] == "4 of 4 workers to west; east passed over: did not admit in time."

@@ -12,6 +12,7 @@ from adapter.objects.raw import timestamp
 from adapter.objects.workload import workload
 from adapter.planning.snapshot import STATUS_LAG
 from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.controller import wiring
 from adapter.shell.planning.plans import Planning
 from tests.unit.builders import START, make_cluster_queue, make_placement, make_reservation, make_workload
 from tests.unit.stores import Members, Sight, fill, make_template
@@ -39,7 +40,7 @@ def planning(used: int, share: Raw | None = None, queue: Raw | None = None) -> P
     fill(sight.home.placements, PLACE)
     fill(sight.members["east"].workloads, share or make_reservation(PLACE))
     fill(sight.members["east"].cluster_queues, queue or make_cluster_queue(4, used=used))
-    return Planning(sight.home, cast(Fleet, Members(sight.members.values())), sight.observer, sight.memory)
+    return wiring.plan(sight.home, cast(Fleet, Members(sight.members.values())), sight.facts, sight.memory)
 
 
 def test_the_gang_is_planned_again_when_nothing_is_counted_twice() -> None:

@@ -96,9 +96,7 @@ class Bench:
         self.sight, self.here, self.there = Sight({"east": 9}), here, there
         self.member = self.sight.members["east"]
         self.sight.home.client, self.member.client = home, away
-        self.copier = Copier(
-            self.sight.home, self.sight.fleet, self.sight.observer.sources, self.sight.observer.workers
-        )
+        self.copier = Copier(self.sight.home, self.sight.fleet, self.sight.facts.sources, self.sight.facts.workers)
         fill(self.member.workloads, SHARE)
 
     async def ensure(self, *, optional: bool = False) -> None:
@@ -312,46 +310,46 @@ async def test_a_job_is_not_refused_for_what_was_put_right_meanwhile() -> None:
     async with benched([secret()]) as bench:
         work = make_workload()
         work["spec"]["podSets"][1]["template"] = {"spec": worker()[0]["spec"]}
-        home, observer = bench.sight.home, bench.sight.observer
+        home, read = bench.sight.home, bench.sight.facts
         fill(home.workloads, work)
         account = says(secret(type="kubernetes.io/service-account-token"))
         bench.here.before = [account, account]
-        await observer.look(key_of(work))
-        assert "use a credential of another kind" in observer.sources.refusal(workload(work), workload(work).podsets)
+        await read.gangs.look(key_of(work))
+        assert "use a credential of another kind" in read.sources.refusal(workload(work), workload(work).podsets)
         assert bench.here.asked == ["GET secrets", "GET secrets"], "once more, to be sure"
-        await observer.look(key_of(work))
-        assert not observer.sources.refusal(workload(work), workload(work).podsets)
-        await observer.look(key_of(work))
+        await read.gangs.look(key_of(work))
+        assert not read.sources.refusal(workload(work), workload(work).podsets)
+        await read.gangs.look(key_of(work))
         assert len(bench.here.asked) == 3, "what is there is believed for a while"
 
 
 async def test_a_job_waits_for_a_right_as_for_a_secret() -> None:
     """An administrator may bind the role at any time, and then the job goes on as it is."""
     async with benched([secret()]) as bench:
-        raw, sources = asking(1), bench.sight.observer.sources
+        raw, sources = asking(1), bench.sight.facts.sources
         work = workload(raw)
         fill(bench.sight.home.workloads, raw)
         bench.here.before = [refuses(403)]
-        await bench.sight.observer.look(work.key)
+        await bench.sight.facts.gangs.look(work.key)
         assert not sources.refusal(work, work.podsets)
         assert "bind ClusterRole rayspan-copies" in sources.absent(work, work.podsets)
         sources._known = {one: (found, 0.0) for one, (found, _) in sources._known.items()}
-        assert await bench.sight.observer.look(work.key)
+        assert await bench.sight.facts.gangs.look(work.key)
         assert not sources.absent(work, work.podsets)
 
 
 async def test_a_busy_manager_takes_no_share_away() -> None:
     """What was there a moment ago is not missing because the manager's API server is in trouble; in the long run it is."""
     async with benched([secret()]) as bench:
-        raw, sources = asking(1), bench.sight.observer.sources
+        raw, sources = asking(1), bench.sight.facts.sources
         work = workload(raw)
         fill(bench.sight.home.workloads, raw)
-        await bench.sight.observer.look(work.key)
+        await bench.sight.facts.gangs.look(work.key)
         bench.here.before = [refuses(500, "InternalError", "etcdserver: leader changed")] * 2
         for ago, absent in ((1.0, False), (1000.0, True)):
             sources._known = {one: (found, time.monotonic() - ago) for one, (found, _) in sources._known.items()}
             with nullcontext() if absent else pytest.raises(Unreachable):
-                await bench.sight.observer.look(work.key)
+                await bench.sight.facts.gangs.look(work.key)
             assert bool(sources.absent(work, work.podsets)) is absent
 
 
@@ -374,24 +372,24 @@ def asking(count: int) -> Raw:
 async def test_whoever_lacks_something_now_or_not_any_more_is_told_apart() -> None:
     """Those behind a gang are planned without its share while it lacks something, so they want to hear of it."""
     async with benched() as bench:
-        work, observer = asking(1), bench.sight.observer
+        work, read = asking(1), bench.sight.facts
         fill(bench.sight.home.workloads, work)
         key = (NAMESPACE, work["metadata"]["name"])
-        assert [await observer.look(key), await observer.look(key)] == [True, False]
-        observer.sources.forget_old()
-        assert observer.refusals.absent(workload(work), "rayspan"), "those who plan others know it as long as it waits"
-        observer.sources._known = {one: (found, 0.0) for one, (found, _) in observer.sources._known.items()}
+        assert [await read.gangs.look(key), await read.gangs.look(key)] == [True, False]
+        read.sources.forget_old()
+        assert read.refusals.absent(workload(work), "rayspan"), "those who plan others know it as long as it waits"
+        read.sources._known = {one: (found, 0.0) for one, (found, _) in read.sources._known.items()}
         bench.here.secrets["token"] = secret()
-        assert [await observer.look(key), await observer.look(key)] == [True, False]
+        assert [await read.gangs.look(key), await read.gangs.look(key)] == [True, False]
 
 
 async def test_a_job_that_refers_to_too_many_makes_no_reads() -> None:
     async with benched() as bench:
-        work, observer = asking(copies.MOST_OBJECTS + 1), bench.sight.observer
+        work, read = asking(copies.MOST_OBJECTS + 1), bench.sight.facts
         fill(bench.sight.home.workloads, work)
-        await observer.look((NAMESPACE, work["metadata"]["name"]))
+        await read.gangs.look((NAMESPACE, work["metadata"]["name"]))
         assert bench.here.asked == []
-        assert "refer to 33 Secrets and ConfigMaps" in observer.sources.refusal(workload(work), workload(work).podsets)
+        assert "refer to 33 Secrets and ConfigMaps" in read.sources.refusal(workload(work), workload(work).podsets)
 
 
 async def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:
