@@ -11,9 +11,24 @@ look finds the same state and takes the same step.
                       |   withdrawing (leftovers go)     placed -> a share is lost -> plan for its workers
                       +--------+----> waiting (nothing reserved; plans again when room changes)
 
-The clauses stand in order, most terminal first; the first that applies decides. They go on where a round is asked for
-(reserving.py), runs (running.py) or found no room (waiting.py). This file neither plans (planning/planner.py) nor words the sentences
-of a plan (status.py).
+The clauses stand in order, most terminal first; the first that applies decides:
+
+     1. its Workload or its job is gone: the shares go                           lifecycle.py
+     2. it is finished: the shares go, the Placement stays as a record           lifecycle.py
+     3. it holds no quota, or is not ours: nothing may stand for it              lifecycle.py, waiting.py (back into the queue)
+     4. leftovers of earlier attempts and rounds go before anything new          lifecycle.py
+     5. Kueue has yet to act on what we said                                     lifecycle.py
+     6. it can never work: refused, with the reason                              lifecycle.py
+     7. nothing of it is to run elsewhere: let it go                             lifecycle.py
+     8. it cannot be planned now: it waits, and holds nothing                    lifecycle.py, waiting.py (gives way)
+     9. there is no round, or the last one is withdrawn: plan                    lifecycle.py
+    10. nothing fitted: look again when room changes, and give way               lifecycle.py, waiting.py (gives way)
+    11. shares of the round that do not stand are asked for                      reserving.py
+    12. it runs: workers that lost their place are planned anew                  running.py, drain.py (who leaves)
+    13. the round is not admitted in time: withdrawn as a whole                  reserving.py
+
+How long each thing is waited for is in deadlines.py. This file neither plans (planning/planner.py) nor words the sentences that
+people read (status.py).
 """
 
 from dataclasses import replace

@@ -5,9 +5,11 @@ it had in memory between any two writes.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +31,7 @@ from adapter.actions import (
     SetCheck,
     Yield,
 )
+from adapter.gang import lifecycle
 from adapter.gang import status as explain
 from adapter.gang.deadlines import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC, RETRY, SOON, YIELD_AFTER, excluded_for
 from adapter.gang.facts import Gang
@@ -845,6 +848,15 @@ def test_decide(case: Case) -> None:
 def test_every_clause_has_its_cases() -> None:
     clauses = {case.id.partition(".")[0] for case in (*ENDED, *PLANNED, *WAITED_FOR, *RESERVED)}
     assert clauses == {str(number) for number in range(1, 14)}
+
+
+def test_the_docstring_says_in_which_file_each_clause_stands() -> None:
+    listed = re.findall(r"^ +(\d+)\. .*? {2,}(.+)$", lifecycle.__doc__ or "", re.MULTILINE)
+    assert [number for number, _ in listed] == [str(number) for number in range(1, 14)]
+    for number, files in listed:
+        rooms = [Path(lifecycle.__file__).with_name(name) for name in re.findall(r"\w+\.py", files)]
+        texts = [room.read_text() for room in rooms]
+        assert any(re.search(rf"^ *# {number}\. ", text, re.MULTILINE) for text in texts), number
 
 
 def test_who_yielded_very_often_still_gets_an_answer() -> None:
