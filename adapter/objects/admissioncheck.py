@@ -1,6 +1,6 @@
 """Which AdmissionChecks does a ClusterQueue list, for which of its flavors, and which of them are ours to answer?
 
-What our own parameters of a check say is read in admission/policy.py, and what is wrong with a layout in queuelayout.py.
+What our own parameters of a check say is read in admission/policy.py, and what is wrong with a layout in admission/queuelayout.py.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ def remote_podsets(work: Workload, check: str, queue: Raw) -> list[PodSet]:
     """The worker groups that a check of the Workload's ClusterQueue covers: all, or those with one of its flavors.
 
     Kueue asks the check of a Workload as soon as one of its podsets has such a flavor, and leaves it to the check which ones it
-    answers for (kueue.md 1.2). Head and submitter stay in the manager, and a group of nobody needs no place.
+    answers for (docs/upstream.md, "What a check covers"). Head and submitter stay in the manager, and a group of nobody needs no place.
     """
     flavors = set(listed(queue).get(check, ()))
     workers = [p for p in work.podsets if p.name not in (names.HEAD, names.SUBMITTER) and p.count]

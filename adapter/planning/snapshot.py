@@ -16,8 +16,8 @@ from adapter.planning import planner
 from adapter.planning.request import Candidate, Request
 from adapter.quota import tree
 
-# Kueue writes a ClusterQueue's status in batches about a second apart (constants.UpdatesBatchPeriod): until then an admitted
-# share is counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
+# Kueue writes a ClusterQueue's status a second late (docs/upstream.md, "A ClusterQueue's status lags"): until then an
+# admitted share is counted by us. Counting it twice for two seconds makes a plan too careful, never wrong.
 STATUS_LAG = timedelta(seconds=3)
 
 
