@@ -12,12 +12,12 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from hack.lab.build import catalog, golang
 from hack.lab.base import lock, versions
-from hack.lab.build.catalog import Tool
 from hack.lab.base.commands import run
 from hack.lab.base.paths import CACHE, LOGS, REPO
 from hack.lab.base.progress import LabError, step
+from hack.lab.build import catalog, golang
+from hack.lab.build.catalog import Tool
 
 _PINS = REPO / "hack" / "lab" / "modules"
 _HASH_CHARS = 12  # enough to tell builds apart, short enough to read
