@@ -1,6 +1,8 @@
 """`python -m hack.corpus`: make docs/compatibility.md and the recorded pods anew, on the lab. `make compatibility` is this."""
 
+import argparse
 import sys
+from collections.abc import Sequence
 
 from adapter.shell.kube.client import ApiError, Unreachable
 from hack.corpus import golden, report
@@ -9,7 +11,9 @@ from hack.lab.base.progress import LabError
 from hack.testbed import clusters
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
+    # It has no options; without a parser `--help` would start it, on a lab that others may be using.
+    argparse.ArgumentParser(prog="python -m hack.corpus", description=__doc__).parse_args(argv)
     fleet = clusters.of_lab()
     try:
         seen = run(fleet.manager.kubeconfig, next(iter(fleet.workers.values())).kubeconfig)

@@ -4,8 +4,10 @@ Status 0 means that all of it was seen: job SUCCEEDED, result good, workers in t
 job of a failed demo stays for looking at, and the next demo removes it.
 """
 
+import argparse
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hack.demo import evidence, job, report, watch
@@ -20,7 +22,9 @@ from hack.testbed.clusters import Clusters
 from hack.testbed.reader import Unreachable
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
+    # It has no options; without a parser `--help` would start it, on a lab that others may be using.
+    argparse.ArgumentParser(prog="python -m hack.demo", description=__doc__).parse_args(argv)
     begun = time.monotonic()
     try:
         _lab_up()

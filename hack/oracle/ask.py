@@ -89,7 +89,7 @@ async def settled(client: Client, done: Callable[[Seen], bool], patience: float)
 
 
 def workload(name: str, question: draw.Question, counts: Counts) -> Raw:
-    """A group Workload without pods, as `adapter.reservation` makes them, one podset for each count."""
+    """A group Workload without pods, as `adapter.rewrite.groupworkload` makes them, one podset for each count."""
     podsets = [
         {"name": f"podset-{number}", "count": count, "template": {"spec": spec}}
         for number, (spec, count) in enumerate(zip(question.specs, counts, strict=True))

@@ -42,7 +42,7 @@ class Forecast:
     most: int = 0
     ever: int = 0
     reason: str = ""
-    told: bool = False  # whether Kueue's sentence about a refusal can be read, see never.py
+    told: bool = False  # whether Kueue's sentence about a refusal can be read, see judge.py
 
 
 @dataclass(frozen=True, slots=True)
