@@ -10,6 +10,7 @@ from dataclasses import replace
 from adapter.objects.podrequests import UNLIMITED
 from adapter.planning.request import Candidate, Group, Offer, Request, pod_spec_in, queue_name
 from adapter.quota import nodes, tree
+from adapter.quota.tree import Demand, Fit, Line, Shortfall, Survey
 
 
 class Offers:
@@ -20,13 +21,13 @@ class Offers:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self._lines: dict[str, tree.Line] = {}
-        self._demands: dict[tuple[str, str], tree.Demand] = {}
+        self._lines: dict[str, Line] = {}
+        self._demands: dict[tuple[str, str], Demand] = {}
         self._evers: dict[tuple[str, str], int] = {}
         self._nodes: dict[tuple[str, str, tuple[str, ...]], tuple[int, str]] = {}
-        self._surveys: dict[tuple[tree.Line, str], tree.Survey] = {}
-        self._offers: dict[tuple[tree.Line, str, bool], Offer] = {}
-        self._charged: dict[tuple[tree.Line, str, int, bool], tree.Line] = {}
+        self._surveys: dict[tuple[Line, str], Survey] = {}
+        self._offers: dict[tuple[Line, str, bool], Offer] = {}
+        self._charged: dict[tuple[Line, str, int, bool], Line] = {}
 
     def reclaiming(self) -> "Offers":
         """The same for a gang that takes back what others borrowed; what both ask alike is not asked again."""
@@ -34,17 +35,17 @@ class Offers:
         other.request = replace(self.request, reclaims=True)
         return other
 
-    def line(self, candidate: Candidate) -> tree.Line:
+    def line(self, candidate: Candidate) -> Line:
         """The candidate's quota for the gang as it stands."""
         if candidate.name not in self._lines:
             self._lines[candidate.name] = tree.line(candidate.tree, queue_name(self.request, candidate))
         return self._lines[candidate.name]
 
-    def of(self, candidate: Candidate, line: tree.Line, group: Group) -> Offer:
+    def of(self, candidate: Candidate, line: Line, group: Group) -> Offer:
         """Say how many pods of a group, up to all, the candidate could take, were its quota as in `line`."""
         return self._offer(candidate, line, group, self.request.reclaims)
 
-    def reason(self, candidate: Candidate, line: tree.Line, group: Group) -> str:
+    def reason(self, candidate: Candidate, line: Line, group: Group) -> str:
         """Say why it could not take all pods of a group."""
         if _elsewhere(candidate, group):
             return f"worker group {group.name} asks for zone {group.zone}, this is {candidate.zone}"
@@ -52,21 +53,28 @@ class Offers:
         short = survey.reason(group.count)
         return short or ("" if _grows(candidate) else self._held(candidate, group, survey.fit(group.count))[1])
 
-    def charge(
-        self, candidate: Candidate, line: tree.Line, group: Group, count: int, *, preempts: bool = False
-    ) -> tree.Line:
+    def tight(self, candidate: Candidate, line: Line, group: Group) -> Shortfall | None:
+        """Say which resource ends first for the group there, None where no quota bounds it."""
+        return self._survey(candidate, line, group).tight(group.count)
+
+    def flavors(
+        self, candidate: Candidate, line: Line, group: Group, count: int, *, preempts: bool = False
+    ) -> Mapping[str, str]:
+        """Name the flavors in which `count` pods of the group are reserved there, by resource; none where there is no room for
+        so many. Which flavor Kueue takes depends on how many want to go into one: ask for these very ones."""
+        survey = self._survey(candidate, line, group)
+        flavors = survey.flavors(count) or survey.reclaimable(count).flavors
+        return flavors or (survey.emptied(count) if preempts else {})
+
+    def charge(self, candidate: Candidate, line: Line, group: Group, count: int, *, preempts: bool = False) -> Line:
         """The line once `count` pods of the group are reserved there; who `preempts` may find no room before."""
         key = (line, group.name, count, preempts)
         if key not in self._charged:
-            survey = self._survey(candidate, line, group)
-            # Which flavor Kueue takes depends on how many pods want to go into one: ask for these very ones.
-            flavors = survey.flavors(count) or survey.reclaimable(count).flavors
-            if preempts and not flavors:
-                flavors = survey.emptied(count)
+            flavors = self.flavors(candidate, line, group, count, preempts=preempts)
             self._charged[key] = tree.reserve(line, flavors, group.request, count)
         return self._charged[key]
 
-    def admits(self, candidate: Candidate, line: tree.Line, counts: Mapping[str, int]) -> bool:
+    def admits(self, candidate: Candidate, line: Line, counts: Mapping[str, int]) -> bool:
         """Whether the cluster's Kueue admits a share at its first try: group by group by role, each in what those before it
         left. At a later try it may admit more (see quota/tree.py)."""
         groups = [group for group in self.request.by_role if counts.get(group.name)]
@@ -77,14 +85,14 @@ class Offers:
                 line = self.charge(candidate, line, group, counts[group.name])
         return True
 
-    def _offer(self, candidate: Candidate, line: tree.Line, group: Group, reclaims: bool) -> Offer:
+    def _offer(self, candidate: Candidate, line: Line, group: Group, reclaims: bool) -> Offer:
         key = (line, group.name, reclaims)
         if key not in self._offers:
             found = self._with_taken_back if reclaims else self._free
             self._offers[key] = Offer() if _elsewhere(candidate, group) else found(candidate, line, group)
         return self._offers[key]
 
-    def _free(self, candidate: Candidate, line: tree.Line, group: Group) -> Offer:
+    def _free(self, candidate: Candidate, line: Line, group: Group) -> Offer:
         survey = self._survey(candidate, line, group)
         fit, ever = survey.fit(group.count), self._ever(candidate, survey, group)
         total, (held, _) = fit.nominal + fit.borrow, self._held(candidate, group, fit)
@@ -93,7 +101,7 @@ class Offers:
             return Offer(fit.nominal, total, ever, now)
         return Offer(min(fit.nominal, held), now, min(ever, held), now)
 
-    def _with_taken_back(self, candidate: Candidate, line: tree.Line, group: Group) -> Offer:
+    def _with_taken_back(self, candidate: Candidate, line: Line, group: Group) -> Offer:
         free = self._offer(candidate, line, group, reclaims=False)
         back = self._survey(candidate, line, group).reclaimable(group.count)
         # Nobody shall lose a pod for one that no node there could hold.
@@ -101,27 +109,27 @@ class Offers:
         total = max(free.total, back.nominal) if _grows(candidate) else now
         return free._replace(total=total, now=now, taken_back=total - free.total)
 
-    def _survey(self, candidate: Candidate, line: tree.Line, group: Group) -> tree.Survey:
+    def _survey(self, candidate: Candidate, line: Line, group: Group) -> Survey:
         key = (line, group.name)
         if key not in self._surveys:
             self._surveys[key] = tree.survey(self._demand(candidate, group), line)
         return self._surveys[key]
 
-    def _demand(self, candidate: Candidate, group: Group) -> tree.Demand:
+    def _demand(self, candidate: Candidate, group: Group) -> Demand:
         key = (candidate.name, group.name)
         if key not in self._demands:
             queue, labels = queue_name(self.request, candidate), candidate.namespaces[self.request.namespace]
             self._demands[key] = tree.ask(candidate.tree, queue, group.request, pod_spec_in(candidate, group), labels)
         return self._demands[key]
 
-    def _ever(self, candidate: Candidate, survey: tree.Survey, group: Group) -> int:
+    def _ever(self, candidate: Candidate, survey: Survey, group: Group) -> int:
         """How many would fit were nothing in use: the same on all of a candidate's lines."""
         key = (candidate.name, group.name)
         if key not in self._evers:
             self._evers[key] = survey.ever()
         return self._evers[key]
 
-    def _held(self, candidate: Candidate, group: Group, fit: tree.Fit) -> tuple[int, str]:
+    def _held(self, candidate: Candidate, group: Group, fit: Fit) -> tuple[int, str]:
         """How many pods today's nodes could hold were they empty, and why fewer than wanted.
 
         More than wanted are counted only where the most room is asked for.

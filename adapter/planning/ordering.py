@@ -127,7 +127,8 @@ def _next_pause(created: datetime, period: int) -> int:
 def _step(created: datetime, period: int) -> int:
     """From how many periods one begins with a pause: half of those waited by then, so no hold outlasts the wait before it.
 
-    A power of two: whoever waited longer pauses only where those who waited less do.
+    A power of two: whoever waited longer pauses only where those who waited less do. A large gang in a cluster whose other
+    jobs run for hours would miss it: with every hold as long as the first, none would outlast those jobs, and it would starve.
     """
     waited = (_begin(period) - created) // PERIOD
     return 1 << (max(waited // 2, 1).bit_length() - 1)

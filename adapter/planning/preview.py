@@ -15,8 +15,8 @@ from adapter.objects.podrequests import CPU, PODS, Resources, as_text
 from adapter.planning import strategy
 from adapter.planning.offers import Offers
 from adapter.planning.planner import Plan
-from adapter.planning.request import Candidate, Group, Request, closed, pod_spec_in, queue_name
-from adapter.quota import cohort, tree
+from adapter.planning.request import Candidate, Request, closed, queue_name
+from adapter.quota import cohort
 from adapter.quota.clusterqueue import QUEUE, Queue
 
 Answer = dict[str, Any]
@@ -150,19 +150,13 @@ def rows(request: Request, one: Candidate) -> list[Row]:
 
 def scarcest(request: Request, one: Candidate) -> Row | None:
     """The resource of which the fewest workers' worth is free, None where no quota bounds the gang."""
-    found = [tight for group in request.groups if (tight := _tight(request, one, group))]
-    least = min(found, key=lambda tight: tight.free // max(tight.need, 1), default=None)
-    return _row(one, queue_name(request, one), least.flavor, least.resource) if least else None
-
-
-def _tight(request: Request, one: Candidate, group: Group) -> tree.Shortfall | None:
     if closed(request, one):
         return None
-    labels = one.namespaces[request.namespace]
-    queue = queue_name(request, one)
-    return tree.room(
-        one.tree, queue, group.request, pod_spec_in(one, group), wanted=group.count, namespace=labels
-    ).tight
+    offers = Offers(request)
+    line = offers.line(one)
+    found = [tight for group in request.groups if (tight := offers.tight(one, line, group))]
+    least = min(found, key=lambda tight: tight.free // max(tight.need, 1), default=None)
+    return _row(one, queue_name(request, one), least.flavor, least.resource) if least else None
 
 
 def _cells(queue: Queue, asked: set[str]) -> Iterator[tuple[str, str]]:

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from adapter.objects.placement import Share
 from adapter.objects.raw import Key, Raw
 from adapter.objects.specs import NOTHING, PodMapping
-from adapter.quota import tree as quota
 from adapter.quota.nodes import Node
+from adapter.quota.tree import Resources, Tree
 from adapter.rewrite import podmapping
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
@@ -28,7 +28,7 @@ class Group:
     role: str
     count: int
     pod_spec: Raw
-    request: quota.Resources
+    request: Resources
     zone: str = ""  # the only zone that it may run in; empty: any
 
 
@@ -82,7 +82,7 @@ class Candidate:
 
     name: str
     problem: str
-    tree: quota.Tree
+    tree: Tree
     queues: Mapping[Key, tuple[str, str]]  # LocalQueue -> its ClusterQueue, and why it takes nothing (empty: it does)
     namespaces: Mapping[str, Mapping[str, str]]  # name -> its labels
     zone: str = ""

@@ -1,6 +1,9 @@
 """Do the pods of a worker cluster reach those of the others? The WorkerCluster's condition, and what a policy makes of it.
 
 A preflight that could not try says nothing, so that a wrong image or a missing right takes no cluster out of use that works.
+A policy's requireReachable would be missed by admins whose clusters come and go under networks of others, for a gang that is placed where
+its pods cannot reach the head hangs until somebody looks; triedSource by those who give a WorkerCluster another kubeconfig, as a
+condition found elsewhere would else open the new one unseen.
 """
 
 from collections.abc import Mapping, Sequence

@@ -108,16 +108,6 @@ class Fit:
     borrow: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Room(Fit):
-    """A fit with its reasons: `ever` would fit were nothing in use; `reason` is a sentence fragment when fewer fit than
-    were wanted, else empty."""
-
-    ever: int = 0
-    tight: Shortfall | None = None
-    reason: str = ""
-
-
 # Many of the next two are made for each plan, and a dataclass takes three times as long to make.
 
 
@@ -137,7 +127,14 @@ class Survey(NamedTuple):
     most: int = 0  # how many pods fit in every group
 
     def fit(self, wanted: int) -> Fit:
-        """Say how many more such pods are admitted now as one podset; see `tree.room`."""
+        """Say how many more such pods are admitted now as one podset.
+
+        Per resource group the whole podset takes one flavor: the first, in the group's order, that the pod may use and where
+        `wanted` pods fit; with whenCanBorrow TryNextFlavor the one that borrows from nearest, the first among equals. Where
+        fewer than `wanted` fit anywhere, the same rule is followed for the most that do. As the choice depends on the count,
+        ask with the count that is to be placed, and reserve one podset before asking for the next.
+        Source: pkg/scheduler/flavorassigner/flavorassigner.go findFlavorForPodSets, shouldTryNextFlavor, isPreferred.
+        """
         chosen = self._chosen(wanted)
         if chosen is None:
             return Fit()
@@ -152,7 +149,12 @@ class Survey(NamedTuple):
         return _flavors(chosen or ())
 
     def reclaimable(self, wanted: int) -> Fit:
-        """Say how many fit once Kueue has taken back what others borrowed of the queue; see `tree.reclaimable`."""
+        """Say how many fit the queue's own unused nominal quota once Kueue has taken back what others borrowed of it.
+
+        Only where reclaimWithinCohort is Any, for then no borrower's priority can prevent it; else no room. `nominal` is the
+        count, `flavors` the first per resource group in which most of `wanted` fit.
+        Source: pkg/scheduler/preemption/preemption.go, a Workload within nominal quota may preempt those that borrow.
+        """
         if self.demand.closed or not self.demand.queue.reclaims:
             return Fit()
         own = [[(self._nominal(offer), offer) for offer in group] for group in self.groups]
@@ -178,12 +180,7 @@ class Survey(NamedTuple):
         texts = (offer.choice.refusal or str(_shortfall(self.line, offer.choice)) for offer in short)
         return self.demand.closed or "; ".join(texts)
 
-    def room(self, wanted: int) -> Room:
-        """Say what fits and why, which takes several times as long."""
-        fit = self.fit(wanted)
-        return Room(fit.flavors, fit.nominal, fit.borrow, self.ever(), self._tight(wanted), self.reason(wanted))
-
-    def _tight(self, wanted: int) -> Shortfall | None:
+    def tight(self, wanted: int) -> Shortfall | None:
         """What ends first in the flavors chosen; where none is, in the one that could ever hold the most."""
         chosen = self._chosen(wanted)
         if chosen is None:

@@ -6,7 +6,8 @@ queue's head blocks the rest), packing of topology flavors, the settings of Kueu
 in use in a flavor that its ClusterQueue no longer lists: Kueue counts it on, for the cohort too, but status hides it.
 Not modelled, though it could be: where only some podsets of a Workload fit, Kueue tries it again with the next flavors
 of those, so of a Workload with several podsets it may admit more than is said here; never less.
-All else is put to the test by Kueue itself, on random trees: hack/oracle (`make oracle`).
+All else is put to the test by Kueue itself, on random trees, by the way that plans take: planning/offers.py, which asks
+(`ask`), counts (`survey`), reserves on a `line` and settles that in the tree. See hack/oracle (`make oracle`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,11 +20,11 @@ from adapter.quota import clusterqueue, cohort, flavorassigner
 from adapter.quota.clusterqueue import QUEUE, Queue, leads_to
 from adapter.quota.cohort import Forest, Line, emptied
 from adapter.quota.flavor import Flavor
-from adapter.quota.flavorassigner import Demand, Fit, Room, Shortfall, Survey, survey
+from adapter.quota.flavorassigner import Demand, Fit, Shortfall, Survey, survey
 
 __all__ = [
-    "Demand", "Fit", "Line", "Resources", "Room", "Shortfall", "Survey", "Tree",
-    "ask", "build", "charge", "emptied", "leads_to", "line", "reclaimable", "reserve", "room", "settle", "survey",
+    "Demand", "Fit", "Line", "Resources", "Shortfall", "Survey", "Tree",
+    "ask", "build", "emptied", "leads_to", "line", "reserve", "settle", "survey",
 ]  # fmt: skip
 
 
@@ -52,7 +53,10 @@ def build(
 
 
 def ask(tree: Tree, queue: str, request: Resources, pod_spec: Raw, namespace: Labels | None) -> Demand:
-    """Say what a pod shape asks of a ClusterQueue, whatever is in use; parameters as of `room`."""
+    """Say what pods that ask `request` each want of the ClusterQueue `queue`, whatever is in use.
+
+    `namespace` is the labels of the pods' namespace; None skips the ClusterQueue's namespaceSelector. `pods: 1` is always asked.
+    """
     found = tree.queues.get(queue) or Queue(queue, closed=f"ClusterQueue {queue} does not exist")
     return flavorassigner.read(found, tree.flavors, request, pod_spec, namespace)
 
@@ -60,41 +64,6 @@ def ask(tree: Tree, queue: str, request: Resources, pod_spec: Raw, namespace: La
 def line(tree: Tree, queue: str) -> Line:
     """What a ClusterQueue has, and what of that is in use: all that changes while one gang is planned."""
     return cohort.line(tree.forest, (QUEUE, queue))
-
-
-def room(
-    tree: Tree, queue: str, request: Resources, pod_spec: Raw, *, wanted: int = 1, namespace: Labels | None = None
-) -> Room:
-    """Say how many more pods that ask `request` each the ClusterQueue `queue` admits now as one podset.
-
-    Per resource group the whole podset takes one flavor: the first, in the group's order, that the pod may use and
-    where `wanted` pods fit; with whenCanBorrow TryNextFlavor the one that borrows from nearest, the first among equals.
-    Where fewer than `wanted` fit anywhere, the same rule is followed for the most that do. As the choice depends on the
-    count, ask with the count that is to be placed, and charge one podset before asking for the next. `namespace` is the
-    labels of the pods' namespace; None skips the ClusterQueue's namespaceSelector. `pods: 1` is always asked.
-    Source: pkg/scheduler/flavorassigner/flavorassigner.go findFlavorForPodSets, shouldTryNextFlavor, isPreferred.
-    """
-    return survey(ask(tree, queue, request, pod_spec, namespace), line(tree, queue)).room(wanted)
-
-
-def reclaimable(
-    tree: Tree, queue: str, request: Resources, pod_spec: Raw, *, wanted: int = 1, namespace: Labels | None = None
-) -> Fit:
-    """Say how many such pods fit the queue's own unused nominal quota once Kueue has taken back what others borrowed of it.
-
-    Only where reclaimWithinCohort is Any, for then no borrower's priority can prevent it; else no room. `nominal` is the
-    count, `flavors` the first per resource group in which most of `wanted` fit; parameters as of `room`.
-    Source: pkg/scheduler/preemption/preemption.go, a Workload within nominal quota may preempt those that borrow.
-    """
-    return survey(ask(tree, queue, request, pod_spec, namespace), line(tree, queue)).reclaimable(wanted)
-
-
-def charge(tree: Tree, queue: str, room: Fit, request: Resources, count: int) -> Tree:
-    """Return the tree with `count` such pods reserved in the room's flavors; shares all but the path to the root.
-
-    A Room without flavors, an unknown queue and one in a cycle change nothing: no room is there that could shrink.
-    """
-    return settle(tree, queue, reserve(line(tree, queue), room.flavors, request, count))
 
 
 def reserve(line: Line, flavors: Mapping[str, str], request: Resources, count: int) -> Line:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapter import names
-from adapter.quota import tree as quota
 from adapter.quota.cohort import Amounts
+from adapter.quota.tree import Tree
 from hack.oracle.predict import Counts, Flavors, Forecast
 from hack.testbed.clusters import condition
 
@@ -59,7 +59,7 @@ def disagreement(ours: Forecast, *, asked: Counts, answer: Answer | None) -> str
     return ""
 
 
-def uncounted(before: quota.Tree, after: quota.Tree, tree: str) -> str:
+def uncounted(before: Tree, after: Tree, tree: str) -> str:
     """Say where in the tree of that name the use that Kueue shows is not the one that we charged; empty if nowhere."""
     for key in before.forest.seen:
         charged, shown = before.forest.usage(key), after.forest.usage(key) if key in after.forest.seen else {}

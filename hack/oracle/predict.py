@@ -1,4 +1,5 @@
-"""What does our arithmetic say to a question? Asked as the planner asks it: what fits, then the flavors of that many. Pure."""
+"""What does our arithmetic say to a question? Asked by the planner's own way, `Offers` and `charged`: what fits, then the
+flavors of that many. So what is proved against Kueue is what plans use. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,9 +8,13 @@ from itertools import product
 from typing import Any, Final
 
 from adapter.objects import podrequests
+from adapter.objects.placement import GroupShare, Share
 from adapter.objects.raw import key_of
-from adapter.quota import tree as quota
-from adapter.quota.clusterqueue import Group
+from adapter.planning.offers import Offers
+from adapter.planning.planner import charged
+from adapter.planning.request import Candidate, Group, Offer, Request
+from adapter.quota import clusterqueue
+from adapter.quota.tree import build, leads_to
 from hack.oracle.draw import Question
 
 Raw = dict[str, Any]
@@ -19,13 +24,7 @@ Flavors = tuple[Mapping[str, str], ...]  # of each podset: resource -> flavor
 _PLENTY: Final = 50  # pods to ask for where no quota counts what they ask
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A worker cluster as its objects show it."""
-
-    tree: quota.Tree
-    queues: Mapping[tuple[str, str], tuple[str, str]]  # LocalQueue -> its ClusterQueue, and why it takes nothing
-    namespaces: Mapping[str, Mapping[str, str]]  # name -> labels
+Seen = Candidate  # a worker cluster as its objects show it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +46,39 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What a podset is given: `room` is all that there was, `tree` what is left."""
+    """What a podset is given: `room` is all that there was, `left` the cluster afterwards."""
 
-    room: quota.Room
+    room: Offer
+    reason: str
     count: int
     flavors: Mapping[str, str]
     borrows: bool
-    tree: quota.Tree
+    left: Seen
 
 
 def see(objects: Mapping[str, Iterable[Raw]]) -> Seen:
     """Read raw objects, by the plural of their kind, as the planner does."""
     return Seen(
-        tree=quota.build(objects["clusterqueues"], objects["cohorts"], objects["resourceflavors"]),
-        queues={key_of(one): quota.leads_to(one) for one in objects["localqueues"]},
+        name="seen",
+        problem="",
+        tree=build(objects["clusterqueues"], objects["cohorts"], objects["resourceflavors"]),
+        queues={key_of(one): leads_to(one) for one in objects["localqueues"]},
         namespaces={one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in objects["namespaces"]},
     )
 
 
-def forecast(seen: Seen, question: Question) -> tuple[Forecast, quota.Tree]:
-    """Say what fits, and what the tree is once that was given; the last podset is the one that grows until it does not."""
+def forecast(seen: Seen, question: Question) -> tuple[Forecast, Seen]:
+    """Say what fits, and what the cluster is once that was given; the last podset is the one that grows until it does not."""
     queue, closed = seen.queues.get((question.namespace, question.queue), ("", "there is no such LocalQueue"))
     if closed:
-        return Forecast(None, (1,) * len(question.specs), reason=closed), seen.tree
+        return Forecast(None, (1,) * len(question.specs), reason=closed), seen
     given: list[_Given] = []
     for spec, share in zip(question.specs, question.shares, strict=True):
-        tree = given[-1].tree if given else seen.tree
-        given.append(_give(tree, queue, spec, share, seen.namespaces[question.namespace]))
+        given.append(_give(given[-1].left if given else seen, question, spec, share))
         if not given[-1].count:
             break
     *before, last = (one.count for one in given)
-    most = given[-1].room.nominal + given[-1].room.borrow
+    most = given[-1].room.total
     more = (*before, most + 1, *(1,) * (len(question.specs) - len(given)))
     ours = Forecast(
         fits=(*before, last) if last else None,
@@ -86,27 +87,45 @@ def forecast(seen: Seen, question: Question) -> tuple[Forecast, quota.Tree]:
         borrows=any(one.borrows for one in given),
         most=most,
         ever=given[-1].room.ever,
-        reason=given[-1].room.reason,
+        reason=given[-1].reason,
         told=_told(seen.tree.queues[queue].groups, question),
     )
-    return ours, given[-1].tree if last else seen.tree
+    return ours, given[-1].left if last else seen
 
 
-def charged(seen: Seen, tree: quota.Tree) -> Seen:
-    """The same cluster with another tree."""
-    return replace(seen, tree=tree)
+def gang(question: Question, spec: Raw, count: int) -> Request:
+    """So many pods of one podset, as the planner is asked for them."""
+    group = Group("podset", "podset", count, spec, podrequests.pod_requests(spec))
+    return Request(question.namespace, question.queue, (group,))
 
 
-def _give(tree: quota.Tree, queue: str, spec: Raw, share: float, labels: Mapping[str, str]) -> _Given:
+def admitted(seen: Seen, asked: Request) -> Seen:
+    """The cluster once all pods of a gang of one podset were given what they ask for."""
+    (group,) = asked.groups
+    (left,) = charged(asked, [seen], [Share(seen.name, (GroupShare(group.name, group.role, group.count),))])
+    return left
+
+
+def _give(seen: Seen, question: Question, spec: Raw, share: float) -> _Given:
     """Give a podset its share of all that fits."""
-    request = podrequests.pod_requests(spec)
-    room = quota.room(tree, queue, request, spec, wanted=podrequests.UNLIMITED, namespace=labels)
-    count = _part(room.nominal + room.borrow, share)
-    exact = quota.room(tree, queue, request, spec, wanted=count, namespace=labels)
-    return _Given(room, count, exact.flavors, exact.nominal < count, quota.charge(tree, queue, exact, request, count))
+    room, reason, _ = _asked(seen, gang(question, spec, podrequests.UNLIMITED))
+    asked = gang(question, spec, _part(room.total, share))
+    exact, _, flavors = _asked(seen, asked)
+    return _Given(room, reason, asked.workers, flavors, exact.nominal < asked.workers, admitted(seen, asked))
 
 
-def _told(groups: Sequence[Group], question: Question) -> bool:
+def _asked(seen: Seen, asked: Request) -> tuple[Offer, str, Mapping[str, str]]:
+    """What there is for a gang of one podset, why it is no more, and in which flavors all of it is."""
+    offers, (group,) = Offers(asked), asked.groups
+    line = offers.line(seen)
+    return (
+        offers.of(seen, line, group),
+        offers.reason(seen, line, group),
+        offers.flavors(seen, line, group, group.count),
+    )
+
+
+def _told(groups: Sequence[clusterqueue.Group], question: Question) -> bool:
     """Kueue names every flavor where it tries once: for one podset, all of whose resources are in the one group that there is."""
     if len(question.specs) > 1 or len(groups) > 1:
         return False
@@ -120,21 +139,23 @@ def _second_try(seen: Seen, queue: str, question: Question, counts: Counts) -> b
     Where a podset fits and another does not, Kueue tries the Workload again, and gives the first the next flavor of each group
     (workload.AssignmentClusterQueueState). Our arithmetic takes the first flavor that fits and does not look back.
     """
-    labels = seen.namespaces[question.namespace]
     (first, last), (some, others) = question.specs, counts
-    needs, needed = podrequests.pod_requests(first), podrequests.pod_requests(last)
     for groups in product(*(_each_flavor(group) for group in seen.tree.queues[queue].groups)):
         only = replace(seen.tree.queues[queue], groups=groups)
-        narrow = replace(seen.tree, queues={**seen.tree.queues, queue: only})
-        room = quota.room(narrow, queue, needs, first, wanted=some, namespace=labels)
-        rest = quota.charge(seen.tree, queue, room, needs, some)
-        left = quota.room(rest, queue, needed, last, wanted=others, namespace=labels)
-        if room.nominal + room.borrow >= some and left.nominal + left.borrow >= others:
+        narrow = replace(seen, tree=replace(seen.tree, queues={**seen.tree.queues, queue: only}))
+        wanted = gang(question, first, some)
+        forest = admitted(narrow, wanted).tree.forest
+        rest = replace(seen, tree=replace(seen.tree, forest=forest))
+        if _fits(narrow, wanted) and _fits(rest, gang(question, last, others)):
             return True
     return False
 
 
-def _each_flavor(group: Group) -> list[Group]:
+def _fits(seen: Seen, asked: Request) -> bool:
+    return _asked(seen, asked)[0].total >= asked.workers
+
+
+def _each_flavor(group: clusterqueue.Group) -> list[clusterqueue.Group]:
     return [replace(group, flavors=(flavor,)) for flavor in group.flavors]
 
 

@@ -82,8 +82,7 @@ class Game:
     def _forecast(self, seen: Seen, number: int) -> tuple[list[tuple[Tree, Forecast]], Seen]:
         asked = []
         for tree in self._left:
-            ours, after = predict.forecast(seen, tree.questions[number])
-            seen = predict.charged(seen, after)
+            ours, seen = predict.forecast(seen, tree.questions[number])
             asked.append((tree, ours))
             self._outcome.questions += 1
             self._outcome.kinds.update(kinds(ours))

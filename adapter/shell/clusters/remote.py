@@ -16,7 +16,7 @@ from adapter.objects.selectors import Labels
 from adapter.objects.specs import WorkerCluster
 from adapter.objects.workerpod import slot_of
 from adapter.quota import nodes
-from adapter.quota import tree as quota
+from adapter.quota.tree import Tree, build, leads_to
 from adapter.rewrite.servicemirror import Standing, slice_keys
 from adapter.shell.clusters.cluster import CONNECTION, PROBE, Cluster, Row
 from adapter.shell.clusters.indexes import by_placement, by_reserved_workload
@@ -59,7 +59,7 @@ class Member(Cluster):
         self._seen_since: datetime | None = None
         self._troubles[PROBE] = Unreachable(FIRST_LISTS)
 
-        self._tree: quota.Tree | None = None
+        self._tree: Tree | None = None
         self._tree_is_old = False
         self._nodes: tuple[nodes.Node, ...] | None = None
         self._queues: dict[Key, tuple[str, str]] | None = None
@@ -136,12 +136,12 @@ class Member(Cluster):
         return self._seen_since is not None and datetime.now(UTC) - self._seen_since >= STEADY_AFTER
 
     @property
-    def tree(self) -> quota.Tree:
+    def tree(self) -> Tree:
         """The cluster's quota as its objects show it."""
         if (
             self._tree is None or self._tree_is_old
         ):  # once for all plans until a queue changes: it is most of their cost
-            self._tree = quota.build(self.cluster_queues, self.cohorts, self.flavors, before=self._tree)
+            self._tree = build(self.cluster_queues, self.cohorts, self.flavors, before=self._tree)
             self._tree_is_old = False
         return self._tree
 
@@ -156,7 +156,7 @@ class Member(Cluster):
     def queues(self) -> dict[Key, tuple[str, str]]:
         """For each LocalQueue, which ClusterQueue it feeds, and why it takes nothing, as `clusterqueue.leads_to` says it."""
         if self._queues is None:
-            self._queues = {key_of(queue): quota.leads_to(queue) for queue in self.local_queues}
+            self._queues = {key_of(queue): leads_to(queue) for queue in self.local_queues}
         return self._queues
 
     @property

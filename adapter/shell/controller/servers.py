@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 # An object in etcd is no larger than 1.5 MiB, and a job of 18 groups takes some 100 KiB.
 MOST_BYTES = 2**20
 # A plan of a large fleet takes up to 100 ms of the loop in which everything else runs. After each question the next one
-# waits four times as long as it took, so questions never take more than a fifth of it.
+# waits four times as long as it took, so questions never take more than a fifth of it. All jobs would miss that once somebody's
+# script asks in a loop: everybody may ask, and between two plans the loop else turns once, while a pod's way through it takes many.
 REST = 4
 MOST_WAITING = 32  # more than this many people at once do not ask by hand; what waits here costs memory
 UPLOAD_SECONDS = 10.0  # in which a question has to come in, for it holds a place: the API server sends it whole

@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from adapter.objects import podrequests
+from adapter.objects.placement import GroupShare, Share
 from adapter.objects.raw import key_of
-from adapter.quota import tree as quota
+from adapter.planning.offers import Offers
+from adapter.planning.planner import charged
+from adapter.planning.request import Candidate, Group, Offer, Request
 from hack.oracle import ask, draw, drawpod, judge, predict, rounds
 from hack.oracle.draw import Tree
 from hack.oracle.judge import Answer
@@ -150,8 +151,7 @@ def test_the_questions_are_worth_asking() -> None:
         for question in tree.questions:
             tree = draw.changed(tree, question.change)
             now = seen(tree, now)
-            ours, after = predict.forecast(now, question)
-            now = predict.charged(now, after)
+            ours, now = predict.forecast(now, question)
             kinds.update(rounds.kinds(ours))
     assert kinds["room"] > 200 and kinds["borrowing"] > 80 and kinds["two podsets"] > 15 and kinds["two flavors"] > 20
 
@@ -193,28 +193,31 @@ class Kueue:
     def _answer(self, workload: Raw, wave: str) -> Answer:
         name = workload["metadata"]["name"].removesuffix(f"-{wave}")
         now = self._seen[name]
-        queue, closed = now.queues.get((workload["metadata"]["namespace"], workload["spec"]["queueName"]), ("", "none"))
-        tree, given = now.tree, []
+        _, closed = now.queues.get((workload["metadata"]["namespace"], workload["spec"]["queueName"]), ("", "none"))
+        if closed:
+            return Answer(False, (), closed)
+        after, flavors = now, []
         for podset in workload["spec"]["podSets"]:
             spec, count = podset["template"]["spec"], podset["count"]
-            labels = now.namespaces[workload["metadata"]["namespace"]]
-            request = podrequests.pod_requests(spec)
-            room = quota.room(tree, queue, request, spec, wanted=count, namespace=labels)
-            if closed or room.nominal + room.borrow < count:
-                return Answer(False, (), closed or room.reason)
-            tree = quota.charge(tree, queue, room, request, count)
-            given.append(room.flavors)
-        self._seen[name] = predict.charged(now, tree)
-        return Answer(True, tuple(given), "")
+            group = Group("podset", "podset", count, spec, podrequests.pod_requests(spec))
+            asked = Request(workload["metadata"]["namespace"], workload["spec"]["queueName"], (group,))
+            offers = Offers(asked)
+            line = offers.line(after)
+            if offers.of(after, line, group).total < count:
+                return Answer(False, (), offers.reason(after, line, group))
+            flavors.append(offers.flavors(after, line, group, count))
+            (after,) = charged(asked, [after], [Share(after.name, (GroupShare("podset", "podset", count),))])
+        self._seen[name] = after
+        return Answer(True, tuple(flavors), "")
 
 
 async def played(monkeypatch: pytest.MonkeyPatch, **broken: Any) -> list[str]:
-    """Put forty trees, one by one, to that cluster, with some functions of the arithmetic exchanged on our side."""
-    whole = {"build": quota.build, "leads_to": quota.leads_to, "room": quota.room, "charge": quota.charge}
+    """Put forty trees, one by one, to that cluster, with some of the planner's arithmetic exchanged on our side."""
     outcome = Outcome()
     with monkeypatch.context() as patch:
         patch.setattr(rounds, "ask", Kueue())
-        patch.setattr(predict, "quota", SimpleNamespace(**(whole | broken)))
+        for name, instead in broken.items():
+            patch.setattr(predict, name, instead)
         for tree in TREES[:40]:
             await rounds.play(None, [tree], outcome)  # type: ignore[arg-type]
     assert outcome.trees == 40
@@ -225,44 +228,48 @@ async def test_the_same_arithmetic_agrees(monkeypatch: pytest.MonkeyPatch) -> No
     assert await played(monkeypatch) == []
 
 
-def one_more(*args: Any, **how: Any) -> quota.Room:
-    room = quota.room(*args, **how)
-    return (
-        replace(room, borrow=room.borrow + 1, ever=room.ever + 1) if 0 < room.nominal < podrequests.UNLIMITED else room
-    )
+class OneMore(Offers):
+    def of(self, *args: Any) -> Offer:
+        found = super().of(*args)
+        more = 0 < found.nominal < podrequests.UNLIMITED
+        return found._replace(total=found.total + more, ever=found.ever + more)
 
 
-def one_less(*args: Any, **how: Any) -> quota.Room:
-    room = quota.room(*args, **how)
-    return replace(room, borrow=room.borrow - 1, ever=room.ever - 1) if room.borrow else room
+class OneLess(Offers):
+    def of(self, *args: Any) -> Offer:
+        found = super().of(*args)
+        less = found.total > found.nominal
+        return found._replace(total=found.total - less, ever=found.ever - less)
 
 
-def last_flavor(*args: Any, **how: Any) -> quota.Room:
-    room = quota.room(*args, **how)
-    return replace(room, flavors=dict.fromkeys(room.flavors, "oracle-soft"))
+class LastFlavor(Offers):
+    def flavors(self, *args: Any, **how: Any) -> Mapping[str, str]:
+        return dict.fromkeys(super().flavors(*args, **how), "oracle-soft")
 
 
-def no_limit(*args: Any, **how: Any) -> quota.Room:
-    return replace(quota.room(*args, **how), ever=10**6)
+class NoLimit(Offers):
+    def of(self, *args: Any) -> Offer:
+        return super().of(*args)._replace(ever=10**6)
 
 
-def free(tree: quota.Tree, *_: Any) -> quota.Tree:
-    return tree
+class Shut(Offers):
+    def of(self, *_: Any) -> Offer:
+        return Offer()
 
 
-def shut(*_: Any, **__: Any) -> quota.Room:
-    return quota.Room(reason="nothing is ever taken")
+def free(_: Request, among: Sequence[Candidate], __: Sequence[Share]) -> Sequence[Candidate]:
+    return among
 
 
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        pytest.param({"room": one_more}, "Kueue did not admit", id="too many"),
-        pytest.param({"room": one_less}, "Kueue admitted", id="too few"),
-        pytest.param({"room": last_flavor}, "the flavors", id="another flavor"),
-        pytest.param({"room": no_limit}, "but ever is 1000000", id="a wrong promise"),
-        pytest.param({"charge": free}, "we charged", id="nothing is charged"),
-        pytest.param({"room": shut}, "Kueue admitted", id="a queue that is open is called closed"),
+        pytest.param({"Offers": OneMore}, "Kueue did not admit", id="too many"),
+        pytest.param({"Offers": OneLess}, "Kueue admitted", id="too few"),
+        pytest.param({"Offers": LastFlavor}, "the flavors", id="another flavor"),
+        pytest.param({"Offers": NoLimit}, "but ever is 1000000", id="a wrong promise"),
+        pytest.param({"charged": free}, "we charged", id="nothing is charged"),
+        pytest.param({"Offers": Shut}, "Kueue admitted", id="a queue that is open is called closed"),
     ],
 )
 async def test_a_wrong_arithmetic_is_found(monkeypatch: pytest.MonkeyPatch, broken: Raw, said: str) -> None:

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from adapter.objects.placement import GroupShare, Share
 from adapter.planning.planner import Plan, plan
 from adapter.planning.request import Candidate, Group, Request
-from adapter.quota import tree as quota
+from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
 Raw = dict[str, Any]
-NOTHING = quota.build((), (), ())
+NOTHING = build((), (), ())
 
 
 def cluster(name: str, cores: int, *, used: int = 0, problem: str = "", stopped: str = "", **spec: Any) -> Candidate:
     """A cluster with one ClusterQueue behind the LocalQueue that the gang asks for."""
-    tree = quota.build([make_cluster_queue(cores, used=used, **spec)], [], [make_flavor()])
+    tree = build([make_cluster_queue(cores, used=used, **spec)], [], [make_flavor()])
     return Candidate(name, problem, tree, {(NAMESPACE, QUEUE): ("team-a", stopped)}, {NAMESPACE: {}})
 
 
@@ -220,7 +220,7 @@ def test_a_shortfall_names_the_resource_that_is_short() -> None:
 def test_a_flavor_in_which_all_fit_is_taken() -> None:
     rows = [{"name": f, "resources": [{"name": "cpu", "nominalQuota": n}]} for f, n in (("any", "1"), ("spot", "4"))]
     queue = make_cluster_queue(0, resourceGroups=[{"coveredResources": ["cpu"], "flavors": rows}])
-    tree = quota.build([queue], [], [make_flavor(), make_flavor("spot")])
+    tree = build([queue], [], [make_flavor(), make_flavor("spot")])
     one = Candidate("east", "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
     assert counts(plan(request(group(4)), [one])) == {"east": {"workers": 4}}
 

@@ -14,8 +14,9 @@ from adapter.objects.placement import GroupShare, Share
 from adapter.planning.offers import Offers
 from adapter.planning.planner import Plan, charged, outranking, plan
 from adapter.planning.request import Candidate, Group, Request
-from adapter.quota import tree as quota
+from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
+from tests.unit.quota.rooms import admits, charge
 
 Raw = dict[str, Any]
 FLAVORS = ("first", "second", "third")
@@ -28,7 +29,7 @@ def cluster(name: str, *cores: int) -> Candidate:
         for flavor, amount in zip(FLAVORS, cores, strict=False)
     ]
     queue = make_cluster_queue(0, resourceGroups=[{"coveredResources": ["cpu"], "flavors": rows}])
-    tree = quota.build([queue], [], [make_flavor(row["name"]) for row in rows])
+    tree = build([queue], [], [make_flavor(row["name"]) for row in rows])
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
 
 
@@ -141,10 +142,10 @@ def walked(request: Request, one: Candidate, share: Share) -> bool:
     tree, groups = one.tree, {group.name: group for group in request.groups}
     for part in sorted(share.groups, key=lambda part: part.role):
         asked = groups[part.name].request
-        room = quota.room(tree, "team-a", asked, {}, wanted=part.count)
+        room = admits(tree, "team-a", asked, {}, wanted=part.count)
         if room.nominal + room.borrow < part.count:
             return False
-        tree = quota.charge(tree, "team-a", room, asked, part.count)
+        tree = charge(tree, "team-a", room.flavors, asked, part.count)
     return True
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from adapter.planning.planner import plan
 from adapter.planning.request import Candidate, Gang, Group, Request
-from adapter.quota import tree as quota
+from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
 
 def cluster(name: str, cores: int, *, used: int = 0, zone: str = "") -> Candidate:
-    tree = quota.build([make_cluster_queue(cores, used=used)], [], [make_flavor()])
+    tree = build([make_cluster_queue(cores, used=used)], [], [make_flavor()])
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name)
 
 

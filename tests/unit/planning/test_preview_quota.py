@@ -4,7 +4,7 @@ from typing import Any
 
 from adapter.planning import preview
 from adapter.planning.request import Candidate, Group, Request
-from adapter.quota import tree as quota
+from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_flavor
 
 Raw = dict[str, Any]
@@ -28,7 +28,7 @@ def _candidate(problem: str = "", **spec: Any) -> Candidate:
         "spec": {"namespaceSelector": {}, "resourceGroups": groups, **spec},
         "status": {"flavorsReservation": used},
     }
-    tree = quota.build([queue], [], [make_flavor(name) for name in ("old", "new", "a100")])
+    tree = build([queue], [], [make_flavor(name) for name in ("old", "new", "a100")])
     return Candidate("east", problem, tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
 
 

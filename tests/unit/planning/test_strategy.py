@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from adapter.planning import planner
 from adapter.planning.planner import Plan, plan
 from adapter.planning.request import Candidate, Group, Request
-from adapter.quota import tree as quota
 from adapter.quota.nodes import Node
+from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
 Raw = dict[str, Any]
@@ -29,7 +29,7 @@ def cluster(
     queues = [make_cluster_queue(cores, used=used, cohortName="all")]
     if lent:
         queues.append(make_cluster_queue(lent, cohortName="all", name="lender"))
-    tree = quota.build(queues, [], [make_flavor()])
+    tree = build(queues, [], [make_flavor()])
     there = None if nodes is None else [Node(f"n{i}", {}, (), {"cpu": 4000, "pods": 110}) for i in range(nodes)]
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name, there, grow)
 

@@ -11,7 +11,7 @@ from adapter.objects.workload import workload
 from adapter.planning.planner import outranking
 from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import preemption
-from adapter.quota import tree as quota
+from adapter.quota.tree import build
 from tests.unit.builders import (
     NAMESPACE,
     QUEUE,
@@ -76,7 +76,7 @@ def test_what_was_read_is_left_as_it_was() -> None:
 
 
 def cluster(name: str, used: int) -> Candidate:
-    tree = quota.build([make_cluster_queue(2, used=used)], [], [make_flavor()])
+    tree = build([make_cluster_queue(2, used=used)], [], [make_flavor()])
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
 
 

@@ -14,7 +14,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.objects import podrequests
-from adapter.quota import tree as quota
+from adapter.quota.tree import Shortfall, Tree, build, leads_to
+from tests.unit.quota.rooms import Room, admits, charge
 
 Raw = dict[str, Any]
 Limits = tuple[int, int | None, int | None]  # nominal, borrowing limit, lending limit; whole cores or devices
@@ -205,7 +206,7 @@ COUNTS = [
 def test_room_is_what_kueue_would_admit(
     queues: list[Raw], cohorts: list[Raw], counts: tuple[int, int, int], why: str
 ) -> None:
-    room = quota.room(quota.build(queues, cohorts, [A, B]), "q", CORE, {})
+    room = admits(build(queues, cohorts, [A, B]), "q", CORE, {})
     assert (room.nominal, room.borrow, room.ever) == counts, why
 
 
@@ -293,19 +294,19 @@ REASONS = [
 
 @pytest.mark.parametrize(("queues", "cohorts", "reason"), REASONS)
 def test_no_room_has_a_reason(queues: list[Raw], cohorts: list[Raw], reason: str) -> None:
-    room = quota.room(quota.build(queues, cohorts, [A, B]), "q", CORE, {}, namespace={"team": "ray"})
+    room = admits(build(queues, cohorts, [A, B]), "q", CORE, {}, namespace={"team": "ray"})
     assert (room.nominal, room.borrow, room.flavors, room.reason) == (0, 0, {}, reason)
 
 
 def test_less_room_than_wanted_has_a_reason_too() -> None:
-    room = quota.room(quota.build([closed()], [], [A]), "q", {"cpu": 1500}, {}, wanted=3)
+    room = admits(build([closed()], [], [A]), "q", {"cpu": 1500}, {}, wanted=3)
     assert (room.nominal, room.reason) == (2, "cpu in flavor a: 4 free of 4, one worker needs 1500m")
 
 
 def test_the_tight_resource_is_the_one_that_ends_first() -> None:
     cells = {("a", "cpu"): (9, None, None), ("a", "nvidia.com/gpu"): (4, None, None)}
-    room = quota.room(quota.build([queue("q", cells)], [], [A]), "q", {"cpu": 1000, "nvidia.com/gpu": 1}, {})
-    assert room.tight == quota.Shortfall("a", "nvidia.com/gpu", free=4, total=4, need=1)
+    room = admits(build([queue("q", cells)], [], [A]), "q", {"cpu": 1000, "nvidia.com/gpu": 1}, {})
+    assert room.tight == Shortfall("a", "nvidia.com/gpu", free=4, total=4, need=1)
 
 
 TAINTED = flavor("a", nodeTaints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])
@@ -376,14 +377,14 @@ CHOICES = [
 @pytest.mark.parametrize(("first", "pod", "chosen", "why"), CHOICES)
 def test_a_pod_gets_the_first_flavor_that_takes_it(first: Raw, pod: Raw, chosen: str, why: str) -> None:
     cells = {("a", "cpu"): (1, None, None), ("b", "cpu"): (9, None, None)}
-    room = quota.room(quota.build([queue("q", cells)], [], [first, B]), "q", CORE, pod)
+    room = admits(build([queue("q", cells)], [], [first, B]), "q", CORE, pod)
     assert room.flavors.get("cpu", "") == chosen, why
     assert bool(room.reason) == (not chosen)
 
 
 def test_a_topology_flavor_takes_every_pod_where_all_flavors_have_one() -> None:
-    tree = quota.build([queue("q", cpus(4))], [], [flavor("a", topologyName="racks")])
-    assert quota.room(tree, "q", CORE, {}).flavors == {"cpu": "a"}
+    tree = build([queue("q", cpus(4))], [], [flavor("a", topologyName="racks")])
+    assert admits(tree, "q", CORE, {}).flavors == {"cpu": "a"}
 
 
 TWO = {("a", "cpu"): (2, None, None), ("b", "cpu"): (6, None, None)}
@@ -450,7 +451,7 @@ WANTED = [
 def test_the_flavor_depends_on_how_many_are_wanted(
     queues: list[Raw], wanted: int, chosen: str, counts: tuple[int, int], why: str
 ) -> None:
-    room = quota.room(quota.build(queues, [cohort("c", "top")], [A, B]), "q", CORE, {}, wanted=wanted)
+    room = admits(build(queues, [cohort("c", "top")], [A, B]), "q", CORE, {}, wanted=wanted)
     assert (room.flavors, room.nominal, room.borrow) == ({"cpu": chosen}, *counts), why
 
 
@@ -469,11 +470,11 @@ def test_the_flavor_depends_on_how_many_are_wanted(
     ],
 )  # fmt: skip
 def test_a_local_queue_leads_to_a_cluster_queue(spec: Raw, status: Raw, answer: tuple[str, str]) -> None:
-    assert quota.leads_to({"metadata": {"name": "lq"}, "spec": spec, "status": status}) == answer
+    assert leads_to({"metadata": {"name": "lq"}, "spec": spec, "status": status}) == answer
 
 
 def test_nothing_asked_and_nothing_counted_is_no_limit() -> None:
-    room = quota.room(quota.build([queue("q", cpus(1))], [], [A]), "q", {"pods": 1}, {})
+    room = admits(build([queue("q", cpus(1))], [], [A]), "q", {"pods": 1}, {})
     assert (room.nominal, room.ever, room.tight) == (podrequests.UNLIMITED, podrequests.UNLIMITED, None)
 
 
@@ -508,8 +509,8 @@ def worlds(draw: st.DrawFn, loops: bool = False) -> World:
     return queues, cohorts
 
 
-def rooms(tree: quota.Tree, names: list[str], request: Mapping[str, int], wanted: int = 1) -> list[quota.Room]:
-    return [quota.room(tree, name, request, {}, wanted=wanted) for name in names]
+def rooms(tree: Tree, names: list[str], request: Mapping[str, int], wanted: int = 1) -> list[Room]:
+    return [admits(tree, name, request, {}, wanted=wanted) for name in names]
 
 
 def names_of(world: World) -> list[str]:
@@ -518,9 +519,9 @@ def names_of(world: World) -> list[str]:
 
 @given(worlds(), requests, st.integers(1, 4))
 def test_room_and_flavors_are_the_oracles(world: World, request: Raw, wanted: int) -> None:
-    tree, oracle = quota.build(*world, FLAVORS), Oracle(world)
+    tree, oracle = build(*world, FLAVORS), Oracle(world)
     for name in names_of(world):
-        room = quota.room(tree, name, request, {}, wanted=wanted)
+        room = admits(tree, name, request, {}, wanted=wanted)
         fits = {f: oracle.fits(oracle.available, name, f, request) for f in oracle.order(name)}
         ever = max(oracle.fits(oracle.potential, name, f, request) for f in "ab")
         chosen = oracle.choice(name, fits, request, min(wanted, max(fits.values())))
@@ -535,24 +536,24 @@ def test_a_tree_built_upon_another_is_the_same(old: World, new: World, request: 
     """What is not read again is what has not changed; a flavor that went takes its queues with it."""
     flavors = FLAVORS[1:] if other_flavors else FLAVORS
     mixed = ([*new[0][:1], *old[0][1:]], new[1])
-    fresh = quota.build(*mixed, flavors)
-    upon = quota.build(*mixed, flavors, before=quota.build(*old, FLAVORS))
+    fresh = build(*mixed, flavors)
+    upon = build(*mixed, flavors, before=build(*old, FLAVORS))
     for name in names_of(mixed):
-        assert quota.room(upon, name, request, {}) == quota.room(fresh, name, request, {})
+        assert admits(upon, name, request, {}) == admits(fresh, name, request, {})
 
 
 @given(worlds(loops=True))
 def test_exactly_the_queues_below_a_cycle_are_closed_for_it(world: World) -> None:
-    tree, oracle = quota.build(*world, FLAVORS), Oracle(world)
+    tree, oracle = build(*world, FLAVORS), Oracle(world)
     for name in names_of(world):
-        assert ("form a cycle" in quota.room(tree, name, {"cpu": 1}, {}).reason) == oracle.cyclic(name)
+        assert ("form a cycle" in admits(tree, name, {"cpu": 1}, {}).reason) == oracle.cyclic(name)
 
 
 @given(worlds(), requests)
 def test_what_fits_keeps_every_limit_of_the_queue(world: World, request: Raw) -> None:
-    tree, oracle = quota.build(*world, FLAVORS), Oracle(world)
+    tree, oracle = build(*world, FLAVORS), Oracle(world)
     for name in names_of(world):
-        room = quota.room(tree, name, request, {})
+        room = admits(tree, name, request, {})
         for resource, of in room.flavors.items():
             need, cell = request.get(resource, 0), (of, resource)
             nominal, borrowing, _ = oracle.limits(("q", name), cell)
@@ -563,31 +564,31 @@ def test_what_fits_keeps_every_limit_of_the_queue(world: World, request: Raw) ->
 
 @given(worlds(), requests, st.integers(1, 4))
 def test_charging_n_pods_takes_exactly_n_from_the_chosen_flavor(world: World, request: Raw, count: int) -> None:
-    tree = quota.build(*world, FLAVORS)
+    tree = build(*world, FLAVORS)
     for name in names_of(world):
-        room = quota.room(tree, name, request, {}, wanted=count)
+        room = admits(tree, name, request, {}, wanted=count)
         assume(any(request.values()))
         if room.nominal + room.borrow < count:
             continue
-        after = quota.charge(tree, name, room, request, count)
+        after = charge(tree, name, room.flavors, request, count)
         pinned = {"nodeSelector": {"flavor": room.flavors["cpu"]}}
-        here = quota.room(pin(after), name, request, pinned)
-        before = quota.room(pin(tree), name, request, pinned)
+        here = admits(pin(after), name, request, pinned)
+        before = admits(pin(tree), name, request, pinned)
         assert here.nominal + here.borrow == before.nominal + before.borrow - count
         assert here.ever == before.ever
 
 
-def pin(tree: quota.Tree) -> quota.Tree:
+def pin(tree: Tree) -> Tree:
     """The same tree, its flavors labelled so that a pod can insist on one."""
-    return replace(tree, flavors=quota.build([], [], [flavor(f, nodeLabels={"flavor": f}) for f in "ab"]).flavors)
+    return replace(tree, flavors=build([], [], [flavor(f, nodeLabels={"flavor": f}) for f in "ab"]).flavors)
 
 
 @given(worlds(), requests, st.integers(0, 5), st.integers(0, 3))
 def test_charging_is_the_same_as_reading_the_usage_anew(world: World, request: Raw, count: int, index: int) -> None:
     names = names_of(world)
-    name, tree = names[index % len(names)], quota.build(*world, FLAVORS)
-    room = quota.room(tree, name, request, {}, wanted=count)
-    charged = quota.charge(tree, name, room, request, count)
+    name, tree = names[index % len(names)], build(*world, FLAVORS)
+    room = admits(tree, name, request, {}, wanted=count)
+    charged = charge(tree, name, room.flavors, request, count)
     raw = next(one for one in world[0] if one["metadata"]["name"] == name)
     for resource, of in room.flavors.items():
         total = podrequests.as_text(
@@ -599,15 +600,13 @@ def test_charging_is_the_same_as_reading_the_usage_anew(world: World, request: R
             if (one["name"], one["resources"][0]["name"]) != (of, resource)
         ]
         raw["status"]["flavorsReservation"] = [*listed, {"name": of, "resources": [{"name": resource, "total": total}]}]
-    assert rooms(charged, names, request) == rooms(quota.build(*world, FLAVORS), names, request)
+    assert rooms(charged, names, request) == rooms(build(*world, FLAVORS), names, request)
 
 
 @given(worlds(), requests, st.integers(1, 9), st.integers(0, 3), st.sampled_from("ab"))
 def test_more_usage_anywhere_is_never_more_room(world: World, request: Raw, count: int, index: int, of: str) -> None:
-    names, tree = names_of(world), quota.build(*world, FLAVORS)
-    busy = quota.charge(
-        tree, names[index % len(names)], quota.Room({"cpu": of, "gpu": of}), {"cpu": 700, "gpu": 1}, count
-    )
+    names, tree = names_of(world), build(*world, FLAVORS)
+    busy = charge(tree, names[index % len(names)], {"cpu": of, "gpu": of}, {"cpu": 700, "gpu": 1}, count)
     everything = 10**6  # so that the choice of flavor cannot hide a change
     for before, after in zip(
         rooms(tree, names, request, everything), rooms(busy, names, request, everything), strict=True
@@ -618,7 +617,7 @@ def test_more_usage_anywhere_is_never_more_room(world: World, request: Raw, coun
 
 @given(worlds(), requests, st.integers(1, 4))
 def test_what_fits_now_would_ever_fit(world: World, request: Raw, wanted: int) -> None:
-    for room in rooms(quota.build(*world, FLAVORS), names_of(world), request, wanted):
+    for room in rooms(build(*world, FLAVORS), names_of(world), request, wanted):
         assert 0 <= room.nominal + room.borrow <= room.ever
         assert min(room.nominal, room.borrow) >= 0
 
@@ -627,7 +626,7 @@ def test_what_fits_now_would_ever_fit(world: World, request: Raw, wanted: int) -
 def test_the_order_of_objects_does_not_matter(world: World, request: Raw, dice: random.Random) -> None:
     queues, cohorts = (dice.sample(objects, len(objects)) for objects in world)
     names = names_of(world)
-    one, other = quota.build(*world, FLAVORS), quota.build(queues, cohorts, [B, A])
+    one, other = build(*world, FLAVORS), build(queues, cohorts, [B, A])
     assert rooms(one, names, request) == rooms(other, names, request)
 
 
@@ -672,12 +671,12 @@ FULL_QUEUE = queue(
 
 @given(broken(FULL_QUEUE), broken(cohort("c", "d", cpus(1, 1, 1))), broken(FULL_FLAVOR), broken(FULL_POD))
 def test_malformed_objects_never_raise(one: Any, above: Any, of: Any, pod: Any) -> None:
-    tree = quota.build([one, closed()], [above], [of, B])
+    tree = build([one, closed()], [above], [of, B])
     for name in ("q", "a", "c"):
-        room = quota.room(tree, name, {"cpu": 1}, pod if isinstance(pod, dict) else {}, namespace={"x": "y"})
-        quota.charge(tree, name, room, {"cpu": 1}, 1)
+        room = admits(tree, name, {"cpu": 1}, pod if isinstance(pod, dict) else {}, namespace={"x": "y"})
+        charge(tree, name, room.flavors, {"cpu": 1}, 1)
         assert room.reason or room.nominal + room.borrow
-    quota.leads_to(one)
+    leads_to(one)
 
 
 class Oracle:

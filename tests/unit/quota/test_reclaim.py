@@ -15,8 +15,8 @@ from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
 from adapter.planning.planner import plan
 from adapter.planning.request import Candidate, Group, Request
-from adapter.quota import tree as quota
 from adapter.quota.nodes import Node
+from adapter.quota.tree import Tree, ask, build, line, survey
 from tests.unit.builders import (
     CHECK,
     NAMESPACE,
@@ -35,11 +35,11 @@ RECLAIM: Raw = {"preemption": {"reclaimWithinCohort": "Any"}}
 CPU = {"cpu": 1000, "pods": 1}
 
 
-def tree(cores: int, *, used: int = 0, others: int = 0, lent: int = 0, **spec: Any) -> quota.Tree:
+def tree(cores: int, *, used: int = 0, others: int = 0, lent: int = 0, **spec: Any) -> Tree:
     """Team a's queue, in one cohort with team b's, which has `others` cores of its own and uses `lent` beyond them."""
     mine = make_cluster_queue(cores, used=used, cohortName="all", **spec)
     theirs = make_cluster_queue(others, used=others + lent, cohortName="all", name="team-b")
-    return quota.build([mine, theirs], [], [make_flavor()])
+    return build([mine, theirs], [], [make_flavor()])
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def tree(cores: int, *, used: int = 0, others: int = 0, lent: int = 0, **spec: A
         pytest.param(tree(4, lent=4, stopPolicy="Hold", **RECLAIM), 0, id="a stopped queue"),
     ],
 )  # fmt: skip
-def test_reclaimable(given: quota.Tree, want: int) -> None:
-    found = quota.reclaimable(given, "team-a", CPU, {}, wanted=9)
+def test_reclaimable(given: Tree, want: int) -> None:
+    found = survey(ask(given, "team-a", CPU, {}, None), line(given, "team-a")).reclaimable(9)
     assert (found.nominal, dict(found.flavors)) == (want, {"cpu": "any"} if want else {})
 
 
-def cluster(name: str, given: quota.Tree, *, nodes: int | None = None) -> Candidate:
+def cluster(name: str, given: Tree, *, nodes: int | None = None) -> Candidate:
     """`nodes`: so many of one core."""
     there = None if nodes is None else [Node(f"n{i}", {}, (), {"cpu": 1000, "pods": 110}) for i in range(nodes)]
     return Candidate(name, "", given, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, nodes=there)
@@ -89,7 +89,7 @@ def test_nobody_loses_a_pod_for_one_that_no_node_could_hold(nodes: int, want: di
 
 def test_no_more_is_taken_back_than_is_not_free_elsewhere() -> None:
     """West has three cores to borrow: one pod in east makes way, not four."""
-    west = quota.build(
+    west = build(
         [make_cluster_queue(0, cohortName="all"), make_cluster_queue(3, cohortName="all", name="team-b")],
         [],
         [make_flavor()],
