@@ -34,10 +34,10 @@ async def _run(port: int, plan_port: int, leader_elect: bool) -> int:
     lease = Lease(election, _name()) if leader_elect else None
     client = await Client.local(lease.may_write) if lease else await Client.local()
     engine = Engine(client, lease)
-    REGISTRY.register(Census(engine.home))
+    REGISTRY.register(Census(engine.manager))
     serving = [
         # A replica that stands by is ready, for it is able to take over; and it plans as well as the one that leads.
-        await servers.serve_health(lambda: engine.home.unready, port),
+        await servers.serve_health(lambda: engine.manager.unready, port),
         await servers.serve_plans(lambda: engine.preview, plan_port),
     ]
     code = 0

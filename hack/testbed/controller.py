@@ -20,7 +20,7 @@ from adapter.actions import Action
 from adapter.cli import controller
 from adapter.objects.raw import Raw
 from adapter.objects.references import Reference
-from adapter.shell.clusters.remote import Member
+from adapter.shell.clusters.member import Member
 from adapter.shell.kube.client import Client
 from adapter.shell.write import gangs
 from adapter.shell.write.copies import Copier, Written

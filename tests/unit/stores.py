@@ -7,8 +7,8 @@ from adapter import names
 from adapter.objects import specs
 from adapter.shell.clusters.cluster import CONNECTION, PROBE
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import Listeners, Member
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.store import Store
@@ -52,26 +52,26 @@ class Sight:
     """A manager cluster with a queue `team-a` in namespace `demo`, and worker clusters with so many cores each."""
 
     def __init__(self, cores: Mapping[str, int], **policy: Any) -> None:
-        home = self.home = Home(_NOBODY)
+        manager = self.manager = Manager(_NOBODY)
         checks: Raw = {"admissionChecksStrategy": {"admissionChecks": [{"name": builders.CHECK}]}}
-        home.cluster_queues.replace([builders.make_cluster_queue(99, name="all", **checks)])
-        home.local_queues.replace([make_local_queue("all")])
-        home.checks.replace([builders.make_check()])
-        home.policies.replace([builders.make_policy(clusters=cores, **policy)])
-        home.gate_policies.replace([{"metadata": {"name": names.GATE_POLICY}}])
+        manager.cluster_queues.replace([builders.make_cluster_queue(99, name="all", **checks)])
+        manager.local_queues.replace([make_local_queue("all")])
+        manager.checks.replace([builders.make_check()])
+        manager.policies.replace([builders.make_policy(clusters=cores, **policy)])
+        manager.gate_policies.replace([{"metadata": {"name": names.GATE_POLICY}}])
         binding = {"metadata": {"name": names.GATE_POLICY}, "spec": {"policyName": names.GATE_POLICY}}
-        home.gate_bindings.replace([binding])
+        manager.gate_bindings.replace([binding])
         self.members = {name: make_member(name, amount) for name, amount in cores.items()}
         fleet = self.fleet = cast(Fleet, Members(self.members.values()))
         self.memory = Memory()
-        facts = self.facts = wiring.read(home, fleet, Claims(), Losses(home, fleet), self.memory, "mgr")
-        self.planning = wiring.plan(home, fleet, facts, self.memory)
-        self.preview = Preview(home, fleet, facts.policies, facts.refusals, self.planning)
+        facts = self.facts = wiring.read(manager, fleet, Claims(), Losses(manager, fleet), self.memory, "mgr")
+        self.planning = wiring.plan(manager, fleet, facts, self.memory)
+        self.preview = Preview(manager, fleet, facts.policies, facts.refusals, self.planning)
 
     def executor(self, client: Client) -> Executor:
         """Who does actions here, and tells of them through this client."""
-        copier = Copier(self.home, self.fleet, self.facts.sources, self.facts.workers)
-        return wiring.execute(self.home, self.fleet, self.planning, Announcer(client), self.memory, copier)
+        copier = Copier(self.manager, self.fleet, self.facts.sources, self.facts.workers)
+        return wiring.execute(self.manager, self.fleet, self.planning, Announcer(client), self.memory, copier)
 
 
 def fill(store: Store, *objects: Raw) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from adapter.objects import specs
 from adapter.objects.raw import Raw
 from adapter.shell.clusters.logins import Login, Logins, unusable
-from adapter.shell.clusters.remote import Listeners, Member
+from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.kube.client import Client, MayWrite, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
 
@@ -33,10 +33,10 @@ class _Engagement:
 class Fleet:
     """Members by name; `problems` says why a WorkerCluster has none."""
 
-    def __init__(self, tasks: asyncio.TaskGroup, manager: str, may_write: MayWrite) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, manager_id: str, may_write: MayWrite) -> None:
         self.problems: dict[str, str] = {}
         self.room_version = 0  # grows with every change of what might fit somewhere
-        self._tasks, self._manager, self._may_write = tasks, manager, may_write
+        self._tasks, self._manager_id, self._may_write = tasks, manager_id, may_write
         self._tell = Listeners()
         self._engaged: dict[str, _Engagement] = {}
 
@@ -100,7 +100,7 @@ class Fleet:
             self.problems[name] = unusable(login, error)
             return
         self.problems.pop(name, None)
-        member = Member(name, spec, client, self._manager, self._tell)
+        member = Member(name, spec, client, self._manager_id, self._tell)
         self._engaged[name] = _Engagement(digest, member, self._tasks.create_task(self._guard(member)))
 
     async def _guard(self, member: Member) -> None:

@@ -13,7 +13,7 @@ from adapter import names
 from adapter.admission import multikueue
 from adapter.objects import specs
 from adapter.objects.raw import Raw
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.kubeconfig import BadLogin
@@ -42,8 +42,8 @@ class _Followed:
 class Logins:
     """Reads kubeconfigs from the manager cluster."""
 
-    def __init__(self, tasks: asyncio.TaskGroup, home: Home) -> None:
-        self._tasks, self._home = tasks, home
+    def __init__(self, tasks: asyncio.TaskGroup, manager: Manager) -> None:
+        self._tasks, self._manager = tasks, manager
         self._needed: dict[str, str] = {}  # WorkerCluster -> the Secret of Kueue's namespace that it needs
         self._followed: dict[str, _Followed] = {}
 
@@ -52,7 +52,7 @@ class Logins:
         if spec.source.kube_config is not None:
             self.forget(name)
             secret = spec.source.kube_config.secret_ref.name
-            found = self._home.secrets.get((names.SYSTEM_NAMESPACE, secret))
+            found = self._manager.secrets.get((names.SYSTEM_NAMESPACE, secret))
             return _login(secret, names.SYSTEM_NAMESPACE, found)
         try:
             secret = self._borrowed(spec)
@@ -72,9 +72,9 @@ class Logins:
     def _borrowed(self, spec: specs.WorkerCluster) -> str:
         ref = spec.source.multi_kueue_cluster_ref
         assert ref is not None, "one of the two is set"
-        known = self._home.multikueue_clusters
+        known = self._manager.multikueue_clusters
         if not known.synced:
-            raise multikueue.unread(str(self._home.unread.get(resources.MULTIKUEUE_CLUSTERS, "no answer yet")))
+            raise multikueue.unread(str(self._manager.unread.get(resources.MULTIKUEUE_CLUSTERS, "no answer yet")))
         return multikueue.secret_name(ref.name, known.named(ref.name))
 
     async def _read(self, name: str, secret: str) -> Raw | None:
@@ -91,7 +91,7 @@ class Logins:
         return found.store.get((names.KUEUE_NAMESPACE, secret))
 
     def _follow(self, secret: str) -> _Followed:
-        made = _Followed(Store(self._home.secrets.tell))
+        made = _Followed(Store(self._manager.secrets.tell))
         self._followed[secret] = made
 
         def trouble(error: Exception | None) -> None:
@@ -101,10 +101,10 @@ class Logins:
             made.answered.set()
             if news:
                 log.info("Secret %s in %s: %s", secret, names.KUEUE_NAMESPACE, said or "is read")
-                self._home.secrets.tell()
+                self._manager.secrets.tell()
 
         only = {"fieldSelector": f"metadata.name={secret}"}
-        what = Following(self._home.client, resources.SECRETS, made.store, trouble, names.KUEUE_NAMESPACE, only)
+        what = Following(self._manager.client, resources.SECRETS, made.store, trouble, names.KUEUE_NAMESPACE, only)
         made.task = self._tasks.create_task(follow(what))
         return made
 

@@ -27,7 +27,7 @@ _ASK_AGAIN_SECONDS = 2.0
 NOTHING: Mapping[str, str] = {}
 
 
-class Home(Cluster):
+class Manager(Cluster):
     """The manager cluster."""
 
     def __init__(self, client: Client) -> None:

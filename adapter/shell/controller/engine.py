@@ -9,7 +9,7 @@ import logging
 
 from adapter.objects.raw import key_of, uid_of
 from adapter.shell import metrics
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller import wiring
 from adapter.shell.controller.keys import CLUSTER, QueueKey
 from adapter.shell.controller.lease import Lease
@@ -34,27 +34,27 @@ class Engine:
     def __init__(self, client: Client, lease: Lease | None) -> None:
         """`client` is fenced by the lease; without one, nobody else must run."""
         self._lease, self._leads = lease, False
-        self.home = Home(client)
+        self.manager = Manager(client)
         self._queue: WorkQueue[QueueKey] = WorkQueue(self._handle)
         self._parts: Parts | None = None  # while the manager is read for the first time
 
     @property
     def preview(self) -> Preview | str:
         """Who answers for jobs that are not submitted, or why nobody can now."""
-        if self.home.lost:
-            return f"{self.home.lost[:1].upper()}{self.home.lost[1:]}."
+        if self.manager.lost:
+            return f"{self.manager.lost[:1].upper()}{self.manager.lost[1:]}."
         if self._parts is None:
             return "The controller has just started and still reads its clusters; ask again in a moment."
         return self._parts.preview
 
     async def run(self) -> None:
         """Follow, lead when it is this process's turn, and decide then, until cancelled; raises Lost in a group."""
-        manager = await self.home.identity()
+        manager_id = await self.manager.identity()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.home.run())
-            await self.home.filled.wait()  # NB: nothing is decided from half a picture
+            tasks.create_task(self.manager.run())
+            await self.manager.filled.wait()  # NB: nothing is decided from half a picture
             log.info("manager cluster is read")
-            parts = wiring.assemble(tasks, self.home, manager, self._queue)
+            parts = wiring.assemble(tasks, self.manager, manager_id, self._queue)
             parts.waker.listen()
             await self._first_contact(parts)
             self._parts = parts
@@ -62,7 +62,7 @@ class Engine:
             await self._lead(tasks)
             tasks.create_task(self._resync(parts))
             tasks.create_task(parts.losses.run(parts.waker.unseen))
-            tasks.create_task(anchors.run(parts.fleet.seen, self.home, manager))
+            tasks.create_task(anchors.run(parts.fleet.seen, self.manager, manager_id))
             tasks.create_task(parts.copier.run())
 
     async def _lead(self, tasks: asyncio.TaskGroup) -> None:
@@ -76,7 +76,7 @@ class Engine:
 
     async def _first_contact(self, parts: Parts) -> None:
         """Give the worker clusters a moment to be read, so that a restart does not report each of them as silent."""
-        await asyncio.gather(*(parts.conditions.engage(key_of(raw)[1]) for raw in self.home.worker_clusters))
+        await asyncio.gather(*(parts.conditions.engage(key_of(raw)[1]) for raw in self.manager.worker_clusters))
         try:
             async with asyncio.timeout(FIRST_CONTACT_SECONDS):
                 await asyncio.gather(*(member.seen.wait() for member in parts.fleet.members().values()))
@@ -87,13 +87,13 @@ class Engine:
         while True:
             parts.waker.everything()
             shares = (raw for member in parts.fleet.seen().values() for raw in member.workloads)
-            parts.memory.keep(map(uid_of, self.home.placements), map(uid_of, self.home.pods), map(uid_of, shares))
+            parts.memory.keep(map(uid_of, self.manager.placements), map(uid_of, self.manager.pods), map(uid_of, shares))
             await asyncio.sleep(RESYNC_SECONDS)
 
     async def _handle(self, key: QueueKey) -> float | None:
         """Look at a key; a replica that stands by only follows worker clusters as their objects say."""
-        if self.home.lost:
-            raise Postpone(self.home.lost)
+        if self.manager.lost:
+            raise Postpone(self.manager.lost)
         if self._parts is None:
             return None  # everything is looked at when the parts stand
         if self._leads:

@@ -17,8 +17,8 @@ from adapter.objects.workerpod import slot_of
 from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
-from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import Listeners
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Listeners
 from adapter.shell.controller import predicates
 from adapter.shell.controller.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
 from adapter.shell.controller.workqueue import WorkQueue
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 class Waker:
     """Turns changes into keys of the work queue."""
 
-    def __init__(self, queue: WorkQueue[QueueKey], home: Home, fleet: Fleet) -> None:
-        self._keys, self._home, self._fleet = Keys(queue, home, fleet), home, fleet
+    def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet) -> None:
+        self._keys, self._manager, self._fleet = Keys(queue, manager, fleet), manager, fleet
 
     def listen(self) -> None:
         """Hear of all that changes in the manager's stores from now on, and in worker clusters that are engaged from now on."""
@@ -42,25 +42,25 @@ class Waker:
 
     def handlers(self) -> list[tuple[Store, Changed]]:
         """Which change of the manager cluster is heard by whom."""
-        home = self._home
+        manager = self._manager
         return [
-            (home.workloads, self._workload),
-            (home.placements, self._placement),
-            (home.pods, self._pod),
-            (home.heads, self._head),
-            (home.ray_clusters, self._ray_cluster),
-            (home.ray_jobs, self._job),
-            (home.worker_clusters, self._worker_cluster),
-            (home.secrets, self._login),
-            (home.multikueue_clusters, self._login),
-            (home.multikueue_configs, self._config),
-            (home.checks, self._check),
-            (home.policies, self._policy),
-            (home.gate_policies, self._gate),
-            (home.gate_bindings, self._gate),
-            (home.cluster_queues, self._cluster_queue),
-            (home.local_queues, self._local_queue),
-            (home.flavors, self._layout),
+            (manager.workloads, self._workload),
+            (manager.placements, self._placement),
+            (manager.pods, self._pod),
+            (manager.heads, self._head),
+            (manager.ray_clusters, self._ray_cluster),
+            (manager.ray_jobs, self._job),
+            (manager.worker_clusters, self._worker_cluster),
+            (manager.secrets, self._login),
+            (manager.multikueue_clusters, self._login),
+            (manager.multikueue_configs, self._config),
+            (manager.checks, self._check),
+            (manager.policies, self._policy),
+            (manager.gate_policies, self._gate),
+            (manager.gate_bindings, self._gate),
+            (manager.cluster_queues, self._cluster_queue),
+            (manager.local_queues, self._local_queue),
+            (manager.flavors, self._layout),
         ]
 
     def reservation(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
@@ -70,8 +70,10 @@ class Waker:
             return  # so nor has what its pods look at, which is a part of that
         self._keys.owner_of_share(raw)
         if predicates.changed(before, after, lambda raw: predicates.share(cluster, raw)):
-            for place in self._home.placements.group(f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"):
-                self._keys.all(POD, self._home.pods.group("/".join(key_of(place))))
+            for place in self._manager.placements.group(
+                f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"
+            ):
+                self._keys.all(POD, self._manager.pods.group("/".join(key_of(place))))
         if after is None:  # its anchor went before it, unless somebody else deleted it
             namespace, name = key_of(raw)
             self._anchor(namespace, cluster, name)
@@ -91,7 +93,7 @@ class Waker:
         """A copy changed in a worker cluster."""
         if after is None:
             self._pod(before, after)
-            place = self._home.placements.get((key_of(before or {})[0], label(before or {}, names.PLACEMENT_LABEL)))
+            place = self._manager.placements.get((key_of(before or {})[0], label(before or {}, names.PLACEMENT_LABEL)))
             if place:  # was it the last one of a share that was evicted?
                 self._keys.gang_of(place, BURST_SECONDS)
         else:
@@ -123,8 +125,8 @@ class Waker:
 
     def refused(self, key: Key) -> None:
         """Something could not be done for a pod: its gang may have to go elsewhere."""
-        pod = self._home.pods.get(key) or {}
-        place = self._home.placements.get((key[0], label(pod, names.PLACEMENT_LABEL)))
+        pod = self._manager.pods.get(key) or {}
+        place = self._manager.placements.get((key[0], label(pod, names.PLACEMENT_LABEL)))
         if place:
             self._keys.gang_of(place, BURST_SECONDS)
 
@@ -132,18 +134,18 @@ class Waker:
         """A worker cluster came into sight or fell silent: all that touches it wants a look."""
         self._fleet.room_version += 1
         self._keys.named(CLUSTER, "", cluster)
-        self._keys.all(GANG, self._home.workloads)
-        self._keys.all(POD, self._home.pods)
+        self._keys.all(GANG, self._manager.workloads)
+        self._keys.all(POD, self._manager.pods)
         self._keys.member(cluster)
         self._keys.quotas()
 
     def everything(self) -> None:
         """Every key there is."""
         for what, store in (
-            (CLUSTER, self._home.worker_clusters),
-            (CHECK, self._home.checks),
-            (GANG, self._home.workloads),
-            (POD, self._home.pods),
+            (CLUSTER, self._manager.worker_clusters),
+            (CHECK, self._manager.checks),
+            (GANG, self._manager.workloads),
+            (POD, self._manager.pods),
         ):
             self._keys.all(what, store)
         for cluster in self._fleet.members():
@@ -156,7 +158,7 @@ class Waker:
             self._keys.room()  # those behind it were planned as if it took its share, or kept room free for it
 
     def _is_ours(self, work: Raw) -> bool:
-        listed = (self._home.checks.named(entry.get("name") or "") for entry in _checks_on(work))
+        listed = (self._manager.checks.named(entry.get("name") or "") for entry in _checks_on(work))
         return any(is_ours(check or {}) for check in listed)
 
     def _placement(self, before: Raw | None, after: Raw | None) -> None:
@@ -166,14 +168,14 @@ class Waker:
             for cluster in {share.cluster for one in (before, after) if one for share in placement(one).shares}:
                 self._keys.named(CLUSTER, "", cluster, ROOM_SECONDS)
         if predicates.changed(before, after, lambda place: place.get("spec")):
-            self._keys.all(POD, self._home.pods.group("/".join(key_of(raw))))
+            self._keys.all(POD, self._manager.pods.group("/".join(key_of(raw))))
             if ((before or {}).get("spec") or {}).get("shares"):  # what it was promised is free for others
                 self._keys.room()
 
     def _pod(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
         self._keys.add(POD, raw)
-        place = self._home.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
+        place = self._manager.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
         if place and predicates.changed(
             before, after, predicates.stand
         ):  # a share may be lost with its last worker, or be left
@@ -181,7 +183,7 @@ class Waker:
         left = slot_of(before or {})
         if after is None or left not in ("", slot_of(after)):
             # Its slot may be free: those without one look for it, and those who had the same one find that it is theirs.
-            siblings = self._home.pods.group(by_placement(raw))
+            siblings = self._manager.pods.group(by_placement(raw))
             self._keys.all(POD, (pod for pod in siblings if slot_of(pod) in ("", left)))
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
@@ -197,15 +199,15 @@ class Waker:
         """A RayJob or RayCluster: it came, or goes, and its gang with it."""
         if predicates.changed(before, after, lambda job: (uid_of(job), meta(job).get("deletionTimestamp"))):
             gone = uid_of(before or {}), uid_of(after or {})
-            self._keys.all(GANG, (work for work in self._home.workloads if controller_uid(work) in gone))
+            self._keys.all(GANG, (work for work in self._manager.workloads if controller_uid(work) in gone))
             if before is not None:  # what it was promised is free for others, however long it takes to go
                 self._keys.room()
 
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(CLUSTER, after or before or {})
         if predicates.changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
-            self._keys.all(POD, self._home.pods)  # when their workers count as lost is reckoned from it
-            self._keys.all(GANG, self._home.workloads)
+            self._keys.all(POD, self._manager.pods)  # when their workers count as lost is reckoned from it
+            self._keys.all(GANG, self._manager.workloads)
         if predicates.changed(before, after, unproven):
             self._keys.room()  # policies may require that it was reached
         if predicates.changed(before, after, lambda cluster: cluster.get("spec")):
@@ -213,13 +215,13 @@ class Waker:
 
     def _login(self, *_: Raw | None) -> None:
         """A kubeconfig, or a MultiKueueCluster that names one."""
-        self._keys.all(CLUSTER, self._home.worker_clusters)
+        self._keys.all(CLUSTER, self._manager.worker_clusters)
 
     def _policy(self, *_: Raw | None) -> None:
         self._keys.policies()
 
     def _gate(self, *_: Raw | None) -> None:
-        self._keys.checks(self._home.checks)
+        self._keys.checks(self._manager.checks)
 
     def _config(self, before: Raw | None, after: Raw | None) -> None:
         if predicates.changed(before, after, lambda config: config.get("spec")):

@@ -11,7 +11,7 @@ from adapter.objects.workload import workload
 from adapter.planning import ordering
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller.workqueue import WorkQueue
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
@@ -26,8 +26,8 @@ ROOM_SECONDS = 0.5
 class Keys:
     """Adds keys to the work queue, by what they have in common."""
 
-    def __init__(self, queue: WorkQueue[QueueKey], home: Home, fleet: Fleet) -> None:
-        self._queue, self._home, self._fleet = queue, home, fleet
+    def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet) -> None:
+        self._queue, self._manager, self._fleet = queue, manager, fleet
 
     def named(self, what: str, namespace: str, name: str, after: float = 0.0) -> None:
         """One key, due after so many seconds."""
@@ -53,7 +53,7 @@ class Keys:
 
     def of_ray_cluster(self, key: str, after: float = 0.0) -> None:
         """The worker pods of a RayCluster, by namespace and name."""
-        self.all(POD, (pod for pod in self._home.pods if by_ray_cluster(pod) == key), after)
+        self.all(POD, (pod for pod in self._manager.pods if by_ray_cluster(pod) == key), after)
 
     def member(self, cluster: str) -> None:
         """What stands in a worker cluster."""
@@ -66,17 +66,17 @@ class Keys:
     def checks(self, checks: Iterable[Raw]) -> None:
         """These AdmissionChecks, and all that depends on any."""
         self.all(CHECK, checks)
-        self.all(GANG, self._home.workloads)
+        self.all(GANG, self._manager.workloads)
         self.quotas()
 
     def policies(self) -> None:
         """Where gangs may go, in which order and with which of their groups may be another now."""
         self._fleet.room_version += 1
-        self.checks(self._home.checks)
+        self.checks(self._manager.checks)
 
     def quotas(self) -> None:
         """ClusterQueues whose quota is to follow that of the worker clusters."""
-        for raw in self._home.cluster_queues:
+        for raw in self._manager.cluster_queues:
             if annotation(raw, names.QUOTA_ANNOTATION):
                 self._queue.add((QUEUE, "", key_of(raw)[1]), ROOM_SECONDS)
 
@@ -89,8 +89,8 @@ class Keys:
         """Gangs that want a place: room may have come, and is offered in their turn, so that whoever is planned finds that
         those before it were."""
         draining = self._fleet.draining()
-        gangs = [_gang(place) for place in self._home.placements if ordering.short(place, draining)]
-        works = [workload(raw) for key in gangs if (raw := self._home.workloads.get(key))]
+        gangs = [_gang(place) for place in self._manager.placements if ordering.short(place, draining)]
+        works = [workload(raw) for key in gangs if (raw := self._manager.workloads.get(key))]
         in_turn = [work.key for work in sorted(works, key=ordering.turn)]
         for namespace, name in dict.fromkeys([*in_turn, *gangs]):  # of the others nothing is known
             self.named(GANG, namespace, name, ROOM_SECONDS)

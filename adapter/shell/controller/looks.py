@@ -17,7 +17,7 @@ from adapter.gang import lifecycle
 from adapter.objects.raw import Key
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller import measure
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QueueKey
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 class Looks:
     """Looks at keys, for a process that leads."""
 
-    home: Home
+    manager: Manager
     fleet: Fleet
     gangs: Gangs
     workers: Workers
@@ -68,7 +68,7 @@ class Looks:
             return await self.conditions.cluster(name)
         if what == ANCHOR:
             cluster, _, share = name.partition("/")
-            return await anchors.look(self.fleet.members().get(cluster), namespace, share, self.home)
+            return await anchors.look(self.fleet.members().get(cluster), namespace, share, self.manager)
         if what == GANG:
             return await self._gang((namespace, name))
         if what == POD:
@@ -79,8 +79,8 @@ class Looks:
     async def _gang(self, key: Key) -> float | None:
         if await self.gangs.look(key):
             self.waker.turns()
-        if self.home.lost:  # meanwhile
-            raise Postpone(self.home.lost)
+        if self.manager.lost:  # meanwhile
+            raise Postpone(self.manager.lost)
         now = datetime.now(UTC)
         return await self._execute(key, lifecycle.decide(self.gangs.facts(key, now), now))
 

@@ -16,7 +16,7 @@ from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
 from adapter.objects.raw import Raw, meta, moment
 from adapter.objects.workerpod import slot_of
 from adapter.shell import metrics
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.worker import dispatch
 
 _ORPHANS = {dispatch.POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metrics.SLOT_ELSEWHERE}
@@ -25,8 +25,8 @@ _ORPHANS = {dispatch.POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metric
 class Census(Collector):
     """A collector for the registry of one controller; it is asked within the controller's own loop."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
 
     def describe(self) -> list[GaugeMetricFamily]:
         """The names without the numbers: the registry asks before there is a loop."""
@@ -34,7 +34,7 @@ class Census(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         pods, tasks = _pods(), _tasks()
-        for (cluster, phase), number in Counter(map(self._where, self._home.pods)).items():
+        for (cluster, phase), number in Counter(map(self._where, self._manager.pods)).items():
             pods.add_metric([cluster, phase], number)
         for coroutine, number in Counter(map(_coroutine, asyncio.all_tasks())).items():
             tasks.add_metric([coroutine], number)
@@ -45,7 +45,7 @@ class Census(Collector):
         """The pod's cluster and phase; users may write anything into an annotation, so only a registered cluster counts."""
         cluster = slot_of(pod).split("/")[0]
         phase = (pod.get("status") or {}).get("phase") or "Pending"
-        return cluster if self._home.worker_clusters.named(cluster) else "", phase
+        return cluster if self._manager.worker_clusters.named(cluster) else "", phase
 
 
 def _pods() -> GaugeMetricFamily:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import QueueKey
 from adapter.shell.controller.looks import Looks
@@ -62,51 +62,51 @@ class Readers:
     gangs: Gangs
 
 
-def read(home: Home, fleet: Fleet, claims: Claims, losses: Losses, memory: Memory, manager: str) -> Readers:
+def read(manager: Manager, fleet: Fleet, claims: Claims, losses: Losses, memory: Memory, manager_id: str) -> Readers:
     """Build those who read facts, of a manager cluster that is called `manager` in the worker clusters."""
-    policies, sources = Policies(home), Sources(home)
-    refusals = Refusals(home, policies, sources)
-    targets, shares, slots = Targets(home, manager), Shares(home, fleet), Slots(home, fleet, claims)
-    workers = Workers(home, fleet, policies, shares, targets, slots, losses, memory)
-    gangs = Gangs(home, fleet, policies, sources, refusals, targets, shares, slots, losses, memory)
+    policies, sources = Policies(manager), Sources(manager)
+    refusals = Refusals(manager, policies, sources)
+    targets, shares, slots = Targets(manager, manager_id), Shares(manager, fleet), Slots(manager, fleet, claims)
+    workers = Workers(manager, fleet, policies, shares, targets, slots, losses, memory)
+    gangs = Gangs(manager, fleet, policies, sources, refusals, targets, shares, slots, losses, memory)
     return Readers(policies, sources, refusals, targets, shares, workers, gangs)
 
 
-def plan(home: Home, fleet: Fleet, facts: Readers, memory: Memory) -> Planning:
+def plan(manager: Manager, fleet: Fleet, facts: Readers, memory: Memory) -> Planning:
     """Build who makes plans."""
-    snapshot = Snapshot(home, fleet, facts.policies, facts.targets, facts.shares)
-    waiters = Waiters(home, fleet, facts.policies, facts.refusals, facts.shares, memory, snapshot)
+    snapshot = Snapshot(manager, fleet, facts.policies, facts.targets, facts.shares)
+    waiters = Waiters(manager, fleet, facts.policies, facts.refusals, facts.shares, memory, snapshot)
     return Planning(fleet, facts.policies, snapshot, waiters)
 
 
 def execute(
-    home: Home, fleet: Fleet, planning: Planning, announcer: Announcer, memory: Memory, copier: Copier
+    manager: Manager, fleet: Fleet, planning: Planning, announcer: Announcer, memory: Memory, copier: Copier
 ) -> Executor:
     """Build who does actions."""
-    gangs = GangWriter(home, fleet, planning, memory)
-    pods = PodWriter(home, fleet, announcer, memory, copier)
+    gangs = GangWriter(manager, fleet, planning, memory)
+    pods = PodWriter(manager, fleet, announcer, memory, copier)
     return Executor(gangs, pods, announcer)
 
 
-def assemble(tasks: asyncio.TaskGroup, home: Home, manager: str, queue: WorkQueue[QueueKey]) -> Parts:
+def assemble(tasks: asyncio.TaskGroup, manager: Manager, manager_id: str, queue: WorkQueue[QueueKey]) -> Parts:
     """Build the controller of a manager cluster, which is called `manager` in the worker clusters."""
-    fleet = Fleet(tasks, manager, home.client.may_write)
-    memory, claims, losses = Memory(), Claims(), Losses(home, fleet)
-    facts = read(home, fleet, claims, losses, memory, manager)
-    planning, announcer = plan(home, fleet, facts, memory), Announcer(home.client)
-    copier = Copier(home, fleet, facts.sources, facts.workers)
-    conditions = Conditions(home, fleet, Logins(tasks, home), facts.policies, facts.shares, announcer)
-    waker = Waker(queue, home, fleet)
+    fleet = Fleet(tasks, manager_id, manager.client.may_write)
+    memory, claims, losses = Memory(), Claims(), Losses(manager, fleet)
+    facts = read(manager, fleet, claims, losses, memory, manager_id)
+    planning, announcer = plan(manager, fleet, facts, memory), Announcer(manager.client)
+    copier = Copier(manager, fleet, facts.sources, facts.workers)
+    conditions = Conditions(manager, fleet, Logins(tasks, manager), facts.policies, facts.shares, announcer)
+    waker = Waker(queue, manager, fleet)
     looks = Looks(
-        home=home,
+        manager=manager,
         fleet=fleet,
         gangs=facts.gangs,
         workers=facts.workers,
         claims=claims,
-        executor=execute(home, fleet, planning, announcer, memory, copier),
+        executor=execute(manager, fleet, planning, announcer, memory, copier),
         conditions=conditions,
-        aggregator=Aggregator(home, fleet, facts.policies, announcer),
+        aggregator=Aggregator(manager, fleet, facts.policies, announcer),
         waker=waker,
     )
-    preview = Preview(home, fleet, facts.policies, facts.refusals, planning)
+    preview = Preview(manager, fleet, facts.policies, facts.refusals, planning)
     return Parts(fleet, memory, losses, preview, copier, conditions, waker, looks)

@@ -18,7 +18,7 @@ from adapter.objects.workload import Workload, workload
 from adapter.rewrite import copies
 from adapter.rewrite.target import Target
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.policies import Policies
@@ -34,7 +34,7 @@ class Gangs:
 
     def __init__(
         self,
-        home: Home,
+        manager: Manager,
         fleet: Fleet,
         policies: Policies,
         sources: Sources,
@@ -45,14 +45,14 @@ class Gangs:
         losses: Losses,
         memory: Memory,
     ) -> None:
-        self._home, self._fleet, self._memory = home, fleet, memory
+        self._manager, self._fleet, self._memory = manager, fleet, memory
         self._policies, self._sources, self._refusals = policies, sources, refusals
         self._targets, self._shares, self._slots, self._losses = targets, shares, slots, losses
 
     def facts(self, key: Key, now: datetime) -> Gang:
         """The facts about a Workload."""
         work, check = self._under(key)
-        found = tuple(placement(p) for p in self._home.placements.group("/".join(key)))
+        found = tuple(placement(p) for p in self._manager.placements.group("/".join(key)))
         standing = tuple(self._shares.standing(key))
         chosen, problem = self._policies.policy(check)
         return Gang(
@@ -97,7 +97,7 @@ class Gangs:
 
     def _under(self, key: Key) -> tuple[Workload | None, str]:
         """A Workload, and our check on it, empty when it has none."""
-        raw = self._home.workloads.get(key)
+        raw = self._manager.workloads.get(key)
         work = workload(raw) if raw else None
         return work, self._policies.check_of(work) if work else ""
 
@@ -129,7 +129,7 @@ class Gangs:
         return quiet
 
     def _others_wait(self, work: Workload) -> bool:
-        queue = self._home.cluster_queue((work.namespace, work.queue))
+        queue = self._manager.cluster_queue((work.namespace, work.queue))
         return int((queue.get("status") or {}).get("pendingWorkloads") or 0) > 0
 
 

@@ -18,8 +18,8 @@ from adapter.objects.raw import Key, Raw, key_of, label
 from adapter.objects.workerpod import share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
-from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import FIRST_LISTS
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import FIRST_LISTS
 from adapter.worker import raynodes, silence
 from adapter.worker.silence import Silence
 
@@ -36,8 +36,8 @@ _AT_ONCE = 20  # heads that are asked at the same time
 class Losses:
     """What is known of worker clusters that cannot be seen."""
 
-    def __init__(self, home: Home, fleet: Fleet) -> None:
-        self._home, self._fleet = home, fleet
+    def __init__(self, manager: Manager, fleet: Fleet) -> None:
+        self._manager, self._fleet = manager, fleet
         # By RayCluster, once its head was asked: node address -> whether the head hears from it, and when it said so.
         self._alive: dict[Key, tuple[dict[str, bool], float]] = {}
 
@@ -51,14 +51,14 @@ class Losses:
         return silence.of_pod(self._silence(cluster, timeout), pod, nodes)
 
     def _silence(self, cluster: str, timeout: timedelta) -> Silence | None:
-        raw, why = self._home.worker_clusters.named(cluster), self._fleet.silent().get(cluster)
+        raw, why = self._manager.worker_clusters.named(cluster), self._fleet.silent().get(cluster)
         return silence.of_cluster(raw, why, begun=(why or "").endswith(FIRST_LISTS), timeout=timeout)
 
     async def run(self, heard: Callable[[Raw], None]) -> None:
         """Ask heads for as long as clusters are silent, until cancelled; `heard` is told of each pod with news."""
         async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
             while True:
-                pods = [] if self._home.lost else self._unseen()
+                pods = [] if self._manager.lost else self._unseen()
                 before, heads = self._alive, self._heads(pods)
                 turns = asyncio.Semaphore(_AT_ONCE)
                 answers = await asyncio.gather(*(self._ask(session, head, turns) for head in heads.values()))
@@ -75,14 +75,14 @@ class Losses:
         silent = self._fleet.silent()
         if not silent:
             return []
-        return [pod for pod in self._home.pods if share_key(slot_of(pod))[0] in silent]
+        return [pod for pod in self._manager.pods if share_key(slot_of(pod))[0] in silent]
 
     def _heads(self, pods: Iterable[Raw]) -> dict[Key, Raw | None]:
         """The head of each RayCluster that one of these pods is of."""
         found: dict[Key, Raw | None] = {}
         for pod in pods:
             known = found.get(_ray_cluster(pod))
-            found[_ray_cluster(pod)] = known or raycluster.head(pod, self._home.heads.group(by_ray_cluster(pod)))
+            found[_ray_cluster(pod)] = known or raycluster.head(pod, self._manager.heads.group(by_ray_cluster(pod)))
         return found
 
     async def _ask(

@@ -8,74 +8,76 @@ from adapter.admission.policy import Chosen, Written, policy, policy_name
 from adapter.objects import admissioncheck, specs
 from adapter.objects.raw import Raw, key_of
 from adapter.objects.workload import PodSet, Workload
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube.store import Store
 
 
 class Policies:
     """Reads AdmissionChecks, DispatchPolicies and what they refer to."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
 
     def check_of(self, work: Workload) -> str:
         """The name of our AdmissionCheck on a Workload, empty when it has none."""
-        return next((name for name in work.checks if admissioncheck.is_ours(self._home.checks.named(name) or {})), "")
+        return next(
+            (name for name in work.checks if admissioncheck.is_ours(self._manager.checks.named(name) or {})), ""
+        )
 
     def our_checks(self) -> frozenset[str]:
         """The names of the AdmissionChecks that are ours."""
-        return admissioncheck.ours(self._home.checks)
+        return admissioncheck.ours(self._manager.checks)
 
     def rivals(self, work: Workload | None) -> str:
         """Why the checks on a Workload exclude each other, empty when they do not."""
         if work is None:
             return ""
-        controllers = {name: admissioncheck.controller(self._home.checks.named(name) or {}) for name in work.checks}
+        controllers = {name: admissioncheck.controller(self._manager.checks.named(name) or {}) for name in work.checks}
         return queuelayout.rivals(f"ClusterQueue of LocalQueue {work.queue}", controllers)
 
     def layout_problems(self, check: str) -> list[str]:
         """What cannot work in the queues that list an AdmissionCheck."""
-        home = self._home
+        manager = self._manager
         queues = queuelayout.Queues(
-            list(home.cluster_queues),
-            list(home.local_queues),
-            _by_name(home.flavors),
-            {key_of(raw)[1]: admissioncheck.controller(raw) for raw in home.checks},
+            list(manager.cluster_queues),
+            list(manager.local_queues),
+            _by_name(manager.flavors),
+            {key_of(raw)[1]: admissioncheck.controller(raw) for raw in manager.checks},
         )
         return queuelayout.problems(check, queues)
 
     def written(self) -> Written:
         """What admins have written that an AdmissionCheck may refer to."""
-        configs = self._home.multikueue_configs
+        configs = self._manager.multikueue_configs
         return Written(
-            _by_name(self._home.policies),
-            list(self._home.worker_clusters),
+            _by_name(self._manager.policies),
+            list(self._manager.worker_clusters),
             _by_name(configs) if configs.synced else None,
         )
 
     def policy(self, check: str) -> tuple[Chosen | None, str]:
         """The policy behind an AdmissionCheck, or why there is none."""
         try:
-            return policy(self._home.checks.named(check) or {}, self.written()), ""
+            return policy(self._manager.checks.named(check) or {}, self.written()), ""
         except specs.Invalid as error:
             return None, str(error)
 
     def clusters(self, chosen: Chosen | None) -> list[Raw]:
         """The WorkerClusters that a policy names, as far as they are registered."""
-        found = (self._home.worker_clusters.named(cluster) for cluster in (chosen.clusters if chosen else ()))
+        found = (self._manager.worker_clusters.named(cluster) for cluster in (chosen.clusters if chosen else ()))
         return [raw for raw in found if raw]
 
     def policy_name(self, check: str) -> str:
         """The DispatchPolicy that an AdmissionCheck names, whether or not it can be used."""
-        return policy_name(self._home.checks.named(check) or {})
+        return policy_name(self._manager.checks.named(check) or {})
 
     def gate_problem(self) -> str:
         """Why worker pods would not be held, empty when they would."""
-        return conditions.gate_problem(_by_name(self._home.gate_policies), _by_name(self._home.gate_bindings))
+        return conditions.gate_problem(_by_name(self._manager.gate_policies), _by_name(self._manager.gate_bindings))
 
     def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
         """The worker groups that the check covers (docs/upstream.md, "What a check covers")."""
-        return admissioncheck.remote_podsets(work, check, self._home.cluster_queue((work.namespace, work.queue)))
+        return admissioncheck.remote_podsets(work, check, self._manager.cluster_queue((work.namespace, work.queue)))
 
 
 def _by_name(store: Store) -> dict[str, Raw]:

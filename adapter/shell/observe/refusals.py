@@ -9,7 +9,7 @@ from adapter.admission import refusal
 from adapter.admission.policy import Chosen
 from adapter.objects.raw import Raw
 from adapter.objects.workload import Workload
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.sources import Sources
 
@@ -17,13 +17,13 @@ from adapter.shell.observe.sources import Sources
 class Refusals:
     """Says why jobs cannot run remotely."""
 
-    def __init__(self, home: Home, policies: Policies, sources: Sources) -> None:
-        self._home, self._policies, self._sources = home, policies, sources
+    def __init__(self, manager: Manager, policies: Policies, sources: Sources) -> None:
+        self._manager, self._policies, self._sources = manager, policies, sources
 
     def refusal(self, work: Workload, check: str, chosen: Chosen | None) -> str:
         """Why a job can never run remotely, empty when it can."""
         known = work.job and work.job.kind in names.RAY_KINDS
-        raw = self._home.job(work.job) if work.job and known else {}
+        raw = self._manager.job(work.job) if work.job and known else {}
         if found := self.refusal_of(raw, work, check, chosen):
             return found
         return refusal.of_sources(work, self._sources.refusal(work, self._policies.remote_podsets(work, check)))

@@ -13,20 +13,20 @@ from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.workerpod import share_key, slot_of
 from adapter.objects.workload import Workload, there, workload
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import Member
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Member
 
 
 class Shares:
     """Reads Placements, and the group Workloads that stand for them."""
 
-    def __init__(self, home: Home, fleet: Fleet) -> None:
-        self._home, self._fleet = home, fleet
+    def __init__(self, manager: Manager, fleet: Fleet) -> None:
+        self._manager, self._fleet = manager, fleet
 
     def workers_in(self, cluster: str) -> int:
         """For how many workers quota is held or asked for in a cluster: by the Placements of Workloads that are not over, or by
         what stands there, whichever is more."""
-        places = (placement(raw) for raw in self._home.placements)
+        places = (placement(raw) for raw in self._manager.placements)
         live = (place for place in places if self.workload_of(place))
         wanted = sum(share.workers for place in live for share in place.live if share.cluster == cluster)
         member = self._fleet.members().get(cluster)
@@ -37,12 +37,12 @@ class Shares:
 
     def placement_of(self, pod: Raw) -> Placement | None:
         """The Placement that a pod is labelled with."""
-        found = self._home.placements.get((key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)))
+        found = self._manager.placements.get((key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)))
         return placement(found) if found else None
 
     def workload_of(self, place: Placement) -> Workload | None:
         """The Workload that a Placement was made for, while it holds quota and is not over."""
-        raw = self._home.workloads.get((place.namespace, place.workload))
+        raw = self._manager.workloads.get((place.namespace, place.workload))
         work = workload(raw) if raw else None
         return work if work and place.stands_for(work) else None
 
@@ -52,7 +52,7 @@ class Shares:
 
     def job_of(self, work: Workload) -> Literal["There", "Leaving", "Gone"]:
         """Whether a Workload's job is there; none is missed where there is none."""
-        return there(work.job, self._home.job(work.job)) if work.job else "There"
+        return there(work.job, self._manager.job(work.job)) if work.job else "There"
 
     def standing(self, key: Key) -> list[Reservation]:
         """What stands for a Workload in the clusters that can be seen."""

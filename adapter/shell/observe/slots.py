@@ -18,7 +18,7 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import ended, leaving, share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 
 
 class Claims:
@@ -48,13 +48,13 @@ class Claims:
 class Slots:
     """Reads the manager's and the members' pods."""
 
-    def __init__(self, home: Home, fleet: Fleet, claims: Claims) -> None:
-        self._home, self._fleet, self._claims = home, fleet, claims
+    def __init__(self, manager: Manager, fleet: Fleet, claims: Claims) -> None:
+        self._manager, self._fleet, self._claims = manager, fleet, claims
 
     def taken(self, pod: Raw) -> frozenset[str]:
         """The slots of a pod's Placement that others hold: asked for each pod of a large gang, so all are not read each time."""
         group, uid = by_placement(pod), uid_of(pod)
-        stores = [self._home.pods, *(member.pods for member in self._fleet.members().values())]
+        stores = [self._manager.pods, *(member.pods for member in self._fleet.members().values())]
         mine = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
         own = Counter(slot_of(one) for one in mine if by_placement(one) == group)
         counts = [store.count(group) for store in stores]
@@ -64,7 +64,7 @@ class Slots:
     def held(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that are held."""
         members = self._fleet.members().values()
-        here, there = self._home.pods.count(_group(place)), (member.pods.count(_group(place)) for member in members)
+        here, there = self._manager.pods.count(_group(place)), (member.pods.count(_group(place)) for member in members)
         return frozenset(here).union(*there, self._claims.slots(_group(place), but=None))
 
     def there(self, place: Placement) -> frozenset[str]:
@@ -81,7 +81,7 @@ class Slots:
 
     def living(self, place: Placement) -> list[Raw]:
         """The pods of a Placement in the manager cluster that neither ended nor are being deleted."""
-        pods = self._home.pods.group(_group(place))
+        pods = self._manager.pods.group(_group(place))
         return [one for one in pods if not (leaving(one) or ended(one))]
 
     def movers(self, place: Placement, standing: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
@@ -91,7 +91,7 @@ class Slots:
         draining = {name: members[name].spec.max_unavailable for name in self._fleet.draining()}
         if not draining:  # most of the time, and then a large gang is not gathered
             return ()
-        pods = self._home.pods.group(_group(place))
+        pods = self._manager.pods.group(_group(place))
         admitted = {(one.cluster, one.round) for one in standing if one.placement == place.name and one.admitted}
         gang = drain.Gathered(place, pods, self._copies(pods), self.held(place), admitted, self._desired(pods, place))
         return drain.movers(gang, draining)
@@ -105,7 +105,7 @@ class Slots:
     def _desired(self, pods: Iterable[Raw], place: Placement) -> int:
         """How many workers of the Placement's groups their RayCluster is to have."""
         first = min(pods, key=key_of, default={})
-        raw = self._home.ray_clusters.get((place.namespace, label(first, names.RAY_GCS_CLUSTER_LABEL))) or {}
+        raw = self._manager.ray_clusters.get((place.namespace, label(first, names.RAY_GCS_CLUSTER_LABEL))) or {}
         return raycluster.workers(raw, {group.name for share in place.shares for group in share.groups})
 
 

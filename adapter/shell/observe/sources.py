@@ -14,7 +14,7 @@ from adapter.objects.references import Reference
 from adapter.objects.workload import PodSet, Workload
 from adapter.rewrite import copies
 from adapter.rewrite.copies import Source
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 
@@ -39,8 +39,8 @@ def path(namespace: str, reference: Reference, name: str = "") -> str:
 class Sources:
     """Reads what pods of the manager refer to."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
         self._known: dict[_Key, tuple[Source, float]] = {}  # until when it counts
 
     async def read(self, namespace: str, reference: Reference) -> Raw:
@@ -52,7 +52,7 @@ class Sources:
         if time.monotonic() < until:  # each pod of a large gang asks
             _complain(namespace, reference, known)
         try:
-            raw = await self._home.client.get(path(namespace, reference, reference.name))
+            raw = await self._manager.client.get(path(namespace, reference, reference.name))
         except ApiError as error:
             if error.passing and known and known.state == "Found" and time.monotonic() - until < KEPT_SECONDS:
                 raise Unreachable(str(error)) from None  # it says nothing of what was there a moment ago

@@ -10,15 +10,15 @@ from adapter.objects.raw import Raw
 from adapter.objects.workload import PodSet, Workload
 from adapter.rewrite.groupworkload import template
 from adapter.rewrite.target import Target
-from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import Member
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Member
 
 
 class Targets:
     """Makes targets for the shares of gangs."""
 
-    def __init__(self, home: Home, manager: str) -> None:
-        self._home, self._manager = home, manager
+    def __init__(self, manager: Manager, manager_id: str) -> None:
+        self._manager, self._manager_id = manager, manager_id
 
     def target(self, member: Member, work: Workload, place: Placement, round_: int) -> Target:
         """What the rewriter must know about the share that a round made in that cluster."""
@@ -26,7 +26,7 @@ class Targets:
             member.name,
             member.spec,
             queue=work.queue,
-            manager=self._manager,
+            manager=self._manager_id,
             workload=work.name,
             workload_uid=work.uid,
             placement=place.name,
@@ -45,4 +45,4 @@ class Targets:
     def _flavors(self, podsets: Iterable[PodSet]) -> list[Raw]:
         """The flavors that Kueue assigned: another queue's flavor may have a key that a user of this one asks for."""
         assigned = sorted(frozenset[str]().union(*(podset.flavors for podset in podsets)))
-        return [(self._home.flavors.named(name) or {}).get("spec") or {} for name in assigned]
+        return [(self._manager.flavors.named(name) or {}).get("spec") or {} for name in assigned]

@@ -16,8 +16,8 @@ from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.servicemirror import Standing
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
-from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import Member
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Member
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.policies import Policies
@@ -33,7 +33,7 @@ class Workers:
 
     def __init__(
         self,
-        home: Home,
+        manager: Manager,
         fleet: Fleet,
         policies: Policies,
         shares: Shares,
@@ -42,12 +42,12 @@ class Workers:
         losses: Losses,
         memory: Memory,
     ) -> None:
-        self._home, self._fleet, self._policies, self._memory = home, fleet, policies, memory
+        self._manager, self._fleet, self._policies, self._memory = manager, fleet, policies, memory
         self._shares, self._targets, self._slots, self._losses = shares, targets, slots, losses
 
     def facts(self, key: Key) -> Worker:
         """The facts about a worker pod of the manager and its copies."""
-        pod, members = self._home.pods.get(key), self._fleet.seen()
+        pod, members = self._manager.pods.get(key), self._fleet.seen()
         remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
         stands_for = self._shares.placement_of(pod) if pod else None
         near = _near(members, stands_for, pod) if pod and stands_for else {}
@@ -56,7 +56,7 @@ class Workers:
         unmade = bool(pod and wants_slot(pod, remotes))
         if unmade:  # only a copy that is made now is told of its flavor
             standing = [with_ray_labels(one, members[one.cluster].flavors.named) for one in standing]
-        head = raycluster.head(pod, self._home.heads.group(by_ray_cluster(pod))) if pod else None
+        head = raycluster.head(pod, self._manager.heads.group(by_ray_cluster(pod))) if pod else None
         address = HeadAddress.of(pod, str(head["status"]["podIP"]) if head else "") if pod else HeadAddress()
         return Worker(
             pod=pod,
@@ -96,7 +96,7 @@ class Workers:
         return when_share_lost(chosen) == "Restart"
 
     def _ray_cluster(self, pod: Raw) -> Raw | None:
-        return self._home.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL)))
+        return self._manager.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL)))
 
 
 def _near(members: Mapping[str, Member], place: Placement, pod: Raw) -> dict[str, Member]:

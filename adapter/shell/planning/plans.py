@@ -20,7 +20,7 @@ from adapter.planning.planner import Plan
 from adapter.planning.queue import Asking, Made
 from adapter.planning.request import rest
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
@@ -33,7 +33,7 @@ class Waiters:
 
     def __init__(
         self,
-        home: Home,
+        manager: Manager,
         fleet: Fleet,
         policies: Policies,
         refusals: Refusals,
@@ -41,7 +41,7 @@ class Waiters:
         memory: Memory,
         snapshot: Snapshot,
     ) -> None:
-        self._home, self._fleet, self._memory, self._snapshot = home, fleet, memory, snapshot
+        self._manager, self._fleet, self._memory, self._snapshot = manager, fleet, memory, snapshot
         self._policies, self._refusals, self._shares = policies, refusals, shares
 
     def before(self, me: Workload, now: datetime) -> list[tuple[Waiting, Asking]]:
@@ -65,8 +65,8 @@ class Waiters:
 
     def _waiting(self, now: datetime) -> Iterator[Waiting]:
         """The gangs that hold the manager's quota and have no share, or are giving back those that they had."""
-        placed = {(place.workload_uid, place.attempt): place for place in map(placement, self._home.placements)}
-        for raw in self._home.workloads:
+        placed = {(place.workload_uid, place.attempt): place for place in map(placement, self._manager.placements)}
+        for raw in self._manager.workloads:
             if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
                 continue  # most of them, and to read one whole takes time
             work = workload(raw)
@@ -79,7 +79,7 @@ class Waiters:
 
     def _aside(self, now: datetime) -> Iterator[Waiting]:
         for work, since in self._memory.aside.values():
-            raw = self._home.workloads.get(work.key)
+            raw = self._manager.workloads.get(work.key)
             current = workload(raw) if raw else None
             check = self._policies.check_of(current) if current else ""
             if found := ordering.aside(work, since + BACK_WITHIN, current, check, now):

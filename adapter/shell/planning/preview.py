@@ -21,7 +21,7 @@ from adapter.planning import preview
 from adapter.planning.preview import Answer
 from adapter.quota import tree
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.planning.plans import Planning
@@ -32,9 +32,11 @@ log = logging.getLogger(__name__)
 class Preview:
     """Answers for jobs that their users hold in their hands."""
 
-    def __init__(self, home: Home, fleet: Fleet, policies: Policies, refusals: Refusals, planning: Planning) -> None:
-        self._home, self._fleet, self._policies, self._refusals, self._planning = (
-            home,
+    def __init__(
+        self, manager: Manager, fleet: Fleet, policies: Policies, refusals: Refusals, planning: Planning
+    ) -> None:
+        self._manager, self._fleet, self._policies, self._refusals, self._planning = (
+            manager,
             fleet,
             policies,
             refusals,
@@ -60,7 +62,7 @@ class Preview:
 
     def _answer(self, asked: Asked, now: datetime) -> Answer:
         queue, cluster_queue = self._queue(asked)
-        priority = rayjob.known_priority(asked.priority_class, self._home.workloads)
+        priority = rayjob.known_priority(asked.priority_class, self._manager.workloads)
         flavors = _flavors(cluster_queue)
         work = workload(rayjob.workload(asked, queue, listed(cluster_queue), flavors, priority or 0, now))
         check = self._policies.check_of(work)
@@ -91,8 +93,8 @@ class Preview:
     def _queue(self, asked: Asked) -> tuple[str, Raw]:
         """The LocalQueue that the job would wait in, and the manager's ClusterQueue behind it."""
         name = asked.queue or names.DEFAULT_QUEUE
-        if found := self._home.local_queues.get((asked.namespace, name)):
-            cluster_queue = self._home.cluster_queue((asked.namespace, name))
+        if found := self._manager.local_queues.get((asked.namespace, name)):
+            cluster_queue = self._manager.cluster_queue((asked.namespace, name))
             if not cluster_queue:
                 target = tree.leads_to(found)[0]
                 raise Unusable(
@@ -103,7 +105,7 @@ class Preview:
             raise Unusable(
                 f"{asked}: metadata.labels has no {names.QUEUE_LABEL}; name a LocalQueue of namespace {asked.namespace}."
             )
-        there = sorted(key_of(queue)[1] for queue in self._home.local_queues if key_of(queue)[0] == asked.namespace)
+        there = sorted(key_of(queue)[1] for queue in self._manager.local_queues if key_of(queue)[0] == asked.namespace)
         have = f"it has {', '.join(there)}" if there else "it has none"
         raise Unusable(
             f"{asked}: namespace {asked.namespace} has no LocalQueue {name}, {have}; name one in metadata.labels "
@@ -112,7 +114,7 @@ class Preview:
 
     def _stopped(self, asked: Asked, work: Workload, queue: str) -> str:
         """What stops every job of the queue now, empty when nothing does."""
-        why = tree.leads_to(self._home.local_queues.get((asked.namespace, queue)) or {})[1]
+        why = tree.leads_to(self._manager.local_queues.get((asked.namespace, queue)) or {})[1]
         stopped = f"In the manager cluster, {why}." if why else ""
         return self._policies.rivals(work) or self._policies.gate_problem() or stopped
 

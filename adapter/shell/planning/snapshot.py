@@ -23,7 +23,7 @@ from adapter.preflight import reachable
 from adapter.quota import preemption, tree
 from adapter.rewrite import groupworkload
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube.store import version
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
@@ -33,8 +33,8 @@ from adapter.shell.observe.targets import Targets
 class Snapshot:
     """The gangs and the worker clusters as a planner sees them."""
 
-    def __init__(self, home: Home, fleet: Fleet, policies: Policies, targets: Targets, shares: Shares) -> None:
-        self._home, self._fleet = home, fleet
+    def __init__(self, manager: Manager, fleet: Fleet, policies: Policies, targets: Targets, shares: Shares) -> None:
+        self._manager, self._fleet = manager, fleet
         self._policies, self._targets, self._shares = policies, targets, shares
 
     def request(self, work: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
@@ -59,7 +59,7 @@ class Snapshot:
         """Why no preflight found the policy's clusters reachable, where it requires that."""
         if not chosen.policy.require_reachable:
             return {}
-        found = {name: self._home.worker_clusters.named(name) or {} for name in chosen.clusters}
+        found = {name: self._manager.worker_clusters.named(name) or {} for name in chosen.clusters}
         return {name: reachable.unproven(raw) for name, raw in found.items()}
 
     def relieved(self, order: Iterable[str], priority: int) -> dict[str, tree.Tree]:
@@ -117,7 +117,7 @@ class Snapshot:
 
     def _in_flight(self) -> Iterator[tuple[Workload, Placement]]:
         """The gangs that have shares, reserved or about to be."""
-        for raw in self._home.placements:
+        for raw in self._manager.placements:
             place = placement(raw)
             work = self._shares.workload_of(place) if snapshot.promised(place) else None
             if work and not self._shares.leaving(work):  # else its shares go, and it plans no more

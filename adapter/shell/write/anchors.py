@@ -17,8 +17,8 @@ from adapter.objects.placement import placement
 from adapter.objects.raw import Raw, key_of, label, meta, uid_of
 from adapter.shell import metrics
 from adapter.shell.clusters.indexes import by_reserved_workload
-from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import Member
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Member
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.resources import CONFIG_MAPS
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 BEREFT_SECONDS = 5.0
 
 
-async def look(member: Member | None, namespace: str, name: str, home: Home) -> float | None:
+async def look(member: Member | None, namespace: str, name: str, manager: Manager) -> float | None:
     """Delete the anchor of a share that is not there, unless it is wanted; returns after how many seconds to ask once more."""
     if member is None or member.workloads.get((namespace, name)):
         return None
@@ -42,28 +42,30 @@ async def look(member: Member | None, namespace: str, name: str, home: Home) -> 
         ):  # a namespace that is not open to us any more goes, or is its owner's to tidy
             return None
         raise
-    if _stands(anchor, member, home):
+    if _stands(anchor, member, manager):
         return BEREFT_SECONDS
     if label(anchor, names.CLUSTER_LABEL) == member.name:
         await _delete(anchor, member)
     return None
 
 
-async def run(seen: Callable[[], Mapping[str, Member]], home: Home, manager: str) -> None:
+async def run(seen: Callable[[], Mapping[str, Member]], manager: Manager, manager_id: str) -> None:
     """Sweep every cluster that can be seen, again and again, until cancelled; who has just started may have crashed before."""
     turns: dict[Member, int] = {}
     while True:
-        if not home.lost:
+        if not manager.lost:
             turns = {member: turns.get(member, -1) + 1 for member in seen().values()}
-            await asyncio.gather(*(_sweep(one, home, manager) for one, turn in turns.items() if anchors.due(turn)))
+            await asyncio.gather(
+                *(_sweep(one, manager, manager_id) for one, turn in turns.items() if anchors.due(turn))
+            )
         await asyncio.sleep(anchors.SETTLED.total_seconds())
 
 
-async def _sweep(member: Member, home: Home, manager: str) -> None:
+async def _sweep(member: Member, manager: Manager, manager_id: str) -> None:
     """Delete anchors that stand for nothing, in every namespace in which there can be one."""
     for namespace in sorted({key_of(queue)[0] for queue in member.local_queues}):
         try:
-            await _namespace(member, namespace, home, manager)
+            await _namespace(member, namespace, manager, manager_id)
         except ApiError as refusal:  # not opened to us: there is nothing of ours in it
             log.debug("cluster=%s namespace=%s not swept: %s", member.name, namespace, refusal)
         except Unreachable:
@@ -72,14 +74,14 @@ async def _sweep(member: Member, home: Home, manager: str) -> None:
             log.exception("worker cluster %s: sweeping namespace %s", member.name, namespace)
 
 
-async def _namespace(member: Member, namespace: str, home: Home, manager: str) -> None:
+async def _namespace(member: Member, namespace: str, manager: Manager, manager_id: str) -> None:
     # Without copies, which go with their anchors: what they hold may come to many megabytes.
-    ours = f"{names.MANAGER_LABEL}={manager},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
+    ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
     found = await member.client.get(CONFIG_MAPS.path(namespace), labelSelector=ours)
     for anchor in found.get("items") or ():
         if meta(anchor).get("ownerReferences"):
             continue  # a copy all the same, whose label somebody took
-        if not _stands(anchor, member, home) and anchors.settled(anchor, datetime.now(UTC)):
+        if not _stands(anchor, member, manager) and anchors.settled(anchor, datetime.now(UTC)):
             await _delete(anchor, member)
 
 
@@ -89,6 +91,6 @@ async def _delete(anchor: Raw, member: Member) -> None:
     metrics.ORPHANS.labels(member.name, metrics.NO_SHARE).inc()
 
 
-def _stands(anchor: Raw, member: Member, home: Home) -> bool:
-    placements = home.placements.group(by_reserved_workload(anchor))
+def _stands(anchor: Raw, member: Member, manager: Manager) -> bool:
+    placements = manager.placements.group(by_reserved_workload(anchor))
     return anchors.stands(anchor, member.name, member.workloads.get(key_of(anchor)), map(placement, placements))

@@ -10,8 +10,8 @@ from adapter.objects.workload import Job
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
-from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import FIRST_LISTS, STEADY_AFTER
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import FIRST_LISTS, STEADY_AFTER
 from adapter.shell.kube import resources
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
@@ -22,14 +22,14 @@ class Conditions:
     """Writes what `admission.conditions` says about the admins' objects."""
 
     def __init__(
-        self, home: Home, fleet: Fleet, logins: Logins, policies: Policies, shares: Shares, announcer: Announcer
+        self, manager: Manager, fleet: Fleet, logins: Logins, policies: Policies, shares: Shares, announcer: Announcer
     ) -> None:
-        self._home, self._fleet, self._logins = home, fleet, logins
+        self._manager, self._fleet, self._logins = manager, fleet, logins
         self._policies, self._shares, self._announcer = policies, shares, announcer
 
     async def engage(self, name: str) -> None:
         """Engage or disengage a worker cluster as its object says."""
-        await self._fleet.reconcile(name, self._home.worker_clusters.named(name), self._logins)
+        await self._fleet.reconcile(name, self._manager.worker_clusters.named(name), self._logins)
 
     async def cluster(self, name: str) -> float | None:
         """Engage or disengage a worker cluster as its object says, and tell how that went.
@@ -37,7 +37,7 @@ class Conditions:
         Returns the seconds after which an earlier loss may be over.
         """
         await self.engage(name)
-        raw = self._home.worker_clusters.named(name)
+        raw = self._manager.worker_clusters.named(name)
         if raw is None:
             metrics.forget(name)
             return None
@@ -56,7 +56,7 @@ class Conditions:
         patch = conditions.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC), lack=lack)
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
-            self._home.worker_clusters.put(await self._home.client.merge(path, patch))
+            self._manager.worker_clusters.put(await self._manager.client.merge(path, patch))
         if problem or lack:
             about = _about(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
             await self._announcer.say(about, conditions.NOT_MIRRORED if lack else reason, problem or lack, warning=True)
@@ -65,7 +65,7 @@ class Conditions:
 
     async def check(self, name: str) -> None:
         """Tell whether one of our AdmissionChecks can be served."""
-        raw = self._home.checks.named(name)
+        raw = self._manager.checks.named(name)
         if raw is None or not is_ours(raw):
             return
         seen = self._policies
@@ -74,7 +74,7 @@ class Conditions:
         if patch is None:
             return
         path = resources.ADMISSION_CHECKS.path(name=name, sub="status")
-        self._home.checks.put(await self._home.client.merge(path, patch))
+        self._manager.checks.put(await self._manager.client.merge(path, patch))
         entry = patch["status"]["conditions"][-1]
         if entry["reason"] != "Ready":
             about = _about(raw, names.KUEUE_API_VERSION, "AdmissionCheck")

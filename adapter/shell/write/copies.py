@@ -19,8 +19,8 @@ from adapter.objects.references import Reference
 from adapter.objects.reservation import anchor_uid, reservation
 from adapter.rewrite import copies, rewriter
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import Member
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Member
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.sources import Absent, Sources, path
 from adapter.shell.observe.workers import Workers
@@ -49,8 +49,8 @@ class Written:
 class Copier:
     """Writes copies, and remembers which ones; all of that may be lost: then each is written once more."""
 
-    def __init__(self, home: Home, fleet: Fleet, sources: Sources, workers: Workers) -> None:
-        self._home, self._fleet, self._sources, self._workers = home, fleet, sources, workers
+    def __init__(self, manager: Manager, fleet: Fleet, sources: Sources, workers: Workers) -> None:
+        self._manager, self._fleet, self._sources, self._workers = manager, fleet, sources, workers
         self._written: dict[tuple[str, str], Written] = {}  # by cluster and anchor
         self._busy: set[str] = set()
 
@@ -103,7 +103,7 @@ class Copier:
                 self._sources.forget_old()
                 there = self._fleet.members()
                 self._written = {key: kept for key, kept in self._written.items() if key[0] in there}
-                if self._home.lost:
+                if self._manager.lost:
                     continue
                 for name, member in self._fleet.seen().items():
                     if name not in self._busy:
@@ -136,7 +136,7 @@ class Copier:
         found: dict[tuple[str, frozenset[Reference]], tuple[Raw, Mapping[Reference, str]]] = {}
         for remote in list(member.pods):
             await asyncio.sleep(0)  # five thousand take half a second, which shall hold up nothing else
-            pod = self._home.pods.get(key_of(remote))
+            pod = self._manager.pods.get(key_of(remote))
             if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
                 continue
             wanted = rewriter.referred(pod, self._workers.pull_secrets(pod))

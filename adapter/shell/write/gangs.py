@@ -17,7 +17,7 @@ from adapter.objects.workload import Workload
 from adapter.rewrite import groupworkload
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import POD_GROUPS
@@ -29,8 +29,8 @@ from adapter.shell.write.create import create
 class GangWriter:
     """Writes Workloads and Placements in the manager, and shares in the worker clusters."""
 
-    def __init__(self, home: Home, fleet: Fleet, planning: Planning, memory: Memory) -> None:
-        self._home, self._fleet, self._planning, self._memory = home, fleet, planning, memory
+    def __init__(self, manager: Manager, fleet: Fleet, planning: Planning, memory: Memory) -> None:
+        self._manager, self._fleet, self._planning, self._memory = manager, fleet, planning, memory
 
     async def plan(self, action: Plan) -> None:
         """Plan a gang, and write its Placement, unless the plan says nothing new."""
@@ -41,15 +41,15 @@ class GangWriter:
         # old stores; the engine therefore runs one plan at a time.
         before = action.placement
         if before is None:
-            raw = await self._home.client.create(resources.PLACEMENTS.path(action.workload.namespace), body)
+            raw = await self._manager.client.create(resources.PLACEMENTS.path(action.workload.namespace), body)
         elif _as_before(before, body["spec"], action):
             self._note(before.uid, version, settles)
             return
         else:
             path = resources.PLACEMENTS.path(before.namespace, before.name)
-            raw = await self._home.client.merge(path, {"metadata": {"uid": before.uid}, "spec": body["spec"]})
+            raw = await self._manager.client.merge(path, {"metadata": {"uid": before.uid}, "spec": body["spec"]})
         self._note(uid_of(raw), version, settles)
-        self._home.placements.put(raw)
+        self._manager.placements.put(raw)
 
     def _note(self, uid: str, version: int, settles: datetime | None) -> None:
         self._memory.planned[uid] = version
@@ -123,7 +123,7 @@ class GangWriter:
             "status": {"admissionChecks": [entry]},
         }
         path = resources.WORKLOADS.path(work.namespace, work.name, "status")
-        self._home.workloads.put(await self._home.client.apply(path, body, names.FIELD_MANAGER))
+        self._manager.workloads.put(await self._manager.client.apply(path, body, names.FIELD_MANAGER))
 
     async def step_aside(self, action: Yield) -> None:
         """Make a Workload inactive, so that others get its turn."""
@@ -141,19 +141,19 @@ class GangWriter:
         metadata = {"uid": work.uid, "resourceVersion": work.resource_version, "annotations": annotations}
         path = resources.WORKLOADS.path(work.namespace, work.name)
         body = {"metadata": metadata, "spec": {"active": active}}
-        self._home.workloads.put(await self._home.client.merge(path, body))
+        self._manager.workloads.put(await self._manager.client.merge(path, body))
 
     async def record(self, action: Record) -> None:
         """Write a Placement's status."""
         place = action.placement
         path = resources.PLACEMENTS.path(place.namespace, place.name, "status")
         body = {"metadata": {"uid": place.uid}, "status": action.status}
-        self._home.placements.put(await self._home.client.merge(path, body))
+        self._manager.placements.put(await self._manager.client.merge(path, body))
 
     async def forget(self, action: Forget) -> None:
         """Delete a Placement."""
         place = action.placement
-        await self._home.client.delete(resources.PLACEMENTS.path(place.namespace, place.name), place.uid)
+        await self._manager.client.delete(resources.PLACEMENTS.path(place.namespace, place.name), place.uid)
 
 
 def _as_before(before: Placement, spec: Raw, action: Plan) -> bool:

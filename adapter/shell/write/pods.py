@@ -11,8 +11,8 @@ from adapter import names
 from adapter.actions import AssignSlot, CreatePod, DeletePod, MirrorHead, PatchStatus, Say
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
-from adapter.shell.clusters.remote import Member
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Member
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.store import version
@@ -30,8 +30,14 @@ _REFUSALS = (400, 403, 404, 422)
 class PodWriter:
     """Writes worker pods in the manager, and their copies in the worker clusters."""
 
-    def __init__(self, home: Home, fleet: Fleet, announcer: Announcer, memory: Memory, copier: Copier) -> None:
-        self._home, self._fleet, self._announcer, self._memory, self._copier = home, fleet, announcer, memory, copier
+    def __init__(self, manager: Manager, fleet: Fleet, announcer: Announcer, memory: Memory, copier: Copier) -> None:
+        self._manager, self._fleet, self._announcer, self._memory, self._copier = (
+            manager,
+            fleet,
+            announcer,
+            memory,
+            copier,
+        )
         self._mirroring: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by cluster
 
     async def assign(self, action: AssignSlot) -> None:
@@ -47,7 +53,7 @@ class PodWriter:
         }
         # By the subresource, which takes metadata too (k8s:registry/core/pod/strategy.go): no webhook for pods is asked, such as
         # Kueue's, and a controller that may patch the status alone cannot change what a pod of a user runs.
-        self._home.pods.put(await self._home.client.merge(resources.PODS.path(namespace, name, "status"), body))
+        self._manager.pods.put(await self._manager.client.merge(resources.PODS.path(namespace, name, "status"), body))
 
     async def mirror_head(self, action: MirrorHead) -> None:
         """Make or change one object of the mirror of a head's Service."""
@@ -104,7 +110,7 @@ class PodWriter:
         namespace, name = key_of(action.pod)
         path = resources.PODS.path(namespace, name, "status")
         try:
-            self._home.pods.put(await self._home.client.merge(path, action.body))
+            self._manager.pods.put(await self._manager.client.merge(path, action.body))
         except ApiError as error:
             if not (error.missing or error.conflict):  # deleted, or another pod by now: then there is nothing to tell
                 raise

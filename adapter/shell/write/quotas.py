@@ -13,7 +13,7 @@ from adapter.objects.workload import Job
 from adapter.quota import aggregate
 from adapter.quota.aggregate import Change, Worker
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.observe.policies import Policies
@@ -27,12 +27,12 @@ _NO_RIGHT = "cannot patch resource"  # of RBAC's answer, which has no code of it
 class Aggregator:
     """Writes what `aggregate` says about the manager's ClusterQueues."""
 
-    def __init__(self, home: Home, fleet: Fleet, policies: Policies, announcer: Announcer) -> None:
-        self._home, self._fleet, self._policies, self._announcer = home, fleet, policies, announcer
+    def __init__(self, manager: Manager, fleet: Fleet, policies: Policies, announcer: Announcer) -> None:
+        self._manager, self._fleet, self._policies, self._announcer = manager, fleet, policies, announcer
 
     async def look(self, name: str) -> None:
         """Bring one ClusterQueue up to date; raises ApiError or Unreachable when that has to be tried again."""
-        raw = self._home.cluster_queues.named(name)
+        raw = self._manager.cluster_queues.named(name)
         if raw is None:
             return
         try:
@@ -54,7 +54,7 @@ class Aggregator:
         return aggregate.changes(raw, flavor, self._served(key_of(raw)[1]), workers)
 
     def _served(self, name: str) -> list[Key]:
-        leading = (raw for raw in self._home.local_queues if (raw.get("spec") or {}).get("clusterQueue") == name)
+        leading = (raw for raw in self._manager.local_queues if (raw.get("spec") or {}).get("clusterQueue") == name)
         return [key_of(raw) for raw in leading]
 
     def _worker(self, cluster: str) -> Worker | None:
@@ -68,13 +68,13 @@ class Aggregator:
         name, said = key_of(raw)[1], "; ".join(map(str, found))
         path = resources.CLUSTER_QUEUES.path(name=name)
         try:
-            fresh = await self._home.client.edit(path, aggregate.operations(raw, found), names.FIELD_MANAGER)
+            fresh = await self._manager.client.edit(path, aggregate.operations(raw, found), names.FIELD_MANAGER)
         except ApiError as error:
             if error.status == 403:
                 await self._say(raw, "CannotAggregate", _refused(said, error), warning=True)
                 return  # the resync tries again
             raise
-        self._home.cluster_queues.put(fresh)
+        self._manager.cluster_queues.put(fresh)
         log.info("ClusterQueue %s: nominal quota of %s", name, said)
         await self._say(raw, "QuotaFromWorkers", f"Changed the nominal quota of {said}.")
 

@@ -68,7 +68,7 @@ def test_it_is_asked_of_the_object_that_the_manager_holds(kind: str) -> None:
     """Both kinds are looked up: the Workload has nothing of it."""
     sight, raw = Sight({"east": 4}), job(kind, {"tlsOptions": {"enabled": True}})
     raw["metadata"]["uid"] = "uid-of-the-job"
-    (sight.home.ray_jobs if kind == "RayJob" else sight.home.ray_clusters).replace([raw])
+    (sight.manager.ray_jobs if kind == "RayJob" else sight.manager.ray_clusters).replace([raw])
     work = builders.make_workload()
     (owner,) = work["metadata"]["ownerReferences"]
     owner |= {"kind": kind, "name": builders.JOB, "uid": "uid-of-the-job"}

@@ -33,9 +33,9 @@ def copy() -> Raw:
 def seen(share: Raw, *pods: Raw, jobs: Sequence[Raw] = (RAY_JOB,)) -> Gang:
     """The gang as it is observed with its share in east and these pods of it there, while these RayJobs are."""
     sight = Sight({"east": 8})
-    fill(sight.home.workloads, WORK)
-    fill(sight.home.ray_jobs, *jobs)
-    fill(sight.home.placements, PLACE)
+    fill(sight.manager.workloads, WORK)
+    fill(sight.manager.ray_jobs, *jobs)
+    fill(sight.manager.placements, PLACE)
     fill(sight.members["east"].workloads, share)
     fill(sight.members["east"].pods, *pods)
     return sight.facts.gangs.facts((NAMESPACE, WORK["metadata"]["name"]), at(5))

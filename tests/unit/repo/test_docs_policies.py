@@ -76,7 +76,7 @@ def _sight(policy: Raw, *configs: Raw) -> Sight:
     clusters = {key_of(raw)[1]: raw for raw in _fleet()}
     assert rows.keys() == clusters.keys(), "the doc's table and fleet.yaml describe the same clusters"
     sight = Sight(dict.fromkeys(clusters, 0))
-    home = sight.home
+    home = sight.manager
     fill(home.local_queues, _local_queue("all"))
     fill(home.worker_clusters, *clusters.values())
     fill(home.policies, policy)

@@ -215,7 +215,7 @@ def test_a_plan_counts_nodes_whose_taint_the_cluster_tolerates() -> None:
 def refused(pods: dict[str, Raw], template: Raw) -> str:
     """The answer to a job of that template, with these WorkerClusters in the policy."""
     sight = Sight({name: 4 for name in pods})
-    sight.home.worker_clusters.replace([builders.make_worker_cluster(name, pods=one) for name, one in pods.items()])
+    sight.manager.worker_clusters.replace([builders.make_worker_cluster(name, pods=one) for name, one in pods.items()])
     group = make_group(2)
     group["template"]["spec"] |= template
     return str(sight.preview.answer(make_ray_job(group), builders.NAMESPACE, builders.START).get("sentence"))

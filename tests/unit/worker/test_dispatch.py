@@ -743,10 +743,10 @@ def test_a_slot_is_held_by_pods_and_copies_of_others(
     here: list[Raw], there: Mapping[str, Raw], taken: set[str]
 ) -> None:
     sight = Sight({"east": 1, "west": 1})
-    fill(sight.home.pods, *here)
+    fill(sight.manager.pods, *here)
     for cluster, copy in there.items():
         fill(sight.members[cluster].pods, copy)
-    slots_of = Slots(sight.home, sight.fleet, Claims())
+    slots_of = Slots(sight.manager, sight.fleet, Claims())
     mine = facts.uid_of(SLOTTED)
     held = [one for one in (*here, *there.values()) if facts.label(one, names.PLACEMENT_LABEL) == NAME]
     assert slots_of.taken(SLOTTED) == slots_taken(held, but=mine) == taken

@@ -14,7 +14,7 @@ from aiohttp import web
 from adapter import names
 from adapter.objects import specs
 from adapter.shell.clusters.logins import Logins, once
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.kubeconfig import BadLogin
@@ -40,7 +40,7 @@ def multikueue_cluster(location: str = "east", version: int = 1) -> Raw:
 @dataclass
 class Bench:
     server: Server
-    home: Home
+    manager: Manager
     logins: Logins
     heard: list[str] = field(default_factory=list)
 
@@ -64,13 +64,13 @@ async def benched(*listed: Answer, watched: Answer | None = None, known: bool = 
             heard.append(store)
             server.news.set()
 
-        home = Home(client)
+        manager = Manager(client)
         for name in ("secrets", "multikueue_clusters", "multikueue_configs"):
-            getattr(home, name).listen(functools.partial(hear, name))
+            getattr(manager, name).listen(functools.partial(hear, name))
         if known:
-            home.multikueue_clusters.replace([multikueue_cluster()], "1")
+            manager.multikueue_clusters.replace([multikueue_cluster()], "1")
         async with asyncio.TaskGroup() as tasks:
-            bench = Bench(server, home, Logins(tasks, home), heard)
+            bench = Bench(server, manager, Logins(tasks, manager), heard)
             yield bench
             bench.logins.forget("east")
             bench.logins.forget("twin")
@@ -82,7 +82,7 @@ async def test_a_secret_of_ours_is_read_from_its_store() -> None:
         assert await bench.refusal(OURS) == (
             "Secret east does not exist in rayspan-system; create it with a kubeconfig."
         )
-        bench.home.secrets.put(secret("ours", namespace=names.SYSTEM_NAMESPACE))
+        bench.manager.secrets.put(secret("ours", namespace=names.SYSTEM_NAMESPACE))
         assert await bench.text(OURS) == "ours"
         assert bench.server.asked == [], "Kueue's namespace is nobody's business here"
 
@@ -133,7 +133,7 @@ async def test_a_new_kubeconfig_is_told_and_read() -> None:
 async def test_another_secret_is_followed_when_the_multikueuecluster_names_another() -> None:
     async with benched(lists(5, [secret("old")]), lists(6, [])) as bench:
         assert await bench.text() == "old"
-        bench.home.multikueue_clusters.put(multikueue_cluster("other", 2))
+        bench.manager.multikueue_clusters.put(multikueue_cluster("other", 2))
         assert await bench.refusal() == "Secret other does not exist in kueue-system; create it with a kubeconfig."
         assert [asked.query["fieldSelector"] for asked in bench.server.of(watch=False)] == [
             "metadata.name=east",
@@ -186,7 +186,7 @@ def test_a_secret_that_is_of_no_use_is_told(found: list[Raw], sentence: str) -> 
 @hurried
 async def test_a_manager_without_multikueue_says_so_and_asks_for_no_secret() -> None:
     async with benched(known=False) as bench:
-        bench.home.unread[resources.MULTIKUEUE_CLUSTERS] = ApiError(404, "NotFound", "no such resource")
+        bench.manager.unread[resources.MULTIKUEUE_CLUSTERS] = ApiError(404, "NotFound", "no such resource")
         assert "does not show its MultiKueueClusters (404 NotFound: no such resource)" in await bench.refusal()
         assert bench.server.asked == []
 
@@ -195,9 +195,9 @@ async def test_a_manager_without_multikueue_says_so_and_asks_for_no_secret() -> 
 async def test_a_multikueuecluster_that_went_is_told_and_its_secret_let_go() -> None:
     async with benched(lists(5, [secret("theirs")])) as bench:
         assert await bench.text() == "theirs"
-        bench.home.multikueue_clusters.remove(multikueue_cluster(version=2))
+        bench.manager.multikueue_clusters.remove(multikueue_cluster(version=2))
         assert "names MultiKueueCluster mk-east, which does not exist" in await bench.refusal()
-        bench.home.multikueue_clusters.put(multikueue_cluster(version=3))
+        bench.manager.multikueue_clusters.put(multikueue_cluster(version=3))
         bench.server.lists = [lists(9, [secret("again", 8)])]
         assert await bench.text() == "again", "read anew, not remembered"
 
@@ -227,15 +227,15 @@ def test_the_controller_starts_without_multikueue_and_takes_it_when_it_comes(sta
 
             bench.server.lists = [answer] * 1000
             bench.server.watches = [holds(bench.server)] * 1000
-            running = asyncio.create_task(bench.home.run())
+            running = asyncio.create_task(bench.manager.run())
             try:
                 async with asyncio.timeout(apiserver.PATIENCE):
-                    await bench.home.filled.wait()
-                assert set(bench.home.unread) == {resources.MULTIKUEUE_CLUSTERS, resources.MULTIKUEUE_CONFIGS}
+                    await bench.manager.filled.wait()
+                assert set(bench.manager.unread) == {resources.MULTIKUEUE_CLUSTERS, resources.MULTIKUEUE_CONFIGS}
                 bench.heard.clear()
                 given.append("now")
                 await bench.server.until(lambda: {"multikueue_clusters", "multikueue_configs"} <= set(bench.heard))
-                assert not bench.home.unread and bench.home.multikueue_configs.synced
+                assert not bench.manager.unread and bench.manager.multikueue_configs.synced
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)

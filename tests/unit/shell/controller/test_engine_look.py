@@ -7,7 +7,7 @@ import pytest
 
 from adapter.gang.facts import Gang
 from adapter.shell.clusters.cluster import PROBE
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import GANG
 from adapter.shell.controller.looks import Looks
@@ -22,14 +22,14 @@ from tests.unit.gang.test_lifecycle import gang
 class Looked:
     """Stands in for whoever observes, and for whoever is told: it notes what it is asked."""
 
-    home: Home
+    manager: Manager
     news: bool = False
     loses: bool = False
     told: list[str] = field(default_factory=list)
 
     async def look(self, _: object) -> bool:
         if self.loses:
-            self.home._note(PROBE, Unreachable("no answer in time"))
+            self.manager._note(PROBE, Unreachable("no answer in time"))
         return self.news
 
     def facts(self, *_: object) -> Gang:
@@ -49,10 +49,10 @@ class Looked:
 )
 async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) -> None:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        looked = Looked(Home(nobody), news, loses)
+        looked = Looked(Manager(nobody), news, loses)
         unasked: Any = None
         looks = Looks(
-            home=looked.home,
+            manager=looked.manager,
             fleet=unasked,
             gangs=cast(Gangs, looked),
             workers=unasked,

@@ -95,7 +95,7 @@ async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest
         task = asyncio.create_task(engine.run())
         try:
             await lease.looked()
-            assert engine.home.synced, "it is ready, and campaigns only now"
+            assert engine.manager.synced, "it is ready, and campaigns only now"
             assert not isinstance(engine.preview, str), "it can say what would be planned"
             assert manager.read("east")
             manager.grown.set()
@@ -132,12 +132,12 @@ async def test_whoever_starts_while_the_manager_is_away_waits_for_it() -> None:
         task = asyncio.create_task(engine.run())
         try:
             await server.until(lambda: len(server.asked) >= 3)
-            assert engine.home.unready == "the manager cluster is not read yet" and not task.done()
+            assert engine.manager.unready == "the manager cluster is not read yet" and not task.done()
             manager.away = False
-            await server.until(lambda: not engine.home.unready)
+            await server.until(lambda: not engine.manager.unready)
             manager.away = True
-            await server.until(lambda: engine.home.unready.startswith("the manager cluster cannot be seen: 503"))
-            assert engine.home.synced and not task.done()
+            await server.until(lambda: engine.manager.unready.startswith("the manager cluster cannot be seen: 503"))
+            assert engine.manager.synced and not task.done()
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):

@@ -11,7 +11,7 @@ from adapter.actions import Rejoin, Reserve
 from adapter.objects.placement import placement
 from adapter.objects.workload import workload
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Home
+from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import (
     ANCHOR,
@@ -68,20 +68,20 @@ async def _handle(_: QueueKey) -> float | None:
 class Bench:
     """A waker over a manager cluster with one gang and two of its pods."""
 
-    def __init__(self, home: Home, fleet: Fleet) -> None:
-        self.home, self.fleet, self.queue = home, fleet, Queue()
-        self.waker = Waker(self.queue, home, fleet)
+    def __init__(self, manager: Manager, fleet: Fleet) -> None:
+        self.manager, self.fleet, self.queue = manager, fleet, Queue()
+        self.waker = Waker(self.queue, manager, fleet)
         for store, found in (
-            (home.workloads, [WORK]),
-            (home.placements, [PLACE]),
-            (home.pods, [SLOTTED, FREE]),
-            (home.checks, [make.make_check()]),
+            (manager.workloads, [WORK]),
+            (manager.placements, [PLACE]),
+            (manager.pods, [SLOTTED, FREE]),
+            (manager.checks, [make.make_check()]),
         ):
             store.replace(found)
 
     def heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
         """Something changed in the manager cluster."""
-        (handle,) = (handle for one, handle in self.waker.handlers() if one is getattr(self.home, store))
+        (handle,) = (handle for one, handle in self.waker.handlers() if one is getattr(self.manager, store))
         handle(before, after)
 
     def woken(self) -> set[QueueKey]:
@@ -91,7 +91,7 @@ class Bench:
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        yield Bench(Home(nobody), Fleet(asyncio.TaskGroup(), "mgr", lambda: True))
+        yield Bench(Manager(nobody), Fleet(asyncio.TaskGroup(), "mgr", lambda: True))
 
 
 def changed(raw: Raw, *path: str, to: object) -> Raw:
@@ -175,7 +175,7 @@ async def test_a_share_that_was_to_be_made_has_its_anchor_looked_at(bench: Bench
     ],
 )
 async def test_only_what_decides_on_room_wakes_who_waits_for_it(bench: Bench, after: Raw | None, matters: bool) -> None:
-    bench.home.placements.put(WAITING)
+    bench.manager.placements.put(WAITING)
     before = bench.fleet.room_version
     bench.waker.room("east", CLUSTER_QUEUE, after)
     assert bench.queue.added == ({GANG_KEY: ROOM_SECONDS} if matters else {})
@@ -183,7 +183,7 @@ async def test_only_what_decides_on_room_wakes_who_waits_for_it(bench: Bench, af
 
 
 async def test_a_condition_that_is_told_again_is_no_news(bench: Bench) -> None:
-    bench.home.placements.put(WAITING)
+    bench.manager.placements.put(WAITING)
     told = [[make.make_condition(names.ACTIVE, since=since, message=str(since))] for since in (1, 2)]
     bench.waker.room("east", *(changed(CLUSTER_QUEUE, "status", "conditions", to=found) for found in told))
     assert bench.woken() == set()
@@ -191,7 +191,7 @@ async def test_a_condition_that_is_told_again_is_no_news(bench: Bench) -> None:
 
 async def test_who_lacks_a_secret_leaves_room_to_those_behind(bench: Bench) -> None:
     version = bench.fleet.room_version
-    bench.home.placements.replace([WAITING])
+    bench.manager.placements.replace([WAITING])
     bench.waker.turns()
     assert (bench.queue.added, bench.fleet.room_version) == ({GANG_KEY: ROOM_SECONDS}, version + 1)
 
@@ -229,16 +229,16 @@ async def test_who_waits_is_looked_at_in_the_order_in_which_it_is_planned(
 ) -> None:
     """Else each would be planned with those before it planned once more."""
     works, places = crowd(*gangs)
-    bench.home.workloads.replace(works)
-    bench.home.placements.replace(places)
+    bench.manager.workloads.replace(works)
+    bench.manager.placements.replace(places)
     bench.waker.turns()
     assert [name for _, _, name in bench.queue.added] == want
 
 
 async def test_a_placement_without_its_workload_comes_last(bench: Bench) -> None:
     works, places = crowd(("gone", 0, 9, 1), ("here", 120, 0, 1))
-    bench.home.workloads.replace(works[1:])
-    bench.home.placements.replace(places)
+    bench.manager.workloads.replace(works[1:])
+    bench.manager.placements.replace(places)
     bench.waker.turns()
     assert [name for _, _, name in bench.queue.added] == ["here", "gone"]
 
@@ -263,7 +263,9 @@ async def test_who_leaves_the_turn_wakes_those_behind_it(bench: Bench, after: Ra
     """They were planned as if it took its share, or kept room for itself; no worker cluster tells that it does not."""
     work = make_workload(name="behind")
     place = make_placement(work, shares={})
-    bench.home.placements.put(changed(place, "metadata", to=place["metadata"] | {"name": "b", "resourceVersion": "2"}))
+    bench.manager.placements.put(
+        changed(place, "metadata", to=place["metadata"] | {"name": "b", "resourceVersion": "2"})
+    )
     version = bench.fleet.room_version
     bench.heard("workloads", WORK, after)
     assert bench.queue.added == {GANG_KEY: 0} | ({BEHIND: ROOM_SECONDS} if matters else {})
@@ -283,8 +285,8 @@ async def test_a_gang_that_yielded_is_woken_as_old_as_it_is(bench: Bench) -> Non
         found = work["metadata"] | {"creationTimestamp": make.stamp(created)}
         place = make_placement(work, shares={})
         placed_at = {"name": name, "creationTimestamp": make.stamp(placed)}
-        bench.home.workloads.put(changed(work, "metadata", to=found | {"resourceVersion": "2"}))
-        bench.home.placements.put(
+        bench.manager.workloads.put(changed(work, "metadata", to=found | {"resourceVersion": "2"}))
+        bench.manager.placements.put(
             changed(place, "metadata", to=place["metadata"] | placed_at | {"resourceVersion": "2"})
         )
     bench.waker.room("east", CLUSTER_QUEUE, None)
@@ -381,7 +383,7 @@ async def test_a_ray_cluster_of_another_name_wakes_nobody_here(bench: Bench) -> 
 
 
 async def test_a_pod_that_went_wakes_those_without_a_slot(bench: Bench) -> None:
-    bench.home.pods.remove(SLOTTED)
+    bench.manager.pods.remove(SLOTTED)
     bench.heard("pods", SLOTTED, None)
     assert bench.woken() == {*PODS, GANG_KEY}, "and its gang: it may have been the last one on its share"
     assert {bench.queue.added[pod] for pod in PODS} == {0}
@@ -426,7 +428,7 @@ CONFIG = {"metadata": {"name": "all"}, "spec": {"clusters": ["east"]}}
 
 
 async def test_a_multikueuecluster_or_a_secret_that_changes_wakes_worker_clusters(bench: Bench) -> None:
-    bench.home.worker_clusters.replace([make.make_worker_cluster("east")])
+    bench.manager.worker_clusters.replace([make.make_worker_cluster("east")])
     for store, before, after in (
         ("multikueue_clusters", None, {"metadata": {"name": "x"}}),
         ("multikueue_clusters", None, None),  # they can be read now, or not any more
@@ -465,7 +467,7 @@ SUMMED = (QUEUE, "", "summed")
 
 
 async def test_quota_is_summed_anew_when_a_part_of_it_may_have_changed(bench: Bench) -> None:
-    bench.home.cluster_queues.replace([OPTED, CLUSTER_QUEUE])
+    bench.manager.cluster_queues.replace([OPTED, CLUSTER_QUEUE])
     changes: list[Callable[[], None]] = [
         lambda: bench.waker.room("east", CLUSTER_QUEUE, make.make_cluster_queue(9)),
         lambda: bench.waker.room("east", CLUSTER_QUEUE, None),
@@ -485,7 +487,7 @@ async def test_quota_is_summed_anew_when_a_part_of_it_may_have_changed(bench: Be
 
 
 async def test_what_moves_all_the_time_sums_nothing_anew(bench: Bench) -> None:
-    bench.home.cluster_queues.replace([OPTED])
+    bench.manager.cluster_queues.replace([OPTED])
     bench.waker.room("east", CLUSTER_QUEUE, make.make_cluster_queue(8, used=1))
     bench.heard("cluster_queues", OPTED, changed(OPTED, "status", "pendingWorkloads", to=7))
     assert SUMMED not in bench.woken()
@@ -559,7 +561,7 @@ async def test_a_cluster_that_a_preflight_reached_or_not_wakes_who_waits(
     bench: Bench, after: Raw, matters: bool
 ) -> None:
     fill = [make_placement(WORK, shares={})]
-    bench.home.placements.replace([])
-    bench.home.placements.replace(fill)
+    bench.manager.placements.replace([])
+    bench.manager.placements.replace(fill)
     bench.heard("worker_clusters", REACHED, after)
     assert bench.woken() == {(CLUSTER, "", "east")} | ({GANG_KEY} if matters else set())

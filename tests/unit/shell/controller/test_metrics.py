@@ -41,7 +41,7 @@ def metric_types() -> dict[str, set[str]]:
     """Every metric of ours as it is exposed, with its labels."""
     told = [one for one in vars(metrics).values() if isinstance(one, MetricWrapperBase)]
     families = [(family, one._labelnames) for one in told for family in one.describe()]
-    families += [(family, family._labelnames) for family in Census(stores.Sight({}).home).describe()]
+    families += [(family, family._labelnames) for family in Census(stores.Sight({}).manager).describe()]
     return {f"{family.name}{'_total' * (family.type == 'counter')}": set(labels) for family, labels in families}
 
 
@@ -201,7 +201,7 @@ async def test_a_request_without_an_answer_is_counted_as_such() -> None:
 
 
 async def test_pods_are_counted_by_registered_cluster_and_phase() -> None:
-    home = stores.Sight({}).home
+    home = stores.Sight({}).manager
     stores.fill(home.worker_clusters, {**make_worker_cluster("east"), "metadata": {"name": "east"}})
     pods = [
         make_pod("a", slot="east/role/0", phase="Running"),
@@ -220,7 +220,7 @@ async def test_tasks_are_counted_by_what_they_run() -> None:
         await asyncio.Event().wait()
 
     tasks = [asyncio.create_task(idle()) for _ in range(3)]
-    *_, family = Census(stores.Sight({}).home).collect()
+    *_, family = Census(stores.Sight({}).manager).collect()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

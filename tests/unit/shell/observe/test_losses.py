@@ -11,7 +11,7 @@ from adapter.objects import specs
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.specs import dispatch_policy
-from adapter.shell.clusters.remote import FIRST_LISTS
+from adapter.shell.clusters.member import FIRST_LISTS
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.slots import Claims, Slots
@@ -42,14 +42,14 @@ def lost_east(since: float | None) -> Sight:
     sight = Sight({"east": 8, "west": 8})
     raw = make_worker_cluster("east")
     raw["status"] |= {"lostSince": stamp(since)} if since is not None else {}
-    fill(sight.home.worker_clusters, raw, make_worker_cluster("west"))
+    fill(sight.manager.worker_clusters, raw, make_worker_cluster("west"))
     sight.members["east"]._note("probe", Unreachable("no answer"))
     return sight
 
 
 def losses(sight: Sight, **nodes: bool) -> Losses:
     """The head of the pods' RayCluster was asked, and hears from these nodes."""
-    found = Losses(sight.home, sight.fleet)
+    found = Losses(sight.manager, sight.fleet)
     found._alive[NAMESPACE, "train-abc"] = nodes, 0.0
     return found
 
@@ -66,7 +66,7 @@ def test_a_cluster_counts_as_lost_from_the_first_loss_on() -> None:
 
 def test_nobody_is_given_up_before_ray_was_asked() -> None:
     """A controller that has just started knows nothing of what an earlier one heard."""
-    found = Losses(*(lambda sight: (sight.home, sight.fleet))(lost_east(0)))
+    found = Losses(*(lambda sight: (sight.manager, sight.fleet))(lost_east(0)))
     silence = found.of_pod("east", make_pod(), MINUTE)
     assert silence and (silence.since, silence.until) == (at(0), None)
 
@@ -97,18 +97,20 @@ def test_who_leaves_is_told_from_the_stores() -> None:
     east.spec = specs.worker_cluster(make_worker_cluster("east", draining=True, maxUnavailable=1))
     groups = [{"groupName": "workers", "replicas": 3}]
     pods = [pod("a", "east/1/role-workers/0"), pod("b", "east/1/role-workers/1"), pod("c", "west/1/role-workers/0")]
-    fill(sight.home.ray_clusters, {**make_ray_cluster(), "spec": {"workerGroupSpecs": groups}})
-    fill(sight.home.pods, *pods)
+    fill(sight.manager.ray_clusters, {**make_ray_cluster(), "spec": {"workerGroupSpecs": groups}})
+    fill(sight.manager.pods, *pods)
     fill(east.pods, *map(make_copy, pods[:2]))
     fill(sight.members["west"].pods, make_copy(pods[2]))
-    slots = Slots(sight.home, sight.fleet, Claims())
+    slots = Slots(sight.manager, sight.fleet, Claims())
     standing = [reservation(cluster, make_reservation(PLACE)) for cluster in ("east", "west")]
     assert [facts.key_of(copy)[1] for _, copy in slots.movers(placement(PLACE), standing)] == ["a"]
     assert slots.movers(placement(PLACE), standing[:1]) == (), "west holds no quota for it"
     fill(sight.members["west"].pods)
     assert slots.movers(placement(PLACE), standing) == (), "one has lost its copy there"
     fill(sight.members["west"].pods, make_copy(pods[2]))
-    fill(sight.home.ray_clusters, {**make_ray_cluster(), "spec": {"workerGroupSpecs": [{**groups[0], "replicas": 4}]}})
+    fill(
+        sight.manager.ray_clusters, {**make_ray_cluster(), "spec": {"workerGroupSpecs": [{**groups[0], "replicas": 4}]}}
+    )
     assert slots.movers(placement(PLACE), standing) == (), "KubeRay has yet to make one"
 
 
@@ -139,7 +141,7 @@ def test_a_worker_knows_whether_its_gang_starts_again(spec: Raw, restarts: bool)
     sight = Sight({"east": 8}, **spec)
     work = make_workload(check=names.CHECK_READY)
     pod = make_pod(placement=NAME, slot="east/1/role-workers/0")
-    fill(sight.home.workloads, work)
-    fill(sight.home.placements, PLACE)
-    fill(sight.home.pods, pod)
+    fill(sight.manager.workloads, work)
+    fill(sight.manager.placements, PLACE)
+    fill(sight.manager.pods, pod)
     assert sight.facts.workers.facts(facts.key_of(pod)).restarts is restarts

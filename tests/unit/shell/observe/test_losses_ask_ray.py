@@ -62,7 +62,7 @@ def head(ray_cluster: str, port: int) -> Raw:
 )
 async def test_a_thousand_nodes_are_heard_of_whatever_another_head_says(odd: Answer) -> None:
     sight, heard = lost_east(0), asyncio.Event()
-    found = Losses(sight.home, sight.fleet)
+    found = Losses(sight.manager, sight.fleet)
     async with AsyncExitStack() as stack:
         heads = []
         for name, answer in ((_ODD, odd), (_GOOD, streams(*parts(nodes(NODES))))):
@@ -70,8 +70,8 @@ async def test_a_thousand_nodes_are_heard_of_whatever_another_head_says(odd: Ans
             server.lists = [answer]
             heads.append(head(name, URL(server.url).port or 0))
         good, odd_one = worker(_GOOD, "10.0.3.249"), worker(_ODD, "10.0.0.0")
-        fill(sight.home.pods, good, odd_one)
-        fill(sight.home.heads, *heads)
+        fill(sight.manager.pods, good, odd_one)
+        fill(sight.manager.heads, *heads)
         task = asyncio.create_task(found.run(lambda pod: heard.set() if pod is good else None))
         try:
             async with asyncio.timeout(apiserver.PATIENCE):

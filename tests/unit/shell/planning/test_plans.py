@@ -40,7 +40,7 @@ def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
     """Let a gang have a Placement without shares, planned since room changed last or not."""
     place = make_placement(work, shares={}, **more)
     place["metadata"] |= {"uid": f"of-{work['metadata']['name']}", "name": f"place-{work['metadata']['name']}"}
-    sight.home.placements.replace([*sight.home.placements, place])
+    sight.manager.placements.replace([*sight.manager.placements, place])
     if looked:
         sight.memory.planned[place["metadata"]["uid"]] = sight.fleet.room_version
 
@@ -67,7 +67,7 @@ def test_what_a_starved_gang_gathers_stays_its_own_also_before_its_next_look(loo
     sight = Sight({"east": 4})
     fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
     old, me = gang("old", 4, created=LONG_AGO), gang("me", 2)
-    fill(sight.home.workloads, old, me)
+    fill(sight.manager.workloads, old, me)
     without_room(sight, old, looked=looked)
     made = planned(sight, me)
     assert taken(made) == {} and "Room is kept for RayJob train" in made.more
@@ -83,7 +83,7 @@ def held_back() -> tuple[Sight, Raw]:
     sight = Sight({"east": 4})
     fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
     old, me = gang("old", 4, created=LONG_AGO), gang("me", 2)
-    fill(sight.home.workloads, old, me)
+    fill(sight.manager.workloads, old, me)
     without_room(sight, old, looked=True)
     return sight, me
 
@@ -99,8 +99,8 @@ def test_or_earlier_for_another_reason() -> None:
     sight, me = held_back()
     first = gang("first", 1, created=-9)
     place = make_placement(first, shares={"east": {"workers0": 1}})
-    fill(sight.home.workloads, *sight.home.workloads, first)
-    fill(sight.home.placements, *sight.home.placements, place)
+    fill(sight.manager.workloads, *sight.manager.workloads, first)
+    fill(sight.manager.placements, *sight.manager.placements, place)
     fill(sight.members["east"].workloads, make_reservation(place))
     assert again(sight, me, builders.at(1)) == ({}, builders.START + STATUS_LAG)
     assert again(sight, me, builders.at(4)) == ({}, PAUSE)
@@ -115,7 +115,7 @@ def test_who_is_held_back_from_preempting_others_is_planned_again_too() -> None:
     theirs: Raw = {"conditions": [builders.make_condition(names.QUOTA_RESERVED)]}
     theirs["admission"] = {"clusterQueue": "team-a", "podSetAssignments": usage}
     fill(sight.members["east"].workloads, {"metadata": builders.make_meta("theirs"), "spec": {}, "status": theirs})
-    for raw in sight.home.workloads:
+    for raw in sight.manager.workloads:
         raw["spec"]["priority"] = 5
     me["spec"]["priority"] = 5
     assert again(sight, me) == ({}, PAUSE)
@@ -126,7 +126,7 @@ def test_in_a_pause_the_older_one_comes_first_whoever_is_planned_first() -> None
     """All that are held back plan again in the same moment."""
     sight, me = held_back()
     young = gang("young", 2, created=1)
-    fill(sight.home.workloads, *sight.home.workloads, young)
+    fill(sight.manager.workloads, *sight.manager.workloads, young)
     without_room(sight, me, looked=True)
     sight.memory.settles["of-me"] = PAUSE
     assert again(sight, young, PAUSE) == ({}, None)
@@ -173,8 +173,8 @@ def test_who_steps_aside_keeps_what_it_gathered(
     sight, me = held_back()
     old = gang("old", 4, created=since)
     sight.memory.step_aside(workload(old), builders.START)
-    fill(sight.home.workloads, shown(old), me)
-    fill(sight.home.placements)
+    fill(sight.manager.workloads, shown(old), me)
+    fill(sight.manager.placements)
     until = None if want else builders.START + BACK_WITHIN
     assert again(sight, me, builders.at(now)) == (want, until)
 
@@ -184,8 +184,8 @@ def test_who_is_back_is_one_gang() -> None:
     sight, me = held_back()
     old = gang("old", 2, created=LONG_AGO)
     sight.memory.step_aside(workload(old), builders.START)
-    fill(sight.home.workloads, old, me)
-    fill(sight.home.placements)
+    fill(sight.manager.workloads, old, me)
+    fill(sight.manager.placements)
     assert again(sight, me, builders.at(7)) == ({}, None)
     fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4))
     assert again(sight, me, builders.at(7)) == ({"east": 2}, None)
@@ -196,7 +196,7 @@ def test_who_gathered_nothing_keeps_nothing_for_it() -> None:
     sight, me = held_back()
     old = gang("old", 2, created=-60)
     sight.memory.step_aside(workload(old), builders.START)
-    fill(sight.home.workloads, left(old), me)
+    fill(sight.manager.workloads, left(old), me)
     assert again(sight, me, builders.at(1)) == ({"east": 2}, None)
 
 
@@ -219,8 +219,8 @@ async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
             noted.append("uid-of-old" in sight.memory.aside)
             return left(old)
 
-    sight.home.client = cast(Client, Manager())
-    executor = sight.executor(sight.home.client)
+    sight.manager.client = cast(Client, Manager())
+    executor = sight.executor(sight.manager.client)
     await executor.do(Yield(workload(old)))
     assert noted == [True]
 
@@ -240,7 +240,7 @@ def test_a_gang_that_even_empty_clusters_could_not_hold_keeps_nothing(groups: tu
     if problem:
         sight.members["north"].spec = sight.members["north"].spec.model_copy(update={"cordoned": True})
     old, me = gang("old", *groups, created=LONG_AGO), gang("me", 2)
-    fill(sight.home.workloads, old, me)
+    fill(sight.manager.workloads, old, me)
     without_room(sight, old, looked=True)
     assert taken(planned(sight, me)) == {"east": 2}
 
@@ -255,19 +255,19 @@ def test_who_is_before_one_goes_where_its_own_policy_sends_it() -> None:
     """Its policy names a cluster that this gang's does not: it needs both, and loses neither to this gang."""
     sight = Sight({"east": 2, "west": 2})
     other = make_check(policy="other") | {"metadata": {"name": "other"}}
-    sight.home.checks.replace([make_check(), other])
-    sight.home.policies.replace([make_policy(clusters=["east", "west"]), make_policy("other", clusters=["west"])])
+    sight.manager.checks.replace([make_check(), other])
+    sight.manager.policies.replace([make_policy(clusters=["east", "west"]), make_policy("other", clusters=["west"])])
     first, me = gang("first", 4, created=-9), gang("me", 2, checks=["other"])
-    fill(sight.home.workloads, first, me)
+    fill(sight.manager.workloads, first, me)
     assert taken(planned(sight, me, "other")) == {}
-    fill(sight.home.workloads, me)
+    fill(sight.manager.workloads, me)
     assert taken(planned(sight, me, "other")) == {"west": 2}
 
 
 def test_who_is_before_one_does_not_ask_a_cluster_that_did_not_admit_it() -> None:
     sight = Sight({"east": 2})
     first, me = gang("first", 2, created=-9), gang("me", 2)
-    fill(sight.home.workloads, first, me)
+    fill(sight.manager.workloads, first, me)
     without_room(sight, first, looked=False, excluded={"east": 60})
     assert taken(planned(sight, me)) == {"east": 2}
 
@@ -276,8 +276,8 @@ def test_who_gives_a_round_back_keeps_its_turn() -> None:
     """It holds no share that counts, and is planned anew as soon as the old ones are gone."""
     sight = Sight({"east": 2})
     first, me = gang("first", 2, created=-9), gang("me", 2)
-    fill(sight.home.workloads, first, me)
-    sight.home.placements.replace([make_placement(first, shares={"east": {"workers0": 2}}, withdrawn=1)])
+    fill(sight.manager.workloads, first, me)
+    sight.manager.placements.replace([make_placement(first, shares={"east": {"workers0": 2}}, withdrawn=1)])
     assert taken(planned(sight, me)) == {}
 
 
@@ -285,9 +285,9 @@ def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
     """A rival check stops it for as long as an admin leaves it there."""
     sight = Sight({"east": 2})
     rival = {"metadata": {"name": "mk"}, "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
-    sight.home.checks.replace([make_check(), rival])
+    sight.manager.checks.replace([make_check(), rival])
     first, me = gang("first", 2, created=-9, checks=[builders.CHECK, "mk"]), gang("me", 2)
-    fill(sight.home.workloads, first, me)
+    fill(sight.manager.workloads, first, me)
     assert sight.facts.policies.rivals(workload(first))
     assert taken(planned(sight, me)) == {"east": 2}
 
@@ -306,9 +306,9 @@ def test_a_share_is_deducted_until_its_cluster_counts_it(seconds: float, want: M
     east = sight.members["east"]
     fill(east.cluster_queues, builders.make_cluster_queue(4, used=2))
     first, me = gang("first", 2, created=-9), gang("me", 2)
-    fill(sight.home.workloads, first, me)
+    fill(sight.manager.workloads, first, me)
     place = make_placement(first, shares={"east": {"workers0": 2}})
-    sight.home.placements.replace([place])
+    sight.manager.placements.replace([place])
     share = make_reservation(place)
     share["status"]["conditions"] = [builders.make_condition(names.QUOTA_RESERVED, since=seconds)]
     east.workloads.replace([share])
@@ -320,10 +320,10 @@ def test_of_two_placements_of_a_gang_the_one_of_this_attempt_counts(last: str) -
     """What is left of an earlier attempt, in whichever order the list gives them, does not hide the shares of this one."""
     sight = Sight({"east": 4})
     first, me = gang("first", 2, created=-9), gang("me", 2)
-    fill(sight.home.workloads, first, me)
+    fill(sight.manager.workloads, first, me)
     now = make_placement(first, shares={"east": {"workers0": 2}})
     before = make_placement(first, shares={}, attempt="before")
-    sight.home.placements.replace([now, before] if last == "before" else [before, now])
+    sight.manager.placements.replace([now, before] if last == "before" else [before, now])
     assert placement(now).attempt != "before"
     assert taken(planned(sight, me)) == {"east": 2}
 
@@ -331,12 +331,12 @@ def test_of_two_placements_of_a_gang_the_one_of_this_attempt_counts(last: str) -
 def test_who_is_before_one_takes_nothing_where_its_own_policy_requires_a_preflight() -> None:
     sight = Sight({"east": 2, "west": 2})
     other = make_check(policy="other") | {"metadata": {"name": "other"}}
-    sight.home.checks.replace([make_check(), other])
+    sight.manager.checks.replace([make_check(), other])
     strict = make_policy(clusters=["east", "west"], requireReachable=True)
-    fill(sight.home.policies, strict, make_policy("other", clusters=["west"]))
-    sight.home.worker_clusters.replace([builders.make_worker_cluster("east"), builders.make_worker_cluster("west")])
+    fill(sight.manager.policies, strict, make_policy("other", clusters=["west"]))
+    sight.manager.worker_clusters.replace([builders.make_worker_cluster("east"), builders.make_worker_cluster("west")])
     first, me = gang("first", 4, created=-9), gang("me", 2, checks=["other"])
-    fill(sight.home.workloads, first, me)
+    fill(sight.manager.workloads, first, me)
     assert taken(planned(sight, me, "other")) == {"west": 2}
 
 
@@ -353,7 +353,7 @@ def test_a_limit_beyond_all_numbers_is_in_nobodys_way(podset: int) -> None:
     head = {"name": names.HEAD, "count": 1, "template": make_template("1")}
     odd["spec"]["podSets"] = copy.deepcopy([head, odd["spec"]["podSets"][-1]])
     odd["spec"]["podSets"][podset]["template"]["spec"]["containers"][0]["resources"] = BEYOND
-    fill(sight.home.workloads, odd, me)
+    fill(sight.manager.workloads, odd, me)
     assert planned(sight, me).plan.sentence
     assert planned(sight, odd).plan.sentence
 
@@ -366,7 +366,7 @@ def test_a_head_that_cannot_be_read_is_in_nobodys_way() -> None:
     template["spec"]["containers"][0]["resources"] = {"limits": {"memory": "1e1.5"}}
     head = {"name": names.HEAD, "count": 1, "template": template}
     odd["spec"]["podSets"] = [head, *odd["spec"]["podSets"]]
-    fill(sight.home.workloads, odd, me)
+    fill(sight.manager.workloads, odd, me)
     assert taken(planned(sight, me)) == {"east": 2}
 
 
@@ -387,10 +387,10 @@ def test_who_is_being_deleted_takes_nothing_from_anybody(placed: bool, what: str
     sight = Sight({"east": 4})
     first, me = gang("first", 4, created=-300), gang("me", 2)
     job = job_of(first)
-    fill(sight.home.workloads, leaving(first) if what == "workload" else first, me)
-    fill(sight.home.ray_jobs, leaving(job) if what == "job" else job)
+    fill(sight.manager.workloads, leaving(first) if what == "workload" else first, me)
+    fill(sight.manager.ray_jobs, leaving(job) if what == "job" else job)
     if placed:
-        fill(sight.home.placements, make_placement(first, shares={"east": {"workers0": 4}}))
+        fill(sight.manager.placements, make_placement(first, shares={"east": {"workers0": 4}}))
     assert taken(planned(sight, me)) == want
 
 
@@ -402,8 +402,8 @@ def test_a_share_on_its_way_that_preempts_is_deducted() -> None:
     high, me = gang("high", 4, created=-60), gang("me", 3)
     high["spec"]["priority"] = 10
     place = make_placement(high, shares={"east": {"workers0": 4}})
-    fill(sight.home.workloads, high, me)
-    fill(sight.home.placements, place)
+    fill(sight.manager.workloads, high, me)
+    fill(sight.manager.placements, place)
     assert taken(planned(sight, me)) == {"east": 3}
     place["spec"]["shares"][0]["preempts"] = True
     assert taken(planned(sight, me)) == {}
@@ -412,7 +412,7 @@ def test_a_share_on_its_way_that_preempts_is_deducted() -> None:
 def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
     sight = Sight({f"{number:03}-{'x' * 59}": 0 for number in range(150)})
     me = gang("me", 2)
-    fill(sight.home.workloads, me)
+    fill(sight.manager.workloads, me)
     planning = sight.planning
     body, _, _ = planning.body(Plan(workload(me), None, ()), builders.START)
     said = body["spec"]["explanation"]

@@ -61,10 +61,10 @@ def test_it_is_the_plan_that_the_job_would_get() -> None:
     sight = Sight({"east": 3, "west": 9}, strategy="Spread")
     raw = make_workload(groups={"workers": 4})
     raw["spec"]["podSets"][1]["template"] = make_template("1")
-    fill(sight.home.workloads, raw)
+    fill(sight.manager.workloads, raw)
     planning = sight.planning
     body, _, _ = planning.body(Plan(workload(raw), None, ()), START)
-    fill(sight.home.workloads)
+    fill(sight.manager.workloads)
     answer = asked(sight, make_ray_job())
     assert answer["sentence"] == body["spec"]["explanation"] == "2 of 4 workers to east, 2 to west."
     same = ("cluster", "nominal", "borrow", "ever", "chosen", "reason")
@@ -89,7 +89,7 @@ def test_those_who_wait_longer_come_first() -> None:
     raw = make_workload(groups={"workers": 3})
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     raw["metadata"]["creationTimestamp"] = builders.stamp(-60)
-    fill(sight.home.workloads, raw)
+    fill(sight.manager.workloads, raw)
     answer = asked(sight, make_ray_job(make_group(2)))
     assert not answer["fits"] and "2 workers needed at once, 1 fit now" in answer["sentence"]
     assert answer["clusters"][0]["scarcest"]["used"] == "3"
@@ -102,7 +102,7 @@ def test_a_known_priority_goes_before_age() -> None:
     raw["metadata"]["creationTimestamp"] = builders.stamp(-60)
     shown = make_workload(name="other", reserved=None)
     shown["spec"] |= {"priority": 7, "priorityClassRef": {"kind": "WorkloadPriorityClass", "name": "urgent"}}
-    fill(sight.home.workloads, raw, shown)
+    fill(sight.manager.workloads, raw, shown)
     job = make_ray_job(make_group(2))
     job["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "urgent"
     assert asked(sight, job)["fits"]
@@ -117,7 +117,7 @@ def test_a_known_priority_goes_before_age() -> None:
 def test_a_check_on_some_flavors_covers_the_worker_groups() -> None:
     sight = Sight({"east": 9})
     checks: Raw = {"admissionChecksStrategy": {"admissionChecks": [{"name": builders.CHECK, "onFlavors": ["any"]}]}}
-    fill(sight.home.cluster_queues, make_cluster_queue(9, name="all", **checks))
+    fill(sight.manager.cluster_queues, make_cluster_queue(9, name="all", **checks))
     assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to east."
 
 
@@ -180,14 +180,16 @@ def test_a_policy_may_pass_over_what_no_preflight_found_reachable(
 ) -> None:
     sight = Sight({"east": 9, "west": 9}, **policy)
     told = {"east": [{"type": "Reachable", **one} for one in conditions], "west": [REACHED]}
-    sight.home.worker_clusters.replace([make_worker_cluster(name, conditions=found) for name, found in told.items()])
+    sight.manager.worker_clusters.replace([make_worker_cluster(name, conditions=found) for name, found in told.items()])
     assert asked(sight, make_ray_job())["sentence"].startswith(sentence)
 
 
 def test_why_a_cluster_cannot_be_used_comes_before_what_a_policy_requires() -> None:
     sight = Sight({"east": 9, "west": 9}, requireReachable=True)
     sight.members["east"].spec = make_member("east", 9, cordoned=True).spec
-    sight.home.worker_clusters.replace([make_worker_cluster("east"), make_worker_cluster("west", conditions=[REACHED])])
+    sight.manager.worker_clusters.replace(
+        [make_worker_cluster("east"), make_worker_cluster("west", conditions=[REACHED])]
+    )
     assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to west; east passed over: it is cordoned."
 
 
@@ -216,15 +218,15 @@ def test_a_part_is_refused_to_a_job_that_waits_for_all() -> None:
 
 def test_what_stops_all_jobs_stops_this_one() -> None:
     sight = Sight({"east": 9})
-    fill(sight.home.policies, make_policy(gang="BestEffort"))
+    fill(sight.manager.policies, make_policy(gang="BestEffort"))
     assert asked(sight, make_ray_job())["sentence"].startswith("DispatchPolicy default: spec: ")
-    fill(sight.home.policies)
+    fill(sight.manager.policies)
     assert "names DispatchPolicy default, which does not exist" in asked(sight, make_ray_job())["sentence"]
     sight = Sight({"east": 9})
-    fill(sight.home.gate_policies)
+    fill(sight.manager.gate_policies)
     assert asked(sight, make_ray_job())["sentence"].startswith("MutatingAdmissionPolicy rayspan-gate is missing")
     sight = Sight({"east": 9})
-    fill(sight.home.local_queues, make_local_queue("all") | {"spec": {"clusterQueue": "all", "stopPolicy": "Hold"}})
+    fill(sight.manager.local_queues, make_local_queue("all") | {"spec": {"clusterQueue": "all", "stopPolicy": "Hold"}})
     assert (
         asked(sight, make_ray_job())["sentence"]
         == "In the manager cluster, LocalQueue team-a is stopped (stopPolicy Hold)."
@@ -252,13 +254,13 @@ def test_the_default_queue_is_taken_where_there_is_one() -> None:
     sight = Sight({"east": 9})
     queue = make_local_queue("all")
     queue["metadata"]["name"] = "default"
-    fill(sight.home.local_queues, queue)
+    fill(sight.manager.local_queues, queue)
     assert asked(sight, make_ray_job(queue=None))["queue"] == "default"
 
 
 def test_a_queue_without_our_check_is_not_ours() -> None:
     sight = Sight({"east": 9})
-    fill(sight.home.cluster_queues, make_cluster_queue(9, name="all"))
+    fill(sight.manager.cluster_queues, make_cluster_queue(9, name="all"))
     with pytest.raises(
         Unusable, match=r"ClusterQueue all of LocalQueue team-a has no AdmissionCheck of rayspan.dev/dispatch"
     ):
@@ -267,20 +269,22 @@ def test_a_queue_without_our_check_is_not_ours() -> None:
 
 def test_a_queue_that_leads_nowhere() -> None:
     sight = Sight({"east": 9})
-    fill(sight.home.cluster_queues)
+    fill(sight.manager.cluster_queues)
     with pytest.raises(Unusable, match="LocalQueue team-a leads to ClusterQueue all, which does not exist"):
         asked(sight, make_ray_job())
 
 
 def test_nothing_is_remembered() -> None:
     sight = Sight({"east": 9})
-    fill(sight.home.workloads, make_workload())
-    stores = {name: copy.deepcopy(list(value)) for name, value in vars(sight.home).items() if hasattr(value, "synced")}
+    fill(sight.manager.workloads, make_workload())
+    stores = {
+        name: copy.deepcopy(list(value)) for name, value in vars(sight.manager).items() if hasattr(value, "synced")
+    }
     memory = copy.deepcopy(vars(sight.memory))
     for job in (make_ray_job(), make_ray_job(make_group(99)), make_ray_job(queue="team-a")):
         asked(sight, job)
     assert vars(sight.memory) == memory
-    assert {name: list(value) for name, value in vars(sight.home).items() if hasattr(value, "synced")} == stores
+    assert {name: list(value) for name, value in vars(sight.manager).items() if hasattr(value, "synced")} == stores
 
 
 _SIGHT = Sight({"east": 3, "west": 3})

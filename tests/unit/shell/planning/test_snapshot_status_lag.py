@@ -36,11 +36,11 @@ MOMENT = timedelta(seconds=1)
 def planning(used: int, share: Raw | None = None, queue: Raw | None = None) -> Planning:
     """Two of east's four cores are reserved for the first gang since START, and its status shows `used`."""
     sight = Sight({"east": 4})
-    fill(sight.home.workloads, FIRST, SECOND)
-    fill(sight.home.placements, PLACE)
+    fill(sight.manager.workloads, FIRST, SECOND)
+    fill(sight.manager.placements, PLACE)
     fill(sight.members["east"].workloads, share or make_reservation(PLACE))
     fill(sight.members["east"].cluster_queues, queue or make_cluster_queue(4, used=used))
-    return wiring.plan(sight.home, cast(Fleet, Members(sight.members.values())), sight.facts, sight.memory)
+    return wiring.plan(sight.manager, cast(Fleet, Members(sight.members.values())), sight.facts, sight.memory)
 
 
 def test_the_gang_is_planned_again_when_nothing_is_counted_twice() -> None:

@@ -26,7 +26,7 @@ async def test_a_cluster_that_talks_nonsense_ends_no_sweep(caplog: pytest.LogCap
     server = Server(lists=[says({"kind": "List", "items": ["nonsense"]})])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         member.client = client
-        await anchors._sweep(member, sight.home, "mgr")
+        await anchors._sweep(member, sight.manager, "mgr")
     assert "worker cluster east: sweeping namespace demo" in caplog.text
 
 
@@ -45,7 +45,7 @@ async def test_what_is_swept(found: Raw, deleted: list[str]) -> None:
     server = Server(lists=[says({"kind": "List", "items": [found]}), says({"kind": "Status"})])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         member.client = client
-        await anchors._namespace(member, NAMESPACE, sight.home, "mgr")
+        await anchors._namespace(member, NAMESPACE, sight.manager, "mgr")
     assert [one.path.rpartition("/")[2] for one in server.asked if one.method == "DELETE"] == deleted
     assert server.asked[0].query["labelSelector"].endswith(",!rayspan.dev/copy"), "what copies hold is not read"
 
@@ -70,6 +70,6 @@ async def test_when_a_cluster_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(anchors, "_sweep", sweep)
     monkeypatch.setattr(asyncio, "sleep", pause)
     with pytest.raises(asyncio.CancelledError):
-        await anchors.run(seen, sight.home, "mgr")
+        await anchors.run(seen, sight.manager, "mgr")
     assert [when for when, name in swept if name == "east"] == [0, 1, 20]
     assert [when for when, name in swept if name == "west"] == [0, 3, 4]

@@ -95,8 +95,8 @@ class Bench:
     def __init__(self, home: Client, away: Client, here: Cluster, there: Cluster) -> None:
         self.sight, self.here, self.there = Sight({"east": 9}), here, there
         self.member = self.sight.members["east"]
-        self.sight.home.client, self.member.client = home, away
-        self.copier = Copier(self.sight.home, self.sight.fleet, self.sight.facts.sources, self.sight.facts.workers)
+        self.sight.manager.client, self.member.client = home, away
+        self.copier = Copier(self.sight.manager, self.sight.fleet, self.sight.facts.sources, self.sight.facts.workers)
         fill(self.member.workloads, SHARE)
 
     async def ensure(self, *, optional: bool = False) -> None:
@@ -104,7 +104,7 @@ class Bench:
         await self.copier.ensure(self.member, rewriter.referred(pod), remote)
 
     def run(self, *pods: tuple[Raw, Raw]) -> None:
-        fill(self.sight.home.pods, *(pod for pod, _ in pods))
+        fill(self.sight.manager.pods, *(pod for pod, _ in pods))
         fill(self.member.pods, *(remote for _, remote in pods))
 
 
@@ -279,7 +279,7 @@ async def test_a_pod_that_only_looks_like_a_worker_has_nothing_copied() -> None:
     """Its label and slot say so, but no copy of it runs there, or one of an earlier pod of that name."""
     async with benched([secret()]) as bench:
         pod, remote = worker()
-        fill(bench.sight.home.pods, pod)
+        fill(bench.sight.manager.pods, pod)
         await bench.copier.refresh(bench.member)
         later = {**pod, "metadata": {**pod["metadata"], "uid": "later"}}
         bench.run((later, remote))
@@ -310,7 +310,7 @@ async def test_a_job_is_not_refused_for_what_was_put_right_meanwhile() -> None:
     async with benched([secret()]) as bench:
         work = make_workload()
         work["spec"]["podSets"][1]["template"] = {"spec": worker()[0]["spec"]}
-        home, read = bench.sight.home, bench.sight.facts
+        home, read = bench.sight.manager, bench.sight.facts
         fill(home.workloads, work)
         account = says(secret(type="kubernetes.io/service-account-token"))
         bench.here.before = [account, account]
@@ -328,7 +328,7 @@ async def test_a_job_waits_for_a_right_as_for_a_secret() -> None:
     async with benched([secret()]) as bench:
         raw, sources = asking(1), bench.sight.facts.sources
         work = workload(raw)
-        fill(bench.sight.home.workloads, raw)
+        fill(bench.sight.manager.workloads, raw)
         bench.here.before = [refuses(403)]
         await bench.sight.facts.gangs.look(work.key)
         assert not sources.refusal(work, work.podsets)
@@ -343,7 +343,7 @@ async def test_a_busy_manager_takes_no_share_away() -> None:
     async with benched([secret()]) as bench:
         raw, sources = asking(1), bench.sight.facts.sources
         work = workload(raw)
-        fill(bench.sight.home.workloads, raw)
+        fill(bench.sight.manager.workloads, raw)
         await bench.sight.facts.gangs.look(work.key)
         bench.here.before = [refuses(500, "InternalError", "etcdserver: leader changed")] * 2
         for ago, absent in ((1.0, False), (1000.0, True)):
@@ -355,7 +355,7 @@ async def test_a_busy_manager_takes_no_share_away() -> None:
 
 async def test_the_check_remembers_no_values() -> None:
     async with benched([secret()]) as bench:
-        sources = Sources(bench.sight.home)
+        sources = Sources(bench.sight.manager)
         await sources.look(NAMESPACE, [TOKEN])
         assert [found.size for found, _ in sources._known.values()] == [len(MARKER)]
         assert not shows(repr(vars(sources)["_known"]))
@@ -373,7 +373,7 @@ async def test_whoever_lacks_something_now_or_not_any_more_is_told_apart() -> No
     """Those behind a gang are planned without its share while it lacks something, so they want to hear of it."""
     async with benched() as bench:
         work, read = asking(1), bench.sight.facts
-        fill(bench.sight.home.workloads, work)
+        fill(bench.sight.manager.workloads, work)
         key = (NAMESPACE, work["metadata"]["name"])
         assert [await read.gangs.look(key), await read.gangs.look(key)] == [True, False]
         read.sources.forget_old()
@@ -386,7 +386,7 @@ async def test_whoever_lacks_something_now_or_not_any_more_is_told_apart() -> No
 async def test_a_job_that_refers_to_too_many_makes_no_reads() -> None:
     async with benched() as bench:
         work, read = asking(copies.MOST_OBJECTS + 1), bench.sight.facts
-        fill(bench.sight.home.workloads, work)
+        fill(bench.sight.manager.workloads, work)
         await read.gangs.look((NAMESPACE, work["metadata"]["name"]))
         assert bench.here.asked == []
         assert "refer to 33 Secrets and ConfigMaps" in read.sources.refusal(workload(work), workload(work).podsets)

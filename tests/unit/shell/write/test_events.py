@@ -43,7 +43,7 @@ async def test_what_a_cluster_says_of_each_pod_is_said_once() -> None:
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight = Sight({"east": 9})
         sight.members["east"].client = client
-        fill(sight.home.placements, PLACE)
+        fill(sight.manager.placements, PLACE)
         executor, memory = sight.executor(client), sight.memory
         for pod in pods:
             with pytest.raises(ApiError):
@@ -77,7 +77,7 @@ async def test_what_passes_is_no_refusal(answer: Answer, said: str, unusable: bo
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight = Sight({"east": 9})
         sight.members["east"].client = client
-        fill(sight.home.placements, PLACE)
+        fill(sight.manager.placements, PLACE)
         executor, memory = sight.executor(client), sight.memory
         with pytest.raises(ApiError) as trouble:
             await executor.do(CreatePod("east", JOB, placement(PLACE), ("east", 1), pod, pod))

@@ -49,10 +49,10 @@ class Listeners:
 class Member(Cluster):
     """One connected worker cluster; `run` keeps it true until cancelled."""
 
-    def __init__(self, name: str, spec: WorkerCluster, client: Client, manager: str, tell: Listeners) -> None:
+    def __init__(self, name: str, spec: WorkerCluster, client: Client, manager_id: str, tell: Listeners) -> None:
         super().__init__(client)
         self.name, self.spec = name, spec
-        self._tell, self._manager = tell, manager
+        self._tell, self._manager_id = tell, manager_id
         self.seen = asyncio.Event()  # set once it was seen for the first time
         self._told = "not connected yet"  # what the listeners were told last
         self._silent_since: datetime | None = datetime.now(UTC)
@@ -177,7 +177,7 @@ class Member(Cluster):
 
     def _table(self) -> list[Row]:
         # By cluster as well: were one API server registered under two names, each would see only what it made.
-        ours = {"labelSelector": f"{names.MANAGER_LABEL}={self._manager},{names.CLUSTER_LABEL}={self.name}"}
+        ours = {"labelSelector": f"{names.MANAGER_LABEL}={self._manager_id},{names.CLUSTER_LABEL}={self.name}"}
         # A missing right to mirrors is in the way of new workers only: what runs there must not count as out of sight for it.
         mirrors = [
             Row(resources.SERVICES, self.services, selectors=ours, spared=_is_refusal),

@@ -13,7 +13,7 @@ from adapter.objects import specs
 from adapter.objects.workload import workload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Login, Logins
-from adapter.shell.clusters.remote import Listeners, Member
+from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.planning.snapshot import Snapshot
@@ -149,7 +149,7 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
         )
         assert (member.why_silent, member.unmirrored) == ("", why)
         (candidate,) = Snapshot(
-            sight.home, sight.fleet, sight.facts.policies, sight.facts.targets, sight.facts.shares
+            sight.manager, sight.fleet, sight.facts.policies, sight.facts.targets, sight.facts.shares
         ).left(["east"], WORK, at(0), {})
         assert candidate.problem == why
         with pytest.raises(ApiError, match="heads cannot be mirrored there"):
