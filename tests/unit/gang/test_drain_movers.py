@@ -54,6 +54,7 @@ UNREADY = pod("b", "east/1/role-workers/1", ready=False)
         pytest.param((E0, pod("x", "")), 1, [], id="who has no slot is away, too"),
         # It may never be ready where it is; and it is away already.
         pytest.param((E0, UNREADY), 1, ["b"], id="who is not ready leaves first"),
+        pytest.param((E0, UNREADY, W0), 2, ["b"], id="and takes the only place"),
         pytest.param((E0, UNREADY), 2, ["a", "b"], id="and costs nobody a turn"),
         pytest.param((), 1, [], id="nobody is there"),
     ],

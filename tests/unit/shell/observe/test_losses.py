@@ -1,5 +1,6 @@
 """When workers in a cluster out of sight count as lost, and whose turn it is to leave one that is drained."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -104,7 +105,9 @@ def test_who_leaves_is_told_from_the_stores() -> None:
     slots = Slots(sight.manager, sight.fleet, Claims())
     standing = [reservation(cluster, make_reservation(PLACE)) for cluster in ("east", "west")]
     assert [facts.key_of(copy)[1] for _, copy in slots.movers(placement(PLACE), standing)] == ["a"]
-    assert slots.movers(placement(PLACE), standing[:1]) == (), "west holds no quota for it"
+    waits = reservation("west", make_reservation(PLACE, admitted=False))
+    for without in (standing[:1], [standing[0], waits], [standing[0], replace(standing[1], placement="another")]):
+        assert slots.movers(placement(PLACE), without) == (), "west holds no quota for it"
     fill(sight.members["west"].pods)
     assert slots.movers(placement(PLACE), standing) == (), "one has lost its copy there"
     fill(sight.members["west"].pods, make_copy(pods[2]))
