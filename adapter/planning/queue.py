@@ -11,6 +11,7 @@ from datetime import datetime
 from adapter import actions
 from adapter.admission.policy import Chosen
 from adapter.objects.placement import Exclusion, Placement, Share, counted, placement_name
+from adapter.objects.raw import Raw
 from adapter.objects.workload import Job
 from adapter.planning import ordering, planner
 from adapter.planning.ordering import Waiting
@@ -51,7 +52,9 @@ class Made:
     @property
     def more(self) -> str:
         """What is to be said beside the plan's own sentence: for whom room is kept that this gang could use."""
-        jobs = [f"{hold.job.kind} {hold.job.name}" for hold in self.holds if hold.job]
+        jobs = dict.fromkeys(
+            f"{hold.job.kind} {hold.job.name}" for hold in self.holds if hold.job
+        )  # both passes name it
         return f" Room is kept for {', '.join(jobs)}, which waited longer." if jobs and not self.plan.shares else ""
 
     def again_at(self, settles: datetime | None) -> datetime | None:
@@ -121,6 +124,15 @@ def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> 
         blocked=(),
         status={},
     )
+
+
+def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
+    """Whether the round that a plan becomes, as its Placement's `spec`, says nothing new beside the one that stands: the same
+    shares, and the same sentence."""
+    if not before.round or before.withdrawing or len(before.excluded) != len(action.excluded):
+        return False
+    same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
+    return same and bool(before.explanation == spec["explanation"])
 
 
 def _after(ahead: Ahead, fleet: Sequence[Candidate], now: datetime) -> tuple[Sequence[Candidate], list[Hold]]:

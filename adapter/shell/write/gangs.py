@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 from adapter import names
 from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Yield
-from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, key_of, meta, timestamp, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import Workload
+from adapter.planning import queue
 from adapter.rewrite import groupworkload
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
@@ -42,7 +42,7 @@ class GangWriter:
         before = action.placement
         if before is None:
             raw = await self._manager.client.create(resources.PLACEMENTS.path(action.workload.namespace), body)
-        elif _as_before(before, body["spec"], action):
+        elif queue.unchanged(action, before, body["spec"]):
             self._note(before.uid, version, settles)
             return
         else:
@@ -154,14 +154,6 @@ class GangWriter:
         """Delete a Placement."""
         place = action.placement
         await self._manager.client.delete(resources.PLACEMENTS.path(place.namespace, place.name), place.uid)
-
-
-def _as_before(before: Placement, spec: Raw, action: Plan) -> bool:
-    """Whether a plan says nothing new: the same shares as those that stand, and the same sentence."""
-    if not before.round or before.withdrawing or len(before.excluded) != len(action.excluded):
-        return False
-    same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
-    return same and bool(before.explanation == spec["explanation"])
 
 
 async def ensure(client: Client, body: Raw) -> None:

@@ -220,3 +220,38 @@ def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
     assert rest(Request("demo", "ray", groups, gang="SameCluster"), [kept], ()).needed == 5
     assert rest(Request("demo", "ray", groups), [kept, kept, kept, kept, kept, kept], ()).workers == 0
     assert rest(Request("demo", "ray", groups), [kept], {"east"}).workers == 8, "what is drained must leave"
+
+
+def test_who_keeps_room_is_named_once() -> None:
+    """A gang that finds no room is planned twice, and both passes meet the same gang before it."""
+    hold = Hold(waiting().work.job, UNTIL)
+    assert Made(Request(NAMESPACE, QUEUE, ()), (), Plan((), (), "No room."), (hold, hold)).more == (
+        " Room is kept for RayJob train, which waited longer."
+    )
+
+
+STANDS = make_placement(make_workload(), explanation="2 in east, 2 in west.")
+BOTH = placement(STANDS).shares
+
+
+@pytest.mark.parametrize(
+    ("before", "excluded", "kept", "shares", "sentence", "want"),
+    [
+        pytest.param(STANDS, (), BOTH, 2, "2 in east, 2 in west.", True, id="all stay, and it reads the same"),
+        pytest.param(STANDS, (), BOTH, 2, "2 in east, 2 in north.", False, id="it reads otherwise"),
+        pytest.param(STANDS, (), BOTH, 3, "2 in east, 2 in west.", False, id="a share more"),
+        pytest.param(STANDS, (), BOTH[:1], 2, "2 in east, 2 in west.", False, id="a share less is kept"),
+        pytest.param(STANDS, (), None, 2, "2 in east, 2 in west.", False, id="a first round, which keeps nothing"),
+        pytest.param(STANDS, (CORDONED,), BOTH, 2, "2 in east, 2 in west.", False, id="another cluster is not asked"),
+        pytest.param(
+            make_placement(make_workload(), explanation="2 in east, 2 in west.", withdrawn=1), (), BOTH, 2,
+            "2 in east, 2 in west.", False, id="the one that stands is given up",
+        ),
+    ],
+)  # fmt: skip
+def test_a_plan_that_says_nothing_new(
+    before: Mapping[str, Any], excluded: tuple[Exclusion, ...], kept: Any, shares: int, sentence: str, want: bool
+) -> None:
+    place = placement(before)
+    action = actions.Plan(workload(make_workload()), place, excluded, kept)
+    assert queue.unchanged(action, place, {"shares": [{}] * shares, "explanation": sentence}) is want
