@@ -1,7 +1,7 @@
 """What does a gang do that finds no room: it waits, gives the manager's quota to those who queue behind, and queues again?
 
 It holds nothing in the worker clusters meanwhile. How long it keeps what it has is said in deadlines.py; who among those that
-wait has the first word on room that comes free is not asked here (planning/ordering.py).
+wait has the first word on room that comes free is not asked here (planning/gangorder.py).
 """
 
 from datetime import datetime, timedelta

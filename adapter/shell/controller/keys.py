@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from adapter import names
 from adapter.objects.raw import Key, Raw, annotation, key_of
 from adapter.objects.workload import workload
-from adapter.planning import ordering
+from adapter.planning import gangorder
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Manager
@@ -89,9 +89,9 @@ class Keys:
         """Gangs that want a place: room may have come, and is offered in their turn, so that whoever is planned finds that
         those before it were."""
         draining = self._fleet.draining()
-        gangs = [_gang(place) for place in self._manager.placements if ordering.short(place, draining)]
+        gangs = [_gang(place) for place in self._manager.placements if gangorder.short(place, draining)]
         works = [workload(raw) for key in gangs if (raw := self._manager.workloads.get(key))]
-        in_turn = [work.key for work in sorted(works, key=ordering.turn)]
+        in_turn = [work.key for work in sorted(works, key=gangorder.turn)]
         for namespace, name in dict.fromkeys([*in_turn, *gangs]):  # of the others nothing is known
             self.named(GANG, namespace, name, ROOM_SECONDS)
 

@@ -1,7 +1,7 @@
 """How does a gang get its round: stores in, Placement object out?
 
 One plan at a time, so that no two gangs are promised the same room: the next plan sees the Placements of all earlier ones. It
-reads what `planning.queue` takes, and decides nothing: who waits and whose turn comes first is for `planning.ordering` to say.
+reads what `planning.rounds` takes, and decides nothing: who waits and whose turn comes first is for `planning.gangorder` to say.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ from adapter.gang.deadlines import excluded
 from adapter.objects.placement import Exclusion, Share, manifest, placement
 from adapter.objects.raw import is_true
 from adapter.objects.workload import Workload, workload
-from adapter.planning import ordering, queue
-from adapter.planning.ordering import Waiting
+from adapter.planning import gangorder, rounds
+from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
-from adapter.planning.queue import Asking, Made
 from adapter.planning.request import rest
+from adapter.planning.rounds import Asking, Made
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
@@ -47,12 +47,12 @@ class Waiters:
     def before(self, me: Workload, now: datetime) -> list[tuple[Waiting, Asking]]:
         """The others whose turn comes first, in their order, each with what it asks for."""
         waiting = [*self._waiting(now), *self._aside(now)]
-        return [(one, asking) for one in ordering.before(me, waiting) if (asking := self._asking(one))]
+        return [(one, asking) for one in gangorder.before(me, waiting) if (asking := self._asking(one))]
 
     def _asking(self, one: Waiting) -> Asking | None:
         check = self._policies.check_of(one.work)
         chosen, problem = self._policies.policy(check)
-        chosen = queue.usable(chosen, self._obstacles(one.work, check, chosen, problem))
+        chosen = rounds.usable(chosen, self._obstacles(one.work, check, chosen, problem))
         if chosen is None:
             return None
         return self._snapshot.asking(self._snapshot.request(one.work, check, chosen.policy), chosen, one.excluded)
@@ -72,7 +72,7 @@ class Waiters:
             work = workload(raw)
             current = placed.get((work.uid, work.attempt))
             check = self._policies.check_of(work)
-            if ordering.waits(work, check, current) and not self._shares.leaving(work):
+            if gangorder.waits(work, check, current) and not self._shares.leaving(work):
                 of = current.uid if current and not current.withdrawing else ""
                 looked = self._memory.looked(of, self._fleet.room_version, now)
                 yield Waiting(work, looked, excluded(current, now))
@@ -82,7 +82,7 @@ class Waiters:
             raw = self._manager.workloads.get(work.key)
             current = workload(raw) if raw else None
             check = self._policies.check_of(current) if current else ""
-            if found := ordering.aside(work, since + BACK_WITHIN, current, check, now):
+            if found := gangorder.aside(work, since + BACK_WITHIN, current, check, now):
                 yield found
 
 
@@ -98,7 +98,7 @@ class Planning:
         check = self._policies.check_of(work)
         chosen, _ = self._policies.policy(check)
         made = self.plan(work, check, chosen, action.excluded, now, action.kept)
-        place = queue.next_round(action, made, self._snapshot.request(work, check).workers, now)
+        place = rounds.next_round(action, made, self._snapshot.request(work, check).workers, now)
         again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))
         return manifest(place, work.job, check, made.plan.verdicts), made.plan, again
 
@@ -117,12 +117,12 @@ class Planning:
         if kept is not None:
             request = rest(request, kept, self._fleet.draining())
             if not request.workers:
-                return queue.complete(request, kept)
+                return rounds.complete(request, kept)
         me = self._snapshot.asking(request, chosen, excluded)
         ahead = self._waiters.before(work, now)
-        involved = queue.involved(me, ahead)
-        made = queue.planned(me, ahead, self._snapshot.left(involved, work, now, {}, kept or ()), now)
+        involved = rounds.involved(me, ahead)
+        made = rounds.planned(me, ahead, self._snapshot.left(involved, work, now, {}, kept or ()), now)
         if not made.plan.shares and (trees := self._snapshot.relieved(me.clusters, work.priority or 0)):
             relieved = self._snapshot.left(involved, work, now, trees, kept or ())
-            made = queue.preempting(me, ahead, made, relieved, now)
+            made = rounds.preempting(me, ahead, made, relieved, now)
         return made

@@ -16,8 +16,8 @@ from adapter.objects.reservation import reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import snapshot
-from adapter.planning.queue import Asking
 from adapter.planning.request import Candidate, Group, Request
+from adapter.planning.rounds import Asking
 from adapter.planning.snapshot import Held
 from adapter.preflight import reachable
 from adapter.quota import preemption, tree

@@ -13,7 +13,7 @@ from adapter.objects.raw import Raw, key_of, meta, timestamp, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.workload import Workload
-from adapter.planning import queue
+from adapter.planning import rounds
 from adapter.rewrite import groupworkload
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
@@ -42,7 +42,7 @@ class GangWriter:
         before = action.placement
         if before is None:
             raw = await self._manager.client.create(resources.PLACEMENTS.path(action.workload.namespace), body)
-        elif queue.unchanged(action, before, body["spec"]):
+        elif rounds.unchanged(action, before, body["spec"]):
             self._note(before.uid, version, settles)
             return
         else:

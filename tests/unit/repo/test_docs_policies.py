@@ -15,7 +15,7 @@ from adapter import names
 from adapter.cli import plantable
 from adapter.objects import specs
 from adapter.objects.raw import key_of
-from adapter.planning import ordering
+from adapter.planning import gangorder
 from hack.lab.base.paths import REPO
 from tests.unit import builders
 from tests.unit.builders import START
@@ -60,9 +60,9 @@ def test_every_sample_is_in_the_doc() -> None:
 
 
 def test_the_times_in_the_doc_are_those_of_the_code() -> None:
-    assert timedelta(minutes=10) == ordering.STARVED_AFTER
-    assert timedelta(minutes=3) == ordering.PAUSE
-    assert timedelta(minutes=15) == ordering.PERIOD
+    assert timedelta(minutes=10) == gangorder.STARVED_AFTER
+    assert timedelta(minutes=3) == gangorder.PAUSE
+    assert timedelta(minutes=15) == gangorder.PERIOD
     assert all(said in DOC.read_text() for said in ("ten minutes", "three minutes", "quarter of an hour"))
 
 

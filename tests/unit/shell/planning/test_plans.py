@@ -14,8 +14,8 @@ from adapter.gang import status as explain
 from adapter.objects.placement import MOST_SHARES, placement
 from adapter.objects.raw import LONGEST
 from adapter.objects.workload import workload
-from adapter.planning import ordering
-from adapter.planning.queue import Made
+from adapter.planning import gangorder
+from adapter.planning.rounds import Made
 from adapter.planning.snapshot import STATUS_LAG
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
@@ -24,7 +24,7 @@ from tests.unit.builders import make_check, make_placement, make_policy, make_re
 from tests.unit.stores import Sight, fill, make_template
 
 Raw = dict[str, Any]
-LONG_AGO = -ordering.STARVED_AFTER.total_seconds() - 60
+LONG_AGO = -gangorder.STARVED_AFTER.total_seconds() - 60
 
 
 def gang(name: str, *groups: int, created: float = 0, cores: str = "1", **more: Any) -> Raw:

@@ -14,7 +14,7 @@ from adapter import names
 from adapter.gang.deadlines import DOUBLINGS, YIELD_AFTER
 from adapter.objects.placement import placement
 from adapter.objects.workload import Workload, workload
-from adapter.planning import ordering
+from adapter.planning import gangorder
 from tests.unit.builders import CHECK, at, make_placement, make_workload
 
 
@@ -25,8 +25,8 @@ def gang(name: str, *, created: float = 0, priority: int | None = None, workers:
     return replace(workload(made), created=at(created), priority=priority)
 
 
-def waiting(work: Workload, *, looked: bool = True) -> ordering.Waiting:
-    return ordering.Waiting(work, looked)
+def waiting(work: Workload, *, looked: bool = True) -> gangorder.Waiting:
+    return gangorder.Waiting(work, looked)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def waiting(work: Workload, *, looked: bool = True) -> ordering.Waiting:
     ],
 )  # fmt: skip
 def test_before(me: Workload, others: list[Workload], want: list[str]) -> None:
-    assert [one.work.name for one in ordering.before(me, map(waiting, others))] == want
+    assert [one.work.name for one in gangorder.before(me, map(waiting, others))] == want
 
 
 PLACED = make_placement(make_workload(), shares={"east": {"workers": 2}})
@@ -67,7 +67,7 @@ PLACED = make_placement(make_workload(), shares={"east": {"workers": 2}})
     ],
 )  # fmt: skip
 def test_waits(work: dict[str, Any], check: str, place: dict[str, Any] | None, want: bool) -> None:
-    assert ordering.waits(workload(make_workload(**work)), check, placement(place) if place else None) is want
+    assert gangorder.waits(workload(make_workload(**work)), check, placement(place) if place else None) is want
 
 
 OLD = gang("old")
@@ -88,8 +88,8 @@ AWAY = replace(OLD, holds_quota=False)
 )
 def test_aside(current: Workload | None, check: str, now: float, want: bool) -> None:
     until = at(10)
-    found = ordering.aside(OLD, until, current, check, at(now))
-    assert found == (ordering.Waiting(OLD, looked=True, until=until) if want else None)
+    found = gangorder.aside(OLD, until, current, check, at(now))
+    assert found == (gangorder.Waiting(OLD, looked=True, until=until) if want else None)
 
 
 @pytest.mark.parametrize(
@@ -104,18 +104,18 @@ def test_aside(current: Workload | None, check: str, now: float, want: bool) -> 
 def test_short(shares: dict[str, dict[str, int]], draining: set[str], want: bool) -> None:
     raw = make_placement(make_workload(), shares=shares)
     raw["spec"]["wanted"] = 4
-    assert ordering.short(raw, draining) is want
+    assert gangorder.short(raw, draining) is want
 
 
 def test_a_placement_that_says_nothing_wants_nothing() -> None:
-    assert not ordering.short({}, ()) and not ordering.short({"spec": {"shares": None}}, ())
+    assert not gangorder.short({}, ()) and not gangorder.short({"spec": {"shares": None}}, ())
 
 
 MINUTE = timedelta(minutes=1)
 HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)  # a pause, to whom pauses in every period
 
 
-def waits(since: datetime | None, *, looked: bool = True) -> ordering.Waiting:
+def waits(since: datetime | None, *, looked: bool = True) -> gangorder.Waiting:
     return waiting(replace(gang("a"), created=since), looked=looked)
 
 
@@ -140,14 +140,14 @@ def waits(since: datetime | None, *, looked: bool = True) -> ordering.Waiting:
         pytest.param(replace(waits(HOUR), until=HOUR + 16 * MINUTE), 14, 15, id="and it pauses as the others do"),
     ],
 )
-def test_holds_until(one: ordering.Waiting, minutes: float, until: float | None) -> None:
+def test_holds_until(one: gangorder.Waiting, minutes: float, until: float | None) -> None:
     want = None if until is None else HOUR + until * MINUTE
-    assert ordering.holds_until(one, HOUR + minutes * MINUTE) == want
+    assert gangorder.holds_until(one, HOUR + minutes * MINUTE) == want
 
 
 def test_a_pause_gives_time_to_those_who_queue_behind() -> None:
     longest = YIELD_AFTER * 2**DOUBLINGS
-    assert longest < ordering.PAUSE < ordering.PERIOD / 2
+    assert longest < gangorder.PAUSE < gangorder.PERIOD / 2
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -157,20 +157,20 @@ SINCE = st.integers(0, 24 * 60 * 60).map(lambda seconds: HOUR + seconds * timede
 
 def holds(created: datetime, *, days: int) -> list[tuple[datetime, datetime]]:
     """When a gang holds room back, hold by hold."""
-    one, now, found = waits(created), created + ordering.STARVED_AFTER + timedelta(seconds=1), []
+    one, now, found = waits(created), created + gangorder.STARVED_AFTER + timedelta(seconds=1), []
     while now < created + timedelta(days=days):
-        if until := ordering.holds_until(one, now):
+        if until := gangorder.holds_until(one, now):
             found.append((now, until))
             now = until
-        assert ordering.holds_until(one, now) is None, "a hold ends with a pause"
-        now = next(later for later in _steps(now) if ordering.holds_until(one, later))
+        assert gangorder.holds_until(one, now) is None, "a hold ends with a pause"
+        now = next(later for later in _steps(now) if gangorder.holds_until(one, later))
     return found
 
 
 def _steps(now: datetime) -> Iterator[datetime]:
     """Every second of a pause, up to the longest that there may be."""
     seconds = timedelta(seconds=1)
-    yield from (now + number * seconds for number in range(1, ordering.PAUSE // seconds + 1))
+    yield from (now + number * seconds for number in range(1, gangorder.PAUSE // seconds + 1))
 
 
 @settings(max_examples=50)
@@ -179,30 +179,30 @@ def test_holds_and_pauses_go_on_for_ever(created: datetime) -> None:
     """A hold outgrows every job that ends; and none lasts longer than the wait before it, so pauses never stop."""
     found = holds(created, days=3)
     lengths = [until - since for since, until in found]
-    assert lengths[0] <= ordering.PERIOD - ordering.PAUSE and all(a <= b for a, b in itertools.pairwise(lengths))
+    assert lengths[0] <= gangorder.PERIOD - gangorder.PAUSE and all(a <= b for a, b in itertools.pairwise(lengths))
     assert lengths[-1] >= timedelta(hours=12)
-    assert all(until - since <= max(ordering.PERIOD, since - created) for since, until in found)
+    assert all(until - since <= max(gangorder.PERIOD, since - created) for since, until in found)
     pauses = [after - until for (_, until), (after, _) in itertools.pairwise(found)]
-    assert set(pauses) == {ordering.PAUSE}, "none is cut short"
+    assert set(pauses) == {gangorder.PAUSE}, "none is cut short"
 
 
 @given(SINCE, st.integers(0, 600))
 def test_nobody_holds_anything_at_first(created: datetime, seconds: int) -> None:
-    assert ordering.holds_until(waits(created), created + timedelta(seconds=seconds)) is None
+    assert gangorder.holds_until(waits(created), created + timedelta(seconds=seconds)) is None
 
 
 @given(SINCE, SINCE, SINCE)
 def test_all_pause_when_the_one_that_waits_longest_does(first: datetime, second: datetime, now: datetime) -> None:
     """Else those behind several would wait until the pauses of all happen to meet."""
     old, young = waits(min(first, second)), waits(max(first, second))
-    assert ordering.holds_until(old, now) or not ordering.holds_until(young, now)
+    assert gangorder.holds_until(old, now) or not gangorder.holds_until(young, now)
 
 
 def test_the_order_is_one_order() -> None:
     """Whoever is before another is not behind it: else two gangs could each wait for the other."""
     gangs = [gang(n, created=c, priority=p) for n, c, p in (("a", 1, 0), ("b", 1, 5), ("c", 0, 0), ("d", 3, None))]
     for one in gangs:
-        first = {w.work.name for w in ordering.before(one, map(waiting, gangs))}
+        first = {w.work.name for w in gangorder.before(one, map(waiting, gangs))}
         for other in first:
-            back = ordering.before(next(g for g in gangs if g.name == other), map(waiting, gangs))
+            back = gangorder.before(next(g for g in gangs if g.name == other), map(waiting, gangs))
             assert one.name not in {w.work.name for w in back}

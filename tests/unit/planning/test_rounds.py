@@ -12,11 +12,11 @@ from adapter.admission.policy import Chosen
 from adapter.objects.placement import Exclusion, GroupShare, Placement, Share, placement
 from adapter.objects.specs import dispatch_policy
 from adapter.objects.workload import workload
-from adapter.planning import ordering, queue
-from adapter.planning.ordering import Waiting
+from adapter.planning import gangorder, rounds
+from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
-from adapter.planning.queue import Asking, Hold, Made
 from adapter.planning.request import Candidate, Group, Request, rest
+from adapter.planning.rounds import Asking, Hold, Made
 from adapter.quota import tree
 from tests.unit.builders import (
     NAMESPACE,
@@ -30,7 +30,7 @@ from tests.unit.builders import (
     make_workload,
 )
 
-LONG_AGO = -ordering.STARVED_AFTER.total_seconds() - 60
+LONG_AGO = -gangorder.STARVED_AFTER.total_seconds() - 60
 UNTIL = datetime(2026, 1, 2, 3, 15, tzinfo=UTC)  # the next pause of a gang that waits since LONG_AGO
 
 
@@ -74,9 +74,9 @@ CORDONED = Exclusion("east", at(60), "it did not admit in time")
     ],
 )  # fmt: skip
 def test_what_those_before_it_leave(
-    ahead: queue.Ahead, me: Asking, fleet: Sequence[Candidate], want: Mapping[str, int], kept: bool
+    ahead: rounds.Ahead, me: Asking, fleet: Sequence[Candidate], want: Mapping[str, int], kept: bool
 ) -> None:
-    made = queue.planned(me, ahead, fleet, START)
+    made = rounds.planned(me, ahead, fleet, START)
     assert taken(made) == want
     assert made.more == (" Room is kept for RayJob train, which waited longer." if kept else "")
     assert made.again_at(None) == (UNTIL if kept else None)
@@ -91,13 +91,13 @@ def test_what_those_before_it_leave(
     ],
 )  # fmt: skip
 def test_of_several_reasons_one_is_said(me: Asking, fleet: Candidate, why: str) -> None:
-    (verdict,) = queue.planned(me, [], [fleet], START).plan.verdicts
+    (verdict,) = rounds.planned(me, [], [fleet], START).plan.verdicts
     assert verdict.reason == why
 
 
 def test_whom_a_plan_involves() -> None:
     ahead = [(waiting(), asking(1, "north", "west")), (waiting(), asking(1, "east"))]
-    assert queue.involved(asking(1, "west", "south"), ahead) == ["west", "south", "north", "east"]
+    assert rounds.involved(asking(1, "west", "south"), ahead) == ["west", "south", "north", "east"]
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_whom_a_plan_involves() -> None:
     ],
 )
 def test_a_gang_without_room_takes_that_of_lower_priority(
-    ahead: queue.Ahead, freed: int, want: Mapping[str, int], preempts: bool
+    ahead: rounds.Ahead, freed: int, want: Mapping[str, int], preempts: bool
 ) -> None:
     me, fleet = asking(2, "east"), [cluster("east", 4, used=4)]
-    made = queue.planned(me, ahead, fleet, START)
+    made = rounds.planned(me, ahead, fleet, START)
     assert taken(made) == {}
-    over = queue.preempting(me, ahead, made, [cluster("east", 4, used=6 - freed)], START)
+    over = rounds.preempting(me, ahead, made, [cluster("east", 4, used=6 - freed)], START)
     assert taken(over) == want and any(share.preempts for share in over.plan.shares) is preempts
     assert over.plan.sentence.endswith("by preempting gangs of lower priority.") is preempts
     assert over.fleet == made.fleet, "what is told of each cluster is what it has, not what it would have"
@@ -147,7 +147,7 @@ CHOSEN = Chosen(dispatch_policy(make_policy()), ("east",))
     ],
 )
 def test_usable(chosen: Chosen | None, obstacles: Sequence[str], want: Chosen | None) -> None:
-    assert queue.usable(chosen, obstacles) is want
+    assert rounds.usable(chosen, obstacles) is want
 
 
 def test_no_obstacle_is_looked_for_once_there_is_one() -> None:
@@ -157,7 +157,7 @@ def test_no_obstacle_is_looked_for_once_there_is_one() -> None:
         yield "a rival"
         raise AssertionError("one is enough")
 
-    assert queue.usable(CHOSEN, reasons()) is None
+    assert rounds.usable(CHOSEN, reasons()) is None
 
 
 # --- the next round --------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def before(**changes: Any) -> Placement:
 
 def test_the_first_round() -> None:
     action = actions.Plan(WORK, None, (CORDONED,))
-    made = queue.next_round(action, REST, 4, at(7))
+    made = rounds.next_round(action, REST, 4, at(7))
     assert (made.namespace, made.workload, made.workload_uid, made.attempt) == (
         WORK.namespace, WORK.name, WORK.uid, WORK.attempt,
     )  # fmt: skip
@@ -200,15 +200,15 @@ def test_the_first_round() -> None:
 def test_a_later_round(
     last: Placement, action: Mapping[str, Any], given_up: int, lost: str, shares: tuple[Share, ...]
 ) -> None:
-    made = queue.next_round(actions.Plan(WORK, last, (), **action), REST, 4, at(7))
+    made = rounds.next_round(actions.Plan(WORK, last, (), **action), REST, 4, at(7))
     assert (made.round, made.given_up, made.lost, made.shares) == (3, given_up, lost, shares)
     assert made.explanation == f"{lost} 1 of 1 worker to west.".lstrip()
 
 
 def test_once_all_have_a_place_nothing_is_lost() -> None:
-    made = queue.complete(FULL.request, [EAST, WEST, EAST])
+    made = rounds.complete(FULL.request, [EAST, WEST, EAST])
     assert made.plan.sentence == "All workers have a place: 6 east, 1 west."
-    assert queue.next_round(actions.Plan(WORK, before(lost="old"), ()), made, 4, at(7)).lost == ""
+    assert rounds.next_round(actions.Plan(WORK, before(lost="old"), ()), made, 4, at(7)).lost == ""
 
 
 def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
@@ -254,4 +254,4 @@ def test_a_plan_that_says_nothing_new(
 ) -> None:
     place = placement(before)
     action = actions.Plan(workload(make_workload()), place, excluded, kept)
-    assert queue.unchanged(action, place, {"shares": [{}] * shares, "explanation": sentence}) is want
+    assert rounds.unchanged(action, place, {"shares": [{}] * shares, "explanation": sentence}) is want

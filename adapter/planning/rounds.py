@@ -1,7 +1,7 @@
 """What is planned for a gang in its turn: on what is left by those before it, and what of that becomes its next round?
 
 Those whose turn comes first are planned before it, each by its own policy, so that no two gangs are promised the same room.
-Who they are is said in ordering.py, what the clusters have in snapshot.py, and how one gang is placed in planner.py.
+Who they are is said in gangorder.py, what the clusters have in snapshot.py, and how one gang is placed in planner.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,8 +13,8 @@ from adapter.admission.policy import Chosen
 from adapter.objects.placement import Exclusion, Placement, Share, counted, placement_name
 from adapter.objects.raw import Raw
 from adapter.objects.workload import Job
-from adapter.planning import ordering, planner
-from adapter.planning.ordering import Waiting
+from adapter.planning import gangorder, planner
+from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
 from adapter.planning.request import Candidate, Request
 
@@ -139,7 +139,7 @@ def _after(ahead: Ahead, fleet: Sequence[Candidate], now: datetime) -> tuple[Seq
     """What is left once those whose turn comes first have taken what they can, and who of them holds room back."""
     holds = []
     for one, asking in ahead:
-        until = ordering.holds_until(one, now)
+        until = gangorder.holds_until(one, now)
         if one.looked and not until:
             continue  # most of a long queue: nothing fitted when it was planned, and it keeps nothing
         theirs = _offered(asking, fleet)
