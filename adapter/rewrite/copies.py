@@ -7,14 +7,16 @@ name is an earlier try of ours. No sentence here quotes what an object holds.
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from adapter import names
+from adapter.objects import references
 from adapter.objects.raw import Raw, annotation, key_of, label
 from adapter.objects.references import SECRET, Reference
 from adapter.objects.reservation import anchor_uid, anchors
+from adapter.objects.workload import PodSet
 
 # Of one job, over all its worker groups. The API server takes up to 1 MiB in each object, and etcd holds 2 GiB unless it is
 # told otherwise: so a hundred jobs with all that they may have fill a fifth of a worker cluster's. Each object is also one
@@ -134,6 +136,28 @@ def absent(namespace: str, wanted: Mapping[Reference, str], known: Mapping[Refer
         (reference, field, lack(namespace, known.get(reference))) for reference, field in wanted.items() if field
     )
     return next((f"{field} is {reference}, {why}" for reference, field, why in without if why), "")
+
+
+def wanted_by(podsets: Iterable[PodSet]) -> dict[Reference, str]:
+    """What worker groups refer to, each as `references.wanted` says it of a pod."""
+    return {one: field for p in podsets for one, field in references.wanted(p.template.get("spec") or {}).items()}
+
+
+def refusal_of_groups(podsets: Sequence[PodSet], known: Mapping[Reference, Source]) -> str:
+    """Say why what worker groups refer to can never be copied: the first of them that has something of the kind, or all together
+    when it is too much; a fragment, empty when it can."""
+    for podset in podsets:
+        if why := refusal(wanted_by([podset]), known):
+            return f"worker group {podset.name}: {why}"
+    return too_much(wanted_by(podsets), known)
+
+
+def absent_of_groups(namespace: str, podsets: Sequence[PodSet], known: Mapping[Reference, Source]) -> str:
+    """Say which object worker groups need and the manager does not have, in the same form."""
+    for podset in podsets:
+        if why := absent(namespace, wanted_by([podset]), known):
+            return f"worker group {podset.name}: {why}"
+    return ""
 
 
 def lack(namespace: str, found: Source | None) -> str:

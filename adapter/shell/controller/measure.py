@@ -1,7 +1,8 @@
 """What do the metrics learn: from an action that was done, and of the worker pods that there are when somebody asks?
 
 Durations are counted from the creation of the manager's pod, by the manager's clock and ours: a worker cluster's clock may be
-wrong. Nothing is remembered for it, so a restart loses no sample and nothing has to be kept up to date.
+wrong. Nothing is remembered for it, so a restart loses no sample and nothing has to be kept up to date. The tasks in the loop are
+counted for whoever suspects a leak: the soak judges by them (hack/trials/soak), and docs/metrics.md has an alert on them.
 """
 
 import asyncio

@@ -10,7 +10,6 @@ from datetime import datetime
 from adapter import names
 from adapter.admission.policy import lost_after, reservation_timeout, when_share_lost
 from adapter.gang.facts import Gang
-from adapter.objects import references
 from adapter.objects.placement import Placement, placement
 from adapter.objects.raw import Key, uid_of
 from adapter.objects.workerpod import share_key
@@ -108,7 +107,7 @@ class Gangs:
         work, check = self._under(key)
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
             before, podsets = self._refusals.absent(work, check), self._policies.remote_podsets(work, check)
-            wanted = {one for p in podsets for one in references.wanted(p.template.get("spec") or {})}
+            wanted = copies.wanted_by(podsets)
             if len(wanted) <= copies.MOST_OBJECTS:  # else it is refused, whatever they hold
                 await self._sources.look(work.namespace, wanted)
                 if self._sources.refusal(work, podsets):  # which is final: not of what somebody has put right meanwhile

@@ -6,7 +6,7 @@ there, their type and their size, never what they hold.
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from adapter.objects import references
 from adapter.objects.raw import Raw
@@ -87,23 +87,13 @@ class Sources:
         kept = time.monotonic() - KEPT_SECONDS
         self._known = {key: note for key, note in self._known.items() if note[1] > kept}
 
-    def refusal(self, work: Workload, podsets: Iterable[PodSet]) -> str:
+    def refusal(self, work: Workload, podsets: Sequence[PodSet]) -> str:
         """Why what these worker groups refer to can never be copied, as far as it was read; a fragment, empty when it can."""
-        every: dict[Reference, str] = {}
-        for podset in podsets:
-            wanted = references.wanted(podset.template.get("spec") or {})
-            if why := copies.refusal(wanted, self._of(work.namespace, wanted)):
-                return f"worker group {podset.name}: {why}"
-            every |= wanted
-        return copies.too_much(every, self._of(work.namespace, every))
+        return copies.refusal_of_groups(podsets, self._of(work.namespace, copies.wanted_by(podsets)))
 
-    def absent(self, work: Workload, podsets: Iterable[PodSet]) -> str:
+    def absent(self, work: Workload, podsets: Sequence[PodSet]) -> str:
         """Which object these worker groups need and the manager does not have, in the same form."""
-        for podset in podsets:
-            wanted = references.wanted(podset.template.get("spec") or {})
-            if why := copies.absent(work.namespace, wanted, self._of(work.namespace, wanted)):
-                return f"worker group {podset.name}: {why}"
-        return ""
+        return copies.absent_of_groups(work.namespace, podsets, self._of(work.namespace, copies.wanted_by(podsets)))
 
     def _of(self, namespace: str, wanted: Iterable[Reference]) -> Mapping[Reference, Source]:
         return {one: self._known[namespace, one][0] for one in wanted if (namespace, one) in self._known}

@@ -4,8 +4,20 @@ import pytest
 
 from adapter import names
 from adapter.objects.references import Reference
+from adapter.objects.workload import PodSet
 from adapter.rewrite import copies
-from adapter.rewrite.copies import FORBIDDEN, MISSING, MOST_BYTES, MOST_OBJECTS, Source, absent, refusal, too_much
+from adapter.rewrite.copies import (
+    FORBIDDEN,
+    MISSING,
+    MOST_BYTES,
+    MOST_OBJECTS,
+    Source,
+    absent,
+    absent_of_groups,
+    refusal,
+    refusal_of_groups,
+    too_much,
+)
 
 TOKEN, CODE = Reference("Secret", "token"), Reference("ConfigMap", "code")
 POD = {
@@ -157,3 +169,36 @@ def test_a_job_may_have_so_much_copied_and_no_more() -> None:
         "the Secrets and ConfigMaps of its worker groups hold 4.0 MiB, and at most 4.0 MiB are copied to worker clusters; put "
         "large files, such as ConfigMap code with 4.0 MiB, into the image or object storage"
     )
+
+
+# --- worker groups together ------------------------------------------------------------------------------------------
+
+CONFIG, OTHER = Reference("ConfigMap", "settings"), Reference("ConfigMap", "other")
+BAD_TYPE = "kubernetes.io/service-account-token"
+
+
+def group(name: str, *references: Reference) -> PodSet:
+    sources = [{"secretRef" if one.kind == "Secret" else "configMapRef": {"name": one.name}} for one in references]
+    return PodSet(name, 1, {"spec": {"containers": [{"name": "ray", "envFrom": sources}]}}, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("groups", "known", "refused", "missing"),
+    [
+        pytest.param([], {}, "", "", id="no worker group"),
+        pytest.param([group("a", CONFIG)], {CONFIG: Source("Found")}, "", "", id="all is there"),
+        pytest.param([group("a", CONFIG), group("b", OTHER)], {CONFIG: Source("Found"), OTHER: MISSING}, "", "worker group b: ",
+                     id="one of another group is missing"),
+        pytest.param([group("a", CONFIG), group("b", TOKEN)], {CONFIG: Source("Found"), TOKEN: Source("Found", type=BAD_TYPE)}, "worker group b: ", "",
+                     id="one can never be copied"),
+        pytest.param([group("a", CONFIG), group("b", OTHER)],
+                     {CONFIG: Source("Found", size=MOST_BYTES), OTHER: Source("Found", size=1)}, "the ", "", id="all together are too much"),
+    ],
+)  # fmt: skip
+def test_what_keeps_worker_groups_from_their_copies(
+    groups: list[PodSet], known: dict[Reference, Source], refused: str, missing: str
+) -> None:
+    told = refusal_of_groups(groups, known)
+    assert told.startswith(refused) and bool(told) is bool(refused)
+    lacking = absent_of_groups("demo", groups, known)
+    assert lacking.startswith(missing) and bool(lacking) is bool(missing)
