@@ -35,10 +35,16 @@ def ask(
         _reserve(gang, work, current, share, ready)
         for share in shares
         if share.cluster not in standing and share.cluster in gang.targets and (may_preempt or not share.preempts)
+        if _is_of(work, share)
     ]
     if not blocked:
         return _commit(gang, work, current, ready, now)
     return _while_blocked(gang, work, current, blocked, standing, missing, ready, now)
+
+
+def _is_of(work: Workload, share: Share) -> bool:
+    """Whether a share is of the Workload's own groups: who edits a Placement by hand may write any. It is given up in time then."""
+    return {group.name for group in share.groups} <= {podset.name for podset in work.podsets}
 
 
 def _reserve(gang: Gang, work: Workload, current: Placement, share: Share, ready: bool) -> Reserve:

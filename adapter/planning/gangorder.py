@@ -30,6 +30,7 @@ PAUSE = timedelta(minutes=3)
 # From one pause to the next at first. The hold between is twelve minutes: it outlasts small jobs, the stream that starves a
 # large one, and while room is kept for nothing those behind lose four fifths of the time, not all of it.
 PERIOD = timedelta(minutes=15)
+Turn = tuple[int, int, int, datetime, Key]  # to sort by
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)  # periods are counted from here for every gang, so that pauses meet
 
 
@@ -77,7 +78,7 @@ def short(place: Raw, draining: Collection[str]) -> bool:
     return held < int(spec.get("wanted") or 0)
 
 
-def turn(work: Workload) -> tuple[int, int, int, datetime, Key]:
+def turn(work: Workload) -> Turn:
     """The order in which gangs are planned, as a key to sort by: the only one there is.
 
     Kueue's own order is priority, then age (pkg/cache/queue baseCompareFunc, workload.Ordering). Two things differ: size comes

@@ -47,20 +47,19 @@ class Made:
     request: Request
     fleet: Sequence[Candidate]  # in the policy's order, as the plan found them
     plan: Plan
-    holds: Sequence[Hold] = ()
+    holds: Sequence[Hold] = ()  # of what is free
+    freed: Sequence[Hold] = ()  # and of what preemption would free
 
     @property
     def more(self) -> str:
         """What is to be said beside the plan's own sentence: for whom room is kept that this gang could use."""
-        jobs = dict.fromkeys(
-            f"{hold.job.kind} {hold.job.name}" for hold in self.holds if hold.job
-        )  # both passes name it
+        jobs = [f"{hold.job.kind} {hold.job.name}" for hold in self.holds if hold.job]
         return f" Room is kept for {', '.join(jobs)}, which waited longer." if jobs and not self.plan.shares else ""
 
     def again_at(self, settles: datetime | None) -> datetime | None:
         """When a gang that found no room is to be planned again unasked: when the first of those that keep room from it keeps
         none, or when nothing is deducted twice any more. Nothing else may change for hours."""
-        moments = [*(hold.until for hold in self.holds), *([settles] if settles else [])]
+        moments = [*(hold.until for hold in (*self.holds, *self.freed)), *([settles] if settles else [])]
         return None if self.plan.shares else min(moments, default=None)
 
 
@@ -93,7 +92,7 @@ def preempting(me: Asking, ahead: Ahead, made: Made, relieved: Sequence[Candidat
     """Plan a gang that found no room once more, on the clusters as they were without gangs of lower priority."""
     freed, holds = _after(ahead, relieved, now)
     over = planner.outranking(me.request, made.fleet, _offered(me, freed))
-    return replace(made, plan=over if over.shares else made.plan, holds=[*made.holds, *holds])
+    return replace(made, plan=over if over.shares else made.plan, freed=holds)
 
 
 def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> Placement:

@@ -4,10 +4,11 @@ Doing it again changes nothing and takes seconds. It needs Kueue on every cluste
 it never shows the token that it carries from a worker cluster to the manager.
 """
 
+import argparse
 import base64
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -168,8 +169,15 @@ def _why(cluster: Cluster, found: Raw, kind: str) -> str:
     return f"Its condition says: {said.rstrip('.')}. See `{logs}`, or describe the pods there."
 
 
+def main(argv: Sequence[str]) -> int:
+    """Put the checkout as it is now onto the lab; returns the exit code."""
+    argparse.ArgumentParser(prog="python -m hack.testbed.install", description=__doc__).parse_args(argv)
+    on_lab()
+    return 0
+
+
 if __name__ == "__main__":
     try:
-        on_lab()
+        sys.exit(main(sys.argv[1:]))
     except LabError as failure:
         sys.exit(str(failure))

@@ -99,9 +99,9 @@ class Manager(Cluster):
         if str(before or "") != str(now or ""):
             log.info("manager cluster: %s %s", row.resource.plural, now or "are read")
             row.store.tell()
-        elif error and not now:
+        elif error and row.silences is not never:
             log.warning("manager cluster: following %s: %s", row.resource.plural, error)
-        if self.synced:
+        if self.synced and (error is None or row.silences is never):
             self.filled.set()
 
     @property

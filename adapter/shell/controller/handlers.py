@@ -6,7 +6,7 @@ more than finding those keys.
 
 import functools
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from adapter import names
 from adapter.actions import Action, Reserve
@@ -38,7 +38,8 @@ class Waker:
         """Hear of all that changes in the manager's stores from now on, and in worker clusters that are engaged from now on."""
         for store, handle in self.handlers():
             store.listen(functools.partial(_guarded, handle))
-        self._fleet.listen(Listeners(self.reservation, self.remote_pod, self.room, self.head_mirror, self.contact))
+        heard = (self.reservation, self.remote_pod, self.room, self.head_mirror, self.contact)
+        self._fleet.listen(Listeners(*(functools.partial(_guarded, handle) for handle in heard)))
 
     def handlers(self) -> list[tuple[Store, Changed]]:
         """Which change of the manager cluster is heard by whom."""
@@ -248,11 +249,13 @@ class Waker:
             self._keys.quotas()
 
 
-def _guarded(handle: Changed, before: Raw | None, after: Raw | None) -> None:
+def _guarded(handle: Callable[..., None], *change: object) -> None:
+    """Hear of a change, whatever it holds: whom it concerns is looked at by the next resync all the same, and who told of it is a
+    watch, which must not break for what somebody wrote elsewhere."""
     try:
-        handle(before, after)
-    except Exception:  # an object may hold anything; whom it concerns is looked at by the next resync all the same
-        log.exception("hearing of %s", key_of(after or before or {}))
+        handle(*change)
+    except Exception:
+        log.exception("hearing of a change (%s)", getattr(handle, "__name__", handle))
 
 
 def _checks_on(work: Raw) -> Iterable[Raw]:

@@ -6,7 +6,7 @@ It puts them into the work queue and reads no event: which of them a change wake
 from collections.abc import Iterable
 
 from adapter import names
-from adapter.objects.raw import Key, Raw, annotation, key_of
+from adapter.objects.raw import Key, Raw, annotation, key_of, meta, uid_of
 from adapter.objects.workload import workload
 from adapter.planning import gangorder
 from adapter.shell.clusters.fleet import Fleet
@@ -28,6 +28,7 @@ class Keys:
 
     def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet) -> None:
         self._queue, self._manager, self._fleet = queue, manager, fleet
+        self._turns: dict[str, tuple[object, gangorder.Turn]] = {}  # of Workloads that wait, by uid
 
     def named(self, what: str, namespace: str, name: str, after: float = 0.0) -> None:
         """One key, due after so many seconds."""
@@ -90,10 +91,17 @@ class Keys:
         those before it were."""
         draining = self._fleet.draining()
         gangs = [_gang(place) for place in self._manager.placements if gangorder.short(place, draining)]
-        works = [workload(raw) for key in gangs if (raw := self._manager.workloads.get(key))]
-        in_turn = [work.key for work in sorted(works, key=gangorder.turn)]
+        works = [raw for key in gangs if (raw := self._manager.workloads.get(key))]
+        self._turns = {uid_of(raw): self._turn(raw) for raw in works}
+        in_turn = map(key_of, sorted(works, key=lambda raw: self._turns[uid_of(raw)][1]))
         for namespace, name in dict.fromkeys([*in_turn, *gangs]):  # of the others nothing is known
             self.named(GANG, namespace, name, ROOM_SECONDS)
+
+    def _turn(self, raw: Raw) -> tuple[object, gangorder.Turn]:
+        """A Workload's version, and its turn as of that: reckoned once, for queues tell of themselves every second, and to read a
+        thousand Workloads whole would hold up the loop for a fifth of it."""
+        version, known = meta(raw).get("resourceVersion"), self._turns.get(uid_of(raw))
+        return known if known and version and known[0] == version else (version, gangorder.turn(workload(raw)))
 
 
 def _gang(place: Raw) -> Key:

@@ -859,6 +859,15 @@ def test_the_docstring_says_in_which_file_each_clause_stands() -> None:
         assert any(re.search(rf"^ *# {number}\. ", text, re.MULTILINE) for text in texts), number
 
 
+def test_a_share_of_a_group_that_there_is_not_is_given_up_with_the_round() -> None:
+    """Somebody edited the Placement: the gang waits, says so, and goes on without."""
+    raw = make_placement(WORK)
+    raw["spec"]["shares"][0]["groups"][0]["name"] = "gone"
+    first, late = decide(gang(WORK, [raw], {"west": HELD}), at(5)), decide(gang(WORK, [raw], {"west": HELD}), at(99))
+    assert not any(isinstance(action, Reserve) for action in first)
+    assert [type(action).__name__ for action in late] == ["Record", "SetCheck", "Say"]
+
+
 def test_who_yielded_very_often_still_gets_an_answer() -> None:
     """A gang that nobody has room for may yield every five minutes for days."""
     tired = make_workload(yields=1000)

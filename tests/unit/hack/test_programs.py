@@ -6,7 +6,7 @@ import pytest
 
 from hack.corpus import __main__ as corpus
 from hack.demo import __main__ as demo
-from hack.testbed import clusters
+from hack.testbed import clusters, install
 
 
 def _touched(*_: object) -> None:
@@ -15,7 +15,11 @@ def _touched(*_: object) -> None:
 
 @pytest.mark.parametrize(
     ("main", "name"),
-    [pytest.param(demo.main, "hack.demo", id="demo"), pytest.param(corpus.main, "hack.corpus", id="corpus")],
+    [
+        pytest.param(demo.main, "hack.demo", id="demo"),
+        pytest.param(corpus.main, "hack.corpus", id="corpus"),
+        pytest.param(install.main, "hack.testbed.install", id="install"),
+    ],
 )
 @pytest.mark.parametrize(
     "words", [pytest.param(["--help"], id="help"), pytest.param(["--n", "5"], id="no such option")]
@@ -29,6 +33,7 @@ def test_whoever_asks_for_help_starts_nothing(
 ) -> None:
     monkeypatch.setattr(demo, "_lab_up", _touched)
     monkeypatch.setattr(clusters, "of_lab", _touched)
+    monkeypatch.setattr(install, "on_lab", _touched)
     with pytest.raises(SystemExit):
         main(words)
     assert f"usage: python -m {name}" in "".join(capsys.readouterr())

@@ -222,12 +222,10 @@ def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
     assert rest(Request("demo", "ray", groups), [kept], {"east"}).workers == 8, "what is drained must leave"
 
 
-def test_who_keeps_room_is_named_once() -> None:
-    """A gang that finds no room is planned twice, and both passes meet the same gang before it."""
+def test_who_keeps_what_preemption_would_free_is_waited_for_and_not_named() -> None:
     hold = Hold(waiting().work.job, UNTIL)
-    assert Made(Request(NAMESPACE, QUEUE, ()), (), Plan((), (), "No room."), (hold, hold)).more == (
-        " Room is kept for RayJob train, which waited longer."
-    )
+    made = Made(Request(NAMESPACE, QUEUE, ()), (), Plan((), (), "No room."), (), (hold,))
+    assert (made.more, made.again_at(None)) == ("", UNTIL)
 
 
 STANDS = make_placement(make_workload(), explanation="2 in east, 2 in west.")

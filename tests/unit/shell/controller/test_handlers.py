@@ -565,3 +565,40 @@ async def test_a_cluster_that_a_preflight_reached_or_not_wakes_who_waits(
     bench.manager.placements.replace(fill)
     bench.heard("worker_clusters", REACHED, after)
     assert bench.woken() == {(CLUSTER, "", "east")} | ({GANG_KEY} if matters else set())
+
+
+# --- whatever is heard -----------------------------------------------------------------------------------------------
+
+
+async def test_what_cannot_be_read_breaks_no_watch(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """The manager's stores and those of worker clusters are filled by watches, which would else be taken for broken."""
+    bench.waker.listen()
+    bench.manager.workloads.tell(None, {"metadata": {"name": "x", "labels": 7}, "status": {"admissionChecks": 7}})
+    odd: Raw = {"metadata": 7}
+    bench.manager.ray_clusters.tell(odd, None)
+    tell = bench.fleet._tell
+    for heard in (tell.reservation, tell.pod, tell.room):
+        heard("east", odd, None)
+    tell.head_mirror(odd, None)
+    assert caplog.text.count("hearing of a change") >= 4 and "_ray_cluster" in caplog.text
+
+
+async def test_the_turn_of_a_gang_is_that_of_its_newest_version(bench: Bench) -> None:
+    """It is reckoned once for each version, and not for each change of room."""
+    works = [make.make_workload(name=name) for name in ("a", "b")]
+    places = [make_placement(work, shares={}) for work in works]
+    bench.manager.workloads.replace(works)
+    bench.manager.placements.replace(places)
+    keys = [(GANG, NAMESPACE, work["metadata"]["name"]) for work in works]
+    bench.waker.turns()
+    assert [key for key in bench.queue.added if key in keys] == keys
+    assert len(bench.waker._keys._turns) == 2
+    raised = {
+        **works[1],
+        "metadata": works[1]["metadata"] | {"resourceVersion": "9"},
+        "spec": works[1]["spec"] | {"priority": 5},
+    }
+    bench.manager.workloads.put(raised)
+    bench.queue.added.clear()
+    bench.waker.turns()
+    assert [key for key in bench.queue.added if key in keys] == keys[::-1]
