@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 # One read each time. An end instead would be answered by the kubelet with breaks of up to five minutes.
 _ASK_AGAIN_SECONDS = 2.0
-NOTHING: Mapping[str, str] = {}
+_ALL: Mapping[str, str] = {}  # selectors that leave nothing out
 
 
 class Manager(Cluster):
@@ -125,7 +125,7 @@ class Manager(Cluster):
         return store.get((job.namespace, job.name)) or {}
 
 
-def _needed(resource: Resource, store: Store, *, namespace: str = "", selectors: Mapping[str, str] = NOTHING) -> Row:
+def _needed(resource: Resource, store: Store, *, namespace: str = "", selectors: Mapping[str, str] = _ALL) -> Row:
     """A kind that is refused is one that this cluster does not have; one that is silent stops everything."""
     return Row(resource, store, namespace, selectors, silences=_is_silence)
 

@@ -3,7 +3,7 @@
 Read from the WorkerCluster and from the flavors of the manager. How a pod is rewritten for it is for the pure core to say.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw
@@ -20,27 +20,23 @@ class Targets:
     def __init__(self, manager: Manager, manager_id: str) -> None:
         self._manager, self._manager_id = manager, manager_id
 
-    def target(self, member: Member, work: Workload, place: Placement, round_: int) -> Target:
-        """What the rewriter must know about the share that a round made in that cluster."""
-        return self._of(member, work, place, round_, self._flavors(work.podsets))
-
-    def _of(self, member: Member, work: Workload, place: Placement, round_: int, flavors: Sequence[Raw]) -> Target:
-        return Target.of(
-            member.name,
-            member.spec,
-            queue=work.queue,
-            manager=self._manager_id,
-            workload=work.name,
-            workload_uid=work.uid,
-            placement=place.name,
-            round_=round_,
-            flavors=flavors,
-        )
-
     def every(self, members: Mapping[str, Member], work: Workload, place: Placement) -> dict[str, Target]:
-        """The same for whichever round in each of these clusters."""
+        """What the rewriter must know about a share in each of these clusters; which round made it is not filled in."""
         flavors = self._flavors(work.podsets) if members else ()
-        return {name: self._of(member, work, place, 0, flavors) for name, member in members.items()}
+        return {
+            name: Target.of(
+                name,
+                member.spec,
+                queue=work.queue,
+                manager=self._manager_id,
+                workload=work.name,
+                workload_uid=work.uid,
+                placement=place.name,
+                round_=0,
+                flavors=flavors,
+            )
+            for name, member in members.items()
+        }
 
     def reservation_template(self, podset: PodSet) -> Raw:
         """A worker group's pod template as it is to be reserved, in whichever cluster."""
