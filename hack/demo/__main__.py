@@ -13,7 +13,7 @@ from dataclasses import replace
 from hack.demo import evidence, job, report, watch
 from hack.lab import startup
 from hack.lab.base import lab as definition
-from hack.lab.base import lock
+from hack.lab.base import lock, sidebyside
 from hack.lab.base.lab import Lab
 from hack.lab.base.paths import STATE
 from hack.lab.base.progress import LabError, step
@@ -32,11 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LabError as failure:
         wrong = [str(failure)]
     except KeyboardInterrupt:
-        print(
-            "\nInterrupted; the next demo removes what is left of the job, `make lab-down` removes the lab.",
-            file=sys.stderr,
-        )
-        return 130
+        sidebyside.leave("\nInterrupted; the next demo goes on from here, `make lab-down` removes the lab.")
     if wrong:
         return _failed(wrong)
     print(f"\nThe demo worked, in {time.monotonic() - begun:.0f} s. {_next()}")
@@ -114,4 +110,5 @@ def _failed(wrong: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

@@ -2,6 +2,8 @@
 
 import sys
 
+from hack.lab.base import sidebyside
 from hack.lab.cli import main
 
+sidebyside.interruptible()
 sys.exit(main())

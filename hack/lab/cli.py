@@ -4,14 +4,13 @@ A failure ends in one sentence on standard error and status 1; a wrong use in ar
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from hack.lab import faults, logs, startup, status, teardown
 from hack.lab.base import lab as definition
-from hack.lab.base import lock
+from hack.lab.base import lock, sidebyside
 from hack.lab.base.lab import MOST_WORKERS, Lab
 from hack.lab.base.paths import STATE
 from hack.lab.base.progress import LabError, step
@@ -30,8 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(failure, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("Interrupted; the same command goes on from here, and `down` cleans up.", file=sys.stderr, flush=True)
-        os._exit(130)  # threads still wait for their clusters; a normal end would wait for them
+        sidebyside.leave("Interrupted; the same command goes on from here, and `down` cleans up.")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,13 +4,14 @@ Every step makes only what is missing, so all four are one path. A cluster whose
 its node, so it is wiped and made afresh; one that only lost a process gets that process back.
 """
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
 from hack.lab import teardown
+from hack.lab.base import commands, sidebyside
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Cluster, Lab
 from hack.lab.base.progress import LabError, step
@@ -30,7 +31,7 @@ from hack.lab.cluster import (
 )
 from hack.lab.images import images
 
-_PROGRAMS = ("pause", "containerd", "etcd", "kube-apiserver", "kubelet", "coredns", "kuberay", "kueue")
+_PROGRAMS = ("pause", "containerd", "kubernetes", "etcd", "coredns", "kuberay", "kueue")
 _EVERYWHERE = ("pause", "coredns", "kueue")  # a node cannot become useful without these
 _MANAGER_ONLY = ("kuberay", "rayspan")
 _LAST = "ray"  # large, and nothing of ours waits for it
@@ -42,8 +43,7 @@ def up(lab: Lab) -> None:
     lab = _with_nodes_that_stand(lab)
     _make_room(lab)
     system.prepare()
-    tools.build([*_PROGRAMS, "kwok"] if lab.fake_nodes else _PROGRAMS)
-    archives = _archives()
+    archives = _made([*_PROGRAMS, "kwok"] if lab.fake_nodes else _PROGRAMS)
     if definition.find() != lab:
         definition.save(lab)
     kernel.prepare()
@@ -74,12 +74,20 @@ def _wipe_broken(lab: Lab) -> None:
     _side_by_side(teardown.wipe, broken)
 
 
-def _archives() -> dict[str, Path]:
-    """The archives of all images. Ours may be missing while somebody works on it: a lab without it is useful, too."""
-    found = {name: images.archive_for(name) for name in (*_EVERYWHERE, "kuberay", _LAST)}
+def _made(programs: Sequence[str]) -> dict[str, Path]:
+    """Build what is missing, and return the images' archives. Compiling takes every core; the large images mostly the network."""
+    large: dict[str, Path] = {}
+    sidebyside.run((lambda: tools.build(programs), lambda: large.update(_large())))
+    return large | {name: images.archive_for(name) for name in (*_EVERYWHERE, "kuberay")}
+
+
+def _large() -> dict[str, Path]:
+    """The images in which no program of Go is. Ours may be missing while somebody works on it: a lab without it is useful, too."""
+    found = {_LAST: images.archive_for(_LAST)}
     try:
         return {**found, _OURS: images.archive_for(_OURS)}
     except (LabError, OSError) as failure:
+        commands.check()
         print(f"note   the image {_OURS} is left out: {failure}", file=sys.stderr)
         return found
 
@@ -125,14 +133,5 @@ def _bring(cluster: Cluster, names: Iterable[str], archives: dict[str, Path]) ->
 
 
 def _side_by_side(work: Callable[[Cluster], None], clusters: Sequence[Cluster]) -> None:
-    """Do it for all clusters at once. A failure is told when all have ended: the lock must not be free before."""
-    pool = ThreadPoolExecutor(max_workers=max(1, len(clusters)))
-    try:
-        jobs = [pool.submit(work, cluster) for cluster in clusters]
-        wait(jobs)
-    finally:
-        pool.shutdown(
-            wait=False, cancel_futures=True
-        )  # only an interrupted wait leaves any, and then we end, see cli.py
-    for job in jobs:
-        job.result()
+    """Do it for all clusters at once."""
+    sidebyside.run([functools.partial(work, cluster) for cluster in clusters])

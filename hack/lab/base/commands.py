@@ -1,12 +1,16 @@
 """How does the lab run another program? It waits for the end, returns the output, and turns any failure into one sentence.
 
-It starts nothing in the background: long-running processes belong to whoever can also end them.
+It starts nothing in the background: long-running processes belong to whoever can also end them. A program that is waited for
+ends with whoever waits, and takes along what it has started itself.
 """
 
 import os
 import shlex
+import signal
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from hack.lab.base.progress import LabError
@@ -14,6 +18,11 @@ from hack.lab.base.progress import LabError
 _TAIL_LINES = 6  # enough for an error and its context, short enough to stay one message
 _TAIL_CHARS = 900
 _NAME_CHARS = 160  # a command longer than this is known by its beginning
+_PATIENCE = 5.0  # seconds for a program to tidy up when it is interrupted: Go, pip and debootstrap take less than one
+
+_waited_for: set["subprocess.Popen[str]"] = set()
+_stopped = threading.Event()
+_changing = threading.Lock()  # of the two above: what starts while others are ended is ended too
 
 
 def run(
@@ -40,6 +49,48 @@ def run(
     return done.stdout
 
 
+def stop() -> None:
+    """Start no program any more, and end those that somebody waits for, as Ctrl-C would. Nobody will use what they make."""
+    with _changing:
+        _stopped.set()
+    _end(list(_waited_for))
+
+
+def check() -> None:
+    """Refuse to go on after stop()."""
+    if _stopped.is_set():
+        raise LabError("It was interrupted.")
+
+
+def _started(
+    words: list[str], errors: int, env: Mapping[str, str] | None, cwd: Path | None, fed: bool
+) -> "subprocess.Popen[str]":
+    """The program, in a process group of its own: it is ended by us and never by halves, whoever gets the signal."""
+    with _changing:
+        check()
+        program = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=errors, env=env, cwd=cwd, text=True, errors="replace",
+            stdin=subprocess.PIPE if fed else subprocess.DEVNULL, process_group=0,
+        )  # fmt: skip
+        _waited_for.add(program)
+    return program
+
+
+def _end(programs: Sequence["subprocess.Popen[str]"]) -> None:
+    """Interrupt the programs and what they started; kill those that take no notice."""
+    for program in programs:
+        _signal(program, signal.SIGINT)
+    for program in programs:
+        with suppress(subprocess.TimeoutExpired):
+            program.wait(_PATIENCE)
+        _signal(program, signal.SIGKILL)
+
+
+def _signal(program: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(program.pid, number)
+
+
 def _call(
     words: list[str],
     log: Path | None,
@@ -49,10 +100,15 @@ def _call(
     timeout: float | None,
 ) -> subprocess.CompletedProcess[str]:
     def call(errors: int) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            words, stdout=subprocess.PIPE, stderr=errors, env=env, cwd=cwd, timeout=timeout, text=True,
-            errors="replace", check=False, input=text, stdin=None if text is not None else subprocess.DEVNULL,
-        )  # fmt: skip
+        with _started(words, errors, env, cwd, text is not None) as program:
+            try:
+                said, complaint = program.communicate(text, timeout)
+            except BaseException:  # time is up, or Ctrl-C
+                _end([program])
+                raise
+            finally:
+                _waited_for.discard(program)
+        return subprocess.CompletedProcess(words, program.returncode, said, complaint)
 
     if log is None:
         return call(subprocess.PIPE)

@@ -5,7 +5,7 @@ It knows no addresses: whatever proxy or mirror the machine is set up with is us
 """
 
 KUBERNETES = "v1.36.3"
-ETCD = "v3.6.5"
+ETCD = "v3.6.8"  # what Kubernetes 1.36.3 and Kueue 0.19.2 are themselves built with
 CONTAINERD = "v2.2.0"
 COREDNS = "v1.12.4"
 KUEUE = "v0.19.2"

@@ -1,6 +1,11 @@
-"""Which programs does the lab build, from which Go module, and how? It is a list: it builds nothing and knows no paths."""
+"""Which programs does the lab build, from which Go module, and how? It is a list: it builds nothing and knows no paths.
 
-from collections.abc import Iterable, Mapping
+Most of what Kubernetes, Kueue, CoreDNS, etcd and kwok are made of is the same, so one go.mod pins it for all of them, and it is
+compiled once. Their own sources are stock; where two of them ask for different versions of something else, all get the newer one,
+which is then not what each was published with. KubeRay and containerd stand on older Kubernetes libraries and stay apart.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hack.lab.base import versions
@@ -9,16 +14,28 @@ from hack.lab.base.progress import LabError
 
 @dataclass(frozen=True)
 class Tool:
-    """Programs that are built together, from one module directory under hack/lab/modules."""
+    """Programs with one version, from one module directory under hack/lab/modules."""
 
     name: str
     source: str
-    """The directory under hack/lab/modules whose go.mod pins it."""
+    """The directory under hack/lab/modules whose go.mod pins it. What has the same one is built together."""
     module: str
     version: str
-    packages: Mapping[str, str]
-    """Program name → Go package below the module ("" for the module itself)."""
+    programs: Mapping[str, str]
+    """Program → Go package with its main. Several programs of one package are one binary that looks at its name."""
     ldflags: tuple[str, ...] = field(default=())
+    minutes: float = 0.0
+    """What it adds to the first build, downloads included, on two cores. Told beforehand, and nothing else."""
+
+
+_SHARED = "shared"
+OURS = f"rayspan.dev/hack/tools/{_SHARED}"
+"""Where the mains are that we write: Go packages below hack/lab/modules/shared."""
+
+_SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+_CONTAINERD = "github.com/containerd/containerd/v2"
+_KUBERAY = "github.com/ray-project/kuberay/ray-operator"
+_KUEUE_STAMP = f"-X=sigs.k8s.io/kueue/pkg/version.GitVersion={versions.KUEUE}"
 
 
 def _kubernetes_version() -> tuple[str, ...]:
@@ -28,34 +45,56 @@ def _kubernetes_version() -> tuple[str, ...]:
     return tuple(f"-X=k8s.io/component-base/version.{key}={value}" for key, value in stamps.items())
 
 
-def _kubernetes(name: str, programs: Iterable[str]) -> Tool:
-    packages = {program: f"cmd/{program}" for program in programs}
-    return Tool(name, "kubernetes", "k8s.io/kubernetes", versions.KUBERNETES, packages, _kubernetes_version())
-
-
-_CONTAINERD = "github.com/containerd/containerd/v2"
-_KUEUE_STAMP = f"-X=sigs.k8s.io/kueue/pkg/version.GitVersion={versions.KUEUE}"
-
-TOOLS: tuple[Tool, ...] = (  # cheap and needed first, first; kwok, which only fake nodes need, last
-    Tool("etcd", "etcd", "go.etcd.io/etcd/server/v3", versions.ETCD, {"etcd": ""}),
+TOOLS: tuple[Tool, ...] = (
     Tool(
         "containerd",
         "containerd",
         _CONTAINERD,
         versions.CONTAINERD,
-        {program: f"cmd/{program}" for program in ("containerd", "containerd-shim-runc-v2", "ctr")},
+        {program: f"{_CONTAINERD}/cmd/{program}" for program in ("containerd", "containerd-shim-runc-v2", "ctr")},
         (f"-X={_CONTAINERD}/version.Version={versions.CONTAINERD}",),
+        minutes=1,
     ),
-    _kubernetes("kubernetes", ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")),
-    _kubernetes("kubernetes-node", ("kubelet", "kube-proxy")),
-    Tool("coredns", "coredns", "github.com/coredns/coredns", versions.COREDNS, {"coredns": ""}),
-    Tool("kuberay", "kuberay", "github.com/ray-project/kuberay/ray-operator", versions.KUBERAY, {"kuberay": ""}),
-    Tool("kueue", "kueue", "sigs.k8s.io/kueue", versions.KUEUE, {"kueue": "cmd/kueue"}, (_KUEUE_STAMP,)),
-    Tool("kwok", "kwok", "sigs.k8s.io/kwok", versions.KWOK, {"kwok": "cmd/kwok"}),
+    Tool(
+        "kubernetes",
+        _SHARED,
+        "k8s.io/kubernetes",
+        versions.KUBERNETES,
+        {**dict.fromkeys(_SERVERS, f"{OURS}/kubernetes"), "kubectl": "k8s.io/kubernetes/cmd/kubectl"},
+        _kubernetes_version(),
+        minutes=6,
+    ),
+    Tool(
+        "kueue",
+        _SHARED,
+        "sigs.k8s.io/kueue",
+        versions.KUEUE,
+        {"kueue": "sigs.k8s.io/kueue/cmd/kueue"},
+        (_KUEUE_STAMP,),
+        minutes=1,
+    ),
+    Tool(
+        "coredns",
+        _SHARED,
+        "github.com/coredns/coredns",
+        versions.COREDNS,
+        {"coredns": f"{OURS}/coredns"},
+        minutes=0.5,
+    ),
+    Tool(
+        "etcd",
+        _SHARED,
+        "go.etcd.io/etcd/server/v3",
+        versions.ETCD,
+        {"etcd": "go.etcd.io/etcd/server/v3"},
+        minutes=0.5,
+    ),
+    Tool("kuberay", "kuberay", _KUBERAY, versions.KUBERAY, {"kuberay": _KUBERAY}, minutes=2),
+    Tool("kwok", _SHARED, "sigs.k8s.io/kwok", versions.KWOK, {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, minutes=0.5),
 )
 
-PAUSE = Tool("pause", "kubernetes", "k8s.io/kubernetes", versions.KUBERNETES, {"pause": "build/pause/linux/pause.c"})
-"""The one program in C: every pod's first container."""
+PAUSE = Tool("pause", _SHARED, "k8s.io/kubernetes", versions.KUBERNETES, {"pause": "build/pause/linux/pause.c"})
+"""The one program in C, at its place in the module: every pod's first container."""
 
 ALL: tuple[Tool, ...] = (PAUSE, *TOOLS)
 
@@ -66,7 +105,7 @@ VOLCANO = Tool("volcano", "volcano", "volcano.sh/volcano", versions.VOLCANO, {})
 def named(name: str) -> Tool:
     """The tool called `name`, or the one that has a program called so."""
     for tool in (*ALL, VOLCANO):
-        if name == tool.name or name in tool.packages:
+        if name == tool.name or name in tool.programs:
             return tool
-    known = ", ".join(program for tool in ALL for program in tool.packages)
+    known = ", ".join(program for tool in ALL for program in tool.programs)
     raise LabError(f"The lab builds no program called {name}; it knows {known}.")

@@ -36,5 +36,6 @@ def _installed(package: str) -> bool:
 def _install(packages: Sequence[str]) -> None:
     apt = ["apt-get", "--quiet", "--yes", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}"]
     log = LOGS / "apt.log"
+    run(["dpkg", "--configure", "-a"], env=_QUIET, log=log)  # ends what an interrupted installation began; else nothing
     run([*apt, "update"], env=_QUIET, log=log)
     run([*apt, "install", "--no-install-recommends", *packages], env=_QUIET, log=log)

@@ -1,18 +1,21 @@
 """Where is a program that the lab needs, and how is it built when it is not there?
 
 A program is built once per version, pinned dependencies, flags and Go version, and then never again. Directories in the
-cache appear by rename, complete, so that whoever waits for a program may simply look for it. It removes nothing.
+cache appear by rename, complete, so that whoever waits for a program may simply look for it. What one go.mod pins is one call
+of Go, so that it compiles what they share once and keeps every core busy. It removes only what an ended build left half made.
 By hand: `python -m hack.lab.build.tools [NAME…]`.
 """
 
 import hashlib
+import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hack.lab.base import lock, versions
+from hack.lab.base import lock, sidebyside, versions
 from hack.lab.base.commands import run
 from hack.lab.base.paths import CACHE, LOGS, REPO
 from hack.lab.base.progress import LabError, step
@@ -21,6 +24,7 @@ from hack.lab.build.catalog import Tool
 
 _PINS = REPO / "hack" / "lab" / "modules"
 _HASH_CHARS = 12  # enough to tell builds apart, short enough to read
+_HALF_MADE = "."  # what the names of unfinished directories begin with
 _STRIP = ("-s", "-w")  # no symbol table, no debug data: half the size
 
 
@@ -39,19 +43,20 @@ def build(names: Iterable[str] | None = None) -> None:
     if all(home(tool).is_dir() for tool in wanted):
         return
     with lock.held(CACHE / "tools.lock", "waiting for another build of the lab's tools"):
-        for tool in catalog.ALL:
-            if tool in wanted and not home(tool).is_dir():
-                _make(tool)
+        _sweep()
+        missing = [tool for tool in catalog.ALL if tool in wanted and not home(tool).is_dir()]
+        for source in dict.fromkeys(tool.source for tool in missing):
+            _make([tool for tool in missing if tool.source == source])
 
 
 def module_dir(name: str) -> Path:
     """The tool's unpacked Go module, with the manifests that its authors publish. Read-only; copy before editing."""
     tool = catalog.named(name)
     look = ("list", "-m", "-f", "{{.Dir}}", tool.module)
-    found = _go(tool, *look)
+    found = _go(tool.source, *look)
     if not found:
-        _go(tool, "mod", "download", tool.module, log=LOGS / f"{tool.name}.log")
-        found = _go(tool, *look)
+        _go(tool.source, "mod", "download", tool.module, log=LOGS / f"{tool.name}.log")
+        found = _go(tool.source, *look)
     return Path(found)
 
 
@@ -60,51 +65,95 @@ def home(tool: Tool) -> Path:
     return CACHE / "tools" / f"{tool.name}-{tool.version}-{_fingerprint(tool)}"
 
 
+def title(tools: Sequence[Tool]) -> str:
+    """What is built, and how long that takes about where nothing of it was built before."""
+    what = ", ".join(f"{tool.name} {tool.version}" for tool in tools)
+    minutes = sum(tool.minutes for tool in tools)
+    return f"build {what}" + (f" (once; about {minutes:.0f} min on 2 cores)" if minutes >= 1 else "")
+
+
 def _fingerprint(tool: Tool) -> str:
-    digest = hashlib.sha256(repr((golang.minor(), _flags(tool), sorted(tool.packages.items()))).encode())
+    digest = hashlib.sha256(repr((golang.minor(), _flags(tool), sorted(tool.programs.items()))).encode())
     for pin in ("go.mod", "go.sum"):
         digest.update((_PINS / tool.source / pin).read_bytes())
+    for package in sorted(set(tool.programs.values())):
+        for file in sorted((_PINS / tool.source / package.removeprefix(f"{catalog.OURS}/")).glob("*.go")):
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:_HASH_CHARS]
 
 
 def _flags(tool: Tool) -> list[str]:
-    return ["-trimpath", "-ldflags=" + " ".join((*_STRIP, *tool.ldflags))]
+    """How its programs are linked: each is stamped with its own version, though others are built in the same call."""
+    flags = " ".join((*_STRIP, *tool.ldflags))
+    return [f"-ldflags={package}={flags}" for package in dict.fromkeys(tool.programs.values())]
 
 
-def _make(tool: Tool) -> None:
-    goal = home(tool)
-    goal.parent.mkdir(parents=True, exist_ok=True)
-    with step(f"build {tool.name} {tool.version}"), tempfile.TemporaryDirectory(dir=goal.parent, prefix=".") as place:
-        output = Path(place) / goal.name / "bin"
-        output.mkdir(parents=True)
-        _compile_c(tool, output) if tool is catalog.PAUSE else _compile_go(tool, output)
-        output.parent.rename(goal)
+def _sweep() -> None:
+    """Remove what a build left that was ended in the middle. Whoever calls this has the lock: there is no other build."""
+    for place in (CACHE / "tools").glob(f"{_HALF_MADE}*"):
+        shutil.rmtree(place)
 
 
-def _compile_go(tool: Tool, output: Path) -> None:
-    packages = [f"{tool.module}/{below}".rstrip("/") for below in tool.packages.values()]
-    _go(tool, "build", *_flags(tool), "-o", f"{output}/", *packages, log=LOGS / f"{tool.name}.log")
-    if len(tool.packages) == 1:  # Go names it after the package ("server", "ray-operator"); we name it after the tool
-        (made,) = output.iterdir()
-        made.rename(output / next(iter(tool.packages)))
+def _make(tools: Sequence[Tool]) -> None:
+    """Build tools of one go.mod. Each appears when all of them are complete."""
+    goal = CACHE / "tools"
+    goal.mkdir(parents=True, exist_ok=True)
+    with step(title(tools)), tempfile.TemporaryDirectory(dir=goal, prefix=_HALF_MADE) as scratch:
+        place = Path(scratch)
+        if catalog.PAUSE in tools:
+            _compile_c(catalog.PAUSE, place)
+        _compile_go([tool for tool in tools if tool is not catalog.PAUSE], place)
+        for tool in tools:
+            (place / tool.name).rename(home(tool))
 
 
-def _go(tool: Tool, *words: str, log: Path | None = None) -> str:
-    return run([golang.binary(), *words], cwd=_PINS / tool.source, env=golang.ENVIRONMENT, log=log).strip()
+def _compile_go(tools: Sequence[Tool], place: Path) -> None:
+    if not tools:
+        return
+    packages = dict.fromkeys(package for tool in tools for package in tool.programs.values())
+    flags = ["-trimpath", *(flag for tool in tools for flag in _flags(tool))]
+    made, temporary = place / "made", place / "temporary"
+    temporary.mkdir()
+    log = LOGS / f"{tools[0].source}.log"
+    _go(tools[0].source, "build", *flags, "-o", f"{made}/", *packages, log=log, temporary=temporary)
+    for tool in tools:
+        programs = _programs(place, tool)
+        for program, package in tool.programs.items():
+            os.link(made / made_as(package), programs / program)
 
 
-def _compile_c(tool: Tool, output: Path) -> None:
+def made_as(package: str) -> str:
+    """What Go calls the program of a package: after the last part of its path that is no version ("server" is etcd)."""
+    return [part for part in package.split("/") if not re.fullmatch(r"v\d+", part)][-1]
+
+
+def _programs(place: Path, tool: Tool) -> Path:
+    programs = place / tool.name / "bin"
+    programs.mkdir(parents=True)
+    return programs
+
+
+def _go(source: str, *words: str, log: Path | None = None, temporary: Path | None = None) -> str:
+    places = {"GOTMPDIR": str(temporary)} if temporary else {}  # not /tmp, which may be memory, and which nobody sweeps
+    return run([golang.binary(), *words], cwd=_PINS / source, env={**golang.ENVIRONMENT, **places}, log=log).strip()
+
+
+def _compile_c(tool: Tool, place: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise LabError("There is no C compiler for the pause program: install gcc and libc6-dev, then try again.")
-    for program, source in tool.packages.items():
+    output = _programs(place, tool)
+    for program, source in tool.programs.items():
         code = module_dir(tool.name) / source
         flags = ["-Os", "-static", f"-DVERSION=v{versions.PAUSE}"]  # as upstream's Makefile
         run([compiler, *flags, "-o", output / program, code], log=LOGS / f"{tool.name}.log")
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     try:
         build(sys.argv[1:] or None)
     except LabError as failure:
         sys.exit(str(failure))
+    except KeyboardInterrupt:
+        sidebyside.leave("Interrupted; Go goes on from here the next time.")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from hack.lab.base import commands
 from hack.lab.base.lab import Cluster
 from hack.lab.base.progress import LabError
 from hack.lab.cluster import certificates
@@ -62,6 +63,7 @@ def wait(what: str, ready: Callable[[], bool], *, seconds: float, advice: str) -
     deadline = time.monotonic() + seconds
     last = ""
     while True:
+        commands.check()
         try:
             if ready():
                 return

@@ -2,11 +2,19 @@
 
 import sys
 
-from hack.lab.base.progress import LabError
+from hack.lab.base import sidebyside
+from hack.lab.base.progress import told
 from hack.lab.images import images
 
-try:
+
+def _make() -> int:
     for chosen in sys.argv[1:] or images.NAMES:
         print(images.archive_for(chosen))
-except LabError as failure:
-    sys.exit(str(failure))
+    return 0
+
+
+sidebyside.interruptible()
+try:
+    sys.exit(told(_make))
+except KeyboardInterrupt:
+    sidebyside.leave("Interrupted; what is complete stays, and the rest begins anew.")

@@ -4,6 +4,7 @@ Archives are named by their image id, so the same content is written once. It st
 By hand: `python -m hack.lab.images [NAME…]`.
 """
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +81,7 @@ def prepare(name: str) -> tuple[Image, Path]:
     """The image as it should be now, and its archive."""
     make = _IMAGES[_known(name)]
     with lock.held(CACHE / "images.lock", "waiting for another build of the lab's images"):
+        _sweep()
         image = make()
         goal = CACHE / "images" / f"{name}-{image.image_id().removeprefix('sha256:')[:12]}.tar"
         if not goal.is_file():
@@ -88,6 +90,13 @@ def prepare(name: str) -> tuple[Image, Path]:
                 archive.write(goal, image)
             _forget(name, goal)
     return image, goal
+
+
+def _sweep() -> None:
+    """Remove what was left half made. Whoever calls this has the lock: nobody else makes any."""
+    unfinished = [file for room in ("images", "layers", "rootfs") for file in (CACHE / room).glob("*.new")]
+    for place in (*unfinished, *(CACHE / "rootfs").glob("*/tmp/*")):
+        shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
 
 
 def _forget(name: str, newest: Path) -> None:

@@ -36,7 +36,10 @@ def locked(name: str, lock: Path) -> Layer:
     key = hashlib.sha256(repr((_RECIPE, rootfs.KEY, architecture())).encode() + lock.read_bytes()).hexdigest()[:12]
 
     def make(goal: Path) -> None:
-        with step(f"install {lock.name} for {name}"), tempfile.TemporaryDirectory(dir=rootfs.scratch()) as place:
+        with (
+            step(f"install {lock.name} for {name} (once; about 1 min)"),
+            tempfile.TemporaryDirectory(dir=rootfs.scratch()) as place,
+        ):
             root = Path(place)
             _install(lock, root / SITE, LOGS / f"{name}-packages.log")
             _move_programs(root)
@@ -60,7 +63,8 @@ def _install(lock: Path, target: Path, log: Path) -> None:
     machine = _MACHINES[architecture()]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--only-binary=:all:"]
     foreign = ["--implementation=cp", f"--python-version={versions.PYTHON}", *_platforms(machine)]
-    run([*pip, *foreign, "--require-hashes", "--target", target, "--requirement", lock], log=log)
+    where = {"TMPDIR": str(rootfs.scratch())}  # swept when the next image is made, however this ends
+    run([*pip, *foreign, "--require-hashes", "--target", target, "--requirement", lock], env=where, log=log)
 
 
 def _platforms(machine: str) -> Iterable[str]:

@@ -58,7 +58,7 @@ def tree() -> Path:
     goal = CACHE / "rootfs" / f"{versions.DEBIAN}-{_TREE}"
     if not goal.is_dir():
         system.prepare(("debootstrap",))
-        with step(f"debootstrap {versions.DEBIAN} with {' '.join(versions.IMAGE_PACKAGES)}"):
+        with step(f"debootstrap {versions.DEBIAN} with {' '.join(versions.IMAGE_PACKAGES)} (once; about 1 min)"):
             _bootstrap(goal)
     return goal
 
@@ -79,7 +79,8 @@ def _bootstrap(goal: Path) -> None:
     fresh.mkdir(parents=True)
     fresh.chmod(0o755)  # whatever the umask is: it becomes the image's /
     include = f"--include={','.join(versions.IMAGE_PACKAGES)}"
-    argv = ["debootstrap", "--variant=minbase", include, versions.DEBIAN, str(fresh), *_mirror()]
+    # In a mount namespace of its own: what it mounts goes with it, however it ends.
+    argv = ["unshare", "--mount", "debootstrap", "--variant=minbase", include, versions.DEBIAN, str(fresh), *_mirror()]
     run(argv, log=LOGS / "debootstrap.log")
     fresh.rename(goal)
 

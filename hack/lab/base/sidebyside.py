@@ -1,0 +1,60 @@
+"""How do things go on side by side, and what becomes of them when one is interrupted?
+
+A failure is told when all have ended: whoever holds a lock for them must not let it go before. An interrupt ends the programs that
+they wait for, and is told soon after. It orders nothing: what needs something else does not belong beside it.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import FrameType
+from typing import Never
+
+from hack.lab.base import commands
+
+_LOOK = 0.5  # seconds; a signal that comes just before a thread goes to sleep does not wake it
+_TIDYING = 10.0  # seconds for threads to end once their programs have; they look around every fifth of one
+
+
+def run(works: Sequence[Callable[[], None]]) -> None:
+    """Do all of it at once, and return when all is done."""
+    pool = ThreadPoolExecutor(max_workers=max(1, len(works)))
+    jobs: list[Future[None]] = []
+    try:
+        for work in works:
+            jobs.append(pool.submit(work))  # noqa: PERF401 # those that were begun must be known when the next is not
+        while wait(jobs, timeout=_LOOK).not_done:
+            pass
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        _interrupt(jobs)
+        raise
+    pool.shutdown()
+    for job in jobs:
+        job.result()
+
+
+def interruptible() -> None:
+    """Let an end from outside (`kill`, a closed terminal, a CI's time limit) be what Ctrl-C is."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _as_interrupt)
+
+
+def leave(said: str) -> Never:
+    """End at once after an interrupt, with its status: a normal end would wait for threads that still wait for clusters."""
+    commands.stop()
+    sys.stdout.flush()
+    print(said, file=sys.stderr, flush=True)
+    os._exit(130)
+
+
+def _interrupt(jobs: Sequence[Future[None]]) -> None:
+    commands.stop()
+    wait(jobs, timeout=_TIDYING)
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> Never:
+    raise KeyboardInterrupt

@@ -1,0 +1,93 @@
+"""Does an interrupt end everything that was started, soon, and leave nothing behind?"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hack.lab.base import commands, sidebyside
+from hack.lab.base.paths import REPO
+from hack.lab.base.progress import LabError
+
+PROGRAM = """
+import sys, tempfile
+from hack.lab.base import commands, sidebyside
+
+def build():
+    with tempfile.TemporaryDirectory(dir=sys.argv[1], prefix="."):
+        commands.run(["sh", "-c", SCRIPT])
+
+SCRIPT = 'sleep 300 & echo $! > ' + sys.argv[1] + '/sleeper; ' + sys.argv[2] + ' wait'
+commands._PATIENCE = 0.5
+sidebyside.interruptible()
+try:
+    sidebyside.run([build, lambda: commands.run(["sleep", "300"])])
+except KeyboardInterrupt:
+    sidebyside.leave("Interrupted.")
+"""
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def alive(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("manners", [pytest.param("", id="obedient"), pytest.param("trap '' INT;", id="deaf")])
+def test_whatever_ends_it_ends_what_it_started(tmp_path: Path, number: signal.Signals, manners: str) -> None:
+    sleeper = tmp_path / "sleeper"
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path), manners], cwd=REPO, stderr=subprocess.PIPE, text=True
+    ) as program:
+        until(lambda: sleeper.is_file() and sleeper.read_text().strip() != "")
+        os.kill(program.pid, number)  # to it alone: Ctrl-C would reach all, a supervisor reaches one
+        _, said = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert said.endswith("Interrupted.\n")
+    until(lambda: not alive(int(sleeper.read_text())))
+    assert [place.name for place in tmp_path.iterdir()] == ["sleeper"]
+
+
+def test_nothing_is_started_any_more_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands.check()
+    monkeypatch.setattr(commands, "_stopped", threading.Event())
+    commands.stop()
+    with pytest.raises(LabError, match="interrupted"):
+        commands.run(["true"])
+
+
+def test_a_program_that_takes_too_long_takes_along_what_it_started(tmp_path: Path) -> None:
+    note = tmp_path / "sleeper"
+    with pytest.raises(LabError, match="did not finish within"):
+        commands.run(["sh", "-c", f"sleep 300 & echo $! > {note}; wait"], timeout=0.5)
+    until(lambda: not alive(int(note.read_text())))
+
+
+def test_a_failure_is_told_when_all_have_ended() -> None:
+    ended: list[str] = []
+
+    def slow() -> None:
+        time.sleep(0.2)
+        ended.append("slow")
+
+    def broken() -> None:
+        raise LabError("It broke.")
+
+    with pytest.raises(LabError, match="It broke"):
+        sidebyside.run([broken, slow])
+    assert ended == ["slow"]
