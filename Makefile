@@ -12,15 +12,20 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.ready: requirements-dev.lock
-	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
+	@$(PYTHON) -m venv --clear $(VENV) 2>/dev/null || { \
 	  echo "python3.11 cannot make a virtual environment; installing python3.11-venv"; \
 	  apt-get update -qq && apt-get install -y -qq python3.11-venv >/dev/null && $(PYTHON) -m venv --clear $(VENV); }
 	@echo "installing the locked Python packages"
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
+.PHONY: machine
+machine: # Tell at once what this machine lacks, before anything is installed
+	@command -v $(PYTHON) >/dev/null || { echo "Python: there is no $(PYTHON); install it, or name another one by PYTHON=" >&2; exit 1; }
+	@$(PYTHON) -m hack.lab.build.prerequisites
+
 .PHONY: demo
-demo: $(VENV)/.ready ## Run the main job: one stock RayJob over two worker clusters, on real clusters made here
+demo: machine $(VENV)/.ready ## Run the main job: one stock RayJob over two worker clusters, on real clusters made here
 	@$(RUN) -m hack.demo
 
 .PHONY: test

@@ -15,7 +15,7 @@ from hack.lab.base import commands, sidebyside
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Cluster, Lab
 from hack.lab.base.progress import LabError, step
-from hack.lab.build import system, tools
+from hack.lab.build import prerequisites, system, tools
 from hack.lab.cluster import (
     addons,
     certificates,
@@ -40,6 +40,7 @@ _OURS = "rayspan"
 
 def up(lab: Lab) -> None:
     """Bring up this lab. One with other clusters on this machine is taken down first; fake nodes are only ever added."""
+    prerequisites.check()
     lab = _with_nodes_that_stand(lab)
     _make_room(lab)
     system.prepare()

@@ -1,0 +1,156 @@
+"""What has this machine? Facts for prerequisites.py, read in about a second with what any Debian has, as root or not.
+
+It judges nothing, installs nothing, and what it makes to see whether it can be made lies in namespaces that end with it.
+"""
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_LOOKING = 2.0  # seconds for counting what a place holds already; it is asked only where room is short
+_PROBING = 4.0  # seconds for the kernel; it answers in a tenth of one
+_LINK = "rayspan-lab"  # the machine's end of a running lab, see cluster/network.py
+_PROBES = """
+probe() { name=$1; shift; command -v "$1" >/dev/null || return 0; "$@" >/dev/null 2>&1 && echo "$name yes" || echo "$name no"; }
+echo "namespaces yes"
+probe bridge ip link add probe0 type bridge
+probe veth ip link add probe1 type veth peer name probe2
+probe nftables nft add table ip probe
+probe iptables iptables -t nat -n -L
+probe overlayfs mount -t overlay probe -o "lowerdir=$1/lower,upperdir=$1/upper,workdir=$1/work" "$1/merged"
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory that the lab fills, there or not."""
+
+    path: Path
+    device: int
+    free: int
+    """Bytes."""
+    held: int = 0
+    """Bytes that are there already; counted only when asked for."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was found. None, or a missing key, is what could not be found out."""
+
+    system: str = "Linux"
+    architecture: str = "x86_64"
+    root: bool = True
+    missing: frozenset[str] = frozenset()
+    """Programs that were looked for in vain."""
+    memory: int | None = None
+    """Bytes that can still be had."""
+    lab: bool = False
+    """A lab runs already, and has taken its memory."""
+    controllers: frozenset[str] | None = None
+    kernel: Mapping[str, bool] = field(default_factory=dict)
+
+
+def read(programs: Sequence[str], state: Path) -> Machine:
+    """This machine, as far as it can be asked: which of `programs` it lacks, and whether a lab can keep its state at `state`."""
+    root = os.geteuid() == 0
+    return Machine(
+        system=platform.system(),
+        architecture=platform.machine(),
+        root=root,
+        missing=frozenset(name for name in programs if shutil.which(name) is None),
+        memory=_memory(),
+        lab=any(name == _LINK for _, name in socket.if_nameindex()),
+        controllers=_controllers(),
+        kernel=_kernel(state) if root else {},
+    )
+
+
+def place(path: Path) -> Place:
+    """The directory, or the one above it that exists: what it will be made in."""
+    there = _existing(path)
+    usage = os.statvfs(there)
+    return Place(path, there.stat().st_dev, usage.f_bavail * usage.f_frsize)
+
+
+def held(path: Path) -> int:
+    """About how many bytes the directory takes: as many as were counted when time was up."""
+    deadline, total = time.monotonic() + _LOOKING, 0
+    for directory, _, files in os.walk(path):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(directory, name)).st_blocks * 512
+            except OSError:  # it went away meanwhile
+                continue
+        if time.monotonic() > deadline:
+            break
+    return total
+
+
+def _existing(path: Path) -> Path:
+    return next(one for one in (path, *path.parents) if one.is_dir())
+
+
+def _memory() -> int | None:
+    """What the kernel would give away, or what is left of this container's share where that is less."""
+    found = [_available(), *(_left(*names) for names in _LIMITS)]
+    return min((one for one in found if one is not None), default=None)
+
+
+_LIMITS = (  # how a container sees its own limit and use
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def _available() -> int | None:
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _left(limit: str, used: str) -> int | None:
+    said, taken = _lines(limit), _lines(used)
+    return int(said[0]) - int(taken[0]) if said and taken and said[0].isdigit() else None
+
+
+def _controllers() -> frozenset[str] | None:
+    """Those of all cgroup hierarchies that may be written to: one hierarchy with version 2, many with version 1."""
+    lines = _lines("/proc/self/mounts")
+    found: set[str] = set()
+    for _, where, kind, options, *_ in map(str.split, lines):
+        if kind == "cgroup" and "rw" in options.split(","):
+            found.update(options.split(","))
+        elif kind == "cgroup2" and "rw" in options.split(","):
+            found.update(*(line.split() for line in _lines(f"{where}/cgroup.controllers")))
+    return frozenset(found) if lines else None
+
+
+def _kernel(state: Path) -> dict[str, bool]:
+    """What the kernel lets us make. Where the program that would ask is not installed yet, nothing is said."""
+    if shutil.which("unshare") is None:
+        return {}
+    with tempfile.TemporaryDirectory(dir=_existing(state), prefix=".rayspan-") as scratch:
+        for name in ("lower", "upper", "work", "merged"):
+            (Path(scratch) / name).mkdir()
+        argv = ["unshare", "--net", "--mount", "sh", "-c", _PROBES, "sh", scratch]
+        try:
+            said = subprocess.run(argv, capture_output=True, text=True, timeout=_PROBING, check=False).stdout
+        except subprocess.TimeoutExpired:
+            return {}
+    answers = dict(line.split() for line in said.splitlines())
+    return {"namespaces": False} if not answers else {name: answer == "yes" for name, answer in answers.items()}
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        return Path(file).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []

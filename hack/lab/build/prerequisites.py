@@ -1,0 +1,152 @@
+"""Can this machine run the lab and its demo? Everything that is missing, at once, before anything is installed or built.
+
+It needs nothing but Python: `python3.11 -m hack.lab.build.prerequisites` is what `make demo` begins with. It judges facts, repairs
+nothing, and says nothing of what could not be found out: a machine that may work is never refused.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+from hack.lab.base import paths
+from hack.lab.base.progress import LabError
+from hack.lab.build import catalog, machine, tools
+from hack.lab.build.machine import Machine, Place
+
+GB = 10**9
+MEMORY = 6 * GB
+"""Three clusters take 3.7 GB when they have run for a while, the demo's five Ray pods and its submitter 2 GB."""
+
+_CACHE = 3 * GB
+_STATE = 4 * GB
+_MODULES = 3 * GB
+_COMPILED = 3 * GB
+
+_LAB = ("pause", "containerd", "kubernetes", "etcd", "coredns", "kuberay", "kueue")
+_ARCHITECTURES = ("x86_64", "aarch64")  # those that every one of our upstreams supports
+_CONTROLLERS = frozenset({"cpu", "cpuset", "memory", "pids"})  # what the kubelet insists on
+_PROGRAMS = {
+    "apt-get": "the lab runs on Debian and Ubuntu only, for it installs their packages",
+    "dpkg-query": "the lab runs on Debian and Ubuntu only, for it installs their packages",
+    "cc": "one small program is in C: install gcc and libc6-dev",
+}
+_KERNEL = {
+    "namespaces": "network and mount namespaces, for a cluster is one: run on a machine of its own or in a privileged container",
+    "bridge": "bridges, which join the clusters: use a kernel with CONFIG_BRIDGE",
+    "veth": "veth pairs, which join the clusters: use a kernel with CONFIG_VETH",
+    "nftables": "nftables, which cut links: use a kernel with CONFIG_NF_TABLES",
+    "iptables": "iptables' nat table, which kube-proxy fills: use a kernel with CONFIG_NF_NAT",
+    "overlayfs": f"overlayfs below {paths.STATE.parent}, which containers stand on: use a kernel with CONFIG_OVERLAY_FS, and a disk of its own there",
+}
+
+
+@dataclass(frozen=True)
+class Need:
+    """How much of a place the lab fills."""
+
+    place: Place
+    bytes: int
+    what: str
+
+
+def judge(found: Machine, needs: Iterable[Need] = (), *, built: bool = False) -> list[str]:
+    """What is missing, a sentence for each: the object, what was found, what to do. `built`: nothing is compiled any more."""
+    return [*_system(found, built), *_memory(found), *_disk(needs), *_cgroups(found), *_kernel(found)]
+
+
+def check() -> None:
+    """Refuse a machine that cannot run the lab."""
+    built = _built()
+    missing = judge(machine.read(tuple(_PROGRAMS), paths.STATE), _needs(built), built=built)
+    if missing:
+        raise LabError("\n  ".join(["This machine cannot run the lab yet:", *missing]))
+
+
+def _system(found: Machine, built: bool) -> Iterable[str]:
+    if found.system != "Linux" or found.architecture not in _ARCHITECTURES:
+        yield f"System: this is {found.system} on {found.architecture}; the lab needs Linux on {' or '.join(_ARCHITECTURES)}."
+    if not found.root:
+        yield "Rights: you are not root; the lab makes network namespaces, mounts and cgroups: run it with sudo."
+    for reason in dict.fromkeys(_PROGRAMS[name] for name in sorted(found.missing) if not (built and name == "cc")):
+        names = [name for name in sorted(found.missing) if _PROGRAMS[name] == reason]
+        yield f"Programs: {' and '.join(names)} not found; {reason}."
+
+
+def _memory(found: Machine) -> Iterable[str]:
+    if found.memory is not None and not found.lab and found.memory < MEMORY:
+        yield (
+            f"Memory: {_gb(found.memory)} can be had, and three clusters with the demo take {_gb(MEMORY)}: "
+            "end other programs, or use a larger machine."
+        )
+
+
+def _disk(needs: Iterable[Need]) -> Iterable[str]:
+    """Places on one disk share its room."""
+    ordered = sorted(needs, key=lambda need: need.place.device)
+    for _, group in groupby(ordered, key=lambda need: need.place.device):
+        shared = [need for need in group if need.bytes > 0]
+        wanted, free = sum(need.bytes for need in shared), min((need.place.free for need in shared), default=0)
+        if wanted > free:
+            whose = ", ".join(f"{need.what} in {need.place.path} {_gb(need.bytes)}" for need in shared)
+            yield f"Disk: {_gb(free)} are free, and {_gb(wanted)} will be filled ({whose}): make room there."
+
+
+def _cgroups(found: Machine) -> Iterable[str]:
+    lacking = sorted(_CONTROLLERS - found.controllers) if found.controllers is not None else []
+    if lacking:
+        yield (
+            f"Cgroups: no hierarchy that can be written to has {', '.join(lacking)}, which the kubelet needs: mount "
+            "/sys/fs/cgroup writable, with them (a privileged container or a machine of its own has it so)."
+        )
+
+
+def _kernel(found: Machine) -> Iterable[str]:
+    for name, said in _KERNEL.items():
+        if found.kernel.get(name) is False:
+            yield f"Kernel: it makes no {said}."
+
+
+def _gb(size: int) -> str:
+    return f"{size / GB:.1f} GB"
+
+
+def _built() -> bool:
+    return all(tools.home(catalog.named(name)).is_dir() for name in _LAB)
+
+
+def _needs(built: bool) -> list[Need]:
+    """What a first demo fills, less what is there already. That is counted only where room is short: it takes a while."""
+    home = Path.home()
+    modules = os.environ.get("GOMODCACHE") or Path(os.environ.get("GOPATH") or home / "go") / "pkg" / "mod"
+    compiled = os.environ.get("GOCACHE") or Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "go-build"
+    whole = [
+        Need(machine.place(paths.CACHE), _CACHE, "programs and images"),
+        Need(machine.place(paths.STATE), _STATE, "the clusters"),
+    ]
+    if not built:
+        whole += [
+            Need(machine.place(Path(modules)), _MODULES, "Go modules"),
+            Need(machine.place(Path(compiled)), _COMPILED, "what Go compiles"),
+        ]
+    return [_rest(need) for need in whole] if any(_disk(whole)) else whole
+
+
+def _rest(need: Need) -> Need:
+    return replace(need, bytes=max(0, need.bytes - machine.held(need.place.path)))
+
+
+def main() -> int:
+    """Say what is missing; the status is 1 if anything is."""
+    try:
+        check()
+    except LabError as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
