@@ -12,7 +12,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.ready: requirements-dev.lock
-	@$(PYTHON) -m venv --clear $(VENV) 2>/dev/null || { \
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
 	  echo "python3.11 cannot make a virtual environment; installing python3.11-venv"; \
 	  apt-get update -qq && apt-get install -y -qq python3.11-venv >/dev/null && $(PYTHON) -m venv --clear $(VENV); }
 	@echo "installing the locked Python packages"

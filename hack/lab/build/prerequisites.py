@@ -25,7 +25,7 @@ MEMORY = 6 * GB
 _CACHE = 25 * GB // 10  # programs 0.5, the base system 0.3, layers and images 1.7
 _STATE = 35 * GB // 10  # every cluster unpacks Ray, and keeps its layers
 _MODULES = 18 * GB // 10  # sources 1.4, and as they were downloaded 0.3
-_COMPILED = 38 * GB // 10
+_COMPILED = 45 * GB // 10
 
 _LAB = ("pause", "containerd", "kubernetes", "etcd", "coredns", "kuberay", "kueue")
 _ARCHITECTURES = ("x86_64", "aarch64")  # those that every one of our upstreams supports
