@@ -69,33 +69,34 @@ compatibility: $(VENV)/.ready ## Put every sample of KubeRay to real API servers
 bench: $(VENV)/.ready ## Measure; the figures of one run are to be compared with each other only
 	@$(RUN) -m hack.bench
 
-SEED ?= 7
+SEED ?=
+DRAW = $(if $(SEED),--seed $(SEED))
 
 .PHONY: oracle
 oracle: N ?= 200
-oracle: $(VENV)/.ready ## Compare the quota arithmetic with Kueue itself: N=200 random trees of SEED=7
+oracle: $(VENV)/.ready ## Compare the quota arithmetic with Kueue itself: N=200 random trees, those of SEED=7 if it is given
 	@$(LAB) up
-	@$(RUN) -m hack.oracle --n $(N) --seed $(SEED)
+	@$(RUN) -m hack.oracle --n $(N) $(DRAW)
 
 CLUSTERS ?= 5
 
 .PHONY: gangs
 gangs: N ?= 40
-gangs: $(VENV)/.ready ## Run N=40 gangs of SEED=7 at once over CLUSTERS=5: all finish, none beyond quota, little idle
+gangs: $(VENV)/.ready ## Run N=40 gangs (those of SEED=7 if given) at once over CLUSTERS=5: all finish, none beyond quota, little idle
 	@$(LAB) up --workers $(CLUSTERS) --fake-nodes 2
-	@$(RUN) -m hack.trials.gangs --gangs $(N) --seed $(SEED)
+	@$(RUN) -m hack.trials.gangs --gangs $(N) $(DRAW)
 
 .PHONY: soak
 soak: N ?= 200
 soak: MINUTES ?= 30
 soak: $(VENV)/.ready ## Run N=200 small jobs over MINUTES=30 and see whether the controller keeps anything of them
-	@$(RUN) -m hack.trials.soak --jobs $(N) --minutes $(MINUTES) --seed $(SEED)
+	@$(RUN) -m hack.trials.soak --jobs $(N) --minutes $(MINUTES) $(DRAW)
 
 .PHONY: chaos
 chaos: N ?= 50
-chaos: $(VENV)/.ready ## Let N=50 faults of SEED=7 strike running gangs: nothing is lost, doubled or left behind
+chaos: $(VENV)/.ready ## Let N=50 faults (those of SEED=7 if given) strike running gangs: nothing is lost, doubled or left behind
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m hack.trials.chaos --n $(N) --seed $(SEED)
+	@$(RUN) -m hack.trials.chaos --n $(N) $(DRAW)
 
 SECONDS_CUT ?= 30 90
 

@@ -1,7 +1,8 @@
 """`python -m hack.oracle`: is our quota arithmetic Kueue's? Random trees in a real cluster; exit code 1 if it is not.
 
-The last line says how many trees and questions were tried, and how many answers of Kueue differed from ours. Each of those is
-printed with all that is needed to see it again: the objects, what was admitted before, and what was asked.
+The last line says how many trees and questions were tried, how many answers of Kueue differed from ours, and the command that
+draws the same trees again. Each answer that differs is printed with all that is needed to see it again: the objects, what was
+admitted before, and what was asked.
 """
 
 import argparse
@@ -14,11 +15,14 @@ from adapter.shell.kube.client import ApiError, Unreachable
 from hack.lab.base.progress import LabError
 from hack.oracle.draw import ROUNDS
 from hack.oracle.rounds import line, report, run
-from hack.testbed import clusters
+from hack.testbed import clusters, seed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
+    asked.seed = seed.drawn(asked.seed)
+    again = seed.again("hack.oracle", argv, asked.seed)
+    seed.tell(asked.seed, again)
     began = time.monotonic()
     try:
         outcome = run(_kubeconfig(asked), asked.seed, range(asked.first, asked.first + asked.n), asked.rounds)
@@ -30,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for found in outcome.disagreements:
         print(report(found))
     print("questions:", ", ".join(f"{count} {kind}" for kind, count in outcome.kinds.most_common()))
-    print(line(outcome, asked.seed, time.monotonic() - began), flush=True)
+    print(f"{line(outcome, asked.seed, time.monotonic() - began)}; again: {again}", flush=True)
     return 1 if outcome.disagreements else 0
 
 
@@ -46,7 +50,7 @@ def _kubeconfig(asked: argparse.Namespace) -> Path:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.oracle", description=__doc__)
     parser.add_argument("--n", type=int, default=200, help="how many trees (default 200)")
-    parser.add_argument("--seed", type=int, default=7, help="which trees: the same seed draws the same (default 7)")
+    parser.add_argument("--seed", type=int, help=seed.HELP)
     parser.add_argument("--first", type=int, default=0, help="the number of the first tree, to try one of them again")
     parser.add_argument("--rounds", type=int, choices=range(1, ROUNDS + 1), default=ROUNDS,
                         help=f"questions about each tree (default {ROUNDS})")  # fmt: skip

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import told
-from hack.testbed import deployment
+from hack.testbed import deployment, seed
 from hack.testbed.stage import Stage
 from hack.trials.chaos import campaign, draw, withray
 from hack.trials.chaos.draw import Fault
@@ -21,16 +21,18 @@ _LONGEST = 20.0  # seconds; beyond the 15 after which a silent cluster is certai
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
-    return told(lambda: _run(asked))
+    asked.seed = seed.drawn(asked.seed)
+    return told(lambda: _run(asked, seed.again("hack.trials.chaos", argv, asked.seed)))
 
 
-def _run(asked: argparse.Namespace) -> int:
+def _run(asked: argparse.Namespace, again: str) -> int:
+    seed.tell(asked.seed, again)
     fleet = deployment.on_lab(renew=asked.renew)
     with Stage(fleet, "chaos", draw.WORKERS) as stage, withray.beside(fleet) if asked.ray else nullcontext():
         outcome = campaign.run(definition.load(), stage, asked.seed, _chosen(asked))
     if outcome.failure:
         print(campaign.failure(outcome.failure, asked.seed, asked.longest))
-    print(campaign.last_line(outcome, asked.seed))
+    print(f"{campaign.last_line(outcome, asked.seed)}; again: {again}")
     return 1 if outcome.failure else 0
 
 
@@ -43,7 +45,7 @@ def _chosen(asked: argparse.Namespace) -> list[tuple[Fault, ...]]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.trials.chaos", description=__doc__)
     parser.add_argument("--n", type=int, default=50, metavar="N", help="how many faults (default 50)")
-    parser.add_argument("--seed", type=int, default=7, help="what they are drawn from (default 7)")
+    parser.add_argument("--seed", type=int, help=seed.HELP)
     parser.add_argument("--longest", type=float, default=_LONGEST, metavar="SECONDS",
                         help="how long an outage may last (default 20); other lengths are other faults")  # fmt: skip
     parser.add_argument(

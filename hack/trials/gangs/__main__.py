@@ -1,7 +1,7 @@
 """`python -m hack.trials.gangs`: many gangs at once over all worker clusters of the lab, with the controller that is deployed there.
 
-The last line says how many finished, in how many samples a cluster was beyond its quota, and how well quota was used. It fails
-unless all finished, no sample was beyond, and the use was at least 90 %.
+The last line says how many finished, in how many samples a cluster was beyond its quota, how well quota was used, and the command
+that draws the same gangs again. It fails unless all finished, no sample was beyond, and the use was at least 90 %.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from hack.lab.base.progress import step, told
-from hack.testbed import deployment
+from hack.testbed import deployment, seed
 from hack.testbed.stage import Stage
 from hack.testbed.workerclusters import connected
 from hack.trials.gangs import draw, report
@@ -22,10 +22,12 @@ _PATIENCE = 60.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
-    return told(lambda: _run(asked))
+    asked.seed = seed.drawn(asked.seed)
+    return told(lambda: _run(asked, seed.again("hack.trials.gangs", argv, asked.seed)))
 
 
-def _run(asked: argparse.Namespace) -> int:
+def _run(asked: argparse.Namespace, again: str) -> int:
+    seed.tell(asked.seed, again)
     fleet = deployment.on_lab(renew=asked.renew)
     chosen = tuple(asked.clusters or fleet.workers)
     capacity = asked.cpu * len(chosen)
@@ -39,10 +41,10 @@ def _run(asked: argparse.Namespace) -> int:
         workers = [fleet.workers[name] for name in chosen]
         with step("gangs: submitted at once"), QuotaSampler(workers, stage.name, [stage.name]) as sampler:
             course.run(4 * least + _PATIENCE)
-    return _tell(course, sampler, capacity)
+    return _tell(course, sampler, capacity, again)
 
 
-def _tell(course: Course, sampler: QuotaSampler, capacity: int) -> int:
+def _tell(course: Course, sampler: QuotaSampler, capacity: int, again: str) -> int:
     used = report.use(course, sampler.samples, capacity)
     print("\n" + report.table(course))
     print(
@@ -50,7 +52,7 @@ def _tell(course: Course, sampler: QuotaSampler, capacity: int) -> int:
     )
     for sample in sampler.beyond[:10]:
         print(f"{sample.cluster} after {sample.at - course.begun:.1f} s: {'; '.join(sample.beyond)}")
-    print(report.last_line(course, sampler.samples, used))
+    print(f"{report.last_line(course, sampler.samples, used)}; again: {again}")
     well = len(course.ended) == len(course.gangs) and not sampler.beyond and used.percent >= LEAST_USE
     return 0 if well else 1
 
@@ -58,7 +60,7 @@ def _tell(course: Course, sampler: QuotaSampler, capacity: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.trials.gangs", description=__doc__)
     parser.add_argument("--gangs", type=int, default=40, metavar="N", help="how many (default 40)")
-    parser.add_argument("--seed", type=int, default=7, help="what they are drawn from (default 7)")
+    parser.add_argument("--seed", type=int, help=seed.HELP)
     parser.add_argument("--clusters", nargs="+", metavar="NAME", help="worker clusters (default all of the lab)")
     parser.add_argument("--cpu", type=int, default=16, metavar="N", help="quota of each cluster in CPUs (default 16)")
     parser.add_argument("--manager", type=int, default=3, metavar="N",

@@ -1,7 +1,7 @@
 """`python -m hack.trials.soak`: small jobs for half an hour through the deployed controller; does it keep anything of them?
 
-The last line says how many were done, how memory grew with them, and what was open before the first and after the last one was
-gone. It fails when a task or a watch is left over or lost, or when memory grew by more than judge.MOST_KB_PER_JOB.
+The last line says how many were done, how memory grew with them, what was open before the first and after the last one was gone,
+and the command that draws the same jobs again. It fails when a task or a watch is left over or lost, or when memory grew by more than judge.MOST_KB_PER_JOB.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hack.lab.base.progress import LabError, step, told
-from hack.testbed import deployment
+from hack.testbed import deployment, seed
 from hack.testbed.clusters import Cluster
 from hack.testbed.stage import Stage
 from hack.trials.soak import judge, reading
@@ -27,10 +27,12 @@ _SETTLED = 20.0  # seconds after which unused connections are closed: the client
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
-    return told(lambda: _run(asked))
+    asked.seed = seed.drawn(asked.seed)
+    return told(lambda: _run(asked, seed.again("hack.trials.soak", argv, asked.seed)))
 
 
-def _run(asked: argparse.Namespace) -> int:
+def _run(asked: argparse.Namespace, again: str) -> int:
+    seed.tell(asked.seed, again)
     fleet = deployment.on_lab(renew=asked.renew)
     with Stage(fleet, "soak", tuple(fleet.workers)[:2]) as stage, deployment.undisturbed(fleet.manager):
         stage.build(dict.fromkeys(stage.clusters, _CPU), policy={"strategy": "Spread"})
@@ -44,7 +46,9 @@ def _run(asked: argparse.Namespace) -> int:
             traffic.run()
         with step("soak: what is open when all is gone"):
             end = _at_rest(fleet.manager)
-        status = _tell(traffic, samples, begin, end)  # also where it turns out that the controller was not left alone
+        status = _tell(
+            traffic, samples, begin, end, again
+        )  # also where it turns out that the controller was not left alone
     return status
 
 
@@ -53,7 +57,7 @@ def _at_rest(manager: Cluster) -> Reading:
     return reading.at_rest(manager)
 
 
-def _tell(traffic: Traffic, samples: Sequence[Sample], begin: Reading, end: Reading) -> int:
+def _tell(traffic: Traffic, samples: Sequence[Sample], begin: Reading, end: Reading, again: str) -> int:
     memory, hourly = judge.per_job(samples), judge.per_hour(samples)
     complaints = judge.complaints(begin, end, memory)
     print("", f"{len(samples)} samples.", *complaints, sep="\n")
@@ -63,7 +67,7 @@ def _tell(traffic: Traffic, samples: Sequence[Sample], begin: Reading, end: Read
         f"RSS {begin.rss / 1024:.1f} → {end.rss / 1024:.1f} MB, "
         f"tasks {sum(begin.tasks.values())} → {sum(end.tasks.values())}, "
         f"watches {sum(begin.watches.values())} → {sum(end.watches.values())}, fds {begin.fds} → {end.fds}, "
-        f"leaked {'yes' if complaints else 'no'}"
+        f"leaked {'yes' if complaints else 'no'}; again: {again}"
     )
     return 1 if complaints else 0
 
@@ -96,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.trials.soak", description=__doc__)
     parser.add_argument("--jobs", type=int, default=200, metavar="N", help="how many (default 200)")
     parser.add_argument("--minutes", type=float, default=30, metavar="N", help="over how long (default 30)")
-    parser.add_argument("--seed", type=int, default=7, help="what they are drawn from (default 7)")
+    parser.add_argument("--seed", type=int, help=seed.HELP)
     parser.add_argument("--as-is", dest="renew", action="store_false",
                         help="use the controller that is deployed, not the checkout's")  # fmt: skip
     return parser
