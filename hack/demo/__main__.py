@@ -19,7 +19,7 @@ from hack.lab.base.paths import STATE
 from hack.lab.base.progress import LabError, step
 from hack.testbed import install
 from hack.testbed.clusters import Clusters
-from hack.testbed.reader import Unreachable
+from hack.testbed.reader import Refused, Unreachable
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,7 +79,7 @@ def _log(fleet: Clusters, seen: watch.Seen) -> str:
     done = [pod for pod in seen.pods[fleet.manager.name] if job.SUBMITTER_OF in (pod["metadata"].get("labels") or {})]
     try:
         return "".join(fleet.manager.log(pod["metadata"]["name"], job.NAMESPACE) for pod in done)
-    except Unreachable as failure:
+    except (Unreachable, Refused) as failure:
         return f"(no log: {failure})"
 
 

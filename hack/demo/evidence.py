@@ -10,7 +10,7 @@ from hack.demo import job
 from hack.lab.base.progress import LabError
 from hack.testbed import clusters, install
 from hack.testbed.clusters import Cluster
-from hack.testbed.reader import Raw, Unreachable
+from hack.testbed.reader import Raw, Refused, Unreachable
 
 LAB = ".venv/bin/python -m hack.lab"
 
@@ -44,7 +44,7 @@ The job stays for you to look at; the next demo removes it."""
 def _tried(part: Callable[[Cluster], Iterator[str]], manager: Cluster) -> str:
     try:
         return "\n".join(part(manager))
-    except Unreachable as failure:
+    except (Unreachable, Refused) as failure:
         return f"not to be had: {failure}"
 
 

@@ -15,7 +15,7 @@ from hack.demo import job
 from hack.lab.base.progress import LabError
 from hack.testbed import clusters
 from hack.testbed.clusters import Clusters
-from hack.testbed.reader import Raw, Unreachable
+from hack.testbed.reader import NotThere, Raw, Unreachable
 
 _PATIENCE = 300.0  # seconds; the job takes about 30 on an idle machine
 _PAUSE = 0.5
@@ -45,7 +45,7 @@ def until_ended(fleet: Clusters) -> Seen:
     while not seen.ended:
         try:
             _look(fleet, seen)
-        except Unreachable as failure:
+        except (Unreachable, NotThere) as failure:
             screen.note(str(failure))
         screen.show(time.monotonic() - begun, list(_lines(fleet, seen)))
         if time.monotonic() - begun > _PATIENCE:

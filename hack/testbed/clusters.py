@@ -16,7 +16,7 @@ from hack.lab.base import commands
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import LabError
 from hack.lab.build import tools
-from hack.testbed.reader import Raw, Reader, Refused, Unreachable
+from hack.testbed.reader import NotThere, Raw, Reader, Refused, Unreachable
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ def of_lab() -> Clusters:
 
 
 def wait(predicate: Callable[[], T], timeout: float, what: str, dump: Callable[[], str] | None = None) -> T:
-    """Look until `predicate` gives something true; an API server that does not answer means "not yet".
+    """Look until `predicate` gives something true; an API server that does not answer, or has no such thing, means "not yet".
 
     Raises LabError with `what` did not happen, the last trouble, and what `dump` says about why.
     """
@@ -110,7 +110,7 @@ def wait(predicate: Callable[[], T], timeout: float, what: str, dump: Callable[[
             if found:
                 return found
             trouble = ""
-        except Unreachable as failure:
+        except (Unreachable, NotThere) as failure:
             trouble = f" ({failure})"
         if time.monotonic() > deadline:
             raise LabError(f"After {timeout:.0f} s still not: {what}{trouble}.{_dumped(dump)}")
@@ -140,6 +140,6 @@ def condition(found: Raw, kind: str) -> Raw:
 def _dumped(dump: Callable[[], str] | None) -> str:
     try:
         said = dump() if dump else ""
-    except Unreachable as failure:
+    except (Unreachable, Refused) as failure:
         said = f"(no more is known: {failure})"
     return f" {said}" if said else ""

@@ -1,6 +1,7 @@
 """What happened to a cluster's pods, and in which order? For what stands too briefly to be looked up, such as a pod that failed.
 
-It is `kubectl get pods --watch` into a file: the order is the API server's own.
+It is `kubectl get pods --watch` into a file: the order is the API server's own. A watch that ends before it is told to has missed
+what came after it, so its story is refused.
 """
 
 import subprocess
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hack.lab.base.progress import LabError
 from hack.testbed.clusters import Cluster, program, wait
 from hack.testbed.rayjob import NAMESPACE
 
@@ -28,9 +30,23 @@ def watched(cluster: Cluster, selector: str, file: Path, *fields: str) -> Iterat
     with file.open("w") as out, subprocess.Popen(command, stdout=out) as process:
         try:
             wait(lambda: file.stat().st_size, 10, "the watch has begun")
-            yield lambda: [line.split("|", len(fields)) for line in _whole_lines(file)]
+            yield lambda: _story(process, file, len(fields))
+            _follows(process)
         finally:
             process.terminate()
+
+
+def _story(process: subprocess.Popen[bytes], file: Path, fields: int) -> list[list[str]]:
+    _follows(process)
+    return [line.split("|", fields) for line in _whole_lines(file)]
+
+
+def _follows(process: subprocess.Popen[bytes]) -> None:
+    """Raise LabError if the watch has ended by itself."""
+    if process.poll() is not None:
+        raise LabError(
+            f"The watch of pods ended by itself with status {process.returncode}: what came after is missed."
+        )
 
 
 def _whole_lines(file: Path) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import urllib3
 from kubernetes import client, config
 
 from hack.lab.base.progress import LabError
@@ -20,15 +21,19 @@ _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 
 class Unreachable(LabError):
-    """No answer, or not the one asked for."""
+    """No answer: no connection, none in time, or an API server that comes, goes or has too much to do."""
 
 
-class Refused(Unreachable):
+class Refused(LabError):
     """The API server answered, and not with success. `status` is HTTP's."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class NotThere(Refused):
+    """What was asked for is not there, or not yet."""
 
 
 class Reader:
@@ -45,7 +50,7 @@ class Reader:
         self._kinds: dict[str, tuple[str, str, bool]] = {}
 
     def text(self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json") -> str:
-        """The body at a path. Raises Refused or Unreachable."""
+        """The body at a path. Raises Refused or Unreachable; whatever else goes wrong is a fault of ours, and stays one."""
         request = self._api.param_serialize(
             "GET", path, query_params=list((query or {}).items()), header_params={"Accept": accept},
             auth_settings=["BearerToken"],
@@ -53,10 +58,16 @@ class Reader:
         try:
             answer = self._api.call_api(*request, _request_timeout=_TIMEOUT)
             body = bytes(answer.read()).decode(errors="replace")
-        except Exception as broken:  # urllib3's, ssl's and the client's own: all mean that there is no answer
+        except (urllib3.exceptions.HTTPError, OSError) as broken:
             raise Unreachable(f"GET {path}: {broken}") from broken
+        except client.ApiException as broken:
+            if broken.status:
+                raise
+            raise Unreachable(
+                f"GET {path}: {broken.reason}"
+            ) from broken  # how the client tells of a broken TLS connection
         if answer.status >= 300:
-            raise Refused(answer.status, f"GET {path}: {_message(body)}")
+            raise trouble(answer.status, path, _message(body))
         return body
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Raw:
@@ -78,7 +89,7 @@ class Reader:
         try:
             return self._kinds[kind.lower()]
         except KeyError:
-            raise Unreachable(f"the API server knows no kind {kind}") from None
+            raise NotThere(404, f"the API server knows no kind {kind}") from None
 
     def _discover(self) -> Iterator[tuple[str, tuple[str, str, bool]]]:
         """Every name of every kind; where groups share a name, the core group, then the first, comes last and wins."""
@@ -90,6 +101,18 @@ class Reader:
                     for resource in version.get("resources") or ():
                         where = (prefix, resource["resource"], resource["scope"] == "Namespaced")
                         yield from ((word, where) for word in _words(resource, named))
+
+
+def trouble(status: int, path: str, said: str) -> LabError:
+    """What an answer means that is not success.
+
+    An API server that is killed, starts or has lost etcd says 429 or 5xx; a log says 400 before its container has begun.
+    """
+    words = f"GET {path}: {said}"
+    if status == 429 or status >= 500:
+        return Unreachable(words)
+    absent = status == 404 or (status == 400 and path.endswith("/log"))
+    return NotThere(status, words) if absent else Refused(status, words)
 
 
 def _words(resource: Raw, group: str) -> list[str]:

@@ -1,14 +1,15 @@
 """What happened in which cluster, and when? Follows objects in several clusters at once, all by one clock.
 
 The times are those at which the news arrive here, a few milliseconds after the write. It follows with the product's own list-watch
-loop, which takes a broken watch up again, but as the lab's admin, so that its requests are not taken for the product's.
+loop, which takes a broken watch up again, but as the lab's admin, so that its requests are not taken for the product's. When that
+loop itself dies, whoever waits hears of it at once, and so does whoever leaves the context.
 """
 
 import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -43,7 +44,8 @@ class Recorder:
         self.changes: list[Change] = []
         self._now: dict[Place, Raw] = {}
         self._news = threading.Condition()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), daemon=True)
+        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._death = ""
         self._stores: list[Store] = []
         self._end: Callable[[], object] = lambda: None
 
@@ -56,20 +58,28 @@ class Recorder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end()
+        with suppress(RuntimeError):  # the loop is closed if it died
+            self._end()
         self._thread.join(_PATIENCE)
+        if kind is None:
+            self._check()
+            if self._thread.is_alive():
+                raise LabError(f"The recorder has not ended within {_PATIENCE:.0f} s.")
 
     def wait(self, done: Callable[[Mapping[Place, Raw]], bool], timeout: float, what: str) -> None:
         """Wait until what there is satisfies `done`; raises LabError when time is up."""
         with self._news:
-            if not self._news.wait_for(lambda: done(self._now), timeout):
-                raise LabError(f"After {timeout:.0f} s still not: {what}.")
+            found = self._news.wait_for(lambda: bool(self._death) or done(self._now), timeout)
+        self._check()
+        if not found:
+            raise LabError(f"After {timeout:.0f} s still not: {what}.")
 
     def poll(self, done: Callable[[Mapping[Place, Raw]], bool], timeout: float, what: str, every: float = 0.2) -> None:
         """Like `wait`, but asks only every so many seconds: to go through thousands of objects at each of thousands of news
         would itself be the load that is measured."""
 
         def look() -> bool:
+            self._check()
             with self._news:
                 return done(self._now)
 
@@ -93,6 +103,18 @@ class Recorder:
         """A list came, or trouble: somebody may be waiting for the former."""
         with self._news:
             self._news.notify_all()
+
+    def _check(self) -> None:
+        if self._death:
+            raise LabError(f"The recorder died: {self._death}.")
+
+    def _live(self) -> None:
+        try:
+            asyncio.run(self._follow())
+        except BaseException as broken:  # of a thread nobody else would hear
+            with self._news:
+                self._death = repr(broken.exceptions[0] if isinstance(broken, BaseExceptionGroup) else broken)
+                self._news.notify_all()
 
     async def _follow(self) -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()

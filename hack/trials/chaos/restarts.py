@@ -23,7 +23,7 @@ from hack.lab.base.progress import LabError
 from hack.lab.cluster import addons, api, cgroups, control_plane, kwok, node, processes
 from hack.testbed import install
 from hack.testbed.clusters import Cluster
-from hack.testbed.reader import Raw, Unreachable
+from hack.testbed.reader import NotThere, Raw, Unreachable
 
 _PATIENCE = 10.0  # seconds until a killed process is gone: milliseconds are usual
 _PAUSE = 0.02
@@ -102,7 +102,7 @@ class Container:
         path = self.cluster.reader.path("pods", pod, self.namespace) + "/log"
         parts = []
         for title, more in (("before its last start", {"previous": "true"}), ("now", {})):
-            with suppress(Unreachable):  # there need not have been one before
+            with suppress(Unreachable, NotThere):  # there need not have been one before
                 said = self.cluster.reader.text(path, {"tailLines": str(lines), **more}, accept="*/*")
                 parts.append(f"--- {pod} {title}\n{said.rstrip()}")
         return parts

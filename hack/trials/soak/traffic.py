@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hack.lab.base.progress import LabError
 from hack.testbed.clusters import wait
-from hack.testbed.reader import Unreachable
+from hack.testbed.reader import NotThere, Unreachable
 from hack.testbed.stage import Stage
 from hack.trials.gangs.course import Course
 
@@ -44,7 +44,7 @@ class Traffic:
         self.begun = time.monotonic()
         deadline = self.begun + max(job.at for job in self.jobs) + _PATIENCE
         while len(self.done) < len(self.jobs):
-            with contextlib.suppress(Unreachable):  # no answer: the next look may have one
+            with contextlib.suppress(Unreachable, NotThere):  # the next look may have an answer
                 self._step(time.monotonic())
             if time.monotonic() > deadline:
                 late = sorted(self._submitted - self.done)
