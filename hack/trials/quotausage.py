@@ -1,6 +1,12 @@
 """What is reserved in a worker cluster at one instant, and is it more than its queues may use? Pure: raw objects in.
 
 Usage is added up from the Workloads that hold quota, not read from status counters, which Kueue writes in batches.
+
+Pods that are leaving run on for their grace, and what they use is counted as Kueue counts it. It holds an evicted Workload's quota until
+none of its pods runs within its grace (kueue:pkg/controller/jobs/pod/pod_controller.go, IsActive), so a pod that leaves counts as long
+as its Workload holds quota: whoever makes its successor too early uses more than the Workload holds, and that is ours to find. A Workload
+that is deleted is counted no more, though its pods may not be gone: so it is for every job that is deleted in stock Kueue, and what is
+admitted in their place is no over-commit of ours.
 """
 
 from collections import Counter
@@ -9,7 +15,7 @@ from dataclasses import dataclass
 
 from adapter import names
 from adapter.objects.podrequests import UNLIMITED, as_text, pod_requests, quantity
-from adapter.objects.raw import Raw, is_true, label, meta
+from adapter.objects.raw import Raw, annotation, is_true, label, meta, moment, uid_of
 
 Cell = tuple[str, str]  # flavor, resource
 Usage = Mapping[str, Mapping[Cell, int]]  # by ClusterQueue; millicores for cpu, whole units for all else
@@ -25,6 +31,15 @@ class Queue:
     cohort: str
     nominal: Mapping[Cell, int]
     most: Mapping[Cell, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A Workload that holds quota: `since` is its creation, as the API writes it, `amounts` what it holds, by resource."""
+
+    name: str
+    since: str
+    amounts: Mapping[str, int]
 
 
 def queue(raw: Raw) -> Queue:
@@ -46,7 +61,7 @@ def reserved(workloads: Iterable[Raw]) -> dict[str, Counter[Cell]]:
     """What Workloads hold, by ClusterQueue."""
     found: dict[str, Counter[Cell]] = {}
     for raw in workloads:
-        if is_true(raw, names.QUOTA_RESERVED) and not is_true(raw, names.FINISHED):
+        if _holds(raw):
             held = found.setdefault(str(_admission(raw).get("clusterQueue")), Counter())
             for cell, amount in _cells(raw):
                 held[cell] += amount
@@ -57,19 +72,32 @@ def by_job(workloads: Iterable[Raw], resource: str) -> Counter[str]:
     """How much of a resource each job's Workloads hold; a Placement is named after its job and attempt."""
     found: Counter[str] = Counter()
     for raw in workloads:
-        if is_true(raw, names.QUOTA_RESERVED) and not is_true(raw, names.FINISHED):
+        if _holds(raw):
             job = label(raw, names.PLACEMENT_LABEL).rpartition("-")[0]
             found[job] += sum(amount for (_, name), amount in _cells(raw) if name == resource)
     return found
 
 
+def throughout(before: Iterable[Raw], after: Iterable[Raw]) -> list[Holder]:
+    """The Workloads that held quota in both of two lists, with the larger amount: certainly between the two as well."""
+    first = {uid_of(raw): _holder(raw) for raw in before if _holds(raw)}
+    last = {uid_of(raw): _holder(raw) for raw in after if _holds(raw)}
+    return [_larger(one, last[uid]) for uid, one in first.items() if uid in last]
+
+
+def running(pods: Iterable[Raw], asked: float, held: Sequence[Holder] = ()) -> list[Raw]:
+    """The pods that use room: let go, not over, and not leaving, or leaving within their grace while their Workload holds quota.
+
+    `asked`: when they were asked for, in seconds since the epoch.
+    """
+    return [pod for pod in pods if _let_go(pod) and (not _ends(pod) or (_in_grace(pod, asked) and _of(pod, held)))]
+
+
 def in_use(pods: Iterable[Raw]) -> dict[str, Counter[str]]:
-    """What pods ask for that are let go and are not about to leave, by LocalQueue and resource."""
+    """What pods ask for, by LocalQueue and resource."""
     found: dict[str, Counter[str]] = {}
     for raw in pods:
-        gone = meta(raw).get("deletionTimestamp") or (raw.get("status") or {}).get("phase") in _OVER
-        if not gone and not raw["spec"].get("schedulingGates"):
-            found.setdefault(label(raw, names.QUEUE_LABEL), Counter()).update(pod_requests(raw["spec"]))
+        found.setdefault(label(raw, names.QUEUE_LABEL), Counter()).update(pod_requests(raw["spec"]))
     return found
 
 
@@ -87,6 +115,21 @@ def pods_beyond(queues: Sequence[Queue], pods: Mapping[str, Mapping[str, int]]) 
         if used > owned:
             found.append(_sentence("pods", resource, used, owned))
     return found
+
+
+def shares_beyond(pods: Iterable[Raw], held: Sequence[Holder]) -> list[str]:
+    """A sentence for each Workload whose pods use more than it holds."""
+    used: dict[str, Counter[str]] = {}
+    for pod in pods:
+        for one in _of(pod, held):
+            used.setdefault(one.name, Counter()).update(pod_requests(pod["spec"]))
+    return [
+        _sentence(f"pods of Workload {one.name}", resource, used[one.name][resource], amount)
+        for one in held
+        if one.name in used
+        for resource, amount in one.amounts.items()
+        if used[one.name][resource] > amount
+    ]
 
 
 def _queues_beyond(queues: Sequence[Queue], usage: Usage) -> Iterator[str]:
@@ -111,6 +154,42 @@ def _cohorts_beyond(queues: Sequence[Queue], usage: Usage) -> Iterator[str]:
 
 def _sentence(who: str, resource: str, used: int, may: int) -> str:
     return f"{who} uses {as_text(used, resource)} {resource}, and may use {as_text(may, resource)}"
+
+
+def _holds(workload: Raw) -> bool:
+    return is_true(workload, names.QUOTA_RESERVED) and not is_true(workload, names.FINISHED)
+
+
+def _holder(workload: Raw) -> Holder:
+    amounts: Counter[str] = Counter()
+    for (_, resource), amount in _cells(workload):
+        amounts[resource] += amount
+    return Holder(meta(workload)["name"], str(meta(workload).get("creationTimestamp") or ""), amounts)
+
+
+def _larger(one: Holder, other: Holder) -> Holder:
+    every = {*one.amounts, *other.amounts}
+    return Holder(one.name, one.since, {key: max(one.amounts.get(key, 0), other.amounts.get(key, 0)) for key in every})
+
+
+def _of(pod: Raw, held: Sequence[Holder]) -> list[Holder]:
+    """The Workload whose quota a pod uses, if it is one of these: one that is older than the Workload used another one's."""
+    name, born = annotation(pod, names.GROUP_NAME_ANNOTATION), str(meta(pod).get("creationTimestamp") or "")
+    return [one for one in held if one.name == name and born >= one.since]
+
+
+def _let_go(pod: Raw) -> bool:
+    return (pod.get("status") or {}).get("phase") not in _OVER and not pod["spec"].get("schedulingGates")
+
+
+def _ends(pod: Raw) -> str:
+    """The end of the grace of a pod that leaves, empty for one that stays."""
+    return str(meta(pod).get("deletionTimestamp") or "")
+
+
+def _in_grace(pod: Raw, asked: float) -> bool:
+    ends = moment(_ends(pod))
+    return ends is not None and asked < ends.timestamp()
 
 
 def _admission(raw: Raw) -> Raw:

@@ -1,30 +1,27 @@
 """What do the worker clusters hold while a trial runs? Asks every worker cluster's API server itself, each in a thread of its own.
 
-CopySampler follows the copies of workers, five times a second, and tells whether two copies of one worker ever ran at the same time.
+CopySampler follows the copies of workers, and tells whether two copies of one worker ever ran at the same time.
 A copy lives from the second after its creationTimestamp (which has no fractions) to the last look at which it was there, by the time
 at which that look was asked for. Both are proofs, so what is called doubled was: clocks are one machine's. A cluster that is out is
 asked again and again: what it holds when it is back tells what it held meanwhile.
 
-QuotaSampler follows what is reserved, ten times a second. One list of Workloads is one instant: Kueue cannot change anything between
-two of its entries. Nothing here waits for anything to happen; a sample that an API server did not answer is missed, and counted.
+QuotaSampler does the same, and follows what is reserved beside it. One list of Workloads is one instant: Kueue cannot change anything
+between two of its entries. What lies between two lists is nobody's fault: a pod is compared with Workloads that held quota before and
+after it was seen. Nothing here waits for anything to happen; a sample that an API server did not answer is missed, and counted.
 """
 
-import itertools
-import threading
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from types import TracebackType
-from typing import Self
 
 from adapter import names
 from adapter.objects.raw import Raw, label, meta, moment, uid_of
 from hack.testbed.clusters import Cluster
-from hack.testbed.reader import Unreachable
 from hack.trials import quotausage
+from hack.trials.outages import Outages
+from hack.trials.watch import Watch
 
 COPIES_PERIOD = 0.2  # seconds; a copy takes longer to start and to go, so two that lived together are seen together
 QUOTA_PERIOD = 0.1  # seconds between two samples of quota
@@ -86,83 +83,65 @@ class Sample:
     beyond: Sequence[str]  # sentences: what was used that may not be
 
 
-class _Sampler(ABC):
-    """Follows each of the worker clusters in a thread of its own while the context is open."""
-
-    def __init__(self, workers: Sequence[Cluster], namespace: str) -> None:
-        self._namespace = namespace
-        self._stop = threading.Event()
-        fresh = [Cluster(worker.name, worker.kubeconfig) for worker in workers]  # a reader is of one thread
-        self._threads = [threading.Thread(target=self._follow, args=(each,), daemon=True) for each in fresh]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(20)
-
-    @abstractmethod
-    def _follow(self, cluster: Cluster) -> None:
-        """Look again and again, until `_stop` is set."""
-
-
-class CopySampler(_Sampler):
+class CopySampler(Watch):
     """Watches over the copies of workers in one namespace while the context is open."""
 
-    def __init__(self, workers: Sequence[Cluster], namespace: str) -> None:
-        super().__init__(workers, namespace)
+    def __init__(
+        self,
+        workers: Sequence[Cluster],
+        namespace: str,
+        outages: Outages | None = None,
+        *,
+        period: float = COPIES_PERIOD,
+    ) -> None:
+        super().__init__(workers, period, outages)
         self.lives = Lives()
+        self._namespace = namespace
 
-    def _follow(self, cluster: Cluster) -> None:
-        while not self._stop.wait(COPIES_PERIOD):
-            asked = time.time()  # the clock of creationTimestamps
-            try:
-                pods = cluster.items("pods", self._namespace, names.MANAGER_LABEL)
-            except Unreachable:
-                continue
-            self.lives.saw(cluster.name, pods, asked)
+    def _look(self, cluster: Cluster) -> None:
+        self._copies(cluster)
+
+    def _copies(self, cluster: Cluster) -> tuple[Sequence[Raw], float]:
+        """The copies that are there, and when they were asked for, by the clock of creationTimestamps."""
+        asked = time.time()
+        pods = cluster.items("pods", self._namespace, names.MANAGER_LABEL)
+        self.lives.saw(cluster.name, pods, asked)
+        return pods, asked
 
 
-class QuotaSampler(_Sampler):
+class QuotaSampler(CopySampler):
     """Samples one namespace's Workloads and pods, and the ClusterQueues named, while the context is open."""
 
-    def __init__(self, workers: Sequence[Cluster], namespace: str, queues: Sequence[str]) -> None:
-        super().__init__(workers, namespace)
+    def __init__(
+        self,
+        workers: Sequence[Cluster],
+        namespace: str,
+        queues: Sequence[str],
+        outages: Outages | None = None,
+        *,
+        period: float = QUOTA_PERIOD,
+    ) -> None:
+        super().__init__(workers, namespace, outages, period=period)
         self.samples: list[Sample] = []
-        self.missed = 0
         self._queues = queues
+        self._before: dict[str, Sequence[Raw]] = {}  # the Workloads of the last look, by cluster
 
     @property
     def beyond(self) -> list[Sample]:
         """The samples in which somebody used more than allowed."""
-        return [sample for sample in self.samples if sample.beyond]
+        return [sample for sample in list(self.samples) if sample.beyond]
 
-    def longest_gap(self) -> float:
-        """The longest time in seconds in which a cluster was not looked at."""
-        gaps = [0.0]
-        for cluster in {sample.cluster for sample in self.samples}:
-            times = [sample.at for sample in self.samples if sample.cluster == cluster]
-            gaps += [later - earlier for earlier, later in itertools.pairwise(times)]
-        return max(gaps)
-
-    def _follow(self, cluster: Cluster) -> None:
-        due = time.monotonic()
-        while not self._stop.wait(max(0.0, due - time.monotonic())):
-            due = max(due + QUOTA_PERIOD, time.monotonic())
-            try:
-                self.samples.append(self._look(cluster))
-            except Unreachable:
-                self.missed += 1
-
-    def _look(self, cluster: Cluster) -> Sample:
+    def _look(self, cluster: Cluster) -> None:
         queues = [quotausage.queue(raw) for name in self._queues if (raw := cluster.get("clusterqueues", name))]
-        workloads = cluster.items("workloads", self._namespace)
-        at = time.monotonic()
-        pods = quotausage.in_use(cluster.items("pods", self._namespace, names.MANAGER_LABEL))
+        pods, asked = self._copies(cluster)
+        workloads, at = cluster.items("workloads", self._namespace), time.monotonic()
+        held = quotausage.throughout(self._before.get(cluster.name, []), workloads)
+        self._before[cluster.name] = workloads
+        there = quotausage.running(pods, asked, held)
         usage = quotausage.reserved(workloads)
-        beyond = [*quotausage.beyond(queues, usage), *quotausage.pods_beyond(queues, pods)]
-        return Sample(at, cluster.name, quotausage.by_job(workloads, "cpu"), usage, beyond)
+        beyond = [
+            *quotausage.beyond(queues, usage),
+            *quotausage.pods_beyond(queues, quotausage.in_use(there)),
+            *quotausage.shares_beyond(there, held),
+        ]
+        self.samples.append(Sample(at, cluster.name, quotausage.by_job(workloads, "cpu"), usage, beyond))

@@ -151,14 +151,17 @@ def _ready(pod: Raw) -> bool:
 
 
 def never(snapshot: Snapshot) -> list[Finding]:
-    """All that must not be so for an instant: no queue beyond its quota, by what Workloads hold or by pods that run."""
+    """All that must not be so for an instant: no queue beyond its quota, by what Workloads hold or by pods that run.
+
+    Of pods that leave more than one look must be known, see hack/trials/sampler.py.
+    """
     found = []
     for name, member in snapshot.members.items():
         if not member.queue:  # of an earlier run, and just gone
             continue
         queue = quotausage.queue(member.queue)
         said = quotausage.beyond([queue], quotausage.reserved(member.workloads))
-        said += quotausage.pods_beyond([queue], quotausage.in_use(member.pods))
+        said += quotausage.pods_beyond([queue], quotausage.in_use(quotausage.running(member.pods, 0.0)))
         found += [Finding(LEDGER, f"in {name} {one}") for one in said]
     return found
 

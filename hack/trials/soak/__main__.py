@@ -6,12 +6,10 @@ and the command that draws the same jobs again. It fails when a task or a watch 
 
 import argparse
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from hack.lab.base.progress import LabError, step, told
+from hack.lab.base.progress import step, told
 from hack.testbed import deployment, seed
 from hack.testbed.clusters import Cluster
 from hack.testbed.stage import Stage
@@ -19,6 +17,7 @@ from hack.trials.soak import judge, reading
 from hack.trials.soak.judge import Sample
 from hack.trials.soak.reading import Reading
 from hack.trials.soak.traffic import Traffic, jobs
+from hack.trials.watch import Watch
 
 _CPU = 8  # quota of each cluster: some jobs that overlap have to wait, which is part of the life of a controller
 _PERIOD = 3.0  # seconds between two samples: hundreds of them in half an hour, and no load
@@ -41,14 +40,13 @@ def _run(asked: argparse.Namespace, again: str) -> int:
         traffic = Traffic(stage, jobs(asked.jobs, asked.minutes * 60, asked.seed))
         with (
             step(f"soak: {asked.jobs} jobs over {asked.minutes:g} minutes"),
-            _sampling(fleet.manager, traffic) as samples,
+            _Memory(fleet.manager, traffic) as memory,
         ):
             traffic.run()
         with step("soak: what is open when all is gone"):
             end = _at_rest(fleet.manager)
-        status = _tell(
-            traffic, samples, begin, end, again
-        )  # also where it turns out that the controller was not left alone
+        # Told also where it turns out that the controller was not left alone.
+        status = _tell(traffic, memory.samples, begin, end, again)
     return status
 
 
@@ -72,28 +70,17 @@ def _tell(traffic: Traffic, samples: Sequence[Sample], begin: Reading, end: Read
     return 1 if complaints else 0
 
 
-@contextmanager
-def _sampling(manager: Cluster, traffic: Traffic) -> Iterator[list[Sample]]:
-    """Sample memory while the context is open; one that is not answered is missing."""
-    samples: list[Sample] = []
-    stop = threading.Event()
-    own = Cluster(manager.name, manager.kubeconfig)  # a reader is of one thread
+class _Memory(Watch):
+    """Samples the controller's memory while the context is open; one that is not answered is missing."""
 
-    def follow() -> None:
-        while not stop.wait(_PERIOD):
-            try:
-                found = reading.parse(deployment.exposition(own))
-            except LabError:
-                continue
-            samples.append(Sample(time.monotonic() - traffic.begun, len(traffic.done), found.rss))
+    def __init__(self, manager: Cluster, traffic: Traffic) -> None:
+        super().__init__([manager], _PERIOD)
+        self.samples: list[Sample] = []
+        self._traffic = traffic
 
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        stop.set()
-        thread.join(30)
+    def _look(self, cluster: Cluster) -> None:
+        found = reading.parse(deployment.exposition(cluster))
+        self.samples.append(Sample(time.monotonic() - self._traffic.begun, len(self._traffic.done), found.rss))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,6 +1,7 @@
 """The judges of `make gangs`: what counts as over-committed, and what the best packing could have used."""
 
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -72,17 +73,95 @@ def test_beyond(queues: list[quotausage.Queue], used: dict[str, int], want: list
     assert quotausage.beyond(queues, {name: {CELL: amount} for name, amount in used.items()}) == want
 
 
-def test_pods_that_run_count_and_those_that_wait_or_leave_do_not() -> None:
-    def pod(**more: Any) -> Raw:
-        spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], **more.pop("spec", {})}
-        labels = {names.QUEUE_LABEL: "ray"}
-        return {"metadata": {"name": "p", "labels": labels, **more}, "spec": spec, "status": {"phase": "Running"}}
+NOW = datetime(2026, 1, 1, 0, 1, 0, tzinfo=UTC).timestamp()
+IN_GRACE, GRACE_OVER = (
+    "2026-01-01T00:01:20Z",
+    "2026-01-01T00:00:59Z",
+)  # the API's deletionTimestamp is the end of the grace
+MADE = "2026-01-01T00:00:30Z"
 
-    gated = pod(spec={"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]})
-    pods = quotausage.in_use([pod(), pod(), gated, pod(deletionTimestamp="2026-01-01T00:00:00Z")])
+
+def pod(*, of: str = "w", born: str = MADE, ends: str = "", gated: bool = False, phase: str = "Running") -> Raw:
+    """A copy that asks for a CPU, of the share `of`."""
+    gates = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]} if gated else {}
+    leaves = {"deletionTimestamp": ends} if ends else {}
+    return {
+        "metadata": {
+            "name": "p",
+            "labels": {names.QUEUE_LABEL: "ray"},
+            "annotations": {names.GROUP_NAME_ANNOTATION: of},
+            "creationTimestamp": born,
+            **leaves,
+        },
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], **gates},
+        "status": {"phase": phase},
+    }
+
+
+def held(cpu: str, *, uid: str = "u", since: str = "2026-01-01T00:00:20Z", evicted: bool = False) -> Raw:
+    """A share that holds quota."""
+    made = share(cpu, names.QUOTA_RESERVED, *([names.EVICTED] if evicted else []))
+    made["metadata"] |= {"uid": uid, "creationTimestamp": since}
+    return made
+
+
+def test_pods_that_run_count_and_those_that_wait_do_not() -> None:
+    pods = quotausage.in_use(quotausage.running([pod(), pod(), pod(gated=True), pod(phase="Failed")], NOW))
     assert pods["ray"]["cpu"] == 2000
     assert quotausage.pods_beyond([queue("a", 2)], pods) == []
     assert quotausage.pods_beyond([queue("a", 1)], pods) == ["pods uses 2 cpu, and may use 1"]
+
+
+@pytest.mark.parametrize(
+    ("leaving", "before", "after", "counts"),
+    [
+        pytest.param(pod(ends=IN_GRACE), held("1"), held("1"), True, id="its share holds quota"),
+        pytest.param(pod(ends=IN_GRACE), held("1", evicted=True), held("1", evicted=True), True, id="evicted, not yet given up"),
+        pytest.param(pod(ends=GRACE_OVER), held("1"), held("1"), False, id="its grace is over: Kueue counts it no more"),
+        pytest.param(pod(ends=IN_GRACE), held("1"), share("1"), False, id="Kueue gave the quota up between the lists"),
+        pytest.param(pod(ends=IN_GRACE), share("1"), held("1"), False, id="quota came when it was seen"),
+        pytest.param(pod(ends=IN_GRACE), held("1"), None, False, id="the share was deleted, and Kueue counts it no more"),
+        pytest.param(pod(ends=IN_GRACE), held("1"), held("1", uid="v"), False, id="another share of the same name"),
+        pytest.param(pod(ends=IN_GRACE, of="x"), held("1"), held("1"), False, id="of another share"),
+        pytest.param(pod(ends=IN_GRACE, born="2026-01-01T00:00:10Z"), held("1"), held("1"), False, id="older than its share"),
+        pytest.param(pod(), None, None, True, id="it stays, whatever its share holds"),
+    ],
+)  # fmt: skip
+def test_a_pod_that_leaves_runs_on_while_its_share_holds_quota(
+    leaving: Raw, before: Raw | None, after: Raw | None, counts: bool
+) -> None:
+    found = quotausage.throughout([before] if before else [], [after] if after else [])
+    assert bool(quotausage.running([leaving], NOW, found)) is counts
+
+
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        pytest.param([pod(), pod()], [], id="as many as are held"),
+        pytest.param([pod(), pod(ends=IN_GRACE)], [], id="one of them leaves"),
+        pytest.param(
+            [pod(), pod(gated=True), pod(ends=IN_GRACE)], [], id="its successor is made and waits at the gate"
+        ),
+        pytest.param([pod(), pod(), pod(ends=GRACE_OVER)], [], id="only its object is left"),
+        pytest.param(
+            [pod(), pod(), pod(ends=IN_GRACE)],
+            ["pods of Workload w uses 3 cpu, and may use 2"],
+            id="a successor runs before the one that leaves is gone",
+        ),
+        pytest.param(
+            [pod(), pod(), pod()], ["pods of Workload w uses 3 cpu, and may use 2"], id="a slot is given twice"
+        ),
+        pytest.param([pod(of="x"), pod(of="x"), pod(of="x")], [], id="of a share that is not known"),
+    ],
+)
+def test_a_share_whose_pods_use_more_than_it_holds(pods: list[Raw], want: list[str]) -> None:
+    found = quotausage.throughout([held("2")], [held("2")])
+    assert quotausage.shares_beyond(quotausage.running(pods, NOW, found), found) == want
+
+
+def test_a_share_that_grows_holds_the_more_of_both() -> None:
+    found = quotausage.throughout([held("3")], [held("1")])
+    assert quotausage.shares_beyond([pod(), pod(), pod()], found) == []
 
 
 @given(st.lists(st.integers(1, 9), max_size=8), st.integers(0, 30))

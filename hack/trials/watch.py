@@ -1,0 +1,129 @@
+"""Do those who look on while a trial runs live until its end, and do they look often enough? A thread for each cluster.
+
+Who died, hangs or looked elsewhere has seen nothing bad, and proves nothing: each of these makes a trial fail. Only an API server that
+does not answer is excused, look by look; for how long is judged in the end, beside the outages that the trial made itself.
+"""
+
+import itertools
+import statistics
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from hack.lab.base.progress import LabError
+from hack.testbed.clusters import Cluster
+from hack.testbed.reader import Unreachable
+from hack.trials.outages import Outages, Span, uncovered
+
+# Seconds without a look, outages of the trial's own left out. One question that hangs on a connection which just broke is given up
+# after 10 s, and the next look comes at once: 15 leave half of that to a machine that is busy. Nobody's grace or outage that must be
+# seen is hidden by one such gap in an hour; that looks are usually close is judged apart.
+LONGEST_GAP = 15.0
+# Seconds that a look may take beyond its period, as a rule (the median). They take some hundredths on an idle lab, and a few tenths
+# beside forty gangs on two cores; where it is seconds, what should have been seen together was not.
+USUAL_DELAY = 2.0
+_JOIN = 45.0  # seconds until a thread has ended: four questions that hang, and a busy machine
+
+
+class Blind(LabError):
+    """Those who looked on did not see all; `said` are sentences."""
+
+    def __init__(self, said: Sequence[str]) -> None:
+        super().__init__("\n".join(said))
+        self.said = said
+
+
+class Watch(ABC):
+    """Looks at each cluster every `period` seconds while the context is open; raises Blind at its end if that was not enough."""
+
+    def __init__(self, clusters: Sequence[Cluster], period: float, outages: Outages | None = None) -> None:
+        self.period = period
+        self.looks: dict[str, list[float]] = {cluster.name: [] for cluster in clusters}
+        self._outages = outages or Outages()
+        self._missed: Counter[str] = Counter({cluster.name: 0 for cluster in clusters})
+        self._deaths: list[str] = []
+        self._stop = threading.Event()
+        self._span: Span = (0.0, 0.0)
+        fresh = [Cluster(cluster.name, cluster.kubeconfig) for cluster in clusters]  # a reader is of one thread
+        self._threads = [threading.Thread(target=self._live, args=(one,), name=one.name, daemon=True) for one in fresh]
+
+    @property
+    def missed(self) -> int:
+        """How many looks were not answered."""
+        return self._missed.total()
+
+    def __enter__(self) -> Self:
+        self._span = (time.monotonic(), 0.0)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+        self._span = (self._span[0], time.monotonic())
+        for thread in self._threads:
+            thread.join(_JOIN)
+        said = self._complaints()
+        if said and kind is None:
+            raise Blind(said)
+
+    @abstractmethod
+    def _look(self, cluster: Cluster) -> None:
+        """Look once; raises Unreachable when there is no answer."""
+
+    def longest_gap(self) -> float:
+        """The longest time in seconds without a look, outages left out."""
+        return max((gap for name in self.looks for gap in self._gaps(name)), default=0.0)
+
+    def _live(self, cluster: Cluster) -> None:
+        due = time.monotonic()
+        try:
+            while not self._stop.wait(max(0.0, due - time.monotonic())):
+                due = max(due + self.period, time.monotonic())
+                self._once(cluster)
+        except Exception as broken:  # of a thread nobody else would hear
+            self._deaths.append(f"the watcher of {cluster.name} died: {type(broken).__name__}: {broken}")
+
+    def _once(self, cluster: Cluster) -> None:
+        try:
+            self._look(cluster)
+        except Unreachable:
+            self._missed[cluster.name] += 1
+        else:
+            self.looks[cluster.name].append(time.monotonic())
+
+    def _complaints(self) -> list[str]:
+        hung = [
+            f"the watcher of {one.name} has not ended within {_JOIN:.0f} s" for one in self._threads if one.is_alive()
+        ]
+        blind = [said for name in self.looks for said in judged(name, self._gaps(name), self.period)]
+        return [*self._deaths, *hung, *blind]
+
+    def _gaps(self, name: str) -> list[float]:
+        begun, ended = self._span
+        ended = ended or time.monotonic()
+        return gaps(list(self.looks[name]), (begun, ended), self._outages.of(name, ended))
+
+
+def gaps(looks: Sequence[float], span: Span, outages: Sequence[Span]) -> list[float]:
+    """The seconds between looks, from the first moment to the last, as far as no outage excuses them; [] if nobody looked."""
+    if not looks:
+        return []
+    return [uncovered(pair, outages) for pair in itertools.pairwise([span[0], *looks, span[1]])]
+
+
+def judged(name: str, found: Sequence[float], period: float) -> list[str]:
+    """A sentence for each way in which a cluster was looked at too little; `found` is from `gaps`."""
+    if not found:
+        return [f"{name} was never looked at"]
+    said = []
+    if max(found) > LONGEST_GAP:
+        said.append(f"{name} was not looked at for {max(found):.1f} s, beside outages; it may be {LONGEST_GAP:.0f}")
+    usual = statistics.median(found)
+    if usual > period + USUAL_DELAY:
+        said.append(f"{name} was looked at every {usual:.1f} s, and shall be every {period:g}")
+    return said
