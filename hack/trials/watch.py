@@ -52,6 +52,11 @@ class Watch(ABC):
         self._threads = [threading.Thread(target=self._live, args=(one,), name=one.name, daemon=True) for one in fresh]
 
     @property
+    def deaths(self) -> list[str]:
+        """A sentence for each cluster of which the watcher died."""
+        return list(self._deaths)
+
+    @property
     def missed(self) -> int:
         """How many looks were not answered."""
         return self._missed.total()

@@ -1,7 +1,8 @@
 """`python -m hack.trials.chaos`: faults strike gangs that run on the lab, with the controller that is deployed there.
 
-The last line says how many faults of how many kinds there were, what was lost, doubled or left behind, and how long it took until
-all was well. A failure is told with all that was seen and the command that plays it again; then the status is 1.
+The last line says how many faults of how many kinds there were, what was lost, doubled or left behind, how long it took until all was
+well, how often others were helped, who of ours ended, how often was looked, and the command that draws the same again. A failure is told
+with all that was seen and the command that plays it again, and once more as a sentence before the last line; then the status is 1.
 """
 
 import argparse
@@ -10,11 +11,14 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from hack.lab.base import lab as definition
-from hack.lab.base.progress import told
+from hack.lab.base.progress import LabError, told
 from hack.testbed import deployment, seed
 from hack.testbed.stage import Stage
-from hack.trials.chaos import campaign, draw, withray
+from hack.trials.chaos import campaign, draw, outcome, withray
 from hack.trials.chaos.draw import Fault
+from hack.trials.chaos.invariants import LAB, Finding
+from hack.trials.chaos.outcome import Failure, Outcome
+from hack.trials.outages import Outages
 
 _LONGEST = 20.0  # seconds; beyond the 15 after which a silent cluster is certainly taken for lost
 
@@ -27,13 +31,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(asked: argparse.Namespace, again: str) -> int:
     seed.tell(asked.seed, again)
-    fleet = deployment.on_lab(renew=asked.renew)
-    with Stage(fleet, "chaos", draw.WORKERS) as stage, withray.beside(fleet) if asked.ray else nullcontext():
-        outcome = campaign.run(definition.load(), stage, asked.seed, _chosen(asked))
-    if outcome.failure:
-        print(campaign.failure(outcome.failure, asked.seed, asked.longest))
-    print(f"{campaign.last_line(outcome, asked.seed)}; again: {again}")
-    return 1 if outcome.failure else 0
+    fleet, found, outages = deployment.on_lab(renew=asked.renew), Outcome(), Outages()
+    ray = withray.beside(fleet, outages) if asked.ray else nullcontext()
+    try:
+        with Stage(fleet, "chaos", draw.WORKERS) as stage, ray:
+            campaign.run(definition.load(), stage, asked.seed, _chosen(asked), outages, found)
+    except LabError as trouble:  # of the stage, or of the job with real Ray
+        found.failures.append(Failure((), "it could not be done", [Finding(LAB, str(trouble))]))
+    for failure in found.failures:
+        print(outcome.told(failure, asked.seed, asked.longest))
+    print(outcome.closing(found, asked.seed, again))
+    return 1 if found.sentences() else 0
 
 
 def _chosen(asked: argparse.Namespace) -> list[tuple[Fault, ...]]:

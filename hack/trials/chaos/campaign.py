@@ -1,4 +1,4 @@
-"""How does a run of faults go: some gangs run, a fault strikes, all must be well again; then the next one. What is said of it in the end?
+"""How does a run of faults go: some gangs run, a fault strikes, all must be well again; then the next one.
 
 It stops at the first failure: what is broken then is the evidence, and later faults would bury it. The lab is made whole again,
 however the run ends.
@@ -6,72 +6,35 @@ however the run ends.
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
-from adapter import names
-from adapter.objects.raw import label, meta
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
-from hack.testbed import figures
 from hack.testbed.reader import Unreachable
 from hack.testbed.stage import Stage
-from hack.trials.chaos import faults, ground, invariants, snapshot
+from hack.trials.chaos import ends, faults, ground, settling, snapshot
 from hack.trials.chaos.draw import Fault
-from hack.trials.chaos.faults import DEEDS, OUTAGES
+from hack.trials.chaos.faults import DEEDS, NOBODY, OUTAGES
 from hack.trials.chaos.ground import CPU, Ground, Load
-from hack.trials.chaos.invariants import CRASH, DOUBLED, LAB, LOST, ORPHAN, Finding
+from hack.trials.chaos.invariants import BLIND, DOUBLED, LAB, LEDGER, Finding
+from hack.trials.chaos.outcome import Failure, Outcome
+from hack.trials.chaos.settling import Tell, Unsettled
 from hack.trials.chaos.snapshot import Snapshot
-from hack.trials.sampler import CopySampler
-
-Tell = Callable[[str], None]
+from hack.trials.outages import Outages
+from hack.trials.sampler import COPIES_PERIOD, QuotaSampler
+from hack.trials.watch import Blind
 
 _ARRIVAL = 15.0  # seconds to come to a moment; whoever does not is struck on the way there
 _LINES = 60  # of the controller's log: what it did in the last seconds, and the last trouble before
 _LOOK = 0.05  # between two looks for a moment: some last for a tenth of a second
-PATIENCE = 60.0  # seconds that our controller has from when the clusters are whole: what the project promises
-# For the clusters themselves: an API server takes ten seconds, and then operators that lost their leases take half a minute.
-_REPAIR = 240.0
-# KubeRay expects pods that it made, though it deleted them itself because Kueue suspended their RayCluster in that moment (a
-# RayCluster that is scaled up, say). For thirty seconds it then makes no others, and afterwards it looks again only when
-# something changes, or after five minutes (kuberay:controllers/ray/expectations/scale_expectations.go). So something changes.
-_REMINDER = 35.0
-_PAUSE = 0.2
-_LOOKS = 2  # in a row that must find nothing: the lists of one look are not of one instant
+_BEYOND = 5  # samples beyond quota that are told: one cause gives ten of them a second
 _SPREAD = {"strategy": "Spread"}  # so that most gangs are in both clusters, and each fault there hits most gangs
 _PREEMPTION = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
 # Shorter than the default: a share in a cluster that has just gone out is given up within the campaign's own patience.
 _TIMEOUT = "10s"
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What was wrong after these faults (none: before the first or after the last), and all that was seen then."""
-
-    faults: Sequence[Fault]
-    why: str
-    findings: Sequence[Finding]
-    evidence: str
-
-
-@dataclass
-class Outcome:
-    """What was tried and how it went; `recoveries` are seconds from the end of a fault until all was well."""
-
-    kinds: Counter[str] = field(default_factory=Counter)
-    recoveries: list[float] = field(default_factory=list)
-    failure: Failure | None = None
-
-
-class Unsettled(Exception):
-    """It is not well, in a few words: what was found at last, and what was seen then (None: nobody answered)."""
-
-    def __init__(self, why: str, findings: Sequence[Finding], seen: Snapshot | None = None) -> None:
-        super().__init__(why)
-        self.why, self.findings, self.seen = why, findings, seen
 
 
 @dataclass
@@ -80,40 +43,60 @@ class Campaign:
 
     ground: Ground
     tell: Tell
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: Outcome
 
-    def run(self, bunches: Sequence[Sequence[Fault]]) -> Outcome:
-        """Let them strike one after another; returns what came of it, whatever it is."""
-        workers = [self.ground.cluster(name) for name in self.ground.stage.clusters]
-        with CopySampler(workers, self.ground.stage.name) as sampler:
-            if self._well((), sampler, self.ground.load.fill):
-                for bunch in bunches:
-                    if not self._well(bunch, sampler, partial(self._strike, bunch)):
-                        return self.outcome
-                self._well((), sampler, self.ground.load.end)
-        return self.outcome
+    def run(self, bunches: Sequence[Sequence[Fault]]) -> None:
+        """Let them strike one after another, and note what came of it, whatever it is."""
+        stage = self.ground.stage
+        workers = [self.ground.cluster(name) for name in stage.clusters]
+        sampler = QuotaSampler(workers, stage.name, [stage.name], self.ground.outages, period=COPIES_PERIOD)
+        try:
+            with sampler:
+                self._all(bunches, sampler)
+        except Blind as blind:
+            said = [Finding(BLIND, one) for one in blind.said]
+            self.outcome.failures.append(Failure((), "not everything was seen", said))
+        self._note(sampler)
 
-    def _well(self, bunch: Sequence[Fault], sampler: CopySampler, play: Callable[[], object]) -> bool:
+    def _all(self, bunches: Sequence[Sequence[Fault]], sampler: QuotaSampler) -> None:
+        if not self._well((), sampler, self.ground.load.fill):
+            return
+        for bunch in bunches:
+            if not self._well(bunch, sampler, partial(self._strike, bunch)):
+                return
+        self._well((), sampler, self.ground.load.end)
+
+    def _well(self, bunch: Sequence[Fault], sampler: QuotaSampler, play: Callable[[], object]) -> bool:
         """Play something, wait until all is well, and note how it went."""
+        self.ground.load.struck()
         try:
             play()
-            recovery = settle(self.ground, self.tell)
-            doubled = sampler.lives.doubled()
-            if doubled:
-                raise Unsettled("there was what must never be", [Finding(DOUBLED, one) for one in doubled])
+            recovery = settling.settle(self.ground, self.tell)
+            if never := [*_doubled(sampler), *_beyond(sampler)]:
+                raise Unsettled("there was what must never be", never)
         except Unsettled as found:
-            self.outcome.failure = Failure(bunch, found.why, found.findings, self._evidence(found.seen))
+            self._fail(bunch, found.why, found.findings, found.seen)
             return False
         except LabError as trouble:
-            why, said = "it could not be done", [Finding(LAB, str(trouble))]
-            self.outcome.failure = Failure(bunch, why, said, self._evidence(None))
+            self._fail(bunch, "it could not be done", [Finding(LAB, str(trouble))], None)
             return False
         finally:
-            self.outcome.kinds.update(fault.kind for fault in bunch)
+            self.outcome.struck.extend(bunch)
         if bunch:
             self.outcome.recoveries.append(recovery)
             self.tell(f"       well after {recovery:.1f} s")
-        return True
+        return not sampler.deaths  # who died is told in the end; what comes after would prove nothing
+
+    def _fail(self, bunch: Sequence[Fault], why: str, findings: Sequence[Finding], seen: Snapshot | None) -> None:
+        self.outcome.failures.append(Failure(bunch, why, findings, self._evidence(seen)))
+
+    def _note(self, sampler: QuotaSampler) -> None:
+        """The figures of the last line."""
+        self.outcome.help = self.ground.help
+        self.outcome.ends = self.ground.controller.book.ends()
+        self.outcome.killed = len(self.ground.controller.killed)
+        self.outcome.looks = sum(map(len, sampler.looks.values()))
+        self.outcome.gap = sampler.longest_gap()
 
     def _strike(self, bunch: Sequence[Fault]) -> None:
         first, *meanwhile = bunch
@@ -125,6 +108,7 @@ class Campaign:
             return
         with ExitStack() as outage:
             self.tell(f"{first.number:5}  {first}")
+            self._expect(first)
             outage.enter_context(OUTAGES[first.kind](self.ground, first))
             parts = 1 + len(meanwhile)
             for deed in (*meanwhile, None):
@@ -132,8 +116,15 @@ class Campaign:
                 if deed:
                     self._do(deed)
 
+    def _expect(self, outage: Fault) -> None:
+        """Note what an outage excuses: looks at a cluster that is silent, and a leader that loses its Lease."""
+        if faults.silences(outage):
+            self.ground.outages.begin(outage.where)
+        self.ground.controller.book.excuses += ends.may_cost_the_lease(outage)
+
     def _do(self, deed: Fault) -> None:
         hit = DEEDS[deed.kind](self.ground, deed)
+        self.ground.help.nobody += hit == NOBODY
         self.tell(f"{deed.number:5}  {deed}: {hit}")
 
     def _bring(self, moment: str) -> None:
@@ -141,12 +132,12 @@ class Campaign:
         gang = self.ground.load.renew()
         deadline = time.monotonic() + _ARRIVAL
         while time.monotonic() < deadline:
-            try:
+            with suppress(Unreachable):  # it is asked again
                 if snapshot.reached(moment, gang, self._look()):
                     return
-            except Unreachable:
-                pass  # it is asked again
             time.sleep(_LOOK)
+        self.ground.help.missed += 1
+        self.tell(f"       {gang} was not {moment} within {_ARRIVAL:.0f} s")
 
     def _look(self) -> Snapshot:
         return snapshot.take(self.ground.stage, self.ground.load.wanted)
@@ -161,14 +152,16 @@ class Campaign:
         return "\n".join(known)
 
 
-def run(lab: Lab, stage: Stage, seed: int, bunches: Sequence[Sequence[Fault]]) -> Outcome:
-    """Build the stage and let the faults strike; each is told on standard output when it does."""
+def run(
+    lab: Lab, stage: Stage, seed: int, bunches: Sequence[Sequence[Fault]], outages: Outages, outcome: Outcome
+) -> None:
+    """Build the stage and let the faults strike; each is told on standard output when it does, and `outcome` says what came of it."""
     stage.build(dict.fromkeys(stage.clusters, CPU), timeout=_TIMEOUT, policy=_SPREAD)
     for name in stage.clusters:
         patch = ("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps(_PREEMPTION))
         stage.fleet.workers[name].kubectl(*patch)
     try:
-        return Campaign(ground.prepare(lab, stage, Load(stage, seed)), _told).run(bunches)
+        Campaign(ground.prepare(lab, stage, Load(stage, seed), outages), _told, outcome).run(bunches)
     finally:
         faults.mend(lab)
 
@@ -177,80 +170,10 @@ def _told(line: str) -> None:
     print(line, flush=True)
 
 
-def settle(ground: Ground, tell: Callable[[str], None]) -> float:
-    """Wait until the clusters are whole and every invariant holds; returns after how many seconds it was so.
-
-    KubeRay is reminded of workers that it does not make, and `tell` hears of it. Raises Unsettled when it takes too long, and
-    at once where something was that must never be.
-    """
-    begun = whole = reminded = time.monotonic()
-    well: list[float] = []
-    while len(well) < _LOOKS:
-        trouble, findings, seen = _judge(ground)
-        now = time.monotonic()
-        if trouble:
-            whole = now
-        if (trouble or findings) and (now - whole > PATIENCE or now - begun > _REPAIR):
-            why = f"after {now - begun:.0f} s it is still not so that all is well"
-            raise Unsettled(why, findings or [Finding(LAB, trouble)], seen)
-        if seen and findings and now - reminded > _REMINDER:
-            reminded = now
-            _remind(ground, seen, tell)
-        well = [] if trouble or findings else [*well, now]
-        time.sleep(_PAUSE)
-    return well[0] - begun
+def _doubled(sampler: QuotaSampler) -> list[Finding]:
+    return [Finding(DOUBLED, one) for one in sampler.lives.doubled()]
 
 
-def _remind(ground: Ground, seen: Snapshot, tell: Callable[[str], None]) -> None:
-    for name in unmade(seen):
-        ground.touch(name)
-        tell(f"       KubeRay is reminded of {name}")
-
-
-def unmade(seen: Snapshot) -> list[str]:
-    """The gangs of which KubeRay has to make workers: they may run, and have too few."""
-    there = Counter(label(pod, names.RAY_GCS_CLUSTER_LABEL) for pod in seen.workers)
-    may_run = {meta(job)["name"] for job in seen.jobs if not (job.get("spec") or {}).get("suspend")}
-    return [name for name, count in seen.wanted.items() if name in may_run and there[name] < count]
-
-
-def _judge(ground: Ground) -> tuple[str, list[Finding], Snapshot | None]:
-    """What of the clusters is missing, what else is wrong, and what was seen."""
-    trouble = ground.trouble()
-    if trouble:
-        return trouble, [], None
-    try:
-        seen = snapshot.take(ground.stage, ground.load.wanted)
-        contact = [Finding(LAB, one) for one in ground.estranged()]
-        crashed = ground.controller.ended_by_itself()
-    except Unreachable as silence:
-        return f"an API server does not answer ({silence})", [], None
-    broken = invariants.never(seen) + ([Finding(CRASH, crashed)] if crashed else [])
-    if broken:
-        raise Unsettled("there is what must never be", broken, seen)
-    return "", [*contact, *invariants.findings(seen)], seen
-
-
-def last_line(outcome: Outcome, seed: int) -> str:
-    """Faults, kinds, what was lost, doubled and left behind, and how long it took."""
-    wrong = Counter(finding.kind for finding in outcome.failure.findings) if outcome.failure else Counter[str]()
-    p50, most = figures.percentile(outcome.recoveries, 50), max(outcome.recoveries, default=float("nan"))
-    return (
-        f"faults {outcome.kinds.total()} (kinds {len(outcome.kinds)}), lost {wrong[LOST]}, "
-        f"doubled {wrong[DOUBLED]}, orphans {wrong[ORPHAN]}, "
-        f"recovery P50 {p50:.1f} s, max {most:.1f} s, seed {seed}"
-    )
-
-
-def failure(found: Failure, seed: int, longest: float) -> str:
-    """What went wrong after which faults, how it is played again, and the evidence."""
-    struck = [f"After fault {fault.number} of seed {seed}, {fault}" for fault in found.faults] or ["Without a fault"]
-    wrong = [f"  {one.kind}: {one.text}" for one in found.findings]
-    again = _again(found, seed, longest) if found.faults else []
-    return "\n".join([*struck, f"{found.why}:", *wrong, *again, found.evidence])
-
-
-def _again(found: Failure, seed: int, longest: float) -> list[str]:
-    number = found.faults[-1].number
-    command = f".venv/bin/python -m hack.trials.chaos --seed {seed} --longest {longest:g}"
-    return [f"Again, alone: {command} --only {number}", f"Again, with all before it: {command} --n {number}"]
+def _beyond(sampler: QuotaSampler) -> list[Finding]:
+    """The first samples in which more was used than may be."""
+    return [Finding(LEDGER, f"in {one.cluster} {said}") for one in sampler.beyond[:_BEYOND] for said in one.beyond]

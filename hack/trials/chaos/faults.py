@@ -77,6 +77,7 @@ def _scale(ground: Ground, fault: Fault) -> str:
     name = _gang(ground, fault)
     count = (ground.load.wanted[name] + fault.pick % (LARGEST - 1)) % LARGEST + 1  # never what it is now
     ground.load.wanted[name] = count
+    ground.load.scaled.add(name)
     _edit(ground, name, {"replicas": count, "minReplicas": count, "maxReplicas": count})
     return f"{name} to {count}"
 
@@ -86,8 +87,9 @@ def _name_worker(ground: Ground, fault: Fault) -> str:
     worker = _picked(workers, fault)
     if not worker:
         return NOBODY
-    name = str(meta(worker)["name"])
-    _edit(ground, label(worker, names.RAY_GCS_CLUSTER_LABEL), {"scaleStrategy": {"workersToDelete": [name]}})
+    name, gang = str(meta(worker)["name"]), label(worker, names.RAY_GCS_CLUSTER_LABEL)
+    ground.load.scaled.add(gang)
+    _edit(ground, gang, {"scaleStrategy": {"workersToDelete": [name]}})
     return name
 
 
@@ -219,6 +221,11 @@ OUTAGES: Mapping[str, Callable[[Ground, Fault], AbstractContextManager[None]]] =
     "cordoned": _cordoned,
     "preempted": _preempted,
 }
+
+
+def silences(outage: Fault) -> bool:
+    """Whether the API server of its cluster does not answer this machine meanwhile: a cut leaves us in, but for a pulled cable."""
+    return outage.kind in ("apiserver-killed", "etcd-killed") or (outage.kind == "cut" and outage.way == "unplugged")
 
 
 def mend(lab: Lab) -> None:

@@ -7,7 +7,8 @@ the load what it wants to run and has it changed, no more.
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from adapter import names
@@ -16,9 +17,12 @@ from hack.lab.base import lab as definition
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
 from hack.testbed.clusters import Cluster
+from hack.testbed.reader import Refused
 from hack.testbed.stage import Stage
 from hack.trials.chaos import restarts
+from hack.trials.chaos.helping import Help
 from hack.trials.chaos.restarts import Container
+from hack.trials.outages import Outages
 
 T = TypeVar("T")
 
@@ -31,12 +35,22 @@ _PAUSE = 0.3
 
 
 class Load:
-    """The gangs that shall run: `wanted` is name -> workers, oldest first."""
+    """The gangs that shall run: `wanted` is name -> workers, oldest first.
+
+    `scaled` are those whose number or choice of workers was changed since `since`, when the last fault began.
+    """
 
     def __init__(self, stage: Stage, seed: int) -> None:
         self.stage, self._seed = stage, seed
         self.wanted: dict[str, int] = {}
+        self.scaled: set[str] = set()
+        self.since = datetime.now(UTC)
         self._made = 0
+
+    def struck(self) -> None:
+        """A fault begins: what was done before it is over."""
+        self.scaled.clear()
+        self.since = datetime.now(UTC)
 
     def fill(self) -> None:
         """Submit gangs until there are enough."""
@@ -80,6 +94,8 @@ class Ground:
     controller: Container
     kueues: dict[str, Container]  # by cluster
     kuberay: Container
+    outages: Outages = field(default_factory=Outages)
+    help: Help = field(default_factory=Help)
 
     def cluster(self, name: str) -> Cluster:
         return next(one for one in self.stage.fleet.all if one.name == name)
@@ -87,7 +103,7 @@ class Ground:
     def trouble(self) -> str:
         """What of the clusters themselves is not there yet, empty when all is: until then nothing is asked of our controller.
 
-        Processes and operators that gave up while something else was out are helped to a new start.
+        Processes and operators that gave up while something else was out are helped to a new start, and that is counted.
         """
         try:
             for name in self.kueues:
@@ -95,8 +111,10 @@ class Ground:
                     return said
             for one in (self.kuberay, *self.kueues.values()):
                 if said := one.trouble():
-                    one.mend()
+                    self.help.pods += one.mend()
                     return said
+        except Refused:
+            raise  # it answers, and will go on refusing
         except LabError as failure:
             return str(failure)
         return ""
@@ -105,6 +123,7 @@ class Ground:
         """Start again what ended because something else did; says what it was."""
         gone = restarts.gone(home)
         if gone:
+            self.help.processes += len(gone)
             restarts.start_all(self.lab, home)
         return f"{' and '.join(gone)} of {home.name} had ended" if gone else ""
 
@@ -116,7 +135,7 @@ class Ground:
     def estranged(self) -> list[str]:
         """How far our controller is not there, or not in contact with the worker clusters: sentences."""
         if said := self.controller.trouble():
-            self.controller.mend()
+            self.help.pods += self.controller.mend()
             return [said]
         links = {name: self.stage.manager.get("workerclusters", name) for name in self.stage.clusters}
         return [f"worker cluster {name} is not connected" for name, one in links.items() if not _connected(one)]
@@ -126,8 +145,8 @@ def _connected(one: Raw) -> bool:
     return is_true(one, names.CONNECTED)
 
 
-def prepare(lab: Lab, stage: Stage, load: Load) -> Ground:
-    """Find everything; what the controller went through before is held against nobody."""
+def prepare(lab: Lab, stage: Stage, load: Load, outages: Outages) -> Ground:
+    """Find everything; what the controller went through before is held against nobody. `outages` is where silence is noted."""
     named = {cluster.name: cluster for cluster in stage.fleet.all}
     manager, home = stage.manager, lab.manager
     found = Ground(
@@ -137,8 +156,9 @@ def prepare(lab: Lab, stage: Stage, load: Load) -> Ground:
         controller=restarts.controller(manager, home),
         kueues={name: restarts.kueue(named[name], lab.cluster(name)) for name in (home.name, *stage.clusters)},
         kuberay=restarts.kuberay(manager, home),
+        outages=outages,
     )
-    found.controller.forgive()
+    found.controller.begin()
     return found
 
 

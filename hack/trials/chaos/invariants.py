@@ -26,6 +26,7 @@ LEDGER = "ledger"  # quota that is reserved and promised to nobody, or the rever
 RECORD = "record"  # a Workload and its Placement that contradict each other
 LAB = "lab"  # the clusters, or our contact with them
 CRASH = "crash"  # our controller ended without being killed
+BLIND = "blind"  # somebody who had to look on did not see all
 
 MILLICORES = 1000  # what each worker asks for
 _KINDS = ("pods", "shares", "anchors")

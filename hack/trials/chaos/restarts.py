@@ -1,8 +1,8 @@
 """How are processes killed, stopped and started again, from outside of the clusters? Those of a Deployment's container, and a cluster's own.
 
 A container's processes are found by their cgroup, which bears the container's id: nobody else is ever hit. The kubelet starts again
-what was killed, later each time; a pod that waits for that is deleted, so that its successor starts at once. A cluster's own processes
-run again by the lab's own functions, which start only what is missing.
+what was killed, later each time; a pod that waits for that is deleted, so that its successor starts at once, but not before what it
+shows of its ends is noted. A cluster's own processes run again by the lab's own functions, which start only what is missing.
 """
 
 import os
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter import names
-from adapter.objects.raw import is_true, meta
+from adapter.objects.raw import is_true, meta, uid_of
 from hack.lab.base import lab as definition
 from hack.lab.base import lock
 from hack.lab.base.lab import Lab
@@ -23,11 +23,11 @@ from hack.lab.base.progress import LabError
 from hack.lab.cluster import addons, api, cgroups, control_plane, kwok, node, processes
 from hack.testbed import install
 from hack.testbed.clusters import Cluster
-from hack.testbed.reader import NotThere, Raw, Unreachable
+from hack.testbed.reader import NotThere, Raw
+from hack.trials.chaos.ends import Book, bare, container_status
 
 _PATIENCE = 10.0  # seconds until a killed process is gone: milliseconds are usual
 _PAUSE = 0.02
-STEPPED_DOWN = f"Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}: "  # how a controller says why it ends
 _ALL = (*control_plane.SERVERS, *control_plane.CLIENTS, *node.NAMES, kwok.NAME)  # of a cluster itself
 
 
@@ -41,10 +41,12 @@ class Container:
     namespace: str
     selector: str
     elected: Callable[[Cluster], str] | None = None  # the pod that works, where others stand by
-    killed: set[str] = field(default_factory=set)  # ids of containers that were killed here, or had to end
+    killed: set[str] = field(default_factory=set)  # ids of containers that were killed here
+    book: Book = field(default_factory=Book)
 
     def kill(self) -> None:
         """End its processes as a power cut would; returns when they are gone."""
+        self.take_evidence()  # a kill hides the end before it
         found = self._id()
         self.killed.add(found)
         self._signal(found, signal.SIGKILL)
@@ -71,28 +73,30 @@ class Container:
             return f"{self.called} in {self.home.name} is not ready"
         return ""
 
-    def mend(self) -> None:
-        """Delete a pod whose container waits for its kubelet to start it again."""
-        for pod in self._pods():
-            waits = ((_status(pod).get("state") or {}).get("waiting") or {}).get("reason")
-            if waits == "CrashLoopBackOff":
-                self.cluster.delete("pod", meta(pod)["name"], self.namespace, wait=False)
+    def mend(self) -> int:
+        """Delete pods whose containers wait for their kubelet to start them again; returns how many."""
+        self.take_evidence()
+        waiting = [pod for pod in self._pods() if _waits(pod) == "CrashLoopBackOff"]
+        for pod in waiting:
+            self.book.deleted.add(uid_of(pod))
+            self.cluster.delete("pod", meta(pod)["name"], self.namespace, wait=False)
+        return len(waiting)
 
-    def forgive(self) -> None:
+    def begin(self) -> None:
         """Hold no end against it that came before now."""
-        self.killed |= {_bare(_last(pod).get("containerID")) for pod in self._pods()}
+        self.book.begin(self._all())
 
-    def ended_by_itself(self) -> str:
-        """A sentence if the container before this one ended without being killed here, else empty."""
-        for pod in self._pods():
-            last = _last(pod)
-            if not last or _bare(last.get("containerID")) in self.killed:
-                continue
-            if not self._stepped_down(pod):
-                why = f"{last.get('reason')}, exit code {last.get('exitCode')}"
-                return f"{self.called} in {self.home.name} ended by itself ({why})"
-            self.killed.add(_bare(last.get("containerID")))  # its log may be gone the next time
-        return ""
+    def take_evidence(self) -> None:
+        """Note every end of its processes since the last look, and what they said; raises Unreachable, and is then to be tried again."""
+        pods = self._all()
+        for look in self.book.news(pods):
+            said = self._logs(look.pod, 5) if self.elected else []
+            self.book.note(look, "\n".join(said), self.killed)
+        self.book.saw(pods)
+
+    def crashes(self) -> list[str]:
+        """Sentences about ends, as far as they are noted, that nobody explains."""
+        return self.book.crashes(f"{self.called} in {self.home.name}", self.killed)
 
     def tail(self, lines: int) -> str:
         """The end of what its containers said, this one's and the one's before it."""
@@ -102,15 +106,10 @@ class Container:
         path = self.cluster.reader.path("pods", pod, self.namespace) + "/log"
         parts = []
         for title, more in (("before its last start", {"previous": "true"}), ("now", {})):
-            with suppress(Unreachable, NotThere):  # there need not have been one before
+            with suppress(NotThere):  # there need not have been one before
                 said = self.cluster.reader.text(path, {"tailLines": str(lines), **more}, accept="*/*")
                 parts.append(f"--- {pod} {title}\n{said.rstrip()}")
         return parts
-
-    def _stepped_down(self, pod: Raw) -> bool:
-        """Whether it ended because it could not renew its Lease in time, as it must."""
-        said = self._logs(meta(pod)["name"], 5) if self.elected else []
-        return any(STEPPED_DOWN in part for part in said)
 
     def _at_work(self) -> list[Raw]:
         """Its pods, without those that stand by."""
@@ -121,11 +120,14 @@ class Container:
         return [pod for pod in pods if meta(pod)["name"] == leads]
 
     def _pods(self) -> list[Raw]:
-        pods = self.cluster.items("pods", self.namespace, self.selector)
-        return [pod for pod in pods if not meta(pod).get("deletionTimestamp")]
+        return [pod for pod in self._all() if not meta(pod).get("deletionTimestamp")]
+
+    def _all(self) -> list[Raw]:
+        """Those that leave, too."""
+        return self.cluster.items("pods", self.namespace, self.selector)
 
     def _id(self) -> str:
-        running = [pod for pod in self._at_work() if (_status(pod).get("state") or {}).get("running")]
+        running = [pod for pod in self._at_work() if (container_status(pod).get("state") or {}).get("running")]
         found = [container for container in map(_container, running) if container]
         if len(found) != 1:
             raise LabError(f"{self.called} in {self.home.name} has {len(found)} containers that run instead of one.")
@@ -162,25 +164,13 @@ def _cgroup(process: int) -> str:
         return ""
 
 
-def _status(pod: Raw) -> Raw:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
-    found: Raw = statuses[0]
-    return found
-
-
-def _last(pod: Raw) -> Raw:
-    """How the container before this one ended, {} if there was none."""
-    found: Raw = (_status(pod).get("lastState") or {}).get("terminated") or {}
-    return found
+def _waits(pod: Raw) -> str:
+    """For what its container waits, empty if it does not."""
+    return str(((container_status(pod).get("state") or {}).get("waiting") or {}).get("reason") or "")
 
 
 def _container(pod: Raw) -> str:
-    return _bare(_status(pod).get("containerID"))
-
-
-def _bare(container: object) -> str:
-    """The id alone, of what is written as containerd://ID."""
-    return str(container or "").rpartition("/")[2]
+    return bare(container_status(pod).get("containerID"))
 
 
 def gone(cluster: definition.Cluster) -> list[str]:

@@ -11,6 +11,7 @@ from hack.lab.base.progress import LabError, step
 from hack.testbed import actors
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.rayjob import NAMESPACE, Job
+from hack.trials.outages import Outages
 from hack.trials.sampler import CopySampler
 
 _NAME = "chaos-ray"
@@ -19,13 +20,16 @@ _PATIENCE = 120.0
 
 
 @contextmanager
-def beside(fleet: Clusters) -> Iterator[None]:
-    """Run it within; raises LabError at the end when it did not end well, and tells what Ray says of it otherwise."""
+def beside(fleet: Clusters, outages: Outages) -> Iterator[None]:
+    """Run it within; raises LabError at the end when it did not end well, and tells what Ray says of it otherwise.
+
+    `outages` are noted by whoever makes them.
+    """
     job = Job(fleet, _NAME)
     try:
         with step(f"RayJob {_NAME}: until its actors answer"):
             actors.submit(job)
-        with CopySampler(list(fleet.workers.values()), NAMESPACE) as sampler:
+        with CopySampler(list(fleet.workers.values()), NAMESPACE, outages) as sampler:
             yield
             wait(lambda: actors.seen(job).alive == job.workers, _PATIENCE, "every Ray node is there", job.dump)
             found = actors.end(job)

@@ -10,10 +10,11 @@ import pytest
 from adapter import names
 from adapter.objects.workload import workload
 from hack.lab.base.lab import MANAGER
-from hack.trials.chaos import campaign, draw, faults, invariants, snapshot
-from hack.trials.chaos.campaign import Failure, Outcome
+from hack.trials.chaos import draw, faults, invariants, outcome, settling, snapshot
 from hack.trials.chaos.draw import Fault
+from hack.trials.chaos.helping import Help
 from hack.trials.chaos.invariants import Finding
+from hack.trials.chaos.outcome import Failure, Outcome
 from hack.trials.chaos.snapshot import Member, Snapshot
 from hack.trials.sampler import Lives
 from tests.unit.builders import make_condition
@@ -250,7 +251,46 @@ def test_beyond_quota_is_never_allowed(spoil: Callable[[Snapshot], object], want
 def test_of_what_kuberay_is_reminded(change: Callable[[Snapshot], object], unmade: list[str]) -> None:
     sight = well()
     change(sight)
-    assert campaign.unmade(sight) == unmade
+    assert settling.unmade(sight) == unmade
+
+
+FAULT = datetime(2026, 1, 2, 3, 4, 5, 600_000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("scaled", "evicted", "want"),
+    [
+        pytest.param({GANG}, "", [GANG], id="the trial scaled it"),
+        pytest.param({"gang-2"}, "", [], id="it scaled another one"),
+        pytest.param(set(), "2026-01-02T03:04:05Z", [GANG], id="Kueue suspended it in that second"),
+        pytest.param(set(), "2026-01-02T03:04:04Z", [], id="it was suspended before"),
+        pytest.param(set(), "", [], id="nobody did anything: it has to come by its workers itself"),
+    ],
+)
+def test_only_what_was_scaled_or_suspended_is_reminded_of(scaled: set[str], evicted: str, want: list[str]) -> None:
+    sight = well()
+    sight.pods.pop()
+    if evicted:
+        again = make_condition(names.EVICTED, False) | {"lastTransitionTime": evicted}
+        sight.workloads[0]["status"]["conditions"].append(again)
+    assert settling.forgotten(sight, scaled, FAULT) == want
+    sight.pods.append(worker("b", "west"))
+    assert settling.forgotten(sight, scaled, FAULT) == [], "it has all of them"
+
+
+@pytest.mark.parametrize(
+    ("struck", "want"),
+    [
+        pytest.param(Fault(1, "cut", "east", "unplugged", 1.0, "", False, 0), True, id="a pulled cable"),
+        pytest.param(Fault(1, "cut", "east", "silent", 1.0, "", False, 0), False, id="a cut lets this machine in"),
+        pytest.param(fault(1, "etcd-killed"), True, id="etcd"),
+        pytest.param(fault(1, "apiserver-killed"), True, id="the API server"),
+        pytest.param(fault(1, "kubelet-killed"), False, id="a kubelet answers nobody"),
+        pytest.param(fault(1, "preempted"), False, id="a preemption"),
+    ],
+)
+def test_which_outage_excuses_that_nobody_could_look(struck: Fault, want: bool) -> None:
+    assert faults.silences(struck) is want
 
 
 # --- lives -----------------------------------------------------------------------------------------------------------------
@@ -323,21 +363,36 @@ def test_how_far_a_gang_is() -> None:
 def test_a_failure_says_how_it_is_played_again() -> None:
     struck = draw.fault(7, 12, 4.0)
     found = Failure([struck], "it is not well", [Finding(invariants.LOST, "worker a has no slot")], "EVIDENCE")
-    told = campaign.failure(found, 7, 4.0)
+    told = outcome.told(found, 7, 4.0)
     assert f"After fault 12 of seed 7, {struck}" in told
     assert "lost: worker a has no slot" in told and "EVIDENCE" in told
     assert "python -m hack.trials.chaos --seed 7 --longest 4 --only 12" in told
 
 
 def test_the_last_line() -> None:
-    outcome = Outcome()
-    outcome.kinds.update(["cut", "cut", "scaled"])
-    outcome.recoveries += [1.0, 2.0, 9.0]
-    want = "faults 3 (kinds 2), lost 0, doubled 0, orphans 0, recovery P50 2.0 s, max 9.0 s, seed 7"
-    assert campaign.last_line(outcome, 7) == want
+    struck = [fault(1), fault(2), fault(3, "scaled", lasts=0)]
+    found = Outcome(struck, [1.0, 2.0, 9.0], help=Help(1, 0, 0, 0, 1), ends=3, killed=3, looks=400, gap=1.25)
+    want = (
+        "faults 3 (kinds 2), lost 0, doubled 0, orphans 0, failures 0, recovery P50 2.0 s, max 9.0 s, help: 1 reminders of KubeRay "
+        "(of 2), 0 pods deleted that waited for a start (of 1), 0 processes started again (of 1), 0 moments not reached (of 1), "
+        "1 deeds that hit nobody (of 1), controllers ended 3 (killed 3), looks 400 (longest gap 1.2 s)"
+    )
+    assert outcome.last_line(found) == want
+    assert outcome.closing(found, 7, "COMMAND") == f"{want}, seed 7; again: COMMAND"
+
+
+def test_every_failure_is_a_sentence_before_the_last_line() -> None:
     wrong = [Finding(invariants.LOST, "x"), Finding(invariants.ORPHAN, "y"), Finding(invariants.ORPHAN, "z")]
-    outcome.failure = Failure([], "it is not well", wrong, "")
-    assert "lost 1, doubled 0, orphans 2" in campaign.last_line(outcome, 7)
+    unseen = Failure([], "unseen", [Finding(invariants.BLIND, "w")])
+    found = Outcome(failures=[Failure([], "it is not well", wrong), unseen])
+    found.help.nobody = 2
+    *failed, last = outcome.closing(found, 7, "COMMAND").splitlines()
+    assert failed == [
+        "FAILED: lost: x", "FAILED: orphan: y", "FAILED: orphan: z", "FAILED: blind: w",
+        "FAILED: 2 deeds that hit nobody are more than these faults explain: 1",
+    ]  # fmt: skip
+    assert "lost 1, doubled 0, orphans 2, failures 5" in last
+    assert Outcome().sentences() == []
 
 
 def test_what_is_seen_is_told_object_by_object() -> None:

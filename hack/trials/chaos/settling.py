@@ -1,0 +1,122 @@
+"""When is all well again after a fault? It looks until the clusters are whole and every invariant holds, and helps others on the way.
+
+What it finds that may never be ends the wait at once. What our processes went through is noted before anything else, and before
+anything is mended: a pod that is deleted takes the evidence with it. Every help is counted, see hack/trials/chaos/helping.py.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from adapter import names
+from adapter.objects.raw import condition, label, meta, moment
+from adapter.objects.workload import workload
+from hack.testbed.reader import Unreachable
+from hack.trials.chaos import invariants, snapshot
+from hack.trials.chaos.ground import Ground
+from hack.trials.chaos.invariants import CRASH, LAB, Finding
+from hack.trials.chaos.snapshot import Snapshot
+
+Tell = Callable[[str], None]
+
+PATIENCE = 60.0  # seconds that our controller has from when the clusters are whole: what the project promises
+# For the clusters themselves: an API server takes ten seconds, and then operators that lost their leases take half a minute.
+_REPAIR = 240.0
+# KubeRay expects pods that it made, though it deleted them itself because Kueue suspended their RayCluster in that moment (a
+# RayCluster that is scaled up, say). For thirty seconds it then makes no others, and afterwards it looks again only when
+# something changes, or after five minutes (kuberay:controllers/ray/expectations/scale_expectations.go). So something changes.
+_REMINDER = 35.0
+_PAUSE = 0.2
+_LOOKS = 2  # in a row that must find nothing: the lists of one look are not of one instant
+
+
+class Unsettled(Exception):
+    """It is not well, in a few words: what was found at last, and what was seen then (None: nobody answered)."""
+
+    def __init__(self, why: str, findings: Sequence[Finding], seen: Snapshot | None = None) -> None:
+        super().__init__(why)
+        self.why, self.findings, self.seen = why, findings, seen
+
+
+def settle(ground: Ground, tell: Tell) -> float:
+    """Wait until the clusters are whole and every invariant holds; returns after how many seconds it was so.
+
+    KubeRay is reminded of workers that it does not make, and `tell` hears of it. Raises Unsettled when it takes too long, and
+    at once where something was that must never be.
+    """
+    begun = whole = reminded = time.monotonic()
+    well: list[float] = []
+    while len(well) < _LOOKS:
+        trouble, findings, seen = _judge(ground)
+        now = time.monotonic()
+        if trouble:
+            whole = now
+        else:
+            ground.outages.over()
+        if (trouble or findings) and (now - whole > PATIENCE or now - begun > _REPAIR):
+            why = f"after {now - begun:.0f} s it is still not so that all is well"
+            raise Unsettled(why, findings or [Finding(LAB, trouble)], seen)
+        if seen and findings and now - reminded > _REMINDER:
+            reminded = now
+            _remind(ground, seen, tell)
+        well = [] if trouble or findings else [*well, now]
+        time.sleep(_PAUSE)
+    return well[0] - begun
+
+
+def forgotten(seen: Snapshot, scaled: set[str], since: datetime) -> list[str]:
+    """The gangs of which KubeRay has to make workers and may have forgotten it: those that the trial scaled, or that Kueue
+    suspended since then. Any other that lacks workers has to come by them itself."""
+    return [name for name in unmade(seen) if name in scaled or _suspended(seen, name, since)]
+
+
+def unmade(seen: Snapshot) -> list[str]:
+    """The gangs of which KubeRay has to make workers: they may run, and have too few."""
+    there = Counter(label(pod, names.RAY_GCS_CLUSTER_LABEL) for pod in seen.workers)
+    may_run = {meta(job)["name"] for job in seen.jobs if not (job.get("spec") or {}).get("suspend")}
+    return [name for name, count in seen.wanted.items() if name in may_run and there[name] < count]
+
+
+def _suspended(seen: Snapshot, gang: str, since: datetime) -> bool:
+    """Whether its Workload was evicted since a time; Kueue keeps the condition when it is admitted again, and changes its time."""
+    mine = [raw for raw in seen.workloads if (job := workload(raw).job) and job.name == gang]
+    times = [moment(condition(raw, names.EVICTED).get("lastTransitionTime")) for raw in mine]
+    return any(at is not None and at >= since.replace(microsecond=0) for at in times)
+
+
+def _remind(ground: Ground, seen: Snapshot, tell: Tell) -> None:
+    for name in forgotten(seen, ground.load.scaled, ground.load.since):
+        ground.touch(name)
+        ground.help.reminders += 1
+        tell(f"       KubeRay is reminded of {name}")
+
+
+def _judge(ground: Ground) -> tuple[str, list[Finding], Snapshot | None]:
+    """What of the clusters is missing, what else is wrong, and what was seen."""
+    silent = _evidence(ground)
+    trouble = ground.trouble() or silent
+    if trouble:
+        return trouble, [], None
+    try:
+        seen = snapshot.take(ground.stage, ground.load.wanted)
+        contact = [Finding(LAB, one) for one in ground.estranged()]
+    except Unreachable as silence:
+        return _silence(silence), [], None
+    broken = [*invariants.never(seen), *(Finding(CRASH, one) for one in ground.controller.crashes())]
+    if broken:
+        raise Unsettled("there is what must never be", broken, seen)
+    return "", [*contact, *invariants.findings(seen)], seen
+
+
+def _evidence(ground: Ground) -> str:
+    """Note what our processes went through; returns why that cannot be done now, empty when it is done."""
+    try:
+        ground.controller.take_evidence()
+    except Unreachable as silence:
+        return _silence(silence)
+    return ""
+
+
+def _silence(silence: Unreachable) -> str:
+    return f"an API server does not answer ({silence})"

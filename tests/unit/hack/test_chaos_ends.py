@@ -1,0 +1,264 @@
+"""An end of one of our processes is a crash, unless the trial killed it or its own faults cost it the Lease; and what it shows is read in time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from hack.lab.base.lab import MANAGER
+from hack.lab.base.lab import Cluster as Home
+from hack.testbed.clusters import Cluster
+from hack.testbed.reader import Unreachable
+from hack.trials.chaos import ends, helping, settling
+from hack.trials.chaos.draw import Fault
+from hack.trials.chaos.ends import RESIGNED, Book
+from hack.trials.chaos.ground import Ground
+from hack.trials.chaos.helping import Help
+from hack.trials.chaos.restarts import Container
+
+Raw = dict[str, Any]
+
+
+def fault(kind: str, where: str = "", *, lasts: float = 0.0, moment: str = "") -> Fault:
+    return Fault(1, kind, where, "", lasts, moment, False, 0)
+
+
+# --- what a pod shows -------------------------------------------------------------------------------------------------------
+
+
+def over(container: str, code: int = 137, reason: str = "Error") -> Raw:
+    return {"terminated": {"containerID": f"containerd://{container}", "exitCode": code, "reason": reason}}
+
+
+RUNS: Raw = {"running": {}}
+BACK_OFF: Raw = {"waiting": {"reason": "CrashLoopBackOff"}}
+
+
+def pod(
+    container: str, state: Raw, last: Raw | None = None, *, restarts: int = 0, name: str = "a", leaves: bool = False
+) -> Raw:
+    status = {
+        "containerID": f"containerd://{container}",
+        "restartCount": restarts,
+        "state": state,
+        "lastState": last or {},
+    }
+    leaving = {"deletionTimestamp": "2026-01-02T03:04:05Z"} if leaves else {}
+    return {"metadata": {"name": name, "uid": f"uid-{name}", **leaving}, "status": {"containerStatuses": [status]}}
+
+
+@pytest.mark.parametrize(
+    ("shown", "count", "last"),
+    [
+        pytest.param({"metadata": {"name": "a", "uid": "u"}}, 0, "", id="it has not begun"),
+        pytest.param(pod("", {"waiting": {"reason": "ContainerCreating"}}), 0, "", id="it is made"),
+        pytest.param(pod("c0", RUNS), 0, "", id="it runs"),
+        pytest.param(pod("c0", over("c0")), 1, "c0", id="it has just ended"),
+        pytest.param(pod("c0", BACK_OFF, over("c0")), 1, "c0", id="it waits to be started again"),
+        pytest.param(pod("c1", RUNS, over("c0"), restarts=1), 1, "c0", id="it runs again"),
+        pytest.param(pod("c1", BACK_OFF, over("c1"), restarts=1), 2, "c1", id="it waits for the second time"),
+        pytest.param(pod("c1", over("c1"), over("c0"), restarts=1), 2, "c1", id="it has ended again"),
+    ],
+)
+def test_how_many_processes_have_ended(shown: Raw, count: int, last: str) -> None:
+    found = ends.read(shown)
+    assert (found.ends, found.last) == (count, last)
+
+
+@pytest.mark.parametrize(
+    ("ended", "kills", "resigned", "excuses", "want"),
+    [
+        pytest.param(0, 0, 0, 0, 0, id="nothing happened"),
+        pytest.param(2, 2, 0, 0, 0, id="all were killed"),
+        pytest.param(1, 2, 0, 0, 0, id="a kill that its kubelet does not know yet"),
+        pytest.param(3, 2, 0, 0, 1, id="one more than was killed"),
+        pytest.param(3, 2, 1, 1, 0, id="a fault cost it the Lease"),
+        pytest.param(3, 2, 1, 0, 1, id="it lost the Lease, and no fault of ours is the reason"),
+        pytest.param(4, 2, 2, 1, 1, id="one fault excuses one end"),
+        pytest.param(3, 2, 0, 1, 1, id="a fault excuses nobody who does not say so"),
+        pytest.param(4, 2, 1, 5, 1, id="more ended than said why"),
+    ],
+)
+def test_an_end_that_nobody_explains(ended: int, kills: int, resigned: int, excuses: int, want: int) -> None:
+    assert ends.unexplained(ended, kills, resigned, excuses) == want
+
+
+@pytest.mark.parametrize(
+    ("struck", "want"),
+    [
+        pytest.param(fault("controller-stopped", lasts=12.0), True, id="stopped for long"),
+        pytest.param(fault("controller-stopped", lasts=0.5), False, id="stopped for a moment"),
+        pytest.param(fault("apiserver-killed", MANAGER, lasts=0.5), True, id="the manager's API server takes ten seconds to start"),
+        pytest.param(fault("etcd-killed", MANAGER, lasts=0.5), True, id="its etcd"),
+        pytest.param(fault("apiserver-killed", "east", lasts=5.0), False, id="another cluster's"),
+        pytest.param(fault("controller-killed"), False, id="a kill is counted as one"),
+        pytest.param(fault("kubelet-killed", MANAGER, lasts=9.0), False, id="a kubelet has no part in it"),
+    ],
+)  # fmt: skip
+def test_which_fault_may_cost_the_lease(struck: Fault, want: bool) -> None:
+    assert ends.may_cost_the_lease(struck) is want
+
+
+# --- the book ---------------------------------------------------------------------------------------------------------------
+
+LEASE = f"2026-01-02 ERROR adapter {RESIGNED}it was not renewed for 10 s: no answer in time"
+
+
+def written(*looks: tuple[Sequence[Raw], str], killed: Sequence[str] = (), excuses: int = 0) -> list[str]:
+    """What is said after some looks, each with what ended containers said, from a Deployment whose pod `a` ran."""
+    book = Book(excuses=excuses)
+    book.begin([pod("c0", RUNS)])
+    for pods, said in looks:
+        for look in book.news(pods):
+            book.note(look, said, killed)
+        book.saw(pods)
+    return book.crashes("the controller", killed)
+
+
+AGAIN = pod("c1", RUNS, over("c0", 1), restarts=1)
+
+
+@pytest.mark.parametrize(
+    ("looks", "killed", "excuses", "want"),
+    [
+        pytest.param([([pod("c0", RUNS)], "")], [], 0, "", id="it runs on"),
+        pytest.param([([AGAIN], "")], ["c0"], 0, "", id="killed"),
+        pytest.param([([AGAIN], "")], [], 0, "1 of 1 ends of the controller are not explained: the trial killed 0", id="crashed"),
+        pytest.param([([AGAIN], LEASE)], [], 1, "", id="lost its Lease by a fault"),
+        pytest.param([([AGAIN], LEASE)], [], 0, "are not explained", id="lost its Lease by itself"),
+        pytest.param([([AGAIN], f"{LEASE}\n")], ["c0"], 0, "", id="killed, and says what another one said before"),
+        pytest.param([([pod("c1", RUNS, over("c0", 139), restarts=1)], LEASE)], [], 1, "exit code 139", id="another end than its words"),
+        pytest.param([([AGAIN], "WARNING Lease rayspan-controller in rayspan-system cannot be read")], [], 1, "not explained", id="only speaks of it"),
+        pytest.param([([pod("c3", RUNS, over("c2", 1), restarts=3)], LEASE)], [], 3, "2 of 3 ends", id="two more that nobody saw"),
+        pytest.param([([AGAIN], LEASE), ([AGAIN], "")], [], 1, "", id="asked once for each end"),
+        pytest.param([([AGAIN], ""), ([pod("c0", RUNS)], "")], [], 0, "not explained", id="an old answer takes nothing back"),
+        pytest.param([([], "")], [], 0, "pod a of the controller is gone", id="a pod that nobody deleted"),
+        pytest.param([([pod("c0", RUNS), pod("d9", RUNS, over("d8"), restarts=9, name="b", leaves=True)], "")], [], 0, "", id="who was leaving before"),
+        pytest.param([([pod("c0", RUNS), pod("d1", RUNS, over("d0", 2), restarts=1, name="b")], "")], [], 0, "exit code 2", id="a pod that came later"),
+    ],
+)  # fmt: skip
+def test_what_the_book_says(looks: list[tuple[list[Raw], str]], killed: list[str], excuses: int, want: str) -> None:
+    said = written(*looks, killed=killed, excuses=excuses)
+    assert len(said) == bool(want)
+    assert want in "".join(said)
+
+
+def test_ends_before_the_trial_are_nobodys() -> None:
+    book = Book()
+    book.begin([pod("c4", RUNS, over("c3", 1), restarts=4)])
+    assert book.news([pod("c4", RUNS, over("c3", 1), restarts=4)]) == []
+    assert book.ends() == 0
+
+
+# --- evidence before help ---------------------------------------------------------------------------------------------------
+
+
+class Manager(Cluster):
+    """A cluster with one pod, that keeps what is asked and done in order."""
+
+    def __init__(self, pods: list[Raw], *, silent: bool = False) -> None:
+        super().__init__("mgr", Path("none"))
+        self.__dict__.update(pods=pods, done=[], silent=silent)
+
+    def items(self, kind: str, namespace: str | None = None, selector: str | None = None) -> list[Raw]:
+        found: list[Raw] = self.__dict__["pods"]
+        return found
+
+    def delete(self, kind: str, name: str, namespace: str = "default", *, wait: bool = True) -> None:
+        self.__dict__["done"].append(f"delete {name}")
+
+    @property
+    def reader(self) -> Any:
+        return self
+
+    def path(self, kind: str, name: str, namespace: str) -> str:
+        return f"/{name}"
+
+    def text(self, path: str, query: dict[str, str], accept: str = "") -> str:
+        if self.__dict__["silent"]:
+            raise Unreachable("no answer")
+        self.__dict__["done"].append(f"log {'previous' if 'previous' in query else 'now'}")
+        return LEASE
+
+
+def a_container(manager: Manager) -> Container:
+    return Container("the controller", manager, Home(MANAGER, 0), "ns", "x=y", lambda _: "a")
+
+
+def test_evidence_is_read_before_a_pod_is_deleted() -> None:
+    manager = Manager([pod("c0", RUNS)])
+    container = a_container(manager)
+    container.begin()
+    manager.__dict__["pods"] = [pod("c0", BACK_OFF, over("c0", 1))]
+    assert container.mend() == 1
+    assert manager.__dict__["done"] == ["log previous", "log now", "delete a"]
+    manager.__dict__["pods"] = [pod("d0", RUNS, name="b")]
+    container.take_evidence()
+    assert container.book.ends() == 1, "the end is counted, though the pod is gone"
+    assert "1 lost their Lease, for which 0 faults" in "".join(container.crashes())
+
+
+def test_nothing_is_deleted_while_its_evidence_cannot_be_read() -> None:
+    manager = Manager([pod("c0", RUNS)])
+    container = a_container(manager)
+    container.begin()
+    manager.__dict__.update(pods=[pod("c0", BACK_OFF, over("c0", 1))], silent=True)
+    with pytest.raises(Unreachable):
+        container.mend()
+    assert manager.__dict__["done"] == [] and container.book.ends() == 0, "it is asked again"
+
+
+# --- help -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("struck", "want"),
+    [
+        pytest.param([], Help(1, 1, 1, 1, 1), id="one of each"),
+        pytest.param([fault("scaled")] * 6, Help(3, 1, 1, 1, 1), id="KubeRay forgets one in three at most"),
+        pytest.param([fault("apiserver-killed", MANAGER, lasts=3.0)], Help(1, 4, 5, 1, 1), id="an outage costs Leases and processes"),
+        pytest.param([fault("etcd-killed", "east", lasts=3.0)], Help(1, 2, 5, 1, 1), id="in a worker cluster only Kueue's"),
+        pytest.param([fault("controller-killed")] * 2, Help(1, 3, 1, 1, 1), id="kills"),
+        pytest.param([fault("copy-deleted", "east", moment="placed")] * 20, Help(1, 1, 1, 5, 3), id="aimed"),
+    ],
+)  # fmt: skip
+def test_how_much_help_faults_may_need(struck: list[Fault], want: Help) -> None:
+    assert helping.most(struck) == want
+
+
+@pytest.mark.parametrize("kind", ["reminders", "pods", "processes", "missed", "nobody"])
+def test_help_beyond_its_bound_is_a_failure(kind: str) -> None:
+    assert helping.excess(Help(2, 2, 2, 2, 2), Help(2, 2, 2, 2, 2)) == []
+    (said,) = helping.excess(Help(**{kind: 3}), Help(2, 2, 2, 2, 2))
+    assert said.startswith("3 ") and said.endswith("are more than these faults explain: 2")
+
+
+# --- settling ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["the manager answers", "the manager is silent"])
+def test_evidence_comes_first_and_its_silence_keeps_nobody_from_help(silent: bool) -> None:
+    done: list[str] = []
+
+    def take_evidence() -> None:
+        done.append("evidence")
+        if silent:
+            raise Unreachable("no answer")
+
+    def trouble() -> str:
+        done.append("help")
+        return "etcd of mgr had ended"
+
+    ground = SimpleNamespace(controller=SimpleNamespace(take_evidence=take_evidence), trouble=trouble)
+    assert settling._judge(cast(Ground, ground)) == ("etcd of mgr had ended", [], None)
+    assert done == ["evidence", "help"]
+
+
+def test_without_evidence_nothing_is_well() -> None:
+    def take_evidence() -> None:
+        raise Unreachable("no answer")
+
+    ground = SimpleNamespace(controller=SimpleNamespace(take_evidence=take_evidence), trouble=lambda: "")
+    assert settling._judge(cast(Ground, ground)) == ("an API server does not answer (no answer)", [], None)
