@@ -1,6 +1,6 @@
 """`python -m hack.bench [NAME…]`: every bench prints tables for people, and in the end a line `BENCH name key=value …` for programs.
 
-Figures of one run are to be compared with each other only; who works on the machine meanwhile changes them all.
+A promise that is broken (promises.py) is told as a sentence, and then the status is 1. Figures of one run are to be compared with each other only; who works on the machine meanwhile changes them all.
 """
 
 import argparse
@@ -16,17 +16,20 @@ _BENCHES = {module.NAME: module for module in (dispatch, planner, reserve, rewri
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     lines: list[str] = []
+    broken: list[str] = []
     try:
         for name in asked.names or _BENCHES:
-            lines += _BENCHES[name].run(asked)
+            found = _BENCHES[name].run(asked)
+            lines += found.lines
+            broken += [f"BROKEN: {sentence}" for sentence in found.broken]
     except LabError as failure:
         print(failure, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     finally:
-        print("", *lines, sep="\n", flush=True)
-    return 0
+        print("", *lines, *broken, sep="\n", flush=True)
+    return 1 if broken else 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PODS, RAY_CLUSTERS, WORKLOADS
-from hack.bench import backlog, report, timeline
+from hack.bench import backlog, promises, report, timeline
 from hack.bench.backlog import PATIENCE
 from hack.bench.floor import MAKE_ONLY, write_orders
+from hack.bench.promises import Found
 from hack.bench.report import Figures
 from hack.lab.base import commands
 from hack.lab.base import lab as definition
@@ -59,12 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"how often each is measured, below {_LARGE} pods (default {_TIMES})")  # fmt: skip
 
 
-def run(asked: argparse.Namespace) -> list[str]:
-    """Measure, print a table, and return the lines for programs; the last one has the ratios."""
+def run(asked: argparse.Namespace) -> Found:
+    """Measure, print a table, and return the lines for programs, of which the last one has the ratios, and what is broken."""
     fleet = deployment.on_lab(renew=asked.renew, fake_nodes=_FAKE_NODES)
     rows = [_size(fleet, workers, asked.times if workers < _LARGE else 1) for workers in asked.backlogs]
     print("\n" + report.dispatch_table(rows))
-    return [*(figures.line(NAME, row) for row in rows), figures.line(f"{NAME}-floor", report.dispatch_last_line(rows))]
+    lines = [*(figures.line(NAME, row) for row in rows), figures.line(f"{NAME}-floor", report.dispatch_last_line(rows))]
+    broken = [promises.complaints(f"{NAME} of {row['workers']} pods", row, promises.DISPATCH) for row in rows]
+    return Found(lines, [sentence for each in broken for sentence in each])
 
 
 def _size(fleet: Clusters, workers: int, times: int) -> dict[str, figures.Value]:

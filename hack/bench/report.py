@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hack.bench import timeline
+from hack.bench import promises, timeline
 from hack.testbed import audit, figures
 from hack.testbed.audit import Request
 from hack.testbed.figures import Value, percentile, ratio
@@ -19,9 +19,6 @@ OURS = ("rayspan-controller", "rayspan-worker")  # the controller's accounts, in
 
 Requests = Mapping[str, Sequence[Request]]  # by cluster
 Figures = Mapping[str, float]  # by key
-
-# What we set ourselves: so much of the floor's pace, and so many requests of ours for each pod.
-LEAST_RATIO, MOST_MANAGER, MOST_WORKERS = 0.8, 4.0, 7.0
 
 _KEYS = {
     "pods_s": "pods/s",
@@ -173,7 +170,7 @@ def dispatch_values(
     """One size: medians of ours and of the floor's runs, and the ratio of their paces."""
     mine, least = _median(ours), _median(floor)
     share = ratio(mine["pods_s"], least["pods_s"])
-    met = share >= LEAST_RATIO and mine["ours_manager"] <= MOST_MANAGER and mine["ours_workers"] <= MOST_WORKERS
+    met = promises.met({**mine, "ratio": share}, promises.DISPATCH)
     return {
         "workers": workers,
         "ratio": share,

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
-from hack.bench import timeline
+from hack.bench import promises, timeline
+from hack.bench.promises import Found
 from hack.bench.report import OURS
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import step
@@ -54,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="over how many clusters, as far as the lab has them (default 2 5 10)")  # fmt: skip
 
 
-def run(asked: argparse.Namespace) -> list[str]:
-    """Measure, print a table, and return the lines for programs."""
+def run(asked: argparse.Namespace) -> Found:
+    """Measure, print a table, and return the lines for programs, and what is broken."""
     fleet = deployment.on_lab(renew=asked.renew)
     rows = []
     with deployment.undisturbed(fleet.manager):
@@ -63,7 +64,11 @@ def run(asked: argparse.Namespace) -> list[str]:
             with connected(fleet, tuple(fleet.workers)[:over]):
                 rows += [row(fleet, workers, over) for workers in asked.gangs if workers >= over]
     print("\n" + table(rows))
-    return [figures.line(NAME, one) for one in rows]
+    broken = [
+        promises.complaints(f"{NAME} {one['workers']} over {one['clusters']}", one, promises.RESERVE) for one in rows
+    ]
+    lines = [figures.line(NAME, one) for one in rows]
+    return Found(lines, [*(sentence for each in broken for sentence in each), *promises.growth(rows)])
 
 
 def row(fleet: Clusters, workers: int, over: int) -> dict[str, figures.Value]:

@@ -13,6 +13,8 @@ from adapter.objects.specs import NOTHING, PodMapping
 from adapter.rewrite import rewriter
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
+from hack.bench import promises
+from hack.bench.promises import Found
 from hack.lab.base.paths import REPO
 from hack.testbed import figures
 
@@ -37,15 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """It has none of its own."""
 
 
-def run(asked: argparse.Namespace) -> list[str]:
-    """Measure, print a table, and return the line for programs."""
+def run(asked: argparse.Namespace) -> Found:
+    """Measure, print a table, and return the line for programs, and what is broken."""
     pods = {path.name.partition(".")[0]: yaml.safe_load(path.read_text()) for path in sorted(_GOLDEN.glob("*.in.yaml"))}
     costs = {name: (_rewrite(pod, NOTHING), _rewrite(pod, _EVERYTHING)) for name, pod in pods.items()}
     print(
         "\n" + figures.table(("rewrite of one pod", "us", "mapped us"), [(name, *both) for name, both in costs.items()])
     )
     values = {f"{name}_us": plain for name, (plain, _) in costs.items()}
-    return [figures.line(NAME, values | {"mapped_most_us": max(mapped for _, mapped in costs.values())})]
+    said = (promises.REWRITE.complaint(f"{NAME}, {name}", max(both)) for name, both in costs.items())
+    line = figures.line(NAME, values | {"mapped_most_us": max(mapped for _, mapped in costs.values())})
+    return Found([line], [sentence for sentence in said if sentence])
 
 
 def _rewrite(pod: Raw, mapping: PodMapping) -> float:

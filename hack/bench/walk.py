@@ -13,7 +13,8 @@ from functools import partial
 from adapter import names
 from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
-from hack.bench import report, timeline
+from hack.bench import promises, report, timeline
+from hack.bench.promises import Found
 from hack.bench.report import Run
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import step
@@ -37,20 +38,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="sizes of the gangs, multiples of 4 up to 64 (default 4 16)")  # fmt: skip
 
 
-def run(asked: argparse.Namespace) -> list[str]:
-    """Measure, print tables, and return the lines for programs."""
+def run(asked: argparse.Namespace) -> Found:
+    """Measure, print tables, and return the lines for programs, and what is broken."""
     fleet = deployment.on_lab(renew=asked.renew)
-    return [_size(fleet, workers) for workers in asked.workers]
+    found = [_size(fleet, workers) for workers in asked.workers]
+    return Found([line for each in found for line in each.lines], [said for each in found for said in each.broken])
 
 
-def _size(fleet: Clusters, workers: int) -> str:
+def _size(fleet: Clusters, workers: int) -> Found:
     with deployment.undisturbed(fleet.manager) as spent:
         with step(f"walk: {workers} workers over two clusters"):
             spanning = _run(fleet, workers, spans=True)
     with step(f"walk: {workers} workers in one cluster, plain"):
         plain = _run(fleet, workers, spans=False)
     print("\n" + report.walk_text(workers, spanning, plain))
-    return figures.line(NAME, report.walk_values(workers, spanning, plain) | spent.per(workers))
+    values = report.walk_values(workers, spanning, plain)
+    broken = promises.complaints(f"{NAME} of {workers} workers", values, promises.WALK)
+    return Found([figures.line(NAME, values | spent.per(workers))], broken)
 
 
 def _run(fleet: Clusters, workers: int, *, spans: bool) -> Run:
