@@ -1,6 +1,7 @@
 """How does a cluster get hundreds of nodes? kwok plays them, and their pods, beside the real one, which it never touches.
 
-Nothing runs on a fake node: a pod there is Running because kwok says so. They are tainted, so only who tolerates it lands there.
+Nothing runs on a fake node: a pod there is Running because kwok says so, and when it is deleted it leaves after a moment, as a real one
+does. They are tainted, so only who tolerates it lands there.
 """
 
 from collections.abc import Iterator
@@ -13,13 +14,38 @@ from hack.lab.cluster import api, certificates, isolation, processes
 NAME = "kwok"
 KEY = "kwok.x-k8s.io/node"  # the annotation by which kwok knows its nodes, and the taint that keeps others away
 _VALUE = "fake"
-_STAGES = (  # as its module publishes them: node comes up and stays up, pod gets ready, completes, goes
+_STAGES = (  # as its module publishes them: node comes up and stays up, pod gets ready, completes
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
     "pod/fast/pod-ready.yaml",
     "pod/fast/pod-complete.yaml",
-    "pod/fast/pod-delete.yaml",
 )
+# A pod that is deleted with a grace runs on for part of it. Were it gone at once, whoever gives its room away too early would never be
+# seen: a successor is made and let go within a few tenths of a second, and samples are two tenths apart. So it takes a second, the least
+# in which both are seen together, and up to a half more, so that those of one gang do not all go in one instant. One that is deleted by
+# force needs no stage: the API server itself removes it. The comparison is jq's, to which a field that is absent is less than any number;
+# kwok itself compares no numbers.
+_LEAVING = """
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata:
+  name: pod-leave
+spec:
+  resourceRef:
+    apiGroup: v1
+    kind: Pod
+  selector:
+    matchExpressions:
+    - key: '.metadata.deletionGracePeriodSeconds > 0'
+      operator: 'In'
+      values:
+      - 'true'
+  delay:
+    durationMilliseconds: 1000
+    jitterDurationMilliseconds: 1500
+  next:
+    delete: true
+"""
 _CAPACITY = {"cpu": "32", "memory": "256Gi", "pods": "256", "nvidia.com/gpu": "8"}  # a usual GPU machine
 
 
@@ -55,6 +81,7 @@ def _stages() -> Iterator[str]:
     place = tools.module_dir(NAME) / "kustomize" / "stage"
     for stage in _STAGES:
         yield (place / stage).read_text(encoding="utf-8")
+    yield _LEAVING
 
 
 def _node(name: str) -> dict[str, object]:
