@@ -1,8 +1,8 @@
 """Options and fixtures that unit tests share."""
 
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,12 +19,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
 
 
-@pytest.fixture
-def same_as_golden(request: pytest.FixtureRequest) -> Callable[[Any, Path], None]:
-    """Compare a value with a YAML file, byte for byte; with --update-golden write the file."""
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--update-golden") and os.environ.get("CI"):
+        raise pytest.UsageError(
+            "--update-golden takes whatever comes for right: not where nobody reads the difference (CI)"
+        )
 
-    def check(value: Any, path: Path) -> None:
-        text = yaml.safe_dump(value, sort_keys=True, width=160)
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.getoption("--update-golden"):
+        terminalreporter.write_line(
+            "Golden files are written anew: read `git diff` before you commit them.", yellow=True
+        )
+
+
+@pytest.fixture
+def same_as_golden(request: pytest.FixtureRequest) -> Callable[[str, Path], None]:
+    """Compare a text with a file, byte for byte; with --update-golden write the file."""
+
+    def check(text: str, path: Path) -> None:
         if request.config.getoption("--update-golden"):
             path.write_text(text)
         assert text == path.read_text(), f"{path.name} differs: look at it, then run pytest with --update-golden"

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter import names
+from adapter import names, programs
 from adapter.admission import refusal
 from adapter.objects.references import Reference
 from adapter.objects.specs import Head
@@ -22,10 +22,14 @@ from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.rewriter import referred, remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus import golden
+from tests.unit.rewrite import differences
+from tests.unit.rewrite.differences import Case
 
 Pod = dict[str, Any]
 GOLDEN = golden.FOLDER
 RECORDED = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
+# Of these the whole copy is kept: the usual one, and those in which most kinds of fields meet.
+WHOLE = ("affinity", "gpu", "plain", "sidecar")
 HEAD = "10.11.0.12"
 HEAD6 = "fd00:11::c"
 REMOTE_TOLERATION = {"key": "example.com/flavor", "operator": "Equal", "value": "far", "effect": "NoSchedule"}
@@ -96,24 +100,57 @@ def env_of(pod: Pod, kind: str = "containers", at: int = 0) -> dict[str, Any]:
 # --- recorded pods ---------------------------------------------------------------------------------------------------
 
 
+def recorded(name: str) -> Pod:
+    found: Pod = yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_pod_is_rewritten_as_reviewed(name: str, same_as_golden: Callable[[str, Path], None]) -> None:
+    text = json.dumps(rewrite(recorded(name))).replace(json.dumps(programs.DRAIN), '"the program drain.py"')
+    same_as_golden(yaml.safe_dump(json.loads(text), sort_keys=True, width=160), GOLDEN / f"{name}.out.yaml")
+
+
+def test_what_differs_in_each_recorded_pod_is_as_reviewed(same_as_golden: Callable[[str, Path], None]) -> None:
+    """All of them, and one of them with the head found in each other way: a line for each place, in one file."""
+    pods = {name: recorded(name) for name in ("plain", *(name for name in RECORDED if name != "plain"))}
+    cases = [Case(name, pod, rewrite(pod), "" if name == "plain" else "plain") for name, pod in pods.items()]
+    heads = {"mirrored": MIRRORED, "in a cluster set": CLUSTER_SET, "at the admin's name and port": STATIC_PORT}
+    pod = pods["sidecar"]
+    cases += [Case(f"sidecar, its head {how}", pod, rewrite(pod, target=to), "sidecar") for how, to in heads.items()]
+    same_as_golden(differences.page(cases), GOLDEN / "differences.txt")
+
+
+def named(value: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Every list in a pod whose entries have names, as those names."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value):
+        yield path, [item["name"] for item in value]
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from named(item, f"{path}/{item['name'] if isinstance(item, dict) and 'name' in item else key}")
+
+
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_recorded_kuberay_pod_is_rewritten_as_reviewed(
-    name: str, same_as_golden: Callable[[Any, Path], None]
-) -> None:
-    pod = yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text())
-    same_as_golden(rewrite(pod), GOLDEN / f"{name}.out.yaml")
+def test_what_stays_in_a_recorded_pod_keeps_its_order_and_what_is_new_comes_last(name: str) -> None:
+    """The kubelet resolves a variable by those before it; the differences are by name, and do not show an order."""
+    pod = recorded(name)
+    after = dict(named(rewrite(pod)["spec"]))
+    for path, before in named(pod["spec"]):
+        now = after.get(path, [])
+        kept = [one for one in before if one in now]
+        assert now[: len(kept)] == kept, path
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_pod_keeps_nothing_of_the_head_service(name: str) -> None:
-    pod = yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text())
+    pod = recorded(name)
     # As a whole word: `other-sidecar-head-svc` is somebody else's.
     assert not re.search(rf"(?<![\w-]){env_of(pod)['RAY_IP']}", yaml.safe_dump(rewrite(pod), width=10_000))
 
 
 @pytest.mark.parametrize("name", ["autoscaled", "gpu", "plain", "sidecar"])
 def test_a_recorded_pod_finds_the_head_by_address_in_all_six_places(name: str) -> None:
-    out = rewrite(yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text()))
+    out = rewrite(recorded(name))
     env = env_of(out)
     assert env["FQ_RAY_IP"] == env["RAY_IP"] == HEAD
     assert env["RAY_ADDRESS"] == f"{HEAD}:6379"
@@ -268,15 +305,6 @@ def test_a_name_of_another_namespace_is_not_mirrored() -> None:
     pod = json.loads(json.dumps(kuberay_pod()).replace(f"{NAME}.demo.svc", f"{NAME}.kube-system.svc"))
     assert HeadAddress.of(pod, HEAD).service is None
     assert HeadAddress.of(kuberay_pod(), HEAD).service == ("demo", NAME)
-
-
-@pytest.mark.parametrize("how", ["mirror", "cluster-set", "static"])
-def test_a_recorded_pod_is_rewritten_as_reviewed_for_each_way(
-    how: str, same_as_golden: Callable[[Any, Path], None]
-) -> None:
-    target = {"mirror": MIRRORED, "cluster-set": CLUSTER_SET, "static": STATIC_PORT}[how]
-    pod = yaml.safe_load((GOLDEN / "sidecar.in.yaml").read_text())
-    same_as_golden(rewrite(pod, target=target), GOLDEN.parent / "heads" / f"sidecar-{how}.out.yaml")
 
 
 # --- what a pod says of itself -----------------------------------------------------------------------------------------
@@ -706,7 +734,7 @@ def test_a_worker_that_asks_for_nothing_is_refused(containers: list[Pod], refuse
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_rewritten_pod_would_not_be_refused(name: str) -> None:
-    pod = yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text())
+    pod = recorded(name)
     assert refusal.of_template(rewrite(pod)) is None
 
 
