@@ -1,7 +1,7 @@
 """What does an API server say, for any kubeconfig and any kind? Reading only, through the official Python client.
 
 kubectl costs a tenth of a second of processor time per question, too much for tests and a demo that look several times a second.
-It finds a kind as kubectl does, by discovery, and writes nothing.
+It finds a kind as kubectl does, by discovery, and writes nothing; what it posts are questions.
 """
 
 import json
@@ -51,24 +51,13 @@ class Reader:
 
     def text(self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json") -> str:
         """The body at a path. Raises Refused or Unreachable; whatever else goes wrong is a fault of ours, and stays one."""
-        request = self._api.param_serialize(
-            "GET", path, query_params=list((query or {}).items()), header_params={"Accept": accept},
-            auth_settings=["BearerToken"],
-        )  # fmt: skip
-        try:
-            answer = self._api.call_api(*request, _request_timeout=_TIMEOUT)
-            body = bytes(answer.read()).decode(errors="replace")
-        except (urllib3.exceptions.HTTPError, OSError) as broken:
-            raise Unreachable(f"GET {path}: {broken}") from broken
-        except client.ApiException as broken:
-            if broken.status:
-                raise
-            raise Unreachable(
-                f"GET {path}: {broken.reason}"
-            ) from broken  # how the client tells of a broken TLS connection
-        if answer.status >= 300:
-            raise trouble(answer.status, path, _message(body))
-        return body
+        return self._answer("GET", path, query, {"Accept": accept})
+
+    def post(self, path: str, question: Raw) -> Raw:
+        """The answer to a question that is an object: a review, which the API server fills in and does not keep."""
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        answer: Raw = json.loads(self._answer("POST", path, None, headers, question))
+        return answer
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Raw:
         found: Raw = json.loads(self.text(path, query))
@@ -82,6 +71,28 @@ class Reader:
 
     def namespaced(self, kind: str) -> bool:
         return self._kind(kind)[2]
+
+    def _answer(
+        self, verb: str, path: str, query: Mapping[str, str] | None, headers: dict[str, str], body: Raw | None = None
+    ) -> str:
+        request = self._api.param_serialize(
+            verb, path, query_params=list((query or {}).items()), header_params=headers, body=body,
+            auth_settings=["BearerToken"],
+        )  # fmt: skip
+        try:
+            answer = self._api.call_api(*request, _request_timeout=_TIMEOUT)
+            said = bytes(answer.read()).decode(errors="replace")
+        except (urllib3.exceptions.HTTPError, OSError) as broken:
+            raise Unreachable(f"{verb} {path}: {broken}") from broken
+        except client.ApiException as broken:
+            if broken.status:
+                raise
+            raise Unreachable(
+                f"{verb} {path}: {broken.reason}"
+            ) from broken  # how the client tells of a broken TLS connection
+        if answer.status >= 300:
+            raise trouble(answer.status, verb, path, _message(said))
+        return said
 
     def _kind(self, kind: str) -> tuple[str, str, bool]:
         if kind.lower() not in self._kinds:
@@ -103,12 +114,12 @@ class Reader:
                         yield from ((word, where) for word in _words(resource, named))
 
 
-def trouble(status: int, path: str, said: str) -> LabError:
+def trouble(status: int, verb: str, path: str, said: str) -> LabError:
     """What an answer means that is not success.
 
     An API server that is killed, starts or has lost etcd says 429 or 5xx; a log says 400 before its container has begun.
     """
-    words = f"GET {path}: {said}"
+    words = f"{verb} {path}: {said}"
     if status == 429 or status >= 500:
         return Unreachable(words)
     absent = status == 404 or (status == 400 and path.endswith("/log"))

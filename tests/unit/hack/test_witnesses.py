@@ -34,7 +34,7 @@ from hack.testbed.recorder import Recorder
     ],
 )
 def test_an_answer_is_no_silence(status: int, path: str, want: type[LabError]) -> None:
-    assert type(trouble(status, path, "said")) is want
+    assert type(trouble(status, "GET", path, "said")) is want
     assert not issubclass(Refused, Unreachable), "who excuses silence must not excuse a refusal"
 
 
