@@ -34,6 +34,13 @@ def fleet(request: pytest.FixtureRequest) -> Iterator[Clusters]:
 
 
 @pytest.fixture
+def audited(request: pytest.FixtureRequest) -> None:
+    """The test reads audit logs: the lab has them, or it fails there; other clusters keep theirs where we cannot look."""
+    if request.config.getoption("--manager"):
+        pytest.skip("it reads audit logs, and only the lab keeps them beside the kubeconfigs: leave out --manager")
+
+
+@pytest.fixture
 def lab(request: pytest.FixtureRequest, fleet: Clusters) -> Iterator[Lab]:
     """The lab, whole again afterwards. Faults need its network; other clusters have none that we may cut."""
     if request.config.getoption("--manager"):

@@ -7,7 +7,7 @@ Requests about cluster-scoped objects and leases are therefore left out: they do
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class Request:
     kind: Kind
     namespace: str
     code: int
+    name: str = field(default="", compare=False)  # of the object: requests are counted by what they have in common
 
     @property
     def failed(self) -> bool:
@@ -58,7 +59,8 @@ def read(line: str) -> Request | None:
     about: Raw = said.get("objectRef") or {}
     what = "/".join(filter(None, (about.get("resource") or "-", about.get("subresource"))))
     code = int((said.get("responseStatus") or {}).get("code") or 0)
-    return Request(Kind(_client(said), verb, what), about.get("namespace") or "", code)
+    name = str(about.get("name") or "")
+    return Request(Kind(_client(said), verb, what), about.get("namespace") or "", code, name)
 
 
 def about(requests: Iterable[Request], namespace: str, *, without: Iterable[str] = ()) -> list[Request]:

@@ -13,6 +13,7 @@ import yaml
 
 from adapter import names
 from hack.lab.base.progress import LabError
+from hack.testbed.auditlog import Written, gangs
 from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -50,34 +51,40 @@ WAITING = {
 }
 
 
+@pytest.mark.usefixtures("audited")
 @pytest.mark.parametrize("name", WAITING)
 def test_a_gang_that_fits_nowhere_waits_and_says_why(stage: Stage, running: Controller, name: str) -> None:
     change, sentence = WAITING[name]
     stage.build({"east": 2, "west": 2})
+    written = Written(stage)
     _submit(stage, change)
     wait(lambda: sentence in stage.events("bad").get("Waiting", ""), 60, "the job says why", _dump(stage, running))
     assert stage.placement("bad")["spec"]["shares"] == []
     assert sentence in stage.check("bad")["message"]
-    _good_one_runs(stage, running)
+    _good_one_runs(stage, running, written)
 
 
+@pytest.mark.usefixtures("audited")
 def test_a_worker_that_asks_for_nothing_is_refused(stage: Stage, running: Controller) -> None:
     """Nothing could be reserved for it, and it would run on quota that is others'."""
     stage.build({"east": 2, "west": 2})
+    written = Written(stage)
     _submit(stage, _asks_for_nothing)
     wait(lambda: "Refused" in stage.events("bad"), 60, "the job says why", _dump(stage, running))
     assert "worker group workers: spec.containers have no resources.requests" in stage.events("bad")["Refused"]
-    _good_one_runs(stage, running)
+    _good_one_runs(stage, running, written)
 
 
+@pytest.mark.usefixtures("audited")
 def test_a_gang_with_nothing_to_send_is_let_pass(stage: Stage, running: Controller) -> None:
     """Zero replicas: there is nothing to be dispatched, and the head is none of our business."""
     stage.build({"east": 2, "west": 2})
+    written = Written(stage)
     stage.ray_cluster("bad", workers=0)
     wait(lambda: stage.check("bad").get("state") == names.CHECK_READY, 60, "it passes", _dump(stage, running))
     assert stage.check("bad")["message"] == "No worker of this job is to run elsewhere."
     assert stage.placement("bad") == {}
-    _good_one_runs(stage, running)
+    _good_one_runs(stage, running, written)
 
 
 def test_an_empty_group_beside_a_full_one(stage: Stage, running: Controller) -> None:
@@ -112,11 +119,13 @@ POLICIES: dict[str, tuple[Raw, str]] = {
 }
 
 
+@pytest.mark.usefixtures("audited")
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_that_leads_nowhere_is_told(stage: Stage, running: Controller, name: str) -> None:
-    """On its check or on the job, whoever can change it; nothing is reserved."""
+    """On its check or on the job, whoever can change it; nothing is asked of any cluster."""
     spec, sentence = POLICIES[name]
     stage.build({"east": 2, "west": 2})
+    written = Written(stage)
     _set_policy(stage, spec)
     stage.ray_cluster("bad", workers=2)
 
@@ -125,9 +134,10 @@ def test_a_policy_that_leads_nowhere_is_told(stage: Stage, running: Controller, 
         return any(sentence in one for one in said)
 
     wait(told, 60, "somebody says why", _dump(stage, running))
-    assert stage.leftovers() == []
+    assert written.take() == []
     _set_policy(stage, {"clusters": {"names": ["east", "west"]}})
     wait(lambda: stage.running(2), 90, "it runs with a policy that makes sense", _dump(stage, running))
+    assert written.take(), "what is asked of clusters shows in their logs"
 
 
 @pytest.mark.parametrize(
@@ -159,14 +169,12 @@ def _submit(stage: Stage, change: Change) -> None:
     stage.manager.apply(yaml.safe_dump(body))
 
 
-def _good_one_runs(stage: Stage, running: Controller) -> None:
-    """Two workers find room beside the bad job, which holds nothing."""
+def _good_one_runs(stage: Stage, running: Controller, written: Written) -> None:
+    """Two workers find room beside the bad job, for which no cluster was ever asked, then or before."""
+    assert written.take() == []
     stage.ray_cluster("good", workers=2)
     wait(lambda: stage.running(2), 90, "the good gang runs", _dump(stage, running))
-    held = [share for found in stage.remote("workloads").values() for share in found]
-    assert {share["metadata"]["labels"][names.PLACEMENT_LABEL] for share in held} == {
-        stage.placement("good")["metadata"]["name"]
-    }
+    assert gangs(written.take()) == {stage.placement("good")["metadata"]["name"]}
 
 
 def _set_policy(stage: Stage, spec: Raw) -> None:

@@ -14,6 +14,7 @@ import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.testbed.auditlog import Written
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -88,8 +89,10 @@ def test_the_pool_stays_at_home(pools: Stage, running: Controller) -> None:
         assert TOLERATION in spec["tolerations"]
 
 
+@pytest.mark.usefixtures("audited")
 def test_jobs_with_nothing_remote_pass_us_by(pools: Stage, running: Controller) -> None:
     """A RayCluster that stays here and an ordinary Job: admitted without our check, and no Placement is made."""
+    written = Written(pools)
     body = ray_cluster("home", pools.name, {"near": 1})
     body["spec"]["workerGroupSpecs"][0]["template"]["spec"]["nodeSelector"] = {**FAKE_NODE, names.POOL_LABEL: LOCAL}
     pools.manager.apply(yaml.safe_dump(body))
@@ -100,7 +103,7 @@ def test_jobs_with_nothing_remote_pass_us_by(pools: Stage, running: Controller) 
         assert pools.check(name) == {}
         assert pools.placement(name) == {}
     wait(lambda: pools.running(1), 60, "the worker runs here", running.tail)
-    assert pools.leftovers() == []
+    assert written.take() == [], "no cluster was asked for anything"
 
 
 def test_a_ray_job_keeps_its_head_and_its_submitter(pools: Stage, running: Controller) -> None:
@@ -131,6 +134,7 @@ def test_applying_a_job_again_brings_no_worker_home(pools: Stage, running: Contr
     assert _tolerations(template["spec"]) == [{**TAINT, "operator": "Equal"}]
 
 
+@pytest.mark.usefixtures("audited")
 def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: Controller) -> None:
     """Still Active, so local jobs pass; and a gang whose checks exclude each other is told, and holds nothing elsewhere."""
     manager = pools.manager
@@ -156,6 +160,7 @@ def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: 
     added = json.dumps([{"op": "add", "path": path, "value": {"name": rival}}])
     manager.kubectl("patch", "clusterqueue", pools.name, "--type=json", "-p", added)
     wait(lambda: "leave one of them there" in _said(pools)["message"], 30, "the rival is told", running.tail)
+    written = Written(pools)
     pools.ray_cluster("pi", workers=1)
     wait(
         lambda: "leave one of them there" in pools.events("pi").get("CannotDispatch", ""),
@@ -163,7 +168,7 @@ def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: 
         "the job too",
         running.tail,
     )
-    assert pools.leftovers() == []
+    assert written.take() == [], "no cluster was asked for anything"
     manager.kubectl(
         "patch", "clusterqueue", pools.name, "--type=json", "-p", added.replace("add", "remove", 1).replace("/-", "/1")
     )

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from adapter import names
+from hack.testbed.auditlog import Written
 from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -129,14 +130,16 @@ def test_a_plan_looks_for_the_nodes_that_the_cluster_asks_for(stage: Stage, runn
     assert "matches the worker's node selector" in stage.placement("pi")["spec"]["explanation"]
 
 
+@pytest.mark.usefixtures("audited")
 def test_what_stands_beside_the_templates_is_refused_before_any_quota_is_held(
     stage: Stage, running: Controller
 ) -> None:
     """Hosts of one replica may not come into different clusters; the Workload has nothing of it."""
     stage.build({"east": 4})
+    written = Written(stage)
     body = ray_cluster("pi", stage.name, {"workers": 1})
     body["spec"]["workerGroupSpecs"][0]["numOfHosts"] = 2
     stage.manager.apply(yaml.safe_dump(body))
     wait(lambda: "Refused" in stage.events("pi"), 60, "the job says so", running.tail)
     assert "spec.workerGroupSpecs[0].numOfHosts is 2" in stage.events("pi")["Refused"]
-    assert stage.leftovers() == []
+    assert written.take() == [], "no cluster was asked for anything"

@@ -2,9 +2,11 @@
 
 import json
 
+import pytest
 import yaml
 
 from adapter import names
+from hack.testbed.auditlog import Written
 from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -44,12 +46,17 @@ def test_a_gang_of_higher_priority_preempts_one_of_lower(stage: Stage, running: 
     wait(lambda: _ready(stage, "low") == 2, 120, "the lower one runs again", lambda: _dump(stage, running))
 
 
+@pytest.mark.usefixtures("audited")
 def test_where_the_queue_preempts_nobody_the_higher_one_waits(stage: Stage, running: Controller) -> None:
+    """From its submission until it waits, no share is made for it and no worker of the lower one is touched."""
     stage.build({"east": 2, "west": 0})
+    written = Written(stage)
     stage.ray_cluster("low", workers=2, priority=stage.priority("low", 10))
     wait(lambda: stage.running(2), 90, "the lower one runs", running.tail)
+    assert {one.what for one in written.take(["create"])} >= {"workloads", "pods"}, "what is made shows in the log"
     stage.ray_cluster("high", workers=2, priority=stage.priority("high", 1000))
     wait(lambda: stage.state("high") == names.WAITING, 60, "the higher one waits", running.tail)
+    assert written.take(["create", "delete", "deletecollection"]) == []
     assert _admitted(stage) == [10]
     assert stage.running(2)
 

@@ -1,6 +1,9 @@
 """Does a gang get back what others borrowed from its queue, and does a round that is given up cost them nothing?"""
 
+import pytest
+
 from adapter import names
+from hack.testbed.auditlog import Written
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
 from hack.testbed.preemption import borrowers, lend
@@ -18,14 +21,17 @@ def test_borrowed_quota_comes_back(stage: Stage, running: Controller) -> None:
     wait(lambda: stage.running(3), 60, "three run", running.tail)
 
 
+@pytest.mark.usefixtures("audited")
 def test_a_round_that_is_given_up_has_preempted_nobody(stage: Stage, running: Controller) -> None:
     """East has room and never admits: west is not asked before, so the borrowers there stay."""
     stage.build({"east": 1, "west": 2}, timeout="5s")
     stage.hold_admission("east")
     lend(stage, "west", 2)
     before = borrowers(stage, "west")
+    written = Written(stage)
     stage.ray_cluster("pi", workers=3)
     wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the round is given up", running.tail)
     wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
     assert stage.leftovers() == []
+    assert {one.cluster for one in written.take(["create"])} == {"east"}, "west was not asked"
     assert borrowers(stage, "west") == before and len(before) == 2

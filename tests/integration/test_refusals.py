@@ -2,9 +2,11 @@
 
 import base64
 
+import pytest
 import yaml
 
 from adapter import names
+from hack.testbed.auditlog import Written, gangs
 from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -52,6 +54,7 @@ def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller
     wait(lambda: stage.check("pi")["message"] == _reason(stage), 30, "the check says the same")
 
 
+@pytest.mark.usefixtures("audited")
 def test_missing_gate_policy_holds_everything(stage: Stage, running: Controller) -> None:
     """Without the admission policy no gang turns Ready: its workers would start in the manager."""
     manager = stage.manager
@@ -59,6 +62,7 @@ def test_missing_gate_policy_holds_everything(stage: Stage, running: Controller)
     manager.kubectl("delete", "mutatingadmissionpolicybinding", names.GATE_POLICY)
     try:
         stage.build({"east": 1})
+        written = Written(stage)
         stage.ray_cluster("pi", workers=1)
         wait(
             lambda: "MutatingAdmissionPolicyBinding" in stage.events("pi").get("CannotDispatch", ""),
@@ -69,10 +73,11 @@ def test_missing_gate_policy_holds_everything(stage: Stage, running: Controller)
         check = manager.get("admissionchecks", stage.name)
         assert condition(check, names.ACTIVE)["reason"] == "GateMissing"
         assert stage.check("pi")["state"] == names.CHECK_PENDING
-        assert stage.leftovers() == []
+        assert written.take() == [], "no cluster was asked for anything"
     finally:
         manager.apply(yaml.safe_dump(_again(binding)))
     wait(lambda: stage.running(1), 90, "with the policy back, the worker runs", running.tail)
+    assert written.take(), "what is asked of clusters shows in their logs"
 
 
 def test_check_without_a_policy_is_inactive(stage: Stage, running: Controller) -> None:
@@ -88,9 +93,11 @@ def test_check_without_a_policy_is_inactive(stage: Stage, running: Controller) -
     wait(lambda: _active(stage).get("status") == "True", 30, "the check is active", running.tail)
 
 
+@pytest.mark.usefixtures("audited")
 def test_what_cannot_run_remotely_is_refused_before_any_quota_is_held(stage: Stage, running: Controller) -> None:
     """A worker with a hostPath volume: Rejected with object, field and way out; no share was ever asked for."""
     stage.build({"east": 1})
+    written = Written(stage)
     body = ray_cluster("pi", stage.name, {"workers": 1})
     spec = body["spec"]["workerGroupSpecs"][0]["template"]["spec"]
     spec["volumes"] = [{"name": "data", "hostPath": {"path": "/data"}}]
@@ -98,7 +105,9 @@ def test_what_cannot_run_remotely_is_refused_before_any_quota_is_held(stage: Sta
     wait(lambda: "Refused" in stage.events("pi"), 60, "the job says so", running.tail)
     assert "RayCluster pi: worker group workers" in stage.events("pi")["Refused"]
     assert "hostPath" in stage.events("pi")["Refused"]
-    assert stage.leftovers() == []
+    stage.ray_cluster("good", workers=1)
+    wait(lambda: stage.running(1), 90, "a job that may goes on beside it", running.tail)
+    assert gangs(written.take()) == {stage.placement("good")["metadata"]["name"]}
 
 
 def _expect(stage: Stage, text: str, running: Controller) -> None:

@@ -8,11 +8,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 import yaml
 
 from adapter import names
-from hack.lab.base import lab as definition
-from hack.testbed import audit
+from hack.testbed.auditlog import Written, gangs
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -85,9 +85,11 @@ def test_full_everywhere_waits_and_starts_when_a_job_ends(stage: Stage, running:
     wait(lambda: stage.where("two") == "2 east", QUICKLY, "the second takes its place", running.tail)
 
 
+@pytest.mark.usefixtures("audited")
 def test_two_at_once_never_share_a_place(stage: Stage, running: Controller) -> None:
     """C1d: submitted together with room for one: one is placed, the other waits, and nothing is taken back."""
     stage.build({"east": 2, "west": 0})
+    written = Written(stage)
     jobs = ("one", "two")
     for job in jobs:
         stage.ray_cluster(job, workers=2)
@@ -100,24 +102,32 @@ def test_two_at_once_never_share_a_place(stage: Stage, running: Controller) -> N
     wait(lambda: stage.running(2), 60, "it runs", running.tail)
     wait(lambda: stage.reserving() == 1, 10, "one holds quota", running.tail)
     assert not any("Withdrawn" in stage.events(job) for job in jobs)
+    writes = written.take()
+    assert len(gangs(writes)) == 1, "no share was ever asked for the other one"
+    assert not [one for one in writes if one.verb == "delete"]
 
 
+@pytest.mark.usefixtures("audited")
 def test_no_worker_starts_before_its_head_can(stage: Stage, running: Controller) -> None:
     """C1e: the head finds no node; its workers are reserved, but no pod of them is made."""
     stage.build({"east": 2, "west": 0})
+    written = Written(stage)
     stage.ray_cluster("one", workers=2, head_on={"pool": stage.name})
     wait(lambda: len(stage.workers()) == 2, 60, "the workers are gated", running.tail)
     wait(lambda: _unschedulable(stage.manager, stage.name), 60, "the head finds no node", running.tail)
     assert stage.where("one") == "2 east"
-    assert stage.remote() == {"east": [], "west": []}
+    assert "pods" not in {one.what for one in written.take(["create"])}
     with _node(stage.manager, stage.name):
         wait(lambda: stage.running(2), 90, "head and workers run", running.tail)
+    assert "pods" in {one.what for one in written.take(["create"])}, "that shows in the logs"
 
 
+@pytest.mark.usefixtures("audited")
 def test_pinned_fills_and_does_not_spill(stage: Stage, running: Controller) -> None:
     """C2: the cluster that the policy does not name sees not one write of ours for these jobs."""
     stage.clusters = ("east",)
     stage.build({"east": 2, "west": 8})
+    written = Written(stage)
     for job in ("one", "two"):
         stage.ray_cluster(job, workers=2)
     wait(
@@ -130,8 +140,7 @@ def test_pinned_fills_and_does_not_spill(stage: Stage, running: Controller) -> N
     second = "two" if first == "one" else "one"
     stage.manager.delete("rayclusters", first, stage.name)
     wait(lambda: stage.where(second) == "2 east", 60, "the second takes the place", running.tail)
-    assert _writes(stage, "west") == []
-    assert _writes(stage, "east"), "the audit log is read where there is something to find"
+    assert {one.cluster for one in written.take()} == {"east"}
 
 
 def test_the_right_cluster_by_its_labels(stage: Stage, running: Controller) -> None:
@@ -174,13 +183,15 @@ def test_priority_goes_before_age(stage: Stage, running: Controller) -> None:
     assert [share["spec"]["priority"] for share in shares] == [100]
 
 
+@pytest.mark.usefixtures("audited")
 def test_four_of_six(stage: Stage, running: Controller) -> None:
     """B17: where three fit nothing is held; where four fit the gang starts with four, and the others stay pending."""
     stage.build({"east": 2, "west": 1}, policy={"gang": "BestEffort", "minWorkers": 4})
+    written = Written(stage)
     stage.ray_cluster("one", workers=6)
     wait(lambda: "4 workers needed at once, 3 fit now" in stage.reason("one"), 60, "it waits", running.tail)
     assert stage.state("one") == names.WAITING
-    assert stage.leftovers() == []
+    assert written.take() == [], "no cluster was asked for anything"
     stage.set_quota(stage.fleet.workers["west"], 2)
     wait(lambda: stage.where("one") == "2 east, 2 west", 60, "four are placed", running.tail)
     wait(lambda: stage.running(4), 90, "four run", running.tail)
@@ -188,9 +199,11 @@ def test_four_of_six(stage: Stage, running: Controller) -> None:
     assert len(stage.workers()) == 6 and sum(map(len, stage.remote().values())) == 4
 
 
+@pytest.mark.usefixtures("audited")
 def test_a_part_of_a_job_that_starts_only_whole_is_refused(stage: Stage, running: Controller) -> None:
     """A RayJob whose submitter waits for every worker would wait for ever; the sentence names the way out."""
     stage.build({"east": 9, "west": 9}, policy={"gang": "BestEffort", "minWorkers": 1})
+    written = Written(stage)
     stage.manager.apply(yaml.safe_dump(_ray_job(stage, "K8sJobMode")))
     wait(
         lambda: "submit it with SidecarMode" in stage.events("job").get("Refused", ""),
@@ -198,7 +211,7 @@ def test_a_part_of_a_job_that_starts_only_whole_is_refused(stage: Stage, running
         "it is refused",
         running.tail,
     )
-    assert stage.leftovers() == []
+    assert written.take() == [], "no cluster was asked for anything"
 
 
 def test_quota_without_a_device_is_passed_over(stage: Stage, running: Controller) -> None:
@@ -260,18 +273,6 @@ def _active(stage: Stage) -> str:
 def _unschedulable(cluster: Cluster, namespace: str) -> list[Raw]:
     pods = cluster.items("pods", namespace)
     return [pod for pod in pods if condition(pod, "PodScheduled").get("reason") == "Unschedulable"]
-
-
-def _writes(stage: Stage, name: str) -> list[str]:
-    """The writes of our account for this stage, from a worker cluster's audit log."""
-    log = definition.load().cluster(name).audit_log.read_text().splitlines()
-    found = (audit.read(line) for line in log if stage.name in line)
-    return [
-        str(request.kind)
-        for request in found
-        if request and request.namespace == stage.name
-        if "rayspan" in request.kind.client and request.kind.verb not in ("get", "list", "watch")
-    ]
 
 
 @contextmanager

@@ -4,14 +4,17 @@ import pytest
 import yaml
 
 from adapter import names
+from hack.testbed.auditlog import Written
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 
 
+@pytest.mark.usefixtures("audited")
 def test_too_large_waits_and_starts_when_quota_is_raised(stage: Stage, running: Controller) -> None:
-    """Nothing is reserved, the sentence names each cluster's shortfall, and a raised quota is enough."""
+    """Nothing is ever asked for, the sentence names each cluster's shortfall, and a raised quota is enough."""
     stage.build({"east": 2, "west": 1})
+    written = Written(stage)
     stage.ray_cluster("pi", workers=4)
     wait(lambda: "4 workers needed at once, 3 fit now" in stage.reason("pi"), 60, "it waits", running.tail)
     reason = stage.reason("pi")
@@ -19,26 +22,38 @@ def test_too_large_waits_and_starts_when_quota_is_raised(stage: Stage, running: 
     assert "east has room for 2" in reason and "west has room for 1" in reason
     wait(lambda: stage.events("pi").get("Waiting") == reason, 10, "the job says so")
     assert stage.check("pi")["message"] == reason
-    assert stage.leftovers() == []
+    assert written.take() == [], "while it waits, no cluster is asked for anything"
 
     stage.set_quota(stage.fleet.workers["west"], 2)
     wait(lambda: stage.running(4), 90, "four workers run", running.tail)
+    made = {(one.cluster, one.what) for one in written.take(["create"])}
+    assert made >= {(name, what) for name in ("east", "west") for what in ("workloads", "pods")}, (
+        "that shows in the logs"
+    )
 
 
+@pytest.mark.usefixtures("audited")
 def test_share_that_is_not_admitted_takes_the_others_back(stage: Stage, running: Controller) -> None:
     """West reserves but does not admit: no Ready, east's share is given back, the next round does without west."""
     stage.build({"east": 1, "west": 1}, timeout="5s")
     stage.hold_admission("west")
+    written = Written(stage)
     stage.ray_cluster("pi", workers=2)
     wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the round is withdrawn", running.tail)
     assert stage.check("pi")["state"] == names.CHECK_PENDING
     wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
     assert stage.leftovers() == []
     assert "did not admit in time" in stage.reason("pi")
+    made = written.take(["create"])
+    assert {one.cluster for one in made if one.what == "workloads"} == {"east", "west"}, (
+        "both were asked for their share"
+    )
+    assert [one for one in made if one.what == "pods"] == [], "no worker started on a part of the gang"
 
     stage.set_quota(stage.fleet.workers["east"], 2)
     wait(lambda: stage.running(2), 90, "both run in east", running.tail)
     assert stage.placement("pi")["status"]["where"] == "2 east"
+    assert {one.cluster for one in written.take(["create"])} == {"east"}, "the next round did not ask west"
 
 
 @pytest.mark.parametrize("strict", [True, False], ids=["StrictFIFO", "BestEffortFIFO"])

@@ -1,0 +1,60 @@
+"""Which writes of ours did the worker clusters see in a namespace? So that "nothing was held" is said of a time, not of an instant.
+
+An API server notes a request before it answers it, and every attempt, a refused one too: what is not in its log was never asked for.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hack.testbed import audit
+from hack.testbed.audit import Log, Request
+from hack.testbed.clusters import Cluster
+from hack.testbed.stage import Stage
+
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+_OURS = "rayspan"  # what the names of our accounts begin with
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write that one of our accounts asked for."""
+
+    cluster: str
+    verb: str
+    what: str  # the plural, with its subresource
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}: {self.verb} {self.what} {self.name}"
+
+
+class Written:
+    """What we write on a stage's namespace in each worker cluster, from the moment on in which this is made."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._namespace = stage.name
+        self._logs = {name: log_of(cluster) for name, cluster in stage.fleet.workers.items()}
+
+    def take(self, verbs: Iterable[str] = WRITES) -> list[Write]:
+        """List the writes since the last call, those of a cluster in their order; `verbs`: of these only."""
+        wanted = frozenset(verbs)
+        return [
+            Write(cluster, one.kind.verb, one.kind.what, one.name)
+            for cluster, log in self._logs.items()
+            for one in audit.about(log.take(), self._namespace)
+            if one.kind.verb in wanted and _by_us(one)
+        ]
+
+
+def gangs(writes: Iterable[Write]) -> set[str]:
+    """Name the Placements for which shares were asked: a share is called after its Placement and the round that made it."""
+    return {one.name.rpartition("-")[0] for one in writes if (one.verb, one.what) == ("create", "workloads")}
+
+
+def log_of(cluster: Cluster) -> Log:
+    """Read a cluster's audit log from now on; FileNotFoundError where there is none, as in clusters that are not the lab's."""
+    return Log(cluster.kubeconfig.with_name("audit.log"))
+
+
+def _by_us(one: Request) -> bool:
+    return one.kind.client.startswith(_OURS)
