@@ -1,4 +1,4 @@
-"""How well was the quota used, and what is said in the end? Pure: samples and a course in."""
+"""How well was the quota used, did anybody wait while there was room, and what is said in the end? Pure: samples and a course in."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +8,8 @@ from hack.testbed import figures
 from hack.trials.gangs.course import Course
 from hack.trials.gangs.draw import Gang, best
 from hack.trials.sampler import QUOTA_PERIOD, Sample
+
+TURN = 2.0  # seconds that room may stand free between two gangs: to see that it came free, to plan, to reserve and to be admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,20 @@ def use(course: Course, samples: Sequence[Sample], capacity: int) -> Use:
             could += most * QUOTA_PERIOD
             late += min(most - now, sum(held.values()) - now) * QUOTA_PERIOD
     return Use(used, could, late)
+
+
+def stood_free(course: Course, samples: Sequence[Sample], clusters: int, capacity: int) -> tuple[float, float]:
+    """CPU seconds that nobody held until the last gang held its own, and how many they are at most if none waits beside room for it.
+
+    While a gang waits, what is free may be too small for it by a worker, and in each cluster by less than one worker more. The rest
+    stands free only while it changes hands: `TURN` for each gang, and once for the whole fleet, before the first.
+    """
+    instants = list(_instants(samples, course.begun))
+    began = {gang.name: next(at for at, held in instants if held.get(gang.name)) for gang in course.gangs}
+    waited = [sum(held.values()) for at, held in instants if at < max(began.values())]
+    slack = max((gang.workers - 1) * gang.cpu + clusters * (gang.cpu - 1) for gang in course.gangs)
+    turns = (capacity + sum(gang.needs for gang in course.gangs)) * TURN
+    return (capacity * len(waited) - sum(waited)) * QUOTA_PERIOD, slack * len(waited) * QUOTA_PERIOD + turns
 
 
 def _instants(samples: Sequence[Sample], begun: float) -> Iterator[tuple[float, dict[str, float]]]:

@@ -179,6 +179,28 @@ def test_drawn_gangs_are_the_same_for_a_seed_and_fit_the_fleet() -> None:
     assert any(gang.needs > 16 for gang in drawn), "some need more than one of five clusters"
 
 
+FOURTHS = [Gang(f"gang-{number}", 1, 1, 9) for number in range(8)]  # of a cluster of four CPUs
+
+
+@pytest.mark.parametrize(
+    ("at_once", "well"),
+    [
+        pytest.param(4, True, id="side by side"),
+        pytest.param(2, False, id="in half"),
+        pytest.param(1, False, id="in turn"),
+    ],
+)
+def test_room_stands_free_only_while_it_changes_hands(at_once: int, well: bool) -> None:
+    """Gangs of one worker fit wherever anything is free; each holds its CPU for nine seconds, and a second passes between two."""
+    starts = {gang.name: 1.0 + 10 * (number // at_once) for number, gang in enumerate(FOURTHS)}
+    times = [at / 10 for at in range(1000)]
+    held = [Counter({name: 1000 for name, began in starts.items() if began <= at < began + 9}) for at in times]
+    samples = [Sample(at + 1e-6, "east", jobs, {}, ()) for at, jobs in zip(times, held, strict=True)]
+    free, most = report.stood_free(course(*FOURTHS, ended={}), samples, 1, 4)
+    assert most == (4 + 8) * report.TURN, "a free CPU is one that somebody could have"
+    assert (free <= most) is well
+
+
 def course(*gangs: Gang, ended: dict[str, float]) -> Course:
     return Course(None, gangs, 0.0, {}, ended)  # type: ignore[arg-type]
 
