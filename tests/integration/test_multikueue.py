@@ -1,6 +1,8 @@
 """Are MultiKueue's objects enough for us, and do we and stock MultiKueue leave each other alone in the same clusters?"""
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -17,12 +19,25 @@ from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.multikueue import Audit, Write
 from hack.testbed.reader import Raw
+from hack.testbed.rights import Row, may, wrong
 from hack.testbed.stage import FAKE_NODE, TOLERATION, Stage, added, pods_by_cluster, told
 
 CLUSTERS = ("east", "west")
 OURS = {name: f"it-mk-{name}" for name in CLUSTERS}  # WorkerClusters; their MultiKueueClusters are called so, too
 CONFIG = "it-multikueue"
 JOBS = "jobs"  # the LocalQueue of ordinary Jobs
+MANUAL = (REPO / "docs/multikueue.md").read_text()
+MANUALS_ACCOUNT = "kueue-system:multikueue"
+BINDINGS = ("rayspan-worker-multikueue", "rayspan-worker-tenant-multikueue")  # of a cluster, and of a namespace
+MANUALS_RIGHTS: list[Row] = [
+    ("list", "clusterqueues.kueue.x-k8s.io", "", True),
+    ("watch", "nodes", "", True),
+    ("watch", "workloads.kueue.x-k8s.io", "-A", True),
+    ("create", "workloads.kueue.x-k8s.io", "-n default", True),
+    ("create", "pods", "-n default", True),
+    ("create", "pods", "-n kube-system", False),
+    ("get", "secrets", "-n default", False),
+]
 
 
 @pytest.fixture
@@ -199,6 +214,39 @@ def test_stock_multikueue_works_beside_us(parked: Clusters, stage: Stage, proces
         wait(lambda: not _left(stage), 60, "MultiKueue tidies up", lambda: str(_left(stage)))
 
 
+def test_the_manuals_commands_give_the_rights_that_it_speaks_of(fleet: Clusters) -> None:
+    """As they stand, in an account's place that has no right before; and the controller may read the Secrets in the end."""
+    east, manager, who = fleet.workers["east"], fleet.manager, f"system:serviceaccount:{MANUALS_ACCOUNT}"
+    reading = ("system:serviceaccount:rayspan-system:rayspan-controller", "list", "secrets/east", "-n kueue-system")
+    with ExitStack() as stack:
+        for undo in (
+            partial(east.delete, "clusterrolebinding", BINDINGS[0]),
+            partial(east.delete, "rolebinding", BINDINGS[1], "default"),
+            partial(manager.kubectl, "delete", "-k", REPO / "kustomize/components/multikueue", "--ignore-not-found"),
+        ):
+            undo()  # what an interrupted run has left
+            stack.callback(undo)
+        manager.wait(lambda: not may(manager, *reading), 20, "the controller may not read the Secrets yet")
+        east.wait(lambda: len(wrong(east, who, MANUALS_RIGHTS)) == 5, 20, "it may do nothing of what it is to be given")
+        for where, words in _commands():
+            {"east": east, "manager": manager}[where].kubectl(*words)
+        east.wait(
+            lambda: not wrong(east, who, MANUALS_RIGHTS), 20, "it may", lambda: str(wrong(east, who, MANUALS_RIGHTS))
+        )
+        manager.wait(lambda: may(manager, *reading), 20, "the controller may read the Secrets")
+
+
+def test_the_manuals_objects_are_accepted(fleet: Clusters) -> None:
+    """By the API server, strictly, under other names; the two are the kinds that the manual is about."""
+    (block,) = _fenced("yaml")
+    bodies = [{**body, "metadata": {"name": "it-manual"}} for body in yaml.safe_load_all(block)]
+    how = ("create", "--dry-run=server", "--validate=strict", "-f", "-")
+    said = fleet.manager.kubectl(*how, input=yaml.safe_dump_all(bodies)).splitlines()
+    assert said == [
+        f"{kind}.{names.DOMAIN}/it-manual created (server dry run)" for kind in ("workercluster", "dispatchpolicy")
+    ]
+
+
 # --- what the tests make -----------------------------------------------------------------------------------------------
 
 
@@ -233,13 +281,13 @@ def _patch_rules(stage: Stage, rules: list[Raw]) -> None:
 
 
 def _bind(stage: Stage, name: str) -> None:
-    """What docs/multikueue.md tells an admin to give MultiKueue's account."""
-    worker, who = stage.fleet.workers[name], f"--serviceaccount={names.KUEUE_NAMESPACE}:{multikueue.ACCOUNT}"
-    binding = "rayspan-worker-multikueue"
-    worker.kubectl("create", "clusterrolebinding", binding, "--clusterrole=rayspan-worker", who)
-    stage.made.append((worker, "clusterrolebinding", binding))
-    role = "--clusterrole=rayspan-worker-tenant"
-    worker.kubectl("-n", stage.name, "create", "rolebinding", "rayspan-worker-tenant-multikueue", role, who)
+    """What docs/multikueue.md tells an admin to give MultiKueue's account, for this account and this namespace."""
+    worker, ours = stage.fleet.workers[name], f"{names.KUEUE_NAMESPACE}:{multikueue.ACCOUNT}"
+    given = [words for _, words in _commands() if "create" in words]
+    assert [words[words.index("create") + 2] for words in given] == [*BINDINGS]
+    stage.made.append((worker, "clusterrolebinding", BINDINGS[0]))
+    for words in given:
+        worker.kubectl(*(stage.name if word == "default" else word.replace(MANUALS_ACCOUNT, ours) for word in words))
 
 
 def _jobs_queue(stage: Stage) -> None:
@@ -274,6 +322,22 @@ def _submit(stage: Stage, name: str) -> None:
         "spec": {"template": {"spec": pod}},
     }
     stage.manager.apply(yaml.safe_dump(body))
+
+
+def _fenced(language: str) -> list[str]:
+    """The manual's fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", MANUAL, re.MULTILINE | re.DOTALL)
+
+
+def _commands() -> list[tuple[str, list[str]]]:
+    """The manual's commands: of which context each is, and what kubectl is told, with files as they are found from anywhere."""
+    lines = "".join(_fenced("sh")).replace("\\\n", "").splitlines()
+    found = [shlex.split(line) for line in lines]
+    assert all(words[:2] == ["kubectl", "--context"] for words in found), found
+    return [
+        (where, [str(REPO / word) if word.startswith("kustomize/") else word for word in words])
+        for _, _, where, *words in found
+    ]
 
 
 # --- what they look at -------------------------------------------------------------------------------------------------
@@ -325,15 +389,3 @@ def _left(stage: Stage) -> list[str]:
         for kind in ("workloads", "jobs")
         for found in worker.items(kind, stage.name, multikueue.ORIGIN_LABEL)
     ]
-
-
-def test_the_manual_speaks_of_what_is_there() -> None:
-    """Links and files that docs/multikueue.md names."""
-    text = (REPO / "docs/multikueue.md").read_text()
-    for role in ("--clusterrole=rayspan-worker ", "--clusterrole=rayspan-worker-tenant "):
-        assert role in text
-    for path in (
-        "kustomize/overlays/worker",
-        "kustomize/components/multikueue",
-    ):
-        assert path in text and (REPO / path).exists()
