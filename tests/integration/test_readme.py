@@ -1,4 +1,4 @@
-"""Does the README keep its word: every command in it works, in the order in which they stand, and every object is accepted?
+"""Does the README keep its word: every command in it shows what it says, in their order, and every object is accepted?
 
 The clusters have the contexts that the README speaks of. The tests of the commands build on each other, as the README's
 sections do. What they install is installed already, so nothing changes; what would remove it is a dry run.
@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ _MAKEFILE = (REPO / "Makefile").read_text()
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _UNFINISHED = ("|", "\\")  # a line that ends so goes on in the next
 _PATIENCE = 330.0  # seconds; the longest is the wait for the sample job, which gives up after 300
+_SOON = 60.0  # seconds until what was begun shows
+_LOOKS = re.compile(r"^kubectl \S+ \S+ (-n \S+ )?(get|describe|logs) ")
 _PLACES = {"# in the manager cluster": "manager", "# in each worker cluster": "east"}
 
 
@@ -56,8 +58,8 @@ class Shell:
 
     environment: Mapping[str, str]
 
-    def run(self, command: str, input: str | None = None) -> None:
-        """Run a command line; a failure shows what it said."""
+    def run(self, command: str, input: str | None = None) -> str:
+        """Run a command line, and return what it prints; a failure shows what it said."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=REPO,
@@ -70,6 +72,18 @@ class Shell:
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        return done.stdout
+
+    def shows(self, command: str, wanted: Sequence[str]) -> None:
+        """Run a command line that prints something for each pattern; one that only looks is repeated, as who waits for it would."""
+        said: list[str] = []
+
+        def shown() -> bool:
+            said.append(self.run(command))
+            return not _missing(said[-1], wanted)
+
+        patience = _SOON if _LOOKS.search(command) else 0
+        clusters.wait(shown, patience, command, lambda: f"Not in it: {_missing(said[-1], wanted)}\n{said[-1]}")
 
 
 def _blocks(language: str) -> list[Snippet]:
@@ -86,6 +100,105 @@ def _commands(block: Snippet) -> Iterator[Snippet]:
             begun = []
 
 
+def _applied(*objects: str) -> list[str]:
+    return [rf"^{re.escape(one)} (created|configured|unchanged|serverside-applied)$" for one in objects]
+
+
+def _deleted(*objects: str, dry: bool = True) -> list[str]:
+    """Objects as kind.group/name; kubectl has quotes about the name when it deletes."""
+    end = r" deleted.*\(server dry run\)$" if dry else r" deleted\b(?!.*dry run)"
+    return [
+        rf'^{re.escape(kind)} "{re.escape(name)}"{end}' for kind, _, name in (one.partition("/") for one in objects)
+    ]
+
+
+def _met(*objects: str) -> list[str]:
+    return [rf"^{re.escape(one)} condition met$" for one in objects]
+
+
+def _said(begin: str) -> list[str]:
+    """The lines of the README's block that begins so, however wide their columns are."""
+    (block,) = (block.text for block in _blocks("text") if block.text.startswith(begin))
+    return [r"^" + r"\s+".join(map(re.escape, line.split())) + r"\s*$" for line in block.splitlines() if line]
+
+
+def _missing(said: str, wanted: Sequence[str]) -> list[str]:
+    return [pattern for pattern in wanted if not re.search(pattern, said, re.MULTILINE)]
+
+
+_RBAC, _CRD = "rbac.authorization.k8s.io", "customresourcedefinition.apiextensions.k8s.io"
+_ACCOUNT = ("serviceaccount/rayspan-worker", f"clusterrole.{_RBAC}/rayspan-worker-tenant")
+_OPENED = f"rolebinding.{_RBAC}/rayspan-worker-tenant"  # the namespace `default`, to the manager's account
+_CONTROLLER = (
+    "deployment.apps/rayspan-controller",
+    f"clusterrole.{_RBAC}/rayspan-controller",
+    *(f"{_CRD}/{kind}.{names.DOMAIN}" for kind in ("workerclusters", "dispatchpolicies", "placements")),
+    "mutatingadmissionpolicy.admissionregistration.k8s.io/rayspan-gate",
+)
+_FLEET = ("workercluster.rayspan.dev/east", "workercluster.rayspan.dev/west", "dispatchpolicy.rayspan.dev/everywhere")
+_QUEUES = (
+    "admissioncheck.kueue.x-k8s.io/rayspan",
+    "clusterqueue.kueue.x-k8s.io/ray",
+    "localqueue.kueue.x-k8s.io/ray",
+)
+_WORKER = r"^rayjob-pi-\S*worker\S* .*"
+# A part of a command -> what it prints. Each command has one row, so that what is new in the README needs one here.
+_SHOWN: dict[str, list[str]] = {
+    r"apply -k kustomize/overlays/worker": _applied(*_ACCOUNT, _OPENED),
+    r"apply -k manifests/queues/worker": _applied("clusterqueue.kueue.x-k8s.io/ray", "localqueue.kueue.x-k8s.io/ray"),
+    r"apply -k kustomize/overlays/manager": _applied(*_CONTROLLER),
+    r"create secret generic east": _applied("secret/east"),
+    r"create secret generic west": _applied("secret/west"),
+    r"apply -k kustomize/overlays/demo-fleet": _applied(*_FLEET),
+    r"apply -k manifests/queues/manager": _applied(*_QUEUES),
+    r"rollout status": ['^deployment "rayspan-controller" successfully rolled out$'],
+    r"wait workerclusters --all": _met("workercluster.rayspan.dev/east", "workercluster.rayspan.dev/west"),
+    r"wait admissioncheck": _met("admissioncheck.kueue.x-k8s.io/rayspan"),
+    r"wait clusterqueue": _met("clusterqueue.kueue.x-k8s.io/ray"),
+    r"rayspan preflight": [
+        "^CLUSTER +API +RIGHTS +NAMESPACE +QUEUE +IMAGE +DNS +PODNETWORK ",
+        "^east +west +ok ",
+        "^west +the manager +ok ",
+        "^Ready.*: nothing was found that would keep workers from joining\\.$",
+    ],
+    r"rayspan plan ": _said("RayJob default/rayjob-pi: 4 workers"),
+    r"create rolebinding": [rf"^rolebinding\.{re.escape(_RBAC)}/rayspan-plan created \(server dry run\)$"],
+    r"apply -f manifests/samples/rayjob-pi": _applied("rayjob.ray.io/rayjob-pi", "configmap/rayjob-pi"),
+    r"manager get pods -L": ["^NAME .* CLUSTER$", f"{_WORKER} east$", f"{_WORKER} west$", r"^rayjob-pi-\S*head"],
+    r"east get pods -l": [_WORKER],
+    r"wait rayjob": _met("rayjob.ray.io/rayjob-pi"),
+    r"logs job/rayjob-pi": [r"^pi is about 3\.1", r"^[\d.]+ +east +east +[1-9]", r"^[\d.]+ +west +west +[1-9]"],
+    r"get placements -o wide": [
+        "^NAME +JOB +STATE +WORKERS +WHERE +AGE +WHY",
+        r"^rayjob-pi-\S+ +rayjob-pi +Ended .*2 east, 2 west ",
+    ],
+    r"describe rayjob": ["^Name: +rayjob-pi$", r"^ +\w+ +Placed +"],
+    r"describe workloads": ["^Name: +rayjob-rayjob-pi-", "^ +Name: +rayspan$", "^ +State: +Ready$"],
+    r"get workerclusters -o wide": [
+        "^NAME +ZONE +CONNECTED .* REASON +MESSAGE",
+        "^east +east +True ",
+        "^west +west +True ",
+    ],
+    r"get lease": ["^NAME +HOLDER +AGE$", r"^rayspan-controller +rayspan-controller-\S+ "],
+    r"logs deployment/rayspan-controller": [r"^\[pod/rayspan-controller-\S+\] "],
+    r"rayspan cordon": ["^workercluster/west cordoned$"],
+    r"rayspan drain": ["^workercluster/west draining$", "^workercluster/west drained$"],
+    r"rayspan uncordon": ["^workercluster/west uncordoned$"],
+    r"delete -f": _deleted("rayjob.ray.io/rayjob-pi", "configmap/rayjob-pi", dry=False),
+    r"get placements -A": [r"\A(?!(?:.*\n)*default +\S+ +\S+ +(?!Ended |\s))"],  # none of ours that is not Ended
+    r"delete -k manifests/queues/manager": _deleted(*_QUEUES),
+    r"delete -k kustomize/overlays/demo-fleet": _deleted(*_FLEET),
+    r"delete -k kustomize/overlays/manager": _deleted(*_CONTROLLER, "namespace/rayspan-system"),
+    r"delete -k manifests/queues/worker": _deleted("clusterqueue.kueue.x-k8s.io/ray", "localqueue.kueue.x-k8s.io/ray"),
+    r"delete -k kustomize/overlays/worker": _deleted(*_ACCOUNT, _OPENED, "namespace/rayspan-system"),
+    r"hack\.lab status": [
+        "^CLUSTER +API +NODE +KUEUE ",
+        *(f"^{name} +yes +yes +yes " for name in ("mgr", "east", "west")),
+    ],
+    r"hack\.lab kubectl mgr get": [r"^workercluster\.rayspan\.dev/east ", r"^clusterqueue\.kueue\.x-k8s\.io/ray "],
+    r"hack\.lab kubectl east get": [r"^clusterqueue\.kueue\.x-k8s\.io/ray "],
+    r"hack\.lab\.images rayspan": [r"^/.*rayspan.*\.tar"],
+}
 _COMMANDS = [command for block in _blocks("sh") for command in _commands(block)]
 _MAKE = [command for command in _COMMANDS if command.text.startswith("make ")]
 _LAB = [command for command in _COMMANDS if "hack.lab" in command.text]
@@ -131,13 +244,23 @@ def test_make_targets_in_the_text_exist() -> None:
 
 @pytest.mark.parametrize("command", _LAB, ids=str)
 def test_command_on_the_lab(lab: Clusters, command: Snippet) -> None:
-    Shell(os.environ).run(command.text)
+    Shell(os.environ).shows(command.text, _rows(command)[0])
 
 
 @pytest.mark.parametrize("command", _INSTALL, ids=str)
 def test_command(shell: Shell, command: Snippet) -> None:
     """In order: the account, the controller, its kubeconfigs, the queue, a job, looking at it, and removing it."""
-    shell.run(_harmless(command.text))
+    shell.shows(_harmless(command.text), _rows(command)[0])
+
+
+@pytest.mark.parametrize("command", [*_LAB, *_INSTALL], ids=str)
+def test_it_is_known_what_a_command_shows(command: Snippet) -> None:
+    assert len(_rows(command)) == 1
+
+
+def test_no_row_is_left_of_a_command_that_is_gone() -> None:
+    text = "\n".join(command.text for command in _COMMANDS)
+    assert [part for part in _SHOWN if not re.search(part, text)] == []
 
 
 def test_the_installation_is_the_one_that_was_there(shell: Shell) -> None:
@@ -199,6 +322,11 @@ def _kubeconfig(cluster: Cluster) -> dict[str, Any]:
     text = cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json")
     found: dict[str, Any] = json.loads(text)
     return found
+
+
+def _rows(command: Snippet) -> list[list[str]]:
+    """What a command is to show."""
+    return [wanted for part, wanted in _SHOWN.items() if re.search(part, command.text)]
 
 
 def _harmless(command: str) -> str:
