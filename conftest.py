@@ -4,12 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from hack.lab import faults
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Lab
 from hack.testbed import clusters, install
 from hack.testbed.clusters import Clusters
+
+# How long an example takes is for benches: the machine may be busy. In `short` the examples are the same ones each time, so that a red
+# test is one of the change under test; `--hypothesis-profile=drawn` draws others, and prints how to draw the one that failed again.
+settings.register_profile("short", deadline=None, derandomize=True)
+settings.register_profile("drawn", deadline=None, derandomize=False, print_blob=True)
+settings.load_profile("short")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import settings
 
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, kubeconfig
-
-settings.register_profile("untimed", deadline=None)  # how long an example takes is for benches: the machine may be busy
-settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -33,6 +33,7 @@ many = (
         max_examples=EXAMPLES,
         phases=[Phase.generate],
         database=None,
+        derandomize=False,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
