@@ -217,15 +217,20 @@ async def test_who_waits_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """The answer comes when the sentence stands there."""
     monkeypatch.setattr(common, "PATIENCE_SECONDS", 0.05)
+    told: list[str] = []
 
     async def late(request: Any) -> Any:
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(30):
+            while "\n" not in "".join(told):
+                await asyncio.sleep(0.01)
+                told.append(capsys.readouterr().err)
         return await says(answer())(request)
 
     server.lists = [late]
     assert await run(monkeypatch, "-f", job, "--kubeconfig", config) == 0
-    assert capsys.readouterr().err == "Waiting for the controller's answer ...\n"
+    assert "".join(told) + capsys.readouterr().err == "Waiting for the controller's answer ...\n"
 
 
 def test_the_job_may_come_by_a_pipe_and_help_shows_how(tmp_path: Path) -> None:
