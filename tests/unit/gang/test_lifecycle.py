@@ -869,6 +869,30 @@ def test_a_share_of_a_group_that_there_is_not_is_given_up_with_the_round() -> No
     assert [type(action).__name__ for action in late] == ["Record", "SetCheck", "Say"]
 
 
+def preempting(*clusters: str) -> Raw:
+    """The Placement, in whose shares in these clusters Kueue must preempt others."""
+    spread = ROUND1["spec"]["shares"]
+    return with_shares(ROUND1, *({**one, "preempts": True} if one["cluster"] in clusters else one for one in spread))
+
+
+@pytest.mark.parametrize(
+    ("raw", "standing", "asked"),
+    [
+        pytest.param(preempting("west"), {}, {"east"}, id="while nothing stands"),
+        pytest.param(preempting("west"), {"east": ASKED}, set(), id="nor while another one is not admitted"),
+        pytest.param(preempting("west"), {"east": HELD}, {"west"}, id="when all others are admitted"),
+        pytest.param(preempting("east", "west"), {}, {"east", "west"}, id="where there are no others, at once"),
+    ],
+)
+def test_a_share_that_preempts_is_asked_for_last(
+    raw: Raw, standing: dict[str, Raw | list[Raw]], asked: set[str]
+) -> None:
+    """A round that is given up before has cost nobody a running pod."""
+    actions = decide(gang(WORK, [raw], standing), at(1))
+    assert {action.share.cluster for action in actions if isinstance(action, Reserve)} == asked
+    assert not [action for action in actions if isinstance(action, SetCheck) and action.state == names.CHECK_READY]
+
+
 def test_who_yielded_very_often_still_gets_an_answer() -> None:
     """A gang that nobody has room for may yield every five minutes for days."""
     tired = make_workload(yields=1000)

@@ -753,6 +753,18 @@ def test_a_slot_is_held_by_pods_and_copies_of_others(
     assert slots_of.held(PLACE) == slots_taken(held, but=None)
 
 
+def test_a_slot_that_is_just_being_given_away_is_held() -> None:
+    """No store shows it before its write is answered, and two pods are looked at side by side."""
+    sight, claims = Sight({"east": 1, "west": 1}), Claims()
+    slots_of = Slots(sight.manager, sight.fleet, claims)
+    given = decide(worker(NEW), at(5))
+    claims.take(given)
+    assert slots_of.taken(named("another", "")) == slots_of.held(PLACE) == {EAST0}
+    assert slots_of.taken(NEW) == slots_of.taken(named("x", "", placement="another-place")) == set()
+    claims.release(given)
+    assert slots_of.taken(named("another", "")) == slots_of.held(PLACE) == set()
+
+
 @given(
     st.one_of(
         st.sampled_from([EAST0, WEST0, "", "east/1", "east/2/workers/0"]), st.text("east/1wolkrs-0٣9", max_size=30)

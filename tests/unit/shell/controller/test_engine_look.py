@@ -8,8 +8,9 @@ import pytest
 from adapter.gang.facts import Gang
 from adapter.shell.clusters.cluster import PROBE
 from adapter.shell.clusters.manager import Manager
+from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.handlers import Waker
-from adapter.shell.controller.keys import GANG
+from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE
 from adapter.shell.controller.looks import Looks
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import Unreachable
@@ -67,3 +68,28 @@ async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) ->
         except Postpone as lost:
             assert loses and "the manager cluster cannot be seen" in str(lost)
         assert looked.told == told
+
+
+@pytest.mark.parametrize("what", [GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR])
+async def test_nothing_is_looked_at_while_the_manager_cannot_be_seen(what: str) -> None:
+    """What a cut link hides must not be taken for gone: the key comes back when it can be."""
+    looked: list[str] = []
+
+    class Looks:
+        async def look(self, key: tuple[str, str, str]) -> None:
+            looked.append(key[0])
+
+    @dataclass
+    class Parts:
+        looks: Looks
+
+    async with apiserver.connected("http://127.0.0.1:1") as nobody:
+        engine = Engine(nobody, None)
+        engine._parts, engine._leads = cast(Any, Parts(Looks())), True
+        engine.manager._note(PROBE, None)
+        await engine._handle((what, "demo", "train"))
+        assert looked == [what]
+        engine.manager._note(PROBE, Unreachable("no answer in time"))
+        with pytest.raises(Postpone, match="the manager cluster cannot be seen: no answer in time"):
+            await engine._handle((what, "demo", "train"))
+        assert looked == [what]
