@@ -98,6 +98,11 @@ chaos: $(VENV)/.ready ## Let N=50 faults (those of SEED=7 if given) strike runni
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.trials.chaos --n $(N) $(DRAW)
 
+.PHONY: mutants
+mutants: $(VENV)/.ready ## Break the product in each of the ways of hack/mutants, or in N=3 that are drawn: a test must go red each time
+	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m hack.mutants $(if $(N),--n $(N))
+
 SECONDS_CUT ?= 30 90
 
 .PHONY: cuts
