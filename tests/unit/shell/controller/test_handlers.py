@@ -182,6 +182,13 @@ async def test_only_what_decides_on_room_wakes_who_waits_for_it(bench: Bench, af
     assert bench.fleet.room_version == before + matters
 
 
+async def test_whoever_queues_behind_wakes_who_waits_for_room(bench: Bench) -> None:
+    """By a counter of the manager's queue: nothing else tells a gang that it keeps the quota there from somebody."""
+    bench.manager.placements.put(WAITING)
+    bench.heard("cluster_queues", CLUSTER_QUEUE, changed(CLUSTER_QUEUE, "status", "pendingWorkloads", to=1))
+    assert bench.queue.added == {GANG_KEY: ROOM_SECONDS}
+
+
 async def test_a_condition_that_is_told_again_is_no_news(bench: Bench) -> None:
     bench.manager.placements.put(WAITING)
     told = [[make.make_condition(names.ACTIVE, since=since, message=str(since))] for since in (1, 2)]

@@ -1,0 +1,42 @@
+"""Whatever is followed in a worker cluster is told to somebody: a store that nobody hears of is found by a resync alone."""
+
+from typing import Any, cast
+
+from adapter.objects import specs
+from adapter.shell.clusters.member import Listeners, Member
+from adapter.shell.kube.client import Client
+from tests.unit import builders
+
+Raw = dict[str, Any]
+WHO = {
+    "workloads": "reservation",
+    "pods": "pod",
+    "clusterqueues": "room",
+    "localqueues": "room",
+    "cohorts": "room",
+    "resourceflavors": "room",
+    "namespaces": "room",
+    "nodes": "room",
+    "services": "head_mirror",
+    "endpointslices": "head_mirror",
+}
+
+
+def test_each_store_tells_of_what_comes_changes_and_goes() -> None:
+    told: list[object] = []
+
+    def listener(who: str) -> Any:
+        return lambda *what: told.append((who, *what))
+
+    tell = Listeners(**{who: listener(who) for who in {*WHO.values(), "contact"}})
+    spec = specs.worker_cluster(builders.make_worker_cluster("east", head={"address": "ServiceMirror"}))
+    member = Member("east", spec, cast(Client, None), "mgr", tell)
+    assert {row.resource.plural for row in member._rows} == set(WHO)
+    for row in member._rows:
+        who, told[:] = WHO[row.resource.plural], []
+        first, second = ({"metadata": {"name": "a", "uid": "u", "resourceVersion": number}} for number in ("1", "2"))
+        where = () if who == "head_mirror" else ("east",)
+        row.store.put(first)
+        row.store.put(second)
+        row.store.remove(second)
+        assert told == [(who, *where, *pair) for pair in ((None, first), (first, second), (second, None))], row.resource
