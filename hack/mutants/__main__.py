@@ -38,19 +38,15 @@ def _drawn(asked: argparse.Namespace) -> list[Patch]:
 
 
 def _tried(found: Sequence[Patch]) -> int:
-    verdicts: list[Verdict] = []
+    without = [patch for patch in found if patch.tier == "unit"]
+    with_lab = [patch for patch in found if patch.tier == "lab"]
+    words = _on_lab() if with_lab else []  # whoever has none hears it before all else
     with trial.copied() as base:
-        for tier in TIERS:
-            if of_tier := [patch for patch in found if patch.tier == tier]:
-                verdicts += _tier(of_tier, base, _on_lab() if tier == "lab" else [], 1 if tier == "lab" else _cores())
+        verdicts = _tier(without, base, [], os.cpu_count() or 1) + _tier(with_lab, base, words, 1)
     print(report(verdicts), flush=True)
     missed = [one for one in verdicts if one.word != trial.CAUGHT]
     print(f"{len(verdicts) - len(missed)} of {len(verdicts)} mutants caught")
     return 1 if missed or not verdicts else 0
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1
 
 
 def _on_lab() -> list[str]:
@@ -63,6 +59,8 @@ def _on_lab() -> list[str]:
 
 def _tier(found: Sequence[Patch], base: Path, words: Sequence[str], at_once: int) -> list[Verdict]:
     """All tests of some patches without any, once, and then with each of them; raises LabError if they are not green without."""
+    if not found:
+        return []
     with step(f"{len(found)} mutants: their tests without them"):
         before = trial.run(base, [test for patch in found for test in patch.tests], words)
     if before.code != 0:
