@@ -22,6 +22,9 @@ from hack.testbed.reader import Raw
 from hack.testbed.workerclusters import found_by
 from hack.testbed.workerkinds import NAME, OTHER_IMAGES, PROGRAM, raycluster
 
+# What such pods become elsewhere: the golden pods of tests/unit/rewrite. What a cluster gives its pods: tests/integration/test_pods.py.
+pytestmark = pytest.mark.long
+
 PATIENCE = 180  # seconds; five Ray nodes take 40 on two idle cores
 EVERYWHERE = [(zone, group) for zone in ("east", "west") for group in ("gpu", "plain")]
 

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from adapter import names
 from hack.lab.base.paths import REPO
 from hack.testbed.clusters import Cluster, condition, wait
@@ -42,16 +44,18 @@ def test_a_plan_says_beforehand_where_it_will_run(job: Job) -> None:
     assert not job.status() and not job.placement()
 
 
-def test_deleted_in_the_middle(job: Job) -> None:
+@pytest.mark.long  # with pods that end at once: tests/integration/test_gang.py
+def test_deleted_in_the_middle(pair: Job) -> None:
     """A job that is deleted while its workers run leaves no pod, Workload or copy in any cluster within 60 s."""
-    job.submit()
-    job.wait_for_workers()
-    assert job.leftovers()
-    job.delete()
-    job.wait_until_gone()
-    wait(lambda: not any(_reserving(cluster) for cluster in job.fleet.workers.values()), 30, "the quota is free")
+    pair.submit()
+    pair.wait_for_workers()
+    assert pair.leftovers()
+    pair.delete()
+    pair.wait_until_gone()
+    wait(lambda: not any(_reserving(cluster) for cluster in pair.fleet.workers.values()), 30, "the quota is free")
 
 
+@pytest.mark.long  # on fake nodes: tests/integration/test_waiting.py
 def test_too_large_waits_and_starts_when_quota_is_raised(job: Job) -> None:
     """It waits with a sentence that names each cluster's shortfall, holds nothing, and a raised quota starts it."""
     east, west = job.fleet.workers["east"], job.fleet.workers["west"]
@@ -73,6 +77,7 @@ def test_too_large_waits_and_starts_when_quota_is_raised(job: Job) -> None:
         _set_cpu(west, "400m")
 
 
+@pytest.mark.long  # on fake nodes: tests/integration/test_refusals.py
 def test_a_broken_cluster_does_not_stop_the_others(job: Job) -> None:
     """West's kubeconfig is overwritten with nonsense: its condition and event say so, and the job runs in east."""
     manager = job.manager

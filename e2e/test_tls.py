@@ -7,22 +7,23 @@ from hack.testbed import tls
 from hack.testbed.rayjob import NAMESPACE, Job
 
 
+@pytest.mark.long  # a Secret that Ray needs for joining is copied in test_token.py, too
 @pytest.mark.usefixtures("authority")
-def test_workers_elsewhere_speak_tls_with_the_users_certificates(job: Job) -> None:
+def test_workers_elsewhere_speak_tls_with_the_users_certificates(pair: Job) -> None:
     """The head takes nobody who has no certificate of that CA, and every worker is taken."""
-    job.submit(change=tls.encrypt)
-    job.wait_for_workers()
-    for name, cluster in job.fleet.workers.items():
+    pair.submit(change=tls.encrypt)
+    pair.wait_for_workers()
+    for name, cluster in pair.fleet.workers.items():
         copies = [
             one for kind in ("secrets", "configmaps") for one in cluster.items(kind, NAMESPACE, names.MANAGER_LABEL)
         ]
         origins = {one["metadata"].get("annotations", {}).get(names.COPY_OF_ANNOTATION) for one in copies}
         assert origins == {f"Secret {tls.NAME}", f"ConfigMap {tls.NAME}", None}, name  # and the anchor
     assert "Verification: OK" in _asked_by(
-        job, "-cert", tls.FILES["RAY_TLS_SERVER_CERT"], "-key", tls.FILES["RAY_TLS_SERVER_KEY"]
+        pair, "-cert", tls.FILES["RAY_TLS_SERVER_CERT"], "-key", tls.FILES["RAY_TLS_SERVER_KEY"]
     )
-    assert job.wait_for_end() == "SUCCEEDED", job.output()
-    assert {node["cluster"] for node in job.result()["nodes"]} == {"manager", "east", "west"}
+    assert pair.wait_for_end() == "SUCCEEDED", pair.output()
+    assert {node["cluster"] for node in pair.result()["nodes"]} == {"manager", "east", "west"}
 
 
 def _asked_by(job: Job, *certificate: str) -> str:

@@ -4,13 +4,15 @@ Everything is done with kubectl's verbs on the manager cluster; the worker clust
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.testbed import rayspec
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.reader import Raw
 
@@ -23,10 +25,10 @@ LOG_SECONDS = 30  # the submitter asks the head for log lines about once a secon
 
 
 class Job:
-    """The sample RayJob, renamed."""
+    """The sample RayJob, renamed. `apart`: with no two workers in one worker cluster."""
 
-    def __init__(self, fleet: Clusters, name: str, workers: int = 4) -> None:
-        self.fleet, self.name, self.workers = fleet, name, workers
+    def __init__(self, fleet: Clusters, name: str, workers: int = 4, *, apart: bool = False) -> None:
+        self.fleet, self.name, self.workers, self._apart = fleet, name, workers, apart
         self.manager = fleet.manager
 
     def submit(self, program: str = "", change: Callable[[Raw], None] = lambda _: None) -> None:
@@ -44,6 +46,8 @@ class Job:
             volume = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["volumes"][0]
             code["metadata"]["name"] = volume["configMap"]["name"] = self.name
             code["data"] = dict.fromkeys(code["data"], program)
+        if self._apart:
+            rayspec.apart(spec["rayClusterSpec"])
         change(spec["rayClusterSpec"])
         self.manager.apply(yaml.safe_dump_all(objects))
 
@@ -128,3 +132,13 @@ class Job:
         which = ("logs", "deploy/rayspan-controller", "--all-pods", "--tail=20")  # of the one that stands by, too
         log = self.manager.kubectl("-n", names.SYSTEM_NAMESPACE, *which)
         return f"{self.status()}\n{self.events()}\n{pods}\n{log}"
+
+
+@contextmanager
+def removed(job: Job) -> Iterator[Job]:
+    """Have a job for a while: in the end it is deleted, and nothing of it is left in any cluster."""
+    try:
+        yield job
+    finally:
+        job.delete()
+        job.wait_until_gone()

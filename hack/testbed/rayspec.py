@@ -1,0 +1,34 @@
+"""What do tests change about a RayCluster beside what they ask about: who shares a cluster, how soon Ray gives a node up?
+
+Each function changes a spec in place. A spec that none of them has touched is the sample's.
+"""
+
+from hack.testbed.reader import Raw
+
+# A worker cluster's whole quota for CPU (manifests/queues/worker), which two of the sample's workers share. Ray reads one CPU in either.
+_WHOLE = "400m"
+# The head's GCS gives a node up that it has asked in vain three times, every second and for four seconds each: 15 s, where its own
+# 3 s, 10 s and five times are 65 s. Few long checks, for a node that is slow to answer on a busy machine is not lost.
+_PATIENCE = {
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "4000",
+    "RAY_health_check_failure_threshold": "3",
+}
+
+
+def apart(spec: Raw) -> None:
+    """No two workers in one worker cluster: each asks for all that a cluster has."""
+    for group in spec["workerGroupSpecs"]:
+        _ray(group)["resources"]["requests"]["cpu"] = _WHOLE
+
+
+def impatient(spec: Raw) -> None:
+    """Ray gives up a node that is silent after 15 s: for tests that must wait for it and ask what comes then."""
+    head = _ray(spec["headGroupSpec"])
+    head["env"] = [*head.get("env", []), *({"name": name, "value": value} for name, value in _PATIENCE.items())]
+
+
+def _ray(group: Raw) -> Raw:
+    """The container of a group's template in which Ray runs."""
+    found: Raw = group["template"]["spec"]["containers"][0]
+    return found
