@@ -11,11 +11,14 @@ import pytest
 
 from adapter import names
 from hack.lab.base.progress import LabError
-from hack.testbed import redis
+from hack.testbed import rayspec, redis
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.raycluster import PATIENCE, RayCluster
 from hack.testbed.rayjob import NAMESPACE
 from hack.testbed.reader import Raw
+
+# That workers and mirrors follow a head, where no Ray is: tests/integration/test_losses.py, test_head.py.
+pytestmark = pytest.mark.long
 
 WORKERS = 2
 # Kueue suspends the Job by which KubeRay empties Redis (docs/networks.md): KubeRay shall not wait five minutes for it.
@@ -109,6 +112,8 @@ def test_workers_are_replaced_when_the_address_that_they_have_is_gone(cluster: R
 def _fault_tolerant(raw: Raw) -> None:
     raw["metadata"]["annotations"] = HURRY
     raw["spec"]["gcsFaultToleranceOptions"] = redis.OPTIONS
+    rayspec.apart(raw["spec"])
+    rayspec.impatient(raw["spec"])  # a head that is back remembers workers that are gone meanwhile
 
 
 def _started(cluster: RayCluster) -> list[Answer]:
