@@ -1,9 +1,9 @@
 """Do the kinds of workers that people write span the clusters: with sidecars, with GPUs, with a start command of their own, and of
 two groups with different images, in a RayCluster without a job?
 
-Seen from inside Ray, in both ways in which a head is found without anybody's help. The GPUs are pretended (`hack.lab.cluster.node`), so
-Ray counts them and nothing computes on them. The second image is the first one under a name that only the worker clusters'
-`spec.pods.imageRegistries` lead to what is there.
+Seen from inside Ray, and each kind in both ways in which a head is found without anybody's help: by its address in one worker
+cluster, by a mirror in the other. The GPUs are pretended (`hack.lab.cluster.node`), so Ray counts them and nothing computes on them. The
+second image is the first one under a name that only the worker clusters' `spec.pods.imageRegistries` lead to what is there.
 """
 
 import json
@@ -26,42 +26,43 @@ from hack.testbed.workerkinds import NAME, OTHER_IMAGES, PROGRAM, raycluster
 pytestmark = pytest.mark.long
 
 PATIENCE = 180  # seconds; five Ray nodes take 40 on two idle cores
-EVERYWHERE = [(zone, group) for zone in ("east", "west") for group in ("gpu", "plain")]
+WAYS = {"east": "PodIP", "west": "ServiceMirror"}  # how each finds the head
+EVERYWHERE = [(zone, group) for zone in WAYS for group in ("gpu", "plain")]
 
 
-@pytest.fixture(params=["PodIP", "ServiceMirror"])
-def address(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[str]:
-    """How both worker clusters find the head; they have room for one worker of each group, and images of another name."""
+@pytest.fixture
+def furnished(fleet: Clusters) -> Iterator[Clusters]:
+    """Each worker cluster finds the head in its way, has room for one worker of each group, and images of another name."""
     with ExitStack() as stack:
         stack.enter_context(_quota(fleet.manager, {GPU: "2"}))
         for name, worker in fleet.workers.items():
             # 500m: one of each group, and not two of `plain`.
             stack.enter_context(_quota(worker, {"cpu": "500m", GPU: "1"}))
             stack.enter_context(_image_registries(fleet.manager, name))
-        stack.enter_context(found_by(fleet, {name: {"address": request.param} for name in fleet.workers}))
-        yield request.param
+        stack.enter_context(found_by(fleet, {name: {"address": way} for name, way in WAYS.items()}))
+        yield fleet
 
 
 @pytest.fixture
-def cluster(fleet: Clusters, address: str) -> Iterator[Clusters]:
+def cluster(furnished: Clusters) -> Iterator[Clusters]:
     """A RayCluster of two groups with two workers each, and with nothing of it left afterwards."""
-    fleet.manager.apply(yaml.safe_dump(raycluster()))
+    furnished.manager.apply(yaml.safe_dump(raycluster()))
     try:
-        yield fleet
+        yield furnished
     finally:
-        fleet.manager.delete("raycluster", NAME, wait=False)
-        wait(lambda: not _left(fleet), 60, "nothing of it is left", lambda: str(_left(fleet)))
+        furnished.manager.delete("raycluster", NAME, wait=False)
+        wait(lambda: not _left(furnished), 60, "nothing of it is left", lambda: str(_left(furnished)))
 
 
-def test_every_kind_of_worker_spans_the_clusters(cluster: Clusters, address: str) -> None:
+def test_every_kind_of_worker_spans_the_clusters(cluster: Clusters) -> None:
     wait(lambda: len(_ready(cluster, "worker")) == 4 and _ready(cluster, names.HEAD), PATIENCE,
          "all run", lambda: cluster.manager.kubectl("get", "pods,placements", "-o", "wide"))  # fmt: skip
     workers = _ready(cluster, "worker")
     assert sorted(_place(pod) for pod in workers) == EVERYWHERE
     (head,) = _ready(cluster, names.HEAD)
-    dialled = head["status"]["podIP"] if address == "PodIP" else f"{NAME}-head-svc.{NAMESPACE}.svc.cluster.local"
-    for name, worker in cluster.workers.items():
-        _ran_as_written(worker.items("pods", NAMESPACE, names.MANAGER_LABEL), name, dialled)
+    dialled = {"PodIP": head["status"]["podIP"], "ServiceMirror": f"{NAME}-head-svc.{NAMESPACE}.svc.cluster.local"}
+    for name, way in WAYS.items():
+        _ran_as_written(cluster.workers[name].items("pods", NAMESPACE, names.MANAGER_LABEL), name, dialled[way])
     _placed_by_ray(workers, _inside(cluster, head))
     table = cluster.manager.kubectl("get", "pods", "-L", names.CLUSTER_LABEL, "--no-headers", "-l", _of("worker"))
     assert sorted(line.split()[-1] for line in table.splitlines()) == ["east", "east", "west", "west"], table

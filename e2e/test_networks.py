@@ -1,6 +1,9 @@
-"""Do real Ray workers find their head by each name that a WorkerCluster may give it, also when its clusters differ in that?"""
+"""Do real Ray workers find their head by the names that others than Rayspan make resolve, each worker cluster by another one?
 
-from collections.abc import Iterator, Mapping
+By the head's address and by its mirror every kind of worker finds it in test_kinds.py.
+"""
+
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,39 +17,30 @@ from hack.testbed.workerclusters import STATIC, found_by, resolving
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(scope="module", autouse=True)
-def zones(fleet: Clusters) -> Iterator[None]:
-    """West's DNS answers for the names that others than Rayspan would look after."""
-    with resolving(fleet, "west"):
+@pytest.fixture
+def names_resolve(fleet: Clusters) -> Iterator[None]:
+    """Both worker clusters' DNS answers for such names, as a Multi-Cluster Services implementation or an admin's own would."""
+    with resolving(fleet, "east"), resolving(fleet, "west"):
         yield
 
 
-def test_by_a_mirror_and_by_a_cluster_set(pair: Job) -> None:
-    heads = {"east": {"address": "ServiceMirror"}, "west": {"address": "ClusterSet"}}
-    dialled = {"east": ".default.svc.cluster.local", "west": ".default.svc.clusterset.local"}
-    with found_by(pair.fleet, heads):
-        _runs(pair, dialled)
+@pytest.fixture
+def found(names_resolve: None, fleet: Clusters) -> Iterator[None]:
+    """East has its admin's name for a head, west that of a cluster set. It ends after the job."""
+    with found_by(fleet, {"east": {"address": "Static", "template": STATIC}, "west": {"address": "ClusterSet"}}):
+        yield
 
 
-def test_by_its_address_and_by_a_static_name(pair: Job) -> None:
-    heads = {"east": {"address": "PodIP"}, "west": {"address": "Static", "template": STATIC}}
-    with found_by(pair.fleet, heads):
-        _runs(pair, {"east": "", "west": ".default.ray.example.com"})
-
-
-def _runs(job: Job, dialled: Mapping[str, str]) -> None:
-    """A worker in east and one in west call the head as they are told, and are one RayCluster that does its work."""
-    job.submit()
-    job.wait_for_workers()
-    for name, suffix in dialled.items():
-        copies = job.fleet.workers[name].items("pods", NAMESPACE, names.MANAGER_LABEL)
-        assert copies and all(_dials(copy).endswith(f"-head-svc{suffix}") is bool(suffix) for copy in copies)
-    assert job.wait_for_end() == "SUCCEEDED", job.output()
-    result = job.result()
+def test_by_a_static_name_and_by_a_cluster_set(found: None, pair: Job) -> None:
+    pair.submit()
+    pair.wait_for_workers()
+    for name, suffix in {"east": ".default.ray.example.com", "west": ".default.svc.clusterset.local"}.items():
+        (copy,) = pair.fleet.workers[name].items("pods", NAMESPACE, names.MANAGER_LABEL)
+        assert _dials(copy).endswith(f"-head-svc{suffix}"), name
+    assert pair.wait_for_end() == "SUCCEEDED", pair.output()
+    result = pair.result()
     assert result["ok"]
     assert sorted(node["cluster"] for node in result["nodes"]) == ["east", "manager", "west"]
-    job.delete()
-    job.wait_until_gone()
 
 
 def _dials(copy: Raw) -> str:
