@@ -9,7 +9,7 @@ from hypothesis import settings
 from hack.lab import faults
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Lab
-from hack.testbed import clusters, install
+from hack.testbed import install
 from hack.testbed.clusters import Clusters
 
 # How long an example takes is for benches: the machine may be busy. In `short` the examples are the same ones each time, so that a red
@@ -28,16 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def fleet(request: pytest.FixtureRequest) -> Iterator[Clusters]:
-    """The clusters, with Rayspan installed by its overlays."""
-    manager: Path | None = request.config.getoption("--manager")
-    if manager is None:
-        yield install.on_lab()
-        return
-    named = dict(text.split("=", 1) for text in request.config.getoption("--worker"))
-    workers = {name: Path(path) for name, path in named.items()}
-    install.install(manager, workers)
-    yield clusters.of(manager, workers)
+def fleet(request: pytest.FixtureRequest) -> Clusters:
+    """The clusters, with Rayspan installed by its overlays: by this process, or before it by the one that started it."""
+    manager, workers = request.config.getoption("--manager"), request.config.getoption("--worker")
+    started = hasattr(request.config, "workerinput")  # by pytest-xdist
+    return install.named(manager, workers) if started else install.on(manager, workers)
 
 
 @pytest.fixture

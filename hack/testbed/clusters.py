@@ -17,6 +17,7 @@ from hack.lab.base import lab as definition
 from hack.lab.base.progress import LabError
 from hack.lab.build import tools
 from hack.testbed.reader import NotThere, Raw, Reader, Refused, Unreachable
+from hack.testbed.writer import Writer
 
 T = TypeVar("T")
 
@@ -34,6 +35,10 @@ class Cluster:
     @cached_property
     def reader(self) -> Reader:
         return Reader(self.kubeconfig)
+
+    @cached_property
+    def writer(self) -> Writer:
+        return Writer(self.kubeconfig, self.reader)
 
     def kubectl(self, *words: str | Path, input: str | None = None, timeout: float = _PATIENCE) -> str:
         """Run kubectl and return what it prints; raises LabError with its complaint."""

@@ -1,8 +1,9 @@
 """How is the controller run under test: as a process with the rights of its own ServiceAccount, which can be made to die.
 
-`python -m hack.testbed.controller PORT ELECT KIND N NAMESPACE` is the controller as it is shipped, except that it is killed
-right after the Nth action of that kind for that namespace: the hook is in what writes, the logic does not know of it. It runs
-alone and takes part in no election, unless ELECT is `elect`: one that was killed would else keep the next one waiting.
+`python -m hack.testbed.controller PORT PACE ELECT KIND N NAMESPACE` is the controller as it is shipped, except for its pace
+(pace.py), and that it is killed right after the Nth action of that kind for that namespace: the hook is in what writes, the logic
+does not know of it. It runs alone and takes part in no election, unless ELECT is `elect`: one that was killed would else keep
+the next one waiting.
 """
 
 import asyncio
@@ -28,7 +29,9 @@ from adapter.shell.write.execute import Executor
 from adapter.shell.write.quotas import Aggregator
 from hack.lab.base.progress import LabError
 from hack.testbed import install
+from hack.testbed import pace as paces
 from hack.testbed.clusters import Cluster
+from hack.testbed.pace import QUICK
 from hack.testbed.stage import Stage
 
 KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
@@ -38,19 +41,30 @@ ELECT = "elect"
 class Controller:
     """A controller process against one manager cluster; plans are asked for on `plan_port`.
 
-    `elect`: it is one of several, and writes while it holds the Lease. `number`: tells those of one test apart, 0 or 1.
+    `pace`: how long it waits (pace.py). `elect`: it is one of several, and writes while it holds the Lease. `number`: tells those
+    of one test apart, 0 or 1.
     """
 
-    def __init__(self, manager: Cluster, folder: Path, *, elect: bool = False, number: int = 0) -> None:
-        self.manager, self._folder, self._elect = manager, folder, elect
+    def __init__(
+        self, manager: Cluster, folder: Path, *, pace: str = QUICK, elect: bool = False, number: int = 0
+    ) -> None:
+        self.manager, self._folder, self._pace, self._elect = manager, folder, pace, elect
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "controller.log"
+        self._process_id = folder / "process"  # for who looks at it without having started it
         self.port = 20_000 + 4 * (os.getpid() % 2_500) + 2 * number
         self.plan_port = self.port + 1
 
+    @classmethod
+    def seen(cls, manager: Cluster, folder: Path, port: int) -> "Controller":
+        """The one that another process of this test run has started with this folder and port; it is looked at, and not ended."""
+        found = cls(manager, folder)
+        found.port, found.plan_port = port, port + 1
+        return found
+
     def start(self, *, die_after: tuple[str, int, str] | None = None) -> None:
         """Start it; `die_after` is a kind of action, which of them is the last thing it does, and the namespace it is for."""
-        words = [str(self.port), ELECT if self._elect else "", *map(str, die_after or ())]
+        words = [str(self.port), self._pace, ELECT if self._elect else "", *map(str, die_after or ())]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "hack.testbed.controller", *words],
@@ -58,6 +72,13 @@ class Controller:
                 stdout=log,
                 stderr=log,
             )
+        self._process_id.write_text(str(self._process.pid))
+
+    def check(self) -> None:
+        """Raises LabError if it does not run; for whoever did not start it."""
+        state = Path("/proc", self._process_id.read_text(), "stat")
+        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+            raise LabError(f"The controller ended by itself.\n{self.tail()}")
 
     def go_on(self) -> None:
         """Start it, unless it runs; one that ended by itself is a failure of whatever ran before."""
@@ -166,13 +187,14 @@ def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
     return mortal
 
 
-def main(port: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
-    """Run the controller, mortal if asked."""
+def main(port: str, pace: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
+    """Run the controller at that pace, mortal if asked."""
     from adapter.shell.controller import wiring
 
     death = _Death(kind, int(count), namespace)
     vars(gangs).update(ensure=_mortal_group(death))
     vars(wiring).update(_mortal(death))
+    paces.keep(pace)
     return controller.main(int(port), int(port) + 1, verbose=False, leader_elect=elect == ELECT)
 
 

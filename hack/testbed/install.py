@@ -72,6 +72,22 @@ def install(
             _await(cluster, objects)
 
 
+def named(manager: Path | None, workers: Iterable[str]) -> Clusters:
+    """The clusters that a test run names by kubeconfigs, workers as NAME=KUBECONFIG; those of the lab if it names none."""
+    if manager is None:
+        return clusters.of_lab()
+    return clusters.of(manager, {name: Path(path) for name, _, path in (text.partition("=") for text in workers)})
+
+
+def on(manager: Path | None, workers: Iterable[str]) -> Clusters:
+    """Install on the clusters that `named` gives."""
+    if manager is None:
+        return on_lab()
+    fleet = named(manager, workers)
+    install(manager, {name: cluster.kubeconfig for name, cluster in fleet.workers.items()})
+    return fleet
+
+
 def on_lab() -> Clusters:
     """Install on the lab, with the controller as the checkout is now: what a developer does after each change."""
     lab, fleet = definition.load(), clusters.of_lab()

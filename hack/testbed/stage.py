@@ -211,19 +211,20 @@ class Stage:
             list(pool.map(self._clear, self.fleet.all))
 
     def _clear(self, cluster: Cluster) -> None:
-        mine = [f"{kind}/{name}" for where, kind, name in reversed(self.made) if where is cluster]
+        mine = [(kind, name) for where, kind, name in reversed(self.made) if where is cluster]
         for where, kind, name in self.made:  # what still runs in one is given up with it
             if where is cluster and kind.lower().startswith("workercluster") and cluster.get("workerclusters", name):
                 cluster.kubectl("annotate", f"{kind}/{name}", f"{names.FORCE_DELETE_ANNOTATION}=true", "--overwrite")
-        cluster.kubectl("delete", f"namespace/{self.name}", *mine, "--ignore-not-found", "--wait=false")
+        for kind, name in [("namespaces", self.name), *mine]:
+            cluster.writer.delete(kind, name)
 
     def _apply(self, cluster: Cluster, objects: list[Raw]) -> None:
         """Make the namespace and what belongs to it; that of an earlier, interrupted run of the test goes first."""
         if cluster.get("namespaces", self.name):
             mine = [f"{_kind(made)}/{self.name}" for made in objects if "namespace" not in made["metadata"]]
             cluster.kubectl("delete", f"namespace/{self.name}", *mine, "--ignore-not-found")
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}
-        cluster.apply(yaml.safe_dump_all([namespace, *objects]))
+        for made in [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}, *objects]:
+            cluster.writer.apply(made)
         self.made += [(cluster, _kind(made), self.name) for made in objects if "namespace" not in made["metadata"]]
 
     def _object(self, api_version: str, kind: str, spec: Raw) -> Raw:

@@ -1,16 +1,83 @@
-"""One controller at a time, the deployed one or a process of the module under test, and a stage for each test."""
+"""One controller at a time, the deployed one or a process of the module under test, and a stage for each test.
+
+Most tests share one process under test and no queue, so several processes of pytest may run them side by side (`-n 4 -m "not
+alone"`): the one that starts those starts the process under test for all. The others are `alone`.
+"""
 
 import re
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hack.testbed import install
 from hack.testbed.clusters import Clusters
 from hack.testbed.controller import Controller
 from hack.testbed.deployment import Deployment
+from hack.testbed.pace import PACES, QUICK
 from hack.testbed.stage import Stage
+
+# Whoever kills the controller, runs another one, cuts a link, or changes what all stages share: a WorkerCluster, a role.
+ALONE = {"process", "deployed", "lab", "give", "no_services", "unbound", "open_again"}
+_SHARED = pytest.StashKey[tuple[Deployment, Controller]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("rayspan")
+    group.addoption(
+        "--pace", choices=PACES, default=QUICK, help="how long the controllers under test wait (hack/testbed/pace.py)"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if ALONE & set(getattr(item, "fixturenames", ())):
+            item.add_marker("alone")
+
+
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Several processes of pytest are about to be started: install, and start the controller that they share."""
+    fleet = install.on(config.getoption("--manager"), config.getoption("--worker"))
+    deployment = Deployment(fleet.manager)
+    deployment.park()
+    folder = Path(tempfile.mkdtemp(prefix="rayspan-controller-"))
+    shared = Controller(fleet.manager, folder, pace=config.getoption("--pace"))
+    shared.start()
+    config.stash[_SHARED] = (deployment, shared)
+
+
+def pytest_configure_node(node: Any) -> None:
+    """Tell one of them where the controller is."""
+    _, shared = node.config.stash[_SHARED]
+    node.workerinput["controller"] = (str(shared.log.parent), shared.port)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _SHARED in session.config.stash:
+        deployment, shared = session.config.stash[_SHARED]
+        shared.stop()
+        deployment.unpark()
+
+
+@pytest.fixture(scope="session")
+def shared(fleet: Clusters, request: pytest.FixtureRequest) -> Controller | None:
+    """The controller of several processes of pytest; None if there is only this one."""
+    given: dict[str, Any] = getattr(request.config, "workerinput", {})
+    if "controller" not in given:
+        return None
+    folder, port = given["controller"]
+    return Controller.seen(fleet.manager, Path(folder), port)
+
+
+@pytest.fixture(autouse=True)
+def _alone(request: pytest.FixtureRequest, shared: Controller | None) -> None:
+    """Who must be alone does not run beside others."""
+    if shared is not None and request.node.get_closest_marker("alone"):
+        pytest.fail('this test must be alone: run it without -n, or leave it out with -m "not alone"')
 
 
 @pytest.fixture(scope="session")
@@ -22,38 +89,50 @@ def deployment(fleet: Clusters) -> Iterator[Deployment]:
 
 
 @pytest.fixture(scope="module")
-def deployed(deployment: Deployment) -> None:
+def deployed(deployment: Deployment, standing: Controller) -> None:
     """The deployed controller runs, and no other."""
+    standing.stop()
     deployment.unpark()
 
 
 @pytest.fixture(scope="module")
-def parked(fleet: Clusters, deployment: Deployment) -> Clusters:
+def parked(fleet: Clusters, shared: Controller | None, request: pytest.FixtureRequest) -> Clusters:
     """The clusters without the deployed controller: the tests start their own."""
-    deployment.park()
+    if shared is None:
+        request.getfixturevalue("deployment").park()
     return fleet
 
 
-@pytest.fixture(scope="module")
-def standing(parked: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
-    """The module's own controller. Its tests share no queue, so it need not start anew for each."""
-    made = Controller(parked.manager, tmp_path_factory.mktemp("controller"))
+@pytest.fixture(scope="session")
+def standing(
+    fleet: Clusters, shared: Controller | None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Controller]:
+    """The controller of all tests that run side by side or one after the other. They share no queue, so it need not start anew."""
+    if shared is not None:
+        yield shared
+        return
+    made = Controller(fleet.manager, tmp_path_factory.mktemp("controller"), pace=request.config.getoption("--pace"))
     yield made
     made.stop()
 
 
 @pytest.fixture
-def running(standing: Controller) -> Controller:
+def running(standing: Controller, shared: Controller | None, parked: Clusters) -> Controller:
     """A controller that runs."""
-    standing.go_on()
+    if shared is None:
+        standing.go_on()
+    else:
+        shared.check()
     return standing
 
 
 @pytest.fixture
-def process(standing: Controller, tmp_path: Path) -> Iterator[Controller]:
+def process(
+    standing: Controller, parked: Clusters, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Controller]:
     """A controller of the test's own that is not started yet; no other runs."""
     standing.stop()
-    made = Controller(standing.manager, tmp_path)
+    made = Controller(standing.manager, tmp_path, pace=request.config.getoption("--pace"))
     yield made
     made.stop()
 

@@ -89,6 +89,7 @@ def test_who_lacks_a_secret_gives_way(stage: Stage, running: Controller) -> None
     wait(lambda: stage.running(1), 60, "the one behind it runs", running.tail)
 
 
+@pytest.mark.alone
 def test_a_secret_that_goes_before_its_worker_is_made(stage: Stage, running: Controller) -> None:
     """A worker that is replaced after a restart, while a source is gone: told once, made when the source is back."""
     stage.build({"east": 1})

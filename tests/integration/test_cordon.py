@@ -15,6 +15,8 @@ from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 
+pytestmark = pytest.mark.alone  # no other gang shall miss east
+
 
 @pytest.fixture
 def open_again(stage: Stage) -> Iterator[None]:

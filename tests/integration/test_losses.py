@@ -96,6 +96,7 @@ def test_a_namespace_that_goes_there_takes_its_workers_elsewhere(stage: Stage, r
     wait(lambda: not stage.remote("workloads")["east"], 30, "nothing stands in east", running.tail)
 
 
+@pytest.mark.alone
 def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: Controller) -> None:
     """The controller hears of it only when the Workload is gone: nothing names its anchor any more. West has one of that name."""
     stage.build({"east": 1, "west": 1})

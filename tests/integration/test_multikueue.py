@@ -22,6 +22,8 @@ from hack.testbed.reader import Raw
 from hack.testbed.rights import Row, may, wrong
 from hack.testbed.stage import FAKE_NODE, TOLERATION, Stage, added, pods_by_cluster, told
 
+pytestmark = pytest.mark.alone  # rights, and Kueue itself, are changed
+
 CLUSTERS = ("east", "west")
 OURS = {name: f"it-mk-{name}" for name in CLUSTERS}  # WorkerClusters; their MultiKueueClusters are called so, too
 CONFIG = "it-multikueue"

@@ -23,6 +23,8 @@ from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 
+pytestmark = pytest.mark.alone  # every WorkerCluster of the manager is told of
+
 BOTH = ("--cluster", "east", "--cluster", "west")
 
 

@@ -55,6 +55,7 @@ def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller
 
 
 @pytest.mark.usefixtures("audited")
+@pytest.mark.alone
 def test_missing_gate_policy_holds_everything(stage: Stage, running: Controller) -> None:
     """Without the admission policy no gang turns Ready: its workers would start in the manager."""
     manager = stage.manager

@@ -13,6 +13,8 @@ from hack.testbed.rights import SUBRESOURCES, Row, may, wrong
 from hack.testbed.stage import added
 from hack.testbed.volcano import known
 
+pytestmark = pytest.mark.alone  # roles come and go
+
 CONTROLLER = "system:serviceaccount:rayspan-system:rayspan-controller"
 WORKER = "system:serviceaccount:rayspan-system:rayspan-worker"
 

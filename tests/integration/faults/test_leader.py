@@ -17,8 +17,11 @@ from hack.testbed import audit
 from hack.testbed.auditlog import WRITES, log_of
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.controller import Controller
+from hack.testbed.pace import SHIPPED
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, ray_cluster
+
+pytestmark = pytest.mark.alone  # two controllers of one election
 
 Pair = tuple[Controller, Controller]
 OURS = ("rayspan-controller", "rayspan-worker")  # the controller's accounts, in the manager and in worker clusters
@@ -30,13 +33,13 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @pytest.fixture
-def pair(standing: Controller, tmp_path: Path) -> Iterator[Pair]:
-    """The first leads; the second stands by and is ready to."""
+def pair(standing: Controller, parked: Clusters, tmp_path: Path) -> Iterator[Pair]:
+    """The first leads; the second stands by and is ready to. They wait as those that are shipped do."""
     standing.stop()
     folders = (tmp_path / "first", tmp_path / "second")
     for folder in folders:
         folder.mkdir()
-    first, second = (Controller(standing.manager, f, elect=True, number=n) for n, f in enumerate(folders))
+    first, second = (Controller(parked.manager, f, pace=SHIPPED, elect=True, number=n) for n, f in enumerate(folders))
     try:
         first.start()
         wait(lambda: _leads(first), STARTED, "the first one leads", first.tail)

@@ -17,6 +17,8 @@ from hack.testbed.preemption import preempt, status, uids, workers_in
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, pods_by_cluster
 
+pytestmark = pytest.mark.alone  # clusters are drained, and links cut
+
 
 @pytest.fixture
 def east(fleet: Clusters) -> Iterator[str]:

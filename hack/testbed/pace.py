@@ -1,0 +1,63 @@
+"""How long does a controller under test wait? As the shipped one, without its safety nets, or for a fraction of the time.
+
+`shipped`: every wait as users have it. `real`: the same, but a net under the watches (a resync) is an hour away, so that a
+wake-up which is lost turns a test red instead of late. `quick`: so, and each wait that a test would sit out is short. What is
+shortened keeps its order against the others; what Kueue, KubeRay or a kubelet need is not ours to shorten.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+from adapter.gang import anchors, deadlines
+from adapter.shell.controller import engine
+from adapter.shell.kube import client, reflector
+from adapter.shell.observe import losses
+from adapter.shell.write import copies
+
+SHIPPED, REAL, QUICK = PACES = ("shipped", "real", "quick")
+
+_HOUR = timedelta(hours=1)  # longer than any test waits
+_Waits = Mapping[ModuleType, Mapping[str, Any]]
+
+_NO_NETS: _Waits = {
+    engine: {"RESYNC_SECONDS": _HOUR.total_seconds()},
+    deadlines: {"RESYNC": _HOUR},
+}
+_SHORT: _Waits = {
+    # A link that is cut shows within their sum, 4 s in place of 15: a busy lab answers in less than 3.
+    reflector: {"PROBE_SECONDS": 1.0},
+    client: {"TIMEOUT_SECONDS": 3.0},
+    # A source is read again in 12 s in place of 120, and looked for every 3 s.
+    copies: {"PAUSE_SECONDS": 3.0, "AGAIN_SECONDS": 12.0},
+    losses: {"ASK_SECONDS": 2.0},
+    # Longer than it takes from an anchor to the share that is written after it.
+    anchors: {"SETTLED": timedelta(seconds=5)},
+    # Still longer than SPILL_AFTER, so that another cluster is tried first.
+    deadlines: {
+        "EXCLUDED_FIRST": timedelta(seconds=5),
+        "EXCLUDED_FOR": timedelta(seconds=15),
+        "YIELD_AFTER": timedelta(seconds=3),
+    },
+}
+_WAITS: Mapping[str, tuple[_Waits, ...]] = {SHIPPED: (), REAL: (_NO_NETS,), QUICK: (_NO_NETS, _SHORT)}
+
+
+def keep(pace: str) -> None:
+    """Let this process wait so. Every module that has imported a wait by its name is told, so import the controller first."""
+    for waits in _WAITS[pace]:
+        for module, values in waits.items():
+            for name, value in values.items():
+                _set(name, vars(module)[name], value)
+
+
+def _set(name: str, shipped: object, value: object) -> None:
+    for module in _product():
+        if vars(module).get(name) is shipped:
+            vars(module)[name] = value
+
+
+def _product() -> Iterator[ModuleType]:
+    return (module for name, module in list(sys.modules.items()) if name.startswith("adapter.") and module)
