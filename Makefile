@@ -28,8 +28,21 @@ machine: # Tell at once what this machine lacks, before anything is installed
 demo: machine $(VENV)/.ready ## Run the main job: one stock RayJob over two worker clusters, on real clusters made here
 	@$(RUN) -m hack.demo
 
+# `make test` takes what is not marked long, with short waits and seeds that stay; `make test-all` all of it, at the pace and
+# with the waits that users have, and seeds that are drawn.
+ALL ?=
+PICK := $(if $(ALL),long or not long,not long)
+PACE := $(if $(ALL),real,quick)
+PROFILE := $(if $(ALL),drawn,short)
+STRIKES := $(if $(ALL),--n 50,--n 15 --seed 7)
+
 .PHONY: test
-test: lint test-unit test-integration test-e2e test-faults ## Pass all tests: static checks, unit, integration and e2e on the lab, faults and chaos
+test: lint test-unit test-integration test-e2e test-chaos ## Prove each promise of the README once, on real clusters made here
+
+.PHONY: test-all
+test-all: ## Pass all tests: what CI runs
+	@$(MAKE) --no-print-directory test ALL=yes
+	@$(RUN) -m hack.mutants --n 3
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Check format, lint, types and the import contracts
@@ -39,24 +52,23 @@ lint: $(VENV)/.ready ## Check format, lint, types and the import contracts
 
 .PHONY: test-unit
 test-unit: $(VENV)/.ready ## Test the pure core: tables, properties, golden pods
-	@$(RUN) -m pytest tests/unit
+	@$(RUN) -m pytest tests/unit -n 2 --dist worksteal --hypothesis-profile=$(PROFILE)
 
 .PHONY: test-integration
 test-integration: $(VENV)/.ready ## Test against real API servers, Kueue and KubeRay, with fake nodes
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest tests/integration --ignore=tests/integration/faults
+	@$(RUN) -m pytest tests/integration -n 4 --dist loadfile --pace $(PACE) -m "not alone and ($(PICK))"
+	@$(RUN) -m pytest tests/integration --pace $(PACE) -m "alone and ($(PICK))"
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
-	@$(LAB) up
-	@$(RUN) -m pytest e2e --ignore=e2e/faults
-
-.PHONY: test-faults
-test-faults: $(VENV)/.ready ## Test what takes long: leader election, lost clusters, drains, cut links with real Ray, then fifty faults of chaos
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest tests/integration/faults
-	@$(RUN) -m pytest e2e/faults
-	@$(RUN) -m hack.trials.chaos --n 50 --longest 4
+	@$(RUN) -m pytest e2e -m "$(PICK)"
+
+.PHONY: test-chaos
+test-chaos: $(VENV)/.ready ## Let faults strike running gangs, with outages of up to 20 s
+	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m hack.trials.chaos $(STRIKES) --longest 20
 
 .PHONY: compatibility
 compatibility: $(VENV)/.ready ## Put every sample of KubeRay to real API servers, and write docs/compatibility.md and the golden pods anew
