@@ -14,6 +14,8 @@ from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, added, told
 
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # it reads the quota of all queues of west
+
 WEST = "it-sum-west"  # a WorkerCluster of the test's own, so that it may be lost
 
 

@@ -75,6 +75,7 @@ def test_a_worker_that_asks_for_nothing_is_refused(stage: Stage, running: Contro
     _good_one_runs(stage, running, written)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("audited")
 def test_a_gang_with_nothing_to_send_is_let_pass(stage: Stage, running: Controller) -> None:
     """Zero replicas: there is nothing to be dispatched, and the head is none of our business."""
@@ -87,6 +88,7 @@ def test_a_gang_with_nothing_to_send_is_let_pass(stage: Stage, running: Controll
     _good_one_runs(stage, running, written)
 
 
+@pytest.mark.long
 def test_an_empty_group_beside_a_full_one(stage: Stage, running: Controller) -> None:
     """A group of nobody holds nobody up."""
     stage.build({"east": 2, "west": 2})
@@ -95,6 +97,7 @@ def test_an_empty_group_beside_a_full_one(stage: Stage, running: Controller) -> 
     assert [update["name"] for update in stage.check("pi")["podSetUpdates"]] == ["some"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("groups", "taken"), [(17, True), (18, False)])
 def test_as_many_groups_as_kueue_takes(stage: Stage, running: Controller, groups: int, taken: bool) -> None:
     """Kueue takes 18 podsets, head included: so many are one gang, and one more is refused as it is submitted."""
@@ -119,6 +122,7 @@ POLICIES: dict[str, tuple[Raw, str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("audited")
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_that_leads_nowhere_is_told(stage: Stage, running: Controller, name: str) -> None:

@@ -7,6 +7,8 @@ from hack.corpus.ask import run
 from hack.corpus.judge import Seen
 from hack.testbed.clusters import Clusters
 
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # it takes all of the machine
+
 ANEW = "run `make compatibility`, which writes it anew, and read the difference"
 
 

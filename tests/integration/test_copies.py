@@ -80,6 +80,7 @@ def test_a_missing_secret_is_waited_for_with_its_name(stage: Stage, running: Con
     wait(lambda: stage.running(1), 60, "the worker runs", running.tail)
 
 
+@pytest.mark.long
 def test_who_lacks_a_secret_gives_way(stage: Stage, running: Controller) -> None:
     """The manager's quota is not held for ever by a job that nobody completes."""
     stage.build({"east": 1}, manager_cpu=2)
@@ -89,6 +90,7 @@ def test_who_lacks_a_secret_gives_way(stage: Stage, running: Controller) -> None
     wait(lambda: stage.running(1), 60, "the one behind it runs", running.tail)
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_a_secret_that_goes_before_its_worker_is_made(stage: Stage, running: Controller) -> None:
     """A worker that is replaced after a restart, while a source is gone: told once, made when the source is back."""
@@ -109,6 +111,7 @@ def test_a_secret_that_goes_before_its_worker_is_made(stage: Stage, running: Con
     assert _values(stage) == {"other"}
 
 
+@pytest.mark.long
 def test_too_much_is_refused(stage: Stage, running: Controller) -> None:
     stage.build({"east": 1})
     each, some = 900 * 1024, [f"big-{number}" for number in range(MOST_BYTES // (900 * 1024) + 1)]
@@ -135,6 +138,7 @@ def unbound(stage: Stage) -> Iterator[Stage]:
     manager.apply(yaml.safe_dump({**binding, "metadata": {"name": names.COPIES_ROLE}}))
 
 
+@pytest.mark.long
 def test_without_the_right_it_waits_and_says_what_to_bind(unbound: Stage, running: Controller) -> None:
     """With a binding for its namespace alone, the same job goes on."""
     stage = unbound
@@ -154,6 +158,7 @@ def test_without_the_right_it_waits_and_says_what_to_bind(unbound: Stage, runnin
     wait(lambda: stage.running(1), 60, "the worker runs", running.tail)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_killed_between_the_writes(stage: Stage, process: Controller, count: int) -> None:
     """The next process finds the copies under their names, and writes what is missing."""

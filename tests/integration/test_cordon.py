@@ -15,7 +15,7 @@ from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 
-pytestmark = pytest.mark.alone  # no other gang shall miss east
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # no other gang shall miss east
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hack.lab.cluster import processes
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.stage import Stage
 
-pytestmark = pytest.mark.usefixtures("deployed")  # which makes them alone
+pytestmark = [pytest.mark.usefixtures("deployed"), pytest.mark.long]  # which makes them alone
 
 
 @pytest.mark.parametrize("way", faults.WAYS)

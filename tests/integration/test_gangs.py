@@ -1,11 +1,15 @@
 """Many gangs at once, and two tenants in one cohort: nobody is ever beyond quota, and nobody waits for ever."""
 
+import pytest
+
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 from hack.trials.gangs import draw, report, tenants
 from hack.trials.gangs.course import Course
 from hack.trials.sampler import QuotaSampler
+
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # it takes all of the machine
 
 GANGS, SEED, CPU = 12, 7, 8
 PACE = 0.15  # 3 to 9 s: what takes seconds is what is tested. They come and go for most of that, so use in percent says little

@@ -16,6 +16,8 @@ from hack.testbed.preemption import preempt
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage
 
+pytestmark = pytest.mark.long
+
 SERVICE_LABEL = names.SERVICE_NAME_LABEL
 SERVICE, SLICE = "pi-head-svc", "pi-head-svc-rayspan-ipv4"
 

@@ -20,6 +20,8 @@ from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
 from hack.testbed.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster, told
 
+pytestmark = pytest.mark.long
+
 LOCAL, REMOTE = "local", "remote"
 POLICY = REPO / "manifests" / "queues" / "local-remote" / "pool-policy.yaml"
 MANUAL = REPO / "docs" / "queues.md"

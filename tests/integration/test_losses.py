@@ -38,6 +38,7 @@ def test_a_preempted_share_is_replaced_elsewhere(stage: Stage, running: Controll
     )
 
 
+@pytest.mark.long
 def test_a_worker_cluster_with_workers_is_not_deleted_by_mistake(stage: Stage, running: Controller) -> None:
     stage.build({"east": 1, "west": 0})
     stage.ray_cluster("pi", workers=1)
@@ -54,6 +55,7 @@ def test_a_worker_cluster_with_workers_is_not_deleted_by_mistake(stage: Stage, r
     stage.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", json.dumps(undone))
 
 
+@pytest.mark.long
 def test_workers_follow_a_head_that_moved(stage: Stage, running: Controller) -> None:
     """Whoever was made with the old address is replaced, and runs with the new one. The head is on a fake node, which gives
     a new pod the address of the last one: so its status is told another one."""
@@ -69,6 +71,7 @@ def test_workers_follow_a_head_that_moved(stage: Stage, running: Controller) -> 
     assert not before & {pod["metadata"]["uid"] for pod in stage.workers()}
 
 
+@pytest.mark.long
 def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: Controller) -> None:
     """Its quota is given, and then a policy of its own admin refuses every pod: the job says so, and runs elsewhere."""
     stage.build({"east": 2, "west": 2})
@@ -81,6 +84,7 @@ def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: 
     wait(lambda: not stage.remote("workloads")["east"], 30, "nothing is held in east", running.tail)
 
 
+@pytest.mark.long
 def test_a_namespace_that_goes_there_takes_its_workers_elsewhere(stage: Stage, running: Controller) -> None:
     stage.build({"east": 1, "west": 2})
     stage.ray_cluster("pi", workers=2)
@@ -96,6 +100,7 @@ def test_a_namespace_that_goes_there_takes_its_workers_elsewhere(stage: Stage, r
     wait(lambda: not stage.remote("workloads")["east"], 30, "nothing stands in east", running.tail)
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: Controller) -> None:
     """The controller hears of it only when the Workload is gone: nothing names its anchor any more. West has one of that name."""
@@ -113,6 +118,7 @@ def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: C
     wait(lambda: stage.running(2), 60, "the worker runs on a new share", lambda: dump(stage, running))
 
 
+@pytest.mark.long
 def test_a_share_that_is_refused_leaves_no_anchor(stage: Stage, running: Controller) -> None:
     """East takes the anchor and not the Workload, as while its Kueue is down: when nobody wants it any more, the anchor goes."""
     stage.build({"east": 1, "west": 0}, timeout="5m")
@@ -130,6 +136,7 @@ def test_a_share_that_is_refused_leaves_no_anchor(stage: Stage, running: Control
     wait(lambda: not stage.remote("configmaps")["east"], 30, "the anchor is gone", lambda: dump(stage, running))
 
 
+@pytest.mark.long
 def test_a_share_that_its_cluster_keeps_holds_up_nobody(stage: Stage, running: Controller) -> None:
     """The job is stopped and started again, and east lets nobody delete Workloads: it goes west, and says what is left there."""
     stage.build({"east": 1, "west": 1})
@@ -155,6 +162,7 @@ def test_a_share_that_its_cluster_keeps_holds_up_nobody(stage: Stage, running: C
     wait(lambda: not stage.remote("workloads")["east"], 90, "it is gone when it may go", lambda: dump(stage, running))
 
 
+@pytest.mark.long
 def test_a_check_that_is_taken_off_its_queue_stops_nothing_that_runs(stage: Stage, running: Controller) -> None:
     """Kueue lets run what it admitted; workers that fail are still replaced, and all is tidied up when the job ends."""
     stage.build({"east": 1, "west": 1})

@@ -53,6 +53,7 @@ def secrets(parked: Clusters) -> Iterator[Clusters]:
         yield parked
 
 
+@pytest.mark.long
 def test_multikueues_kubeconfig_is_reused_and_each_obstacle_is_told(
     secrets: Clusters, stage: Stage, running: Controller
 ) -> None:
@@ -87,6 +88,7 @@ def test_multikueues_kubeconfig_is_reused_and_each_obstacle_is_told(
         wait(lambda: not stage.leftovers(), 60, "nothing is left", running.tail)
 
 
+@pytest.mark.long
 def test_a_manager_that_hides_multikueue_works_without_it(secrets: Clusters, stage: Stage, process: Controller) -> None:
     """No right to MultiKueue's kinds: jobs run all the same, and who needs those kinds reads why not."""
     stage.build({"east": 1})
@@ -107,6 +109,7 @@ def test_a_manager_that_hides_multikueue_works_without_it(secrets: Clusters, sta
     _expect(stage, "Secret east in kueue-system cannot be read", process)
 
 
+@pytest.mark.long
 def test_a_policy_takes_a_configs_clusters_in_its_order(secrets: Clusters, stage: Stage, running: Controller) -> None:
     """The list is MultiKueue's: a gang fills it in its order, and one that waits goes on when it grows."""
     stage.build({"east": 2, "west": 2})
@@ -216,6 +219,7 @@ def test_stock_multikueue_works_beside_us(parked: Clusters, stage: Stage, proces
         wait(lambda: not _left(stage), 60, "MultiKueue tidies up", lambda: str(_left(stage)))
 
 
+@pytest.mark.long
 def test_the_manuals_commands_give_the_rights_that_it_speaks_of(fleet: Clusters) -> None:
     """As they stand, in an account's place that has no right before; and the controller may read the Secrets in the end."""
     east, manager, who = fleet.workers["east"], fleet.manager, f"system:serviceaccount:{MANUALS_ACCOUNT}"
@@ -238,6 +242,7 @@ def test_the_manuals_commands_give_the_rights_that_it_speaks_of(fleet: Clusters)
         manager.wait(lambda: may(manager, *reading), 20, "the controller may read the Secrets")
 
 
+@pytest.mark.long
 def test_the_manuals_objects_are_accepted(fleet: Clusters) -> None:
     """By the API server, strictly, under other names; the two are the kinds that the manual is about."""
     (block,) = _fenced("yaml")

@@ -89,6 +89,7 @@ def test_columns(fleet: Clusters, kind: str, columns: str) -> None:
     assert header.split()[: len(columns.split())] == columns.split()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "field", ["workercluster.spec.zone", "dispatchpolicy.spec.reservationTimeout", "rpl.status.state"]
 )
@@ -97,6 +98,7 @@ def test_every_field_is_explained(fleet: Clusters, field: str) -> None:
     assert "DESCRIPTION:" in said and "<empty>" not in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("directory", KUSTOMIZATIONS, ids=lambda path: str(path.relative_to(REPO)))
 def test_a_kustomization_renders_without_a_warning(directory: Path) -> None:
     done = subprocess.run([program(), "kustomize", directory], capture_output=True, text=True, timeout=60, check=False)

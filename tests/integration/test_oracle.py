@@ -1,7 +1,11 @@
 """Does our quota arithmetic say what Kueue does? Two hundred random trees with loads, put to the Kueue of a worker cluster."""
 
+import pytest
+
 from hack.oracle.rounds import report, run
 from hack.testbed.clusters import Clusters
+
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # it takes all of the machine
 
 TREES, SEED = 200, 7  # always the same, so that a red test is one of the change under test: `make oracle` draws others
 QUESTIONS = 2  # about each tree: the second finds load and changed queues; a third would cost half a minute more

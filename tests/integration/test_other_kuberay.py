@@ -17,6 +17,8 @@ from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage
 
+pytestmark = pytest.mark.long
+
 WHERE, NAME = "east", "same"
 KIND = "CustomResourceDefinition"
 

@@ -25,6 +25,11 @@ from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, local_queue, ray_cluster
 
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.long,
+]  # it reads the log of the controller, and reckons with what others leave free
+
 Raw = dict[str, Any]
 DOOR = "rayspan-plan-under-test"  # the pod that stands for the controller
 USER = "scientist"

@@ -13,6 +13,8 @@ from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
 from hack.testbed.stage import FAKE_NODE, Stage, ray_cluster
 
+pytestmark = pytest.mark.long
+
 Give = Callable[[Raw], None]
 TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
 

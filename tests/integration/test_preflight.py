@@ -23,7 +23,7 @@ from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 
-pytestmark = pytest.mark.alone  # every WorkerCluster of the manager is told of
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # every WorkerCluster of the manager is told of
 
 BOTH = ("--cluster", "east", "--cluster", "west")
 

@@ -12,6 +12,8 @@ from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
 from hack.testbed.stage import QUEUE, Stage, plain_pod
 
+pytestmark = pytest.mark.long
+
 PREEMPTION = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
 
 

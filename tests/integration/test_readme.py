@@ -22,7 +22,7 @@ from hack.lab.base.paths import REPO
 from hack.testbed import clusters, install
 from hack.testbed.clusters import Cluster, Clusters
 
-pytestmark = pytest.mark.alone  # what the commands do to the clusters is theirs
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # what the commands do to the clusters is theirs
 
 _README = (REPO / "README.md").read_text()
 _MAKEFILE = (REPO / "Makefile").read_text()

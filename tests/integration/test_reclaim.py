@@ -21,6 +21,7 @@ def test_borrowed_quota_comes_back(stage: Stage, running: Controller) -> None:
     wait(lambda: stage.running(3), 60, "three run", running.tail)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("audited")
 def test_a_round_that_is_given_up_has_preempted_nobody(stage: Stage, running: Controller) -> None:
     """East has room and never admits: west is not asked before, so the borrowers there stay."""

@@ -8,6 +8,8 @@ from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
 from hack.testbed.clusters import Clusters
 
+pytestmark = pytest.mark.long
+
 _SAMPLES = sorted((REPO / "manifests" / "samples" / "policies").glob("*.yaml"))
 
 

@@ -22,6 +22,7 @@ TOGETHER = {"strategy": "AvailableCapacity", "gang": "SameCluster"}
 QUICKLY = 15  # seconds in which a spilled gang must be decided on, and a freed cluster be used: half of the resync's
 
 
+@pytest.mark.alone
 def test_fill_and_spill(stage: Stage, running: Controller) -> None:
     """C1: two of three jobs fill static; the third goes to dynamic, whose quota counts although its node is yet to come."""
     with _growing(stage, "west"):
@@ -38,6 +39,7 @@ def test_fill_and_spill(stage: Stage, running: Controller) -> None:
         assert pods_by_cluster(stage.workers()) == {"east": 4, "west": 2}
 
 
+@pytest.mark.long
 def test_fill_and_spill_divides_a_gang_that_may_be(stage: Stage, running: Controller) -> None:
     """C1a: one place left in static is used, the other worker goes to dynamic."""
     stage.build({"east": 3, "west": 2})
@@ -47,6 +49,7 @@ def test_fill_and_spill_divides_a_gang_that_may_be(stage: Stage, running: Contro
     wait(lambda: stage.where("two") == "1 east, 1 west", 60, "the second is divided", running.tail)
 
 
+@pytest.mark.long
 def test_fill_and_spill_keeps_a_gang_together(stage: Stage, running: Controller) -> None:
     """C1b: the same, but together: static's last place stays free."""
     stage.build({"east": 3, "west": 2}, policy=TOGETHER)
@@ -57,6 +60,7 @@ def test_fill_and_spill_keeps_a_gang_together(stage: Stage, running: Controller)
     assert "east passed over" in stage.placement("two")["spec"]["explanation"]
 
 
+@pytest.mark.long
 def test_a_queue_that_stands_still_is_passed_by(stage: Stage, running: Controller) -> None:
     """C1: static has room, but its queue is strict and stands behind a pod that never fits; its Kueue says nothing of ours."""
     stage.build({"east": 2, "west": 2})
@@ -122,6 +126,7 @@ def test_no_worker_starts_before_its_head_can(stage: Stage, running: Controller)
     assert "pods" in {one.what for one in written.take(["create"])}, "that shows in the logs"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("audited")
 def test_pinned_fills_and_does_not_spill(stage: Stage, running: Controller) -> None:
     """C2: the cluster that the policy does not name sees not one write of ours for these jobs."""
@@ -143,6 +148,8 @@ def test_pinned_fills_and_does_not_spill(stage: Stage, running: Controller) -> N
     assert {one.cluster for one in written.take()} == {"east"}
 
 
+@pytest.mark.alone
+@pytest.mark.long
 def test_the_right_cluster_by_its_labels(stage: Stage, running: Controller) -> None:
     """C3: a selector chooses; a label that changes moves nobody who runs, and counts for whoever comes next."""
     key = "cluster.class"
@@ -159,6 +166,7 @@ def test_the_right_cluster_by_its_labels(stage: Stage, running: Controller) -> N
         assert stage.where("one") == "1 east" and pods_by_cluster(stage.workers())["east"] == 1
 
 
+@pytest.mark.long
 def test_clusters_are_filled_in_the_order_of_the_policy(stage: Stage, running: Controller) -> None:
     """C4: by the order that was written, which is not that of the alphabet."""
     stage.clusters = ("west", "east")
@@ -168,6 +176,7 @@ def test_clusters_are_filled_in_the_order_of_the_policy(stage: Stage, running: C
         wait(lambda job=job, cluster=cluster: stage.where(job) == f"1 {cluster}", 60, cluster, running.tail)  # type: ignore[misc]
 
 
+@pytest.mark.long
 def test_priority_goes_before_age(stage: Stage, running: Controller) -> None:
     """B13: both wait; when room comes, the one of higher priority has it although it came later."""
     stage.build({"east": 0, "west": 0})
@@ -199,6 +208,7 @@ def test_four_of_six(stage: Stage, running: Controller) -> None:
     assert len(stage.workers()) == 6 and sum(map(len, stage.remote().values())) == 4
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("audited")
 def test_a_part_of_a_job_that_starts_only_whole_is_refused(stage: Stage, running: Controller) -> None:
     """A RayJob whose submitter waits for every worker would wait for ever; the sentence names the way out."""
@@ -214,6 +224,8 @@ def test_a_part_of_a_job_that_starts_only_whole_is_refused(stage: Stage, running
     assert written.take() == [], "no cluster was asked for anything"
 
 
+@pytest.mark.alone
+@pytest.mark.long
 def test_quota_without_a_device_is_passed_over(stage: Stage, running: Controller) -> None:
     """B23: east has quota for a device that no node of it has: the workers go to west, and the reason is told."""
     device = "example.com/gpu"
@@ -228,6 +240,7 @@ def test_quota_without_a_device_is_passed_over(stage: Stage, running: Controller
         wait(lambda: stage.leftovers() == [], 60, "nothing is left", running.tail)
 
 
+@pytest.mark.long
 def test_a_worker_group_in_its_zone(stage: Stage, running: Controller) -> None:
     """A worker group may ask for a zone on its template; the others go where there is room."""
     stage.build({"east": 9, "west": 9})

@@ -18,6 +18,8 @@ from hack.testbed.reader import Raw
 from hack.testbed.stage import FAKE_NODE, Stage
 from hack.testbed.volcano import KIND, known
 
+pytestmark = pytest.mark.long
+
 TENANT = "rayspan-worker-tenant"
 
 

@@ -74,6 +74,7 @@ def test_another_takes_over_from_one_that_dies(stage: Stage, pair: Pair) -> None
     assert uids < {pod["metadata"]["uid"] for pod in stage.workers()}, "none was replaced"
 
 
+@pytest.mark.long
 def test_one_that_is_asked_to_stop_gives_the_lease_back(stage: Stage, pair: Pair) -> None:
     """The other one takes over sooner than a Lease runs out."""
     first, second = pair
@@ -85,6 +86,7 @@ def test_one_that_is_asked_to_stop_gives_the_lease_back(stage: Stage, pair: Pair
     wait(lambda: stage.running(2), 90, "two workers run", second.tail)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("audited")
 def test_a_leader_that_was_stopped_for_long_writes_nothing_more(stage: Stage, pair: Pair) -> None:
     """It wakes up to a job that waits for a plan, with nobody else at work: it ends, and no API server saw a write of it."""

@@ -27,6 +27,7 @@ def east(fleet: Clusters) -> Iterator[str]:
     _set(fleet, cordoned=None, draining=None, maxUnavailable=None)
 
 
+@pytest.mark.long
 def test_without_room_the_job_runs_on_and_gets_its_workers_later(stage: Stage, running: Controller) -> None:
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=2, priority=stage.priority("low", 10))
@@ -44,6 +45,7 @@ def test_without_room_the_job_runs_on_and_gets_its_workers_later(stage: Stage, r
     )
 
 
+@pytest.mark.long
 def test_a_policy_may_restart_the_whole_gang(stage: Stage, running: Controller) -> None:
     stage.build({"east": 1, "west": 1}, policy={"onShareLost": "Restart"})
     stage.ray_cluster("pi", workers=2, priority=stage.priority("low", 10))
@@ -98,6 +100,7 @@ def test_a_drained_cluster_is_left_one_by_one(stage: Stage, running: Controller,
     wait(lambda: workers_in(stage.fleet) == 0, 30, "east says that nobody is left", running.tail)
 
 
+@pytest.mark.long
 def test_who_has_no_other_place_stays_in_a_drained_cluster(stage: Stage, running: Controller, east: str) -> None:
     stage.build({"east": 2, "west": 1})
     stage.ray_cluster("pi", workers=2)
