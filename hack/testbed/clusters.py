@@ -38,7 +38,7 @@ class Cluster:
 
     @cached_property
     def writer(self) -> Writer:
-        return Writer(self.kubeconfig, self.reader)
+        return Writer(self.reader)
 
     def kubectl(self, *words: str | Path, input: str | None = None, timeout: float = _PATIENCE) -> str:
         """Run kubectl and return what it prints; raises LabError with its complaint."""

@@ -1,7 +1,7 @@
 """What does an API server say, for any kubeconfig and any kind? Reading only, through the official Python client.
 
 kubectl costs a tenth of a second of processor time per question, too much for tests and a demo that look several times a second.
-It finds a kind as kubectl does, by discovery, and writes nothing; what it posts are questions.
+It finds a kind as kubectl does, by discovery, and writes nothing by itself (writer.py does); what it posts are questions.
 """
 
 import json
@@ -51,12 +51,12 @@ class Reader:
 
     def text(self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json") -> str:
         """The body at a path. Raises Refused or Unreachable; whatever else goes wrong is a fault of ours, and stays one."""
-        return self._answer("GET", path, query, {"Accept": accept})
+        return self.ask("GET", path, query, {"Accept": accept})
 
     def post(self, path: str, question: Raw) -> Raw:
         """The answer to a question that is an object: a review, which the API server fills in and does not keep."""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        answer: Raw = json.loads(self._answer("POST", path, None, headers, question))
+        answer: Raw = json.loads(self.ask("POST", path, None, headers, question))
         return answer
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Raw:
@@ -72,9 +72,10 @@ class Reader:
     def namespaced(self, kind: str) -> bool:
         return self._kind(kind)[2]
 
-    def _answer(
+    def ask(
         self, verb: str, path: str, query: Mapping[str, str] | None, headers: dict[str, str], body: Raw | None = None
     ) -> str:
+        """The body of an answer. Raises Refused or Unreachable."""
         request = self._api.param_serialize(
             verb, path, query_params=list((query or {}).items()), header_params=headers, body=body,
             auth_settings=["BearerToken"],
