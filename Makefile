@@ -52,7 +52,7 @@ lint: $(VENV)/.ready ## Check format, lint, types and the import contracts
 
 .PHONY: test-unit
 test-unit: $(VENV)/.ready ## Test the pure core: tables, properties, golden pods
-	@$(RUN) -m pytest tests/unit -n 2 --dist worksteal --hypothesis-profile=$(PROFILE)
+	@$(RUN) -m pytest tests/unit -n 3 --dist worksteal --hypothesis-profile=$(PROFILE)
 
 .PHONY: test-integration
 test-integration: $(VENV)/.ready ## Test against real API servers, Kueue and KubeRay, with fake nodes

@@ -160,6 +160,7 @@ def test_a_watch_that_ended_by_itself_is_no_story(tmp_path: Path, monkeypatch: p
     cluster = clusters.Cluster("east", tmp_path / "none")
     with (
         pytest.raises(LabError, match="ended by itself with status 3"),
-        podwatch.watched(cluster, "x=y", tmp_path / "out", ".metadata.uid"),
+        podwatch.watched(cluster, "x=y", tmp_path / "out", ".metadata.uid") as story,
     ):
-        time.sleep(1)
+        while story():
+            pass
