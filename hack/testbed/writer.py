@@ -4,8 +4,11 @@ kubectl costs a fifth of a second of processor time per call, and stages are bui
 does in a test still goes through kubectl.
 """
 
+import json
+
 from hack.testbed.reader import NotThere, Raw, Reader
 
+_LAST = "kubectl.kubernetes.io/last-applied-configuration"
 _APPLY = {"fieldManager": "rayspan-testbed", "force": "true"}
 _JSON = {"Accept": "application/json"}
 _PATCH = {**_JSON, "Content-Type": "application/apply-patch+yaml"}
@@ -18,7 +21,9 @@ class Writer:
         self._reader = reader
 
     def apply(self, made: Raw) -> None:
-        """Server-side apply. Raises Refused with the server's complaint, or Unreachable."""
+        """Server-side apply, so that `kubectl apply` goes on from it. Raises Refused with the server's complaint, or Unreachable."""
+        annotations = {**(made["metadata"].get("annotations") or {}), _LAST: json.dumps(made)}
+        made = {**made, "metadata": {**made["metadata"], "annotations": annotations}}
         group, meta = made["apiVersion"].rpartition("/")[0], made["metadata"]
         kind = ".".join(filter(None, (made["kind"], group)))
         self._reader.ask("PATCH", self._reader.path(kind, meta["name"], meta.get("namespace")), _APPLY, _PATCH, made)

@@ -12,7 +12,6 @@ _FILES = [REPO / "conftest.py", *(REPO / "tests").rglob("*.py"), *(REPO / "e2e")
 _SLEEPS = {
     "tests/unit/hack/test_lab_interrupt.py": "between two looks at processes, until they have begun or gone",
     "tests/unit/hack/test_watch.py": "what hangs, and what is slow, is what is tested",
-    "tests/unit/hack/test_witnesses.py": "what prints late is what is tested",
     "tests/unit/cli/test_plan.py": "between two looks at what was printed, until it is there",
 }
 _LEFT_OUT = ("pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail")
