@@ -14,7 +14,7 @@ help: ## List the targets
 $(VENV)/.ready: requirements-dev.lock
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
 	  echo "python3.11 cannot make a virtual environment; installing python3.11-venv"; \
-	  apt-get update -qq && apt-get install -y -qq python3.11-venv >/dev/null && $(PYTHON) -m venv --clear $(VENV); }
+	  apt-get update -qq && apt-get install -y -qq python3.11-venv >/dev/null && rm -rf $(VENV) && $(PYTHON) -m venv $(VENV); }
 	@echo "installing the locked Python packages"
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@

@@ -25,14 +25,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--worker", action="append", default=[], metavar="NAME=KUBECONFIG", help="a worker cluster, with Kueue; repeat"
     )
+    group.addoption(
+        "--installed", action="store_true", help="Rayspan is installed there already, as it shall be tested"
+    )
 
 
 @pytest.fixture(scope="session")
 def fleet(request: pytest.FixtureRequest) -> Clusters:
     """The clusters, with Rayspan installed by its overlays: by this process, or before it by the one that started it."""
     manager, workers = request.config.getoption("--manager"), request.config.getoption("--worker")
-    started = hasattr(request.config, "workerinput")  # by pytest-xdist
-    return install.named(manager, workers) if started else install.on(manager, workers)
+    # A process of pytest-xdist is started by one that has installed.
+    there = hasattr(request.config, "workerinput") or request.config.getoption("--installed")
+    return install.named(manager, workers) if there else install.on(manager, workers)
 
 
 @pytest.fixture

@@ -17,30 +17,28 @@ from hack.mutants import patch as patches
 from hack.mutants import trial
 from hack.mutants.patch import TIERS, Patch
 from hack.mutants.trial import Verdict
-from hack.testbed import clusters
-
-_SEEDS = 1_000_000  # a number that people can type again
+from hack.testbed import install, seed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Try the breaks that are asked for; returns the exit code."""
     asked = _parser().parse_args(argv)
-    return told(lambda: _tried(_drawn(asked)))
+    return told(lambda: _tried(_drawn(asked, argv)))
 
 
-def _drawn(asked: argparse.Namespace) -> list[Patch]:
+def _drawn(asked: argparse.Namespace, argv: Sequence[str] | None = None) -> list[Patch]:
     found = patches.chosen(patches.every(), asked.names, asked.tier)
     if asked.n is None or asked.n >= len(found):
         return found
-    seed = random.randrange(_SEEDS) if asked.seed is None else asked.seed
-    print(f"{asked.n} of {len(found)} mutants, drawn with --seed {seed}", flush=True)
-    return sorted(random.Random(seed).sample(found, asked.n), key=lambda one: one.name)
+    number = seed.drawn(asked.seed)
+    seed.tell(number, seed.again("hack.mutants", argv, number))
+    return sorted(random.Random(number).sample(found, asked.n), key=lambda one: one.name)
 
 
 def _tried(found: Sequence[Patch]) -> int:
     without = [patch for patch in found if patch.tier == "unit"]
     with_lab = [patch for patch in found if patch.tier == "lab"]
-    words = _on_lab() if with_lab else []  # whoever has none hears it before all else
+    words = _on_lab() if with_lab else []  # whoever has no lab hears it before all else
     with trial.copied() as base:
         verdicts = _tier(without, base, [], os.cpu_count() or 1) + _tier(with_lab, base, words, 1)
     print(report(verdicts), flush=True)
@@ -50,11 +48,10 @@ def _tried(found: Sequence[Patch]) -> int:
 
 
 def _on_lab() -> list[str]:
-    """The clusters of the lab as words for pytest. Named so, they are left with the controller's image that they have: the broken
-    controller is a process of the tests, and no pod ever runs it."""
-    fleet = clusters.of_lab()
-    workers = [f"--worker={name}={cluster.kubeconfig}" for name, cluster in fleet.workers.items()]
-    return [f"--manager={fleet.manager.kubeconfig}", *workers]
+    """What pytest is told, once the checkout is installed as it is: the broken controller is a process of the tests, and no pod
+    ever runs it."""
+    install.on_lab()
+    return ["--installed"]
 
 
 def _tier(found: Sequence[Patch], base: Path, words: Sequence[str], at_once: int) -> list[Verdict]:
@@ -88,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="a patch, without .patch; all when none is named")
     parser.add_argument("--n", type=int, help="how many, drawn; all when it is not given")
-    parser.add_argument("--seed", type=int, help="which ones: the same seed draws the same; drawn when it is not given")
+    parser.add_argument("--seed", type=int, help=seed.HELP)
     parser.add_argument("--tier", choices=(*TIERS, "all"), default="all", help="only those of a tier (default all)")
     return parser
 

@@ -41,7 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Several processes of pytest are about to be started: install, and start the controller that they share."""
-    fleet = install.on(config.getoption("--manager"), config.getoption("--worker"))
+    where = (config.getoption("--manager"), config.getoption("--worker"))
+    fleet = install.named(*where) if config.getoption("--installed") else install.on(*where)
     deployment = Deployment(fleet.manager)
     deployment.park()
     folder = Path(tempfile.mkdtemp(prefix="rayspan-controller-"))

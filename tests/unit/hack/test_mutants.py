@@ -131,7 +131,7 @@ def test_what_was_not_caught_is_told_below_the_table(tmp_path: Path) -> None:
 def test_the_same_seed_draws_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     draw = [mutants._drawn(mutants._parser().parse_args(["--n", "3", "--seed", seed])) for seed in ("7", "7", "8")]
     assert draw[0] == draw[1] != draw[2] and all(len(set(drawn)) == 3 for drawn in map(tuple, draw))
-    assert "drawn with --seed 7" in capsys.readouterr().out
+    assert "seed 7; again: .venv/bin/python -m hack.mutants" in capsys.readouterr().out
     unseeded = mutants._parser().parse_args(["--n", "3", "--tier", "lab"])
     assert {patch.tier for patch in mutants._drawn(unseeded)} == {"lab"}
 

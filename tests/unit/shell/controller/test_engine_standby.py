@@ -19,7 +19,6 @@ from prometheus_client import REGISTRY
 from adapter import names
 from adapter.shell import metrics
 from adapter.shell.controller.engine import Engine
-from adapter.shell.kube import reflector
 from adapter.shell.kube.client import FENCED, Client
 from hack.lab.base.paths import REPO
 from tests.unit import apiserver, builders
@@ -124,10 +123,8 @@ async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest
 
 
 @stoppable
-async def test_whoever_starts_while_the_manager_is_away_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_starts_while_the_manager_is_away_waits_for_it() -> None:
     """It is ready as long as the manager can be seen, and no longer."""
-    monkeypatch.setattr(reflector, "LAST_BACKOFF", 0.2)
-    monkeypatch.setattr(reflector, "PROBE_SECONDS", 0.2)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         manager = Manager(server)
         manager.away = True
