@@ -45,7 +45,7 @@ def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller
     stage.ray_cluster("pi", workers=2)
     missing = f"west has room for 0 (no namespace {stage.name} there"
     wait(lambda: missing in _reason(stage), 60, "it waits", running.tail)
-    assert stage.state("pi") == names.WAITING
+    wait(lambda: stage.state("pi") == names.WAITING, 10, "its state says so too", running.tail)
     west = stage.fleet.workers["west"]
     west.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.name}}))
     wait(

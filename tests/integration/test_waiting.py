@@ -21,7 +21,7 @@ def test_too_large_waits_and_starts_when_quota_is_raised(stage: Stage, running: 
     assert stage.state("pi") == names.WAITING
     assert "east has room for 2" in reason and "west has room for 1" in reason
     wait(lambda: stage.events("pi").get("Waiting") == reason, 10, "the job says so")
-    assert stage.check("pi")["message"] == reason
+    wait(lambda: stage.check("pi")["message"] == reason, 10, "its check says the same", running.tail)
     assert written.take() == [], "while it waits, no cluster is asked for anything"
 
     stage.set_quota(stage.fleet.workers["west"], 2)
