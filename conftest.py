@@ -34,8 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def fleet(request: pytest.FixtureRequest) -> Clusters:
     """The clusters, with Rayspan installed by its overlays: by this process, or before it by the one that started it."""
     manager, workers = request.config.getoption("--manager"), request.config.getoption("--worker")
-    # A process of pytest-xdist is started by one that has installed.
-    there = hasattr(request.config, "workerinput") or request.config.getoption("--installed")
+    given = getattr(request.config, "workerinput", None)
+    if given is not None and "controller" not in given:  # nobody has installed, or keeps the deployed controller away
+        pytest.fail("with -n pytest runs tests/integration alone: name that folder, or leave out -n")
+    there = given is not None or request.config.getoption("--installed")
     return install.named(manager, workers) if there else install.on(manager, workers)
 
 

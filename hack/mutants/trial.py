@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -27,8 +27,11 @@ CAUGHT, SURVIVED, UNSURE = "caught", "SURVIVED", "NO VERDICT"
 _RED, _GREEN = 1, 0  # of pytest's exit codes; all others say that it could not run
 # Longer than pytest's own timeout for one test with its fixtures, which says more.
 _PATIENCE = 1_800.0
+_CLEARED = 60.0  # seconds for pytest to clear a stage and to bring the deployed controller back
 # What an assertion that does not hold, a wait that is over and an exception that does not come look like in a report.
-_SAYS_SO = re.compile(r"assert |AssertionError|(hack\.lab\.base\.progress\.)?LabError: |Failed: DID NOT RAISE")
+_SAYS_SO = re.compile(
+    r"assert |AssertionError|(hack\.lab\.base\.progress\.)?LabError: After \d+ s still not: |Failed: DID NOT RAISE"
+)
 _WHERE = "import adapter, hack; print(adapter.__file__, hack.__file__)"
 
 
@@ -67,7 +70,8 @@ def copied() -> Iterator[Path]:
 
 
 def _listed() -> list[str]:
-    listed = commands.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=REPO)
+    asked = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = commands.run(["git", "-c", f"safe.directory={REPO}", *asked], cwd=REPO)  # whoever owns the files
     return [name for name in listed.split("\0") if name]
 
 
@@ -88,15 +92,22 @@ def run(tree: Path, tests: Iterable[str], words: Sequence[str] = ()) -> Outcome:
     ids = list(dict.fromkeys(tests))
     argv = [sys.executable, "-m", "pytest", "--quiet", "--exitfirst", f"--junitxml={report}", *words, *ids]
     began = time.monotonic()
-    try:
-        done = subprocess.run(
-            argv, cwd=tree, env=_environment(tree), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", timeout=_PATIENCE, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Outcome(-1, (), (f"no end within {_PATIENCE:.0f} s",), time.monotonic() - began, "")
+    with subprocess.Popen(
+        argv, cwd=tree, env=_environment(tree), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace",
+    ) as process:  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return Outcome(-1, (), (f"no end within {_PATIENCE:.0f} s",), time.monotonic() - began, "")
+        except KeyboardInterrupt:  # it reached pytest too, which gives back what it has taken of the clusters
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_CLEARED)
+            process.kill()
+            raise
     failures, errors = _read(report)
-    return Outcome(done.returncode, failures, errors, time.monotonic() - began, done.stdout[-3_000:])
+    return Outcome(process.returncode, failures, errors, time.monotonic() - began, said[-3_000:])
 
 
 def _read(report: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -7,6 +7,7 @@ the next one waiting.
 """
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -36,6 +37,7 @@ from hack.testbed.stage import Stage
 
 KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
 ELECT = "elect"
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 class Controller:
@@ -187,8 +189,14 @@ def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
     return mortal
 
 
+def _die_with_parent() -> None:
+    """Whoever started this process may be killed: without the Lease nobody else would keep it from writing."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main(port: str, pace: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller at that pace, mortal if asked."""
+    _die_with_parent()
     from adapter.shell.controller import wiring
 
     death = _Death(kind, int(count), namespace)

@@ -35,11 +35,11 @@ _SHORT: _Waits = {
     losses: {"ASK_SECONDS": 2.0},
     # Longer than it takes from an anchor to the share that is written after it.
     anchors: {"SETTLED": timedelta(seconds=5)},
-    # Still longer than SPILL_AFTER, so that another cluster is tried first.
+    # Still longer than SPILL_AFTER, so that another cluster is tried first, and a gang spills before it gives way.
     deadlines: {
         "EXCLUDED_FIRST": timedelta(seconds=5),
         "EXCLUDED_FOR": timedelta(seconds=15),
-        "YIELD_AFTER": timedelta(seconds=3),
+        "YIELD_AFTER": timedelta(seconds=4.5),
     },
 }
 _WAITS: Mapping[str, tuple[_Waits, ...]] = {SHIPPED: (), REAL: (_NO_NETS,), QUICK: (_NO_NETS, _SHORT)}

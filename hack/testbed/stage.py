@@ -13,6 +13,7 @@ import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.lab.base.progress import LabError
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.reader import Raw
 
@@ -215,8 +216,14 @@ class Stage:
         for where, kind, name in self.made:  # what still runs in one is given up with it
             if where is cluster and kind.lower().startswith("workercluster") and cluster.get("workerclusters", name):
                 cluster.kubectl("annotate", f"{kind}/{name}", f"{names.FORCE_DELETE_ANNOTATION}=true", "--overwrite")
+        failed = []
         for kind, name in [("namespaces", self.name), *mine]:
-            cluster.writer.delete(kind, name)
+            try:
+                cluster.writer.delete(kind, name)
+            except LabError as failure:  # the others go all the same
+                failed.append(str(failure))
+        if failed:
+            raise LabError(" ".join(failed))
 
     def _apply(self, cluster: Cluster, objects: list[Raw]) -> None:
         """Make the namespace and what belongs to it; that of an earlier, interrupted run of the test goes first."""

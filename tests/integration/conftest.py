@@ -8,6 +8,7 @@ import re
 import tempfile
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from hack.testbed.stage import Stage
 
 # Whoever kills the controller, runs another one, cuts a link, or changes what all stages share: a WorkerCluster, a role.
 ALONE = {"process", "deployed", "lab", "give", "no_services", "unbound", "open_again"}
-_SHARED = pytest.StashKey[tuple[Deployment, Controller]]()
+_SHARED = pytest.StashKey[Controller]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,25 +44,21 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Several processes of pytest are about to be started: install, and start the controller that they share."""
     where = (config.getoption("--manager"), config.getoption("--worker"))
     fleet = install.named(*where) if config.getoption("--installed") else install.on(*where)
+    cleanup = ExitStack()  # in the order in which it was begun, whatever becomes of this session
+    config.add_cleanup(cleanup.close)
     deployment = Deployment(fleet.manager)
+    cleanup.callback(deployment.unpark)
     deployment.park()
-    folder = Path(tempfile.mkdtemp(prefix="rayspan-controller-"))
-    shared = Controller(fleet.manager, folder, pace=config.getoption("--pace"))
+    folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="rayspan-controller-")))
+    shared = config.stash[_SHARED] = Controller(fleet.manager, folder, pace=config.getoption("--pace"))
+    cleanup.callback(shared.stop)
     shared.start()
-    config.stash[_SHARED] = (deployment, shared)
 
 
 def pytest_configure_node(node: Any) -> None:
     """Tell one of them where the controller is."""
-    _, shared = node.config.stash[_SHARED]
+    shared = node.config.stash[_SHARED]
     node.workerinput["controller"] = (str(shared.log.parent), shared.port)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _SHARED in session.config.stash:
-        deployment, shared = session.config.stash[_SHARED]
-        shared.stop()
-        deployment.unpark()
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
 from hack.testbed.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, ray_cluster, told
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # nodes are labelled, and a policy sees every RayCluster
 
 LOCAL, REMOTE = "local", "remote"
 POLICY = REPO / "manifests" / "queues" / "local-remote" / "pool-policy.yaml"

@@ -49,10 +49,12 @@ def test_a_worker_cluster_with_workers_is_not_deleted_by_mistake(stage: Stage, r
     ):
         stage.manager.kubectl("delete", "workercluster", "east", "--dry-run=server")
     forced = {"metadata": {"annotations": {names.FORCE_DELETE_ANNOTATION: "true"}}}
-    stage.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", json.dumps(forced))
-    stage.manager.kubectl("delete", "workercluster", "east", "--dry-run=server")
     undone = {"metadata": {"annotations": {names.FORCE_DELETE_ANNOTATION: None}}}
-    stage.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", json.dumps(undone))
+    stage.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", json.dumps(forced))
+    try:
+        stage.manager.kubectl("delete", "workercluster", "east", "--dry-run=server")
+    finally:
+        stage.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", json.dumps(undone))
 
 
 @pytest.mark.long

@@ -103,9 +103,14 @@ def _memory() -> int | None:
     return min((one for one in found if one is not None), default=None)
 
 
-_LIMITS = (  # how a container sees its own limit and use
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+_LIMITS = (  # how a container sees its own limit, its use, and what of that is pages of files, which the kernel takes back
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", ""),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        "/sys/fs/cgroup/memory/memory.stat",
+        "total_",
+    ),
 )
 
 
@@ -116,9 +121,13 @@ def _available() -> int | None:
     return None
 
 
-def _left(limit: str, used: str) -> int | None:
+def _left(limit: str, used: str, stat: str, prefix: str) -> int | None:
     said, taken = _lines(limit), _lines(used)
-    return int(said[0]) - int(taken[0]) if said and taken and said[0].isdigit() else None
+    if not (said and taken and said[0].isdigit()):
+        return None
+    counts = dict(line.split() for line in _lines(stat))
+    files = sum(int(counts.get(f"{prefix}{which}_file", 0)) for which in ("active", "inactive"))
+    return int(said[0]) - int(taken[0]) + files
 
 
 def _controllers() -> frozenset[str] | None:

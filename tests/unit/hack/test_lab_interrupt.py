@@ -6,8 +6,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,17 @@ def alive(number: int) -> bool:
         return False
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Tests may run in the background, where Ctrl-C and hanging up are ignored; what they start would ignore them as well."""
+    usual: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("manners", [pytest.param("", id="obedient"), pytest.param("trap '' INT;", id="deaf")])
 def test_whatever_ends_it_ends_what_it_started(tmp_path: Path, number: signal.Signals, manners: str) -> None:
@@ -54,9 +66,12 @@ def test_whatever_ends_it_ends_what_it_started(tmp_path: Path, number: signal.Si
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path), manners], cwd=REPO, stderr=subprocess.PIPE, text=True
     ) as program:
-        until(lambda: sleeper.is_file() and sleeper.read_text().strip() != "")
-        os.kill(program.pid, number)  # to it alone: Ctrl-C would reach all, a supervisor reaches one
-        _, said = program.communicate(timeout=60)
+        try:
+            until(lambda: sleeper.is_file() and sleeper.read_text().strip() != "")
+            os.kill(program.pid, number)  # to it alone: Ctrl-C would reach all, a supervisor reaches one
+            _, said = program.communicate(timeout=60)
+        finally:
+            program.kill()
     assert program.returncode == 130
     assert said.endswith("Interrupted.\n")
     until(lambda: not alive(int(sleeper.read_text())))

@@ -1,0 +1,59 @@
+"""Does a controller under test wait as pace.py says, in every module that has imported a wait by its name?
+
+Each pace is kept in a process of its own: it cannot be undone.
+"""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from hack.lab.base.paths import REPO
+from hack.testbed.pace import PACES, QUICK, REAL, SHIPPED
+
+_ASK = """
+import json, sys
+from adapter.cli import controller
+from hack.testbed import pace
+pace.keep(sys.argv[1])
+from adapter.gang import anchors, deadlines, lifecycle, running, waiting
+from adapter.shell.controller import engine
+from adapter.shell.kube import client, reflector
+from adapter.shell.observe import losses
+from adapter.shell.write import copies
+print(json.dumps({
+    "resyncs": [one.RESYNC.total_seconds() for one in (deadlines, lifecycle, running, waiting)] + [engine.RESYNC_SECONDS],
+    "spill": deadlines.SPILL_AFTER.total_seconds(), "yield": deadlines.YIELD_AFTER.total_seconds(),
+    "first": deadlines.EXCLUDED_FIRST.total_seconds(), "longest": deadlines.EXCLUDED_FOR.total_seconds(),
+    "settled": anchors.SETTLED.total_seconds(), "timeout": client.TIMEOUT_SECONDS, "probe": reflector.PROBE_SECONDS,
+    "pause": copies.PAUSE_SECONDS, "again": copies.AGAIN_SECONDS, "ask": losses.ASK_SECONDS,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def waits() -> dict[str, dict[str, Any]]:
+    """The waits of each pace, in seconds."""
+    asked = {pace: [sys.executable, "-c", _ASK, pace] for pace in PACES}
+    return {pace: json.loads(subprocess.check_output(words, cwd=REPO)) for pace, words in asked.items()}
+
+
+def test_no_net_is_under_the_watches_but_that_which_is_shipped(waits: dict[str, dict[str, Any]]) -> None:
+    assert waits[SHIPPED]["resyncs"] == [30, 30, 30, 30, 60]
+    assert waits[REAL]["resyncs"] == waits[QUICK]["resyncs"] == [3600] * 5
+
+
+def test_only_quick_is_quick(waits: dict[str, dict[str, Any]]) -> None:
+    shipped, real, quick = ({name: s for name, s in waits[pace].items() if name != "resyncs"} for pace in PACES)
+    assert real == shipped
+    assert {name for name in quick if quick[name] >= shipped[name]} == {"spill"}
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_waits_keep_their_order(waits: dict[str, dict[str, Any]], pace: str) -> None:
+    """Another cluster is tried before a gang gives way or asks the same one again; no write is older than an anchor that settled."""
+    found = waits[pace]
+    assert found["spill"] < found["yield"] and found["spill"] < found["first"] < found["longest"]
+    assert found["timeout"] < found["settled"] and found["pause"] < found["again"]
