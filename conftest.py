@@ -38,7 +38,7 @@ def fleet(request: pytest.FixtureRequest) -> Clusters:
     if given is not None and "controller" not in given:  # nobody has installed, or keeps the deployed controller away
         pytest.fail("with -n pytest runs tests/integration alone: name that folder, or leave out -n")
     there = given is not None or request.config.getoption("--installed")
-    return install.named(manager, workers) if there else install.on(manager, workers)
+    return install.on(manager, workers, there=there)
 
 
 @pytest.fixture

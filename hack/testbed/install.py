@@ -72,20 +72,17 @@ def install(
             _await(cluster, objects)
 
 
-def named(manager: Path | None, workers: Iterable[str]) -> Clusters:
-    """The clusters that a test run names by kubeconfigs, workers as NAME=KUBECONFIG; those of the lab if it names none."""
-    if manager is None:
-        return clusters.of_lab()
-    return clusters.of(manager, {name: Path(path) for name, _, path in (text.partition("=") for text in workers)})
+def on(manager: Path | None, workers: Iterable[str], *, there: bool) -> Clusters:
+    """The clusters that a test run names by kubeconfigs, workers as NAME=KUBECONFIG, or those of the lab if it names none.
 
-
-def on(manager: Path | None, workers: Iterable[str]) -> Clusters:
-    """Install on the clusters that `named` gives."""
+    Rayspan is installed on them unless it is `there`.
+    """
     if manager is None:
-        return on_lab()
-    fleet = named(manager, workers)
-    install(manager, {name: cluster.kubeconfig for name, cluster in fleet.workers.items()})
-    return fleet
+        return clusters.of_lab() if there else on_lab()
+    named = {name: Path(path) for name, _, path in (text.partition("=") for text in workers)}
+    if not there:
+        install(manager, named)
+    return clusters.of(manager, named)
 
 
 def on_lab() -> Clusters:

@@ -11,6 +11,7 @@ import yaml
 
 from adapter import names
 from hack.testbed import install
+from hack.testbed.auditlog import WRITES
 from hack.testbed.clusters import Cluster, Clusters, condition
 from hack.testbed.reader import Raw
 
@@ -71,7 +72,7 @@ class Audit:
         return [
             Write(line["userAgent"], line["verb"], line["objectRef"]["resource"], line["objectRef"].get("name") or "")
             for line in self.lines(user)
-            if line["verb"] in ("create", "update", "patch", "delete", "deletecollection")
+            if line["verb"] in WRITES
             and (line.get("objectRef") or {}).get("namespace") == namespace
             and line["objectRef"]["resource"] != "events"
             and line["responseStatus"]["code"] < 400

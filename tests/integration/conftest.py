@@ -42,9 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Several processes of pytest are about to be started: install, and start the controller that they share."""
-    where = (config.getoption("--manager"), config.getoption("--worker"))
-    fleet = install.named(*where) if config.getoption("--installed") else install.on(*where)
-    cleanup = ExitStack()  # in the order in which it was begun, whatever becomes of this session
+    manager, workers = config.getoption("--manager"), config.getoption("--worker")
+    fleet = install.on(manager, workers, there=config.getoption("--installed"))
+    cleanup = ExitStack()  # the last comes first, whatever becomes of this session
     config.add_cleanup(cleanup.close)
     deployment = Deployment(fleet.manager)
     cleanup.callback(deployment.unpark)
@@ -72,9 +72,9 @@ def shared(fleet: Clusters, request: pytest.FixtureRequest) -> Controller | None
 
 
 @pytest.fixture(autouse=True)
-def _alone(request: pytest.FixtureRequest, shared: Controller | None) -> None:
+def _alone(request: pytest.FixtureRequest) -> None:
     """Who must be alone does not run beside others."""
-    if shared is not None and request.node.get_closest_marker("alone"):
+    if hasattr(request.config, "workerinput") and request.node.get_closest_marker("alone"):
         pytest.fail('this test must be alone: run it without -n, or leave it out with -m "not alone"')
 
 
