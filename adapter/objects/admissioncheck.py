@@ -35,6 +35,17 @@ def ours(checks: Iterable[Raw]) -> frozenset[str]:
     return frozenset(key_of(check)[1] for check in checks if is_ours(check))
 
 
+def asked(work: Workload, queue: Raw) -> list[str]:
+    """The checks of a Workload: those that stand on it, then those of its ClusterQueue that Kueue is about to put there.
+
+    One that is limited to some flavors appears a moment after the reservation, when one on all of them stands there already
+    (docs/upstream.md, "What a check covers"): nothing announces that the list is whole.
+    """
+    flavors = frozenset[str]().union(*(podset.flavors for podset in work.podsets))
+    coming = (name for name, on in listed(queue).items() if not on or flavors.intersection(on))
+    return list(dict.fromkeys((*work.checks, *coming)))
+
+
 def remote_podsets(work: Workload, check: str, queue: Raw) -> list[PodSet]:
     """The worker groups that a check of the Workload's ClusterQueue covers: all, or those with one of its flavors.
 

@@ -162,6 +162,7 @@ def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: 
     added = json.dumps([{"op": "add", "path": path, "value": {"name": rival}}])
     manager.kubectl("patch", "clusterqueue", pools.name, "--type=json", "-p", added)
     wait(lambda: "leave one of them there" in _said(pools)["message"], 30, "the rival is told", running.tail)
+    wait(lambda: _read_by_kueue(pools), 30, "Kueue asks both checks from now on", running.tail)
     written = Written(pools)
     pools.ray_cluster("pi", workers=1)
     wait(
@@ -214,6 +215,14 @@ def _sent_away(stage: Stage) -> bool:
 
 def _said(stage: Stage) -> Raw:
     return {"reason": "", **condition(stage.manager.get("admissionchecks", stage.name), names.ACTIVE)}
+
+
+def _read_by_kueue(stage: Stage) -> bool:
+    """Whether the queue is open by Kueue's own word on what it lists now; we may have read it first."""
+    queue = stage.manager.get("clusterqueues", stage.name)
+    active = condition(queue, names.ACTIVE)
+    same = active.get("observedGeneration") == queue["metadata"]["generation"]
+    return same and active.get("status") == "True"
 
 
 def _pools(stage: Stage, job: str) -> dict[str, str]:

@@ -29,10 +29,11 @@ class Policies:
         return admissioncheck.ours(self._manager.checks)
 
     def rivals(self, work: Workload | None) -> str:
-        """Why the checks on a Workload exclude each other, empty when they do not."""
+        """Why the checks of a Workload exclude each other, empty when they do not."""
         if work is None:
             return ""
-        controllers = {name: admissioncheck.controller(self._manager.checks.named(name) or {}) for name in work.checks}
+        asked = admissioncheck.asked(work, self._manager.cluster_queue((work.namespace, work.queue)))
+        controllers = {name: admissioncheck.controller(self._manager.checks.named(name) or {}) for name in asked}
         return queuelayout.rivals(f"ClusterQueue of LocalQueue {work.queue}", controllers)
 
     def layout_problems(self, check: str) -> list[str]:

@@ -43,6 +43,24 @@ def test_which_checks_are_ours() -> None:
 
 
 @pytest.mark.parametrize(
+    ("entry", "want"),
+    [
+        pytest.param({"name": CHECK}, [CHECK], id="it stands there already"),
+        pytest.param({"name": "b"}, [CHECK, "b"], id="one on every flavor"),
+        pytest.param(
+            {"name": "b", "onFlavors": ["x", "remote"]}, [CHECK, "b"], id="one on a flavor that a podset was given"
+        ),
+        pytest.param({"name": "b", "onFlavors": ["x"]}, [CHECK], id="one on another flavor"),
+    ],
+)
+def test_which_checks_a_workload_will_have(entry: Raw, want: list[str]) -> None:
+    """Those on some flavors come after the reservation, one by one with what stands there before it."""
+    work = workload(make_workload(groups={"a": 1}))
+    podsets = (PodSet("a", 1, {}, frozenset({"remote"})), PodSet("b", 1, {}, frozenset()))
+    assert admissioncheck.asked(replace(work, podsets=podsets), queue(entry)) == want
+
+
+@pytest.mark.parametrize(
     ("on_flavors", "want"),
     [
         pytest.param(None, ["a", "b", "c"], id="on every flavor: all worker groups"),

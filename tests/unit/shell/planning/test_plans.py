@@ -292,6 +292,19 @@ def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
     assert taken(planned(sight, me)) == {"east": 2}
 
 
+def test_a_rival_that_is_only_listed_as_yet_is_one_too() -> None:
+    """Kueue puts it on the Workload a moment later; no share is asked for before."""
+    sight, work = Sight({"east": 2}), workload(gang("me", 2))
+    rival = {"metadata": {"name": "mk"}, "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
+    sight.manager.checks.replace([make_check(), rival])
+    entries = [{"name": builders.CHECK}, {"name": "mk", "onFlavors": ["default"]}]
+    listing: Raw = {"admissionChecksStrategy": {"admissionChecks": entries}}
+    fill(sight.manager.cluster_queues, builders.make_cluster_queue(2, name="all", **listing))
+    assert not sight.facts.policies.rivals(work)
+    podset = replace(work.podsets[-1], flavors=frozenset({"default"}))
+    assert sight.facts.policies.rivals(replace(work, podsets=(podset,)))
+
+
 @pytest.mark.parametrize(
     ("seconds", "want"),
     [
