@@ -31,7 +31,6 @@ from hack.lab.cluster import (
 )
 from hack.lab.images import images
 
-_PROGRAMS = ("pause", "containerd", "kubernetes", "etcd", "coredns", "kuberay", "kueue")
 _EVERYWHERE = ("pause", "coredns", "kueue")  # a node cannot become useful without these
 _MANAGER_ONLY = ("kuberay", "rayspan")
 _LAST = "ray"  # large, and nothing of ours waits for it
@@ -44,7 +43,7 @@ def up(lab: Lab) -> None:
     lab = _with_nodes_that_stand(lab)
     _make_room(lab)
     system.prepare()
-    archives = _made([*_PROGRAMS, "kwok"] if lab.fake_nodes else _PROGRAMS)
+    archives = _made()
     if definition.find() != lab:
         definition.save(lab)
     kernel.prepare()
@@ -75,10 +74,13 @@ def _wipe_broken(lab: Lab) -> None:
     _side_by_side(teardown.wipe, broken)
 
 
-def _made(programs: Sequence[str]) -> dict[str, Path]:
-    """Build what is missing, and return the images' archives. Compiling takes every core; the large images mostly the network."""
+def _made() -> dict[str, Path]:
+    """Build what is missing, and return the images' archives. Compiling takes every core; the large images mostly the network.
+
+    All tools, also those that only fake nodes need: beside the others they take seconds, by themselves a minute or two.
+    """
     large: dict[str, Path] = {}
-    sidebyside.run((lambda: tools.build(programs), lambda: large.update(_large())))
+    sidebyside.run((tools.build, lambda: large.update(_large())))
     return large | {name: images.archive_for(name) for name in (*_EVERYWHERE, "kuberay")}
 
 

@@ -1,4 +1,4 @@
-"""Does our quota arithmetic say what Kueue does? Two hundred random trees with loads, put to the Kueue of a worker cluster."""
+"""Does our quota arithmetic say what Kueue does? A hundred random trees with loads, put to the Kueue of a worker cluster."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from hack.testbed.clusters import Clusters
 
 pytestmark = [pytest.mark.alone, pytest.mark.long]  # it takes all of the machine
 
-TREES, SEED = 200, 7  # always the same, so that a red test is one of the change under test: `make oracle` draws others
+TREES, SEED = 100, 7  # always the same, so that a red test is one of the change under test: `make oracle` draws others
 QUESTIONS = 2  # about each tree: the second finds load and changed queues; a third would cost half a minute more
 
 
@@ -16,5 +16,5 @@ def test_kueue_admits_what_we_predict(parked: Clusters) -> None:
     cluster = next(iter(parked.workers.values()))
     outcome = run(cluster.kubeconfig, SEED, range(TREES), QUESTIONS)
     assert outcome.trees == TREES
-    assert outcome.kinds["borrowing"] > 100, "trees in which nothing is borrowed say little"
+    assert outcome.kinds["borrowing"] > 50, "trees in which nothing is borrowed say little"
     assert not outcome.disagreements, "\n".join(map(report, outcome.disagreements))

@@ -23,6 +23,9 @@ from hack.lab.build import catalog, golang
 from hack.lab.build.catalog import Tool
 
 _PINS = REPO / "hack" / "lab" / "modules"
+# What Go compiles takes five gigabytes, and is of no use when all is built; an interrupted build goes on with it. Whoever changes
+# what is built names a place of their own in GOCACHE, which is left alone.
+COMPILED = CACHE / "go-build"
 _HASH_CHARS = 12  # enough to tell builds apart, short enough to read
 _HALF_MADE = "."  # what the names of unfinished directories begin with
 _STRIP = ("-s", "-w")  # no symbol table, no debug data: half the size
@@ -47,6 +50,7 @@ def build(names: Iterable[str] | None = None) -> None:
         missing = [tool for tool in catalog.ALL if tool in wanted and not home(tool).is_dir()]
         for source in dict.fromkeys(tool.source for tool in missing):
             _make([tool for tool in missing if tool.source == source])
+        shutil.rmtree(COMPILED, ignore_errors=True)
 
 
 def module_dir(name: str) -> Path:
@@ -134,7 +138,9 @@ def _programs(place: Path, tool: Tool) -> Path:
 
 
 def _go(source: str, *words: str, log: Path | None = None, temporary: Path | None = None) -> str:
-    places = {"GOTMPDIR": str(temporary)} if temporary else {}  # not /tmp, which may be memory, and which nobody sweeps
+    places = {"GOCACHE": os.environ.get("GOCACHE") or str(COMPILED)}
+    if temporary:
+        places["GOTMPDIR"] = str(temporary)  # not /tmp, which may be memory, and which nobody sweeps
     return run([golang.binary(), *words], cwd=_PINS / source, env={**golang.ENVIRONMENT, **places}, log=log).strip()
 
 

@@ -68,6 +68,9 @@ def bring(cluster: Cluster, image: str, archive: Path) -> None:
     """Import the archive (images.py names it by its content), unless this very one was imported before."""
     if _imported(cluster).get(image) != archive.name:
         _ctr(cluster, "images", "import", "--local", archive)
+        _ctr(
+            cluster, "content", "prune", "references"
+        )  # its layers are unpacked: kept as well they take the same room again
         _remember(cluster, {**_imported(cluster), image: archive.name})
 
 
