@@ -66,7 +66,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         return [AssignSlot(pod, share_key(free)[0], free)] if free else []
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
-        return report.unseen(pod, cluster, worker.silence, now) if worker.silence else []
+        return report.unseen(worker.job, pod, cluster, worker.silence, now) if worker.silence else []
     # 6. The copy stands: what happens to it happens to the pod. Unless the whole gang is about to start again.
     own = worker.own(pod).get(cluster)
     if (own is None or ended(own)) and _starts_again(worker, pod, placement):

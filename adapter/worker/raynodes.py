@@ -37,8 +37,8 @@ def alive(answer: object) -> dict[str, bool]:
 
 
 def newest(
-    answer: dict[str, bool] | None, before: tuple[dict[str, bool], float] | None, now: float
-) -> tuple[dict[str, bool], float]:
+    answer: Mapping[str, bool] | None, before: tuple[Mapping[str, bool], float] | None, now: float
+) -> tuple[Mapping[str, bool], float]:
     """An answer (None: none came), or the last one for as long as it counts, each with when it came, in seconds."""
     if answer is not None:
         return answer, now

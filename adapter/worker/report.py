@@ -45,7 +45,7 @@ def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
     return say(job, "WorkerTrouble", text, warning=True) if text else []
 
 
-def unseen(pod: Raw, cluster: str, silence: Silence, now: datetime) -> list[Action]:
+def unseen(job: Job | None, pod: Raw, cluster: str, silence: Silence, now: datetime) -> list[Action]:
     """API link lost is not data path lost: the worker counts as running until its time is over, for as long as the head
     hears from it, and no longer than until the head says that it does not."""
     late = silence.until is not None and now >= silence.until
@@ -56,6 +56,7 @@ def unseen(pod: Raw, cluster: str, silence: Silence, now: datetime) -> list[Acti
     known = silence.since is not None and dispatched(pod)
     patch = mirror.unknown_patch(pod, cluster, silence.why, timestamp(silence.since or now)) if known else None
     unknown: list[Action] = [PatchStatus(pod, patch)] if patch else []
+    unknown += say(job, "HeadNotAsked", silence.late, warning=True) if silence.late else []
     return [*unknown, LookAgain(silence.until - now)] if silence.until and not late else unknown
 
 

@@ -24,6 +24,7 @@ class Silence:
     alive: bool | None = (
         None  # what the head's GCS says of the pod's Ray node; None: it cannot be asked, or does not know
     )
+    late: str = ""  # the head will not be asked before somebody puts something right: a sentence that says what
 
 
 def of_cluster(cluster: Raw | None, why: str | None, *, begun: bool, timeout: timedelta) -> Silence | None:
@@ -42,17 +43,18 @@ def of_cluster(cluster: Raw | None, why: str | None, *, begun: bool, timeout: ti
     return Silence(f"cannot be seen since {since:%H:%M:%S} UTC", since, since + timeout)
 
 
-def of_pod(found: Silence | None, pod: Raw, nodes: Mapping[str, bool] | None) -> Silence | None:
+def of_pod(found: Silence | None, pod: Raw, nodes: Mapping[str, bool] | None, late: str = "") -> Silence | None:
     """The same for a pod of the manager with a slot there.
 
-    `nodes` says by address which nodes the head of its RayCluster hears from; None before anybody asked the head.
+    `nodes` says by address which nodes the head of its RayCluster hears from; None before anybody asked the head. `late` is
+    why nobody can, where that is for somebody to put right.
     """
     if found is None:
         return None
     if found.since and nodes is None:
         return replace(found, until=None)
     address = str((pod.get("status") or {}).get("podIP") or "")
-    return replace(found, alive=(nodes or {}).get(address))
+    return replace(found, alive=(nodes or {}).get(address), late=late)
 
 
 def given_up(found: Mapping[str, Silence | None], now: datetime) -> dict[str, str]:

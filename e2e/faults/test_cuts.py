@@ -8,7 +8,7 @@ import pytest
 
 from adapter import names
 from adapter.objects.raw import moment
-from adapter.shell.observe.losses import ASK_SECONDS
+from adapter.worker.headturns import ASK_SECONDS
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.testbed import actors, rayspec

@@ -14,8 +14,8 @@ from typing import Any
 from adapter.gang import anchors, deadlines
 from adapter.shell.controller import engine
 from adapter.shell.kube import client, reflector
-from adapter.shell.observe import losses
 from adapter.shell.write import copies
+from adapter.worker import headturns
 
 SHIPPED, REAL, QUICK = PACES = ("shipped", "real", "quick")
 
@@ -32,7 +32,7 @@ _SHORT: _Waits = {
     client: {"TIMEOUT_SECONDS": 3.0},
     # A source is read again in 12 s in place of 120, and looked for every 3 s.
     copies: {"PAUSE_SECONDS": 3.0, "AGAIN_SECONDS": 12.0},
-    losses: {"ASK_SECONDS": 2.0},
+    headturns: {"ASK_SECONDS": 2.0},
     # Longer than it takes from an anchor to the share that is written after it.
     anchors: {"SETTLED": timedelta(seconds=5)},
     # Still longer than SPILL_AFTER, so that another cluster is tried first, and a gang spills before it gives way.

@@ -1,36 +1,36 @@
 """Which worker clusters are silent, and which nodes there do the heads of their workers' RayClusters still hear from?
 
-While a cluster cannot be seen, these heads are asked again and again. What is to be thought of its silence is
-worker/silence.py's.
+While a cluster cannot be seen, these heads are asked again and again, each on a schedule of its own (worker/headturns.py). What is
+to be thought of its silence is worker/silence.py's.
 """
 
 import asyncio
-import json
 import logging
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
-
-import aiohttp
 
 from adapter import names
 from adapter.objects import raycluster
-from adapter.objects.raw import Key, Raw, key_of, label
-from adapter.objects.workerpod import share_key, slot_of
+from adapter.objects.raw import Key, Raw, key_of, label, uid_of
+from adapter.objects.workerpod import ended, share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import FIRST_LISTS
-from adapter.worker import raynodes, silence
+from adapter.shell.observe import headclient
+from adapter.shell.observe.headclient import HeadClient, Heard
+from adapter.worker import headturns, raynodes, silence
+from adapter.worker.headturns import Head, Turn
 from adapter.worker.silence import Silence
 
 log = logging.getLogger(__name__)
 
-# Ray takes about a minute to give a node up: asked six times in that, we are at most ten seconds later than it.
-ASK_SECONDS = 10.0
-_TIMEOUT = aiohttp.ClientTimeout(total=5)
-# Bytes of an answer: a thousand nodes take 600 KB; whoever sends more is no dashboard. All who are asked at the same time may.
-_LARGEST = 4 << 20
-_AT_ONCE = 20  # heads that are asked at the same time
+# Between two looks at who is to be asked: with five thousand pods one takes 8 ms, while a cluster is silent.
+LOOK_SECONDS = 1.0
+
+Tell = Callable[[Raw], None]
 
 
 class Losses:
@@ -39,7 +39,14 @@ class Losses:
     def __init__(self, manager: Manager, fleet: Fleet) -> None:
         self._manager, self._fleet = manager, fleet
         # By RayCluster, once its head was asked: node address -> whether the head hears from it, and when it said so.
-        self._alive: dict[Key, tuple[dict[str, bool], float]] = {}
+        self._alive: dict[Key, tuple[Mapping[str, bool], float]] = {}
+        self._late: dict[Key, str] = {}  # by RayCluster: why its head answers nobody before something is put right
+        # Whose turn it is: those to be asked, and those that are being asked.
+        self._heads: dict[Head, Raw] = {}
+        self._turns: dict[Head, Turn] = {}
+        self._flying: dict[Head, Turn] = {}
+        self._landed = asyncio.Event()  # one of the latter is done
+        self._pods: Mapping[Key, list[Raw]] = {}  # by RayCluster: the pods of clusters that cannot be seen
 
     def given_up(self, clusters: Iterable[str], timeout: timedelta, now: datetime) -> dict[str, str]:
         """Those of the clusters whose workers count as lost, unless Ray still hears from them, each with the reason."""
@@ -48,68 +55,81 @@ class Losses:
     def of_pod(self, cluster: str, pod: Raw, timeout: timedelta) -> Silence | None:
         """What is to be thought of a pod with a slot in a cluster; None while that can be seen."""
         nodes, _ = self._alive.get(_ray_cluster(pod), (None, 0.0))
-        return silence.of_pod(self._silence(cluster, timeout), pod, nodes)
+        return silence.of_pod(self._silence(cluster, timeout), pod, nodes, self._late.get(_ray_cluster(pod), ""))
 
     def _silence(self, cluster: str, timeout: timedelta) -> Silence | None:
         raw, why = self._manager.worker_clusters.named(cluster), self._fleet.silent().get(cluster)
         return silence.of_cluster(raw, why, begun=(why or "").endswith(FIRST_LISTS), timeout=timeout)
 
-    async def run(self, heard: Callable[[Raw], None]) -> None:
+    async def run(self, heard: Tell) -> None:
         """Ask heads for as long as clusters are silent, until cancelled; `heard` is told of each pod with news."""
-        async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
+        loop = asyncio.get_running_loop()
+        async with headclient.opened(self._manager) as client, asyncio.TaskGroup() as tasks:
             while True:
-                pods = [] if self._manager.lost else self._unseen()
-                before, heads = self._alive, self._heads(pods)
-                turns = asyncio.Semaphore(_AT_ONCE)
-                answers = await asyncio.gather(*(self._ask(session, head, turns) for head in heads.values()))
-                now = asyncio.get_running_loop().time()
-                self._alive = {
-                    key: raynodes.newest(new, before.get(key), now) for key, new in zip(heads, answers, strict=True)
-                }
-                for pod in pods:
-                    if before.get(_ray_cluster(pod), (None,))[0] != self._alive[_ray_cluster(pod)][0]:
-                        heard(pod)
-                await asyncio.sleep(ASK_SECONDS)
+                self._follow(heard)
+                again = loop.time() + LOOK_SECONDS
+                while loop.time() < again:
+                    for head in headturns.chosen(self._turns, self._flying, loop.time()):
+                        self._flying[head] = self._turns[head]
+                        tasks.create_task(self._ask(client, head, self._heads[head], heard))
+                    self._landed.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout_at(again):
+                            await self._landed.wait()
 
-    def _unseen(self) -> list[Raw]:
-        silent = self._fleet.silent()
-        if not silent:
-            return []
-        return [pod for pod in self._manager.pods if share_key(slot_of(pod))[0] in silent]
+    def _follow(self, heard: Tell) -> None:
+        """See who is to be asked now, and forget all others. Who has no head is as good as asked."""
+        now, before = asyncio.get_running_loop().time(), self._alive
+        self._pods = self._unseen()
+        heads = {key: self._head(pods) for key, pods in self._pods.items()}
+        self._heads = {(*key, uid_of(head)): head for key, head in heads.items() if head}
+        self._turns = {head: self._turns.get(head, Turn()) for head in self._heads}
+        known = [key for key, head in heads.items() if key in before or head is None]
+        self._alive = {key: raynodes.newest(None, before.get(key), now) for key in known}
+        self._late = {key: why for key, why in self._late.items() if heads.get(key)}
+        for key in known:
+            if before.get(key, (None,))[0] != self._alive[key][0]:
+                self._tell(key, heard)
 
-    def _heads(self, pods: Iterable[Raw]) -> dict[Key, Raw | None]:
-        """The head of each RayCluster that one of these pods is of."""
-        found: dict[Key, Raw | None] = {}
-        for pod in pods:
-            known = found.get(_ray_cluster(pod))
-            found[_ray_cluster(pod)] = known or raycluster.head(pod, self._manager.heads.group(by_ray_cluster(pod)))
+    def _unseen(self) -> Mapping[Key, list[Raw]]:
+        """The pods of clusters that cannot be seen, by RayCluster; none while the manager cannot be seen either."""
+        silent, found = self._fleet.silent(), defaultdict[Key, list[Raw]](list)
+        for pod in self._manager.pods if silent and not self._manager.lost else ():
+            if share_key(slot_of(pod))[0] in silent:
+                found[_ray_cluster(pod)].append(pod)
         return found
 
-    async def _ask(
-        self, session: aiohttp.ClientSession, head: Raw | None, turns: asyncio.Semaphore
-    ) -> dict[str, bool] | None:
-        """Which nodes a head hears from; None when it cannot be asked: a token may be wanted, or a policy in the way."""
-        if head is None:
-            return None
-        address = head["status"]["podIP"]
-        host = f"[{address}]" if ":" in address else address
+    def _head(self, pods: Iterable[Raw]) -> Raw | None:
+        """The head of these pods' RayCluster. One that has ended keeps its address in its status, and another pod may have it."""
+        found = (raycluster.head(pod, self._manager.heads.group(by_ray_cluster(pod))) for pod in pods)
+        return next((head for head in found if head and not ended(head)), None)
+
+    async def _ask(self, client: HeadClient, head: Head, pod: Raw, heard: Tell) -> None:
+        """Ask one head, and note what comes of it."""
+        answer = Heard()
         try:
-            url = f"http://{host}:{raynodes.dashboard_port(head)}{raynodes.PATH}"
-            async with turns, session.get(url, params={"limit": "10000"}, allow_redirects=False) as answer:
-                return raynodes.alive(json.loads(await _whole(answer))) if answer.status == 200 else None
+            answer = await client.ask(pod)
         except Exception as error:  # its user wrote what a head says
-            log.info("head %s/%s does not tell which nodes it hears from: %s", *key_of(head), type(error).__name__)
-            return None
+            if not self._flying[head].misses:
+                log.info("head %s/%s does not tell which nodes it hears from: %s", *key_of(pod), type(error).__name__)
+        finally:
+            del self._flying[head]
+            self._landed.set()
+        if head in self._turns:  # it is to be asked still
+            self._note(head, answer, heard)
 
+    def _note(self, head: Head, answer: Heard, heard: Tell) -> None:
+        now, key = asyncio.get_running_loop().time(), headturns.ray_cluster(head)
+        before = self._alive.get(key), self._late.get(key, "")
+        self._turns[head] = headturns.after(self._turns[head], answer.nodes is not None, now)
+        self._alive[key] = raynodes.newest(answer.nodes, before[0], now)
+        self._late[key] = answer.late
+        if before[0] is None or (before[0][0], before[1]) != (self._alive[key][0], answer.late):
+            self._tell(key, heard)
 
-async def _whole(answer: aiohttp.ClientResponse) -> bytes:
-    """All of a body; raises ValueError when it is larger than _LARGEST."""
-    body = bytearray()
-    async for part in answer.content.iter_any():
-        body += part
-        if len(body) > _LARGEST:
-            raise ValueError
-    return bytes(body)
+    def _tell(self, key: Key, heard: Tell) -> None:
+        for pod in self._pods.get(key, ()):
+            heard(pod)
 
 
 def _ray_cluster(pod: Raw) -> Key:

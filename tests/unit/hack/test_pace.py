@@ -21,14 +21,14 @@ pace.keep(sys.argv[1])
 from adapter.gang import anchors, deadlines, lifecycle, running, waiting
 from adapter.shell.controller import engine
 from adapter.shell.kube import client, reflector
-from adapter.shell.observe import losses
 from adapter.shell.write import copies
+from adapter.worker import headturns
 print(json.dumps({
     "resyncs": [one.RESYNC.total_seconds() for one in (deadlines, lifecycle, running, waiting)] + [engine.RESYNC_SECONDS],
     "spill": deadlines.SPILL_AFTER.total_seconds(), "yield": deadlines.YIELD_AFTER.total_seconds(),
     "first": deadlines.EXCLUDED_FIRST.total_seconds(), "longest": deadlines.EXCLUDED_FOR.total_seconds(),
     "settled": anchors.SETTLED.total_seconds(), "timeout": client.TIMEOUT_SECONDS, "probe": reflector.PROBE_SECONDS,
-    "pause": copies.PAUSE_SECONDS, "again": copies.AGAIN_SECONDS, "ask": losses.ASK_SECONDS,
+    "pause": copies.PAUSE_SECONDS, "again": copies.AGAIN_SECONDS, "ask": headturns.ASK_SECONDS,
 }))
 """
 

@@ -54,6 +54,10 @@ def test_what_is_to_be_thought_of_a_pod(nodes: dict[str, bool] | None, want: Sil
     assert of_pod(None, POD, nodes) is None, "while its cluster is seen"
 
 
+def test_that_the_head_cannot_be_asked_goes_with_it() -> None:
+    assert of_pod(SINCE, POD, {}, "No token.") == replace(SINCE, late="No token.")
+
+
 def test_a_pod_in_a_cluster_that_is_gone_waits_for_no_answer() -> None:
     found = of_cluster(None, None, begun=False, timeout=MINUTE)
     assert found and of_pod(found, POD, None) == found
