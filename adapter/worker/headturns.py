@@ -2,7 +2,7 @@
 
 Each head has a schedule of its own. How long one takes to answer is up to its user, so those who answer, those who were never
 asked and those who gave no answer last time have places of their own, and within these every namespace has the same chance.
-What is asked, and how, is headclient.py's; what follows from an answer is silence.py's.
+What is asked, and how, is shell/observe/headclient.py's; what follows from an answer is silence.py's.
 """
 
 from collections import Counter, defaultdict, deque

@@ -14,6 +14,7 @@ from hack.lab.base.lab import Lab
 from hack.testbed import actors, rayspec
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.rayjob import NAMESPACE, Job
+from hack.testbed.reader import Raw
 
 # What becomes of a silent cluster where no Ray can be asked: tests/integration/faults/test_running.py.
 pytestmark = pytest.mark.long
@@ -54,11 +55,14 @@ def test_what_ray_hears_from_is_not_given_up(pair: Job, lab: Lab) -> None:
 
 
 def test_what_ray_lost_is_replaced_and_never_doubled(pair: Job, lab: Lab) -> None:
-    """East is cut off altogether. Ray gives its node up, the worker comes up in west, and the old one does not come back."""
+    """East is cut off altogether. Ray gives its node up, the worker comes up in west, and the old one does not come back.
+
+    The head tells so to nobody without its token: by the policy's own time it would be five minutes.
+    """
     west = pair.fleet.workers["west"]
     _set_quota(pair, "800m", "2Gi")
     try:
-        actors.submit(pair, rayspec.impatient)
+        actors.submit(pair, _impatient_with_a_token)
         (old,) = (pod["metadata"]["uid"] for pod in pair.pods() if _cluster(pod) == "east")
         faults.cut(lab, lab.cluster("east"), way="drop")
         wait(lambda: old not in {pod["metadata"]["uid"] for pod in pair.pods()}, 120, "Ray gave it up", pair.dump)
@@ -80,6 +84,11 @@ def test_what_ray_lost_is_replaced_and_never_doubled(pair: Job, lab: Lab) -> Non
         assert len(west.items("pods", NAMESPACE, names.MANAGER_LABEL)) == 2
     finally:
         _set_quota(pair, "400m", "1Gi")
+
+
+def _impatient_with_a_token(spec: Raw) -> None:
+    rayspec.impatient(spec)
+    spec.update(authOptions={"mode": "token"})
 
 
 def _unknown(job: Job) -> list[object]:

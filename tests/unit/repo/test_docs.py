@@ -89,6 +89,12 @@ def test_every_file_that_the_architecture_names_is_there() -> None:
     assert [path for path in named if not (REPO / path).exists()] == []
 
 
+def test_every_test_that_a_doc_names_is_there() -> None:
+    named = [found for doc in DOCS for found in re.findall(r"`((?:tests|e2e)/[\w/]+\.py)::(\w+)`", doc.read_text())]
+    assert len(named) > 30
+    assert [one for one in named if f"def {one[1]}(" not in (REPO / one[0]).read_text()] == []
+
+
 def test_the_picture_shows_every_room() -> None:
     drawn = set(re.findall(r">(\w+)<", (REPO / "docs/architecture.svg").read_text()))
     rooms = [path.parent.name for path in (REPO / "adapter").glob("*/__init__.py")]

@@ -92,7 +92,7 @@ def endless(server: Server) -> Answer:
         with suppress(ConnectionError):
             while not server.closing.is_set():
                 await response.write(b" ")
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0)
         return response
 
     return drip
