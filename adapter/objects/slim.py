@@ -15,7 +15,7 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 # What a user writes that may be long. All else of a job stays, for rules that are yet to be written.
 _LONG_OF_A_JOB: Final = ("entrypoint", "runtimeEnvYAML", "submitterPodTemplate", "metadata")
 _LONG_OF_A_GROUP: Final = ("template", "rayStartParams")
-_OF_A_NODE: Final = ("taints", "unschedulable")
+_OF_A_NODE: Final = {"spec": ("taints", "unschedulable"), "status": ("allocatable", "conditions")}
 
 
 def bare(raw: Raw) -> Raw:
@@ -44,9 +44,8 @@ def ray_job(raw: Raw) -> Raw:
 
 def node(raw: Raw) -> Raw:
     """A Node's labels and taints, what it has for pods, and whether it is ready."""
-    spec, status = raw.get("spec") or {}, raw.get("status") or {}
-    kept = {"spec": _part(spec, _OF_A_NODE), "status": _part(status, ("allocatable", "conditions"))}
-    return {"metadata": meta(namespace(raw)), **kept}
+    parts = {name: _part(raw.get(name) or {}, fields) for name, fields in _OF_A_NODE.items()}
+    return {"metadata": meta(namespace(raw)), **{name: part for name, part in parts.items() if part}}
 
 
 def namespace(raw: Raw) -> Raw:
@@ -55,7 +54,7 @@ def namespace(raw: Raw) -> Raw:
 
 
 def _with_spec(raw: Raw, spec: Raw) -> Raw:
-    return {**bare(raw), "spec": spec}
+    return {**bare(raw), "spec": spec} if spec else bare(raw)
 
 
 def _cluster(spec: Raw) -> Raw:

@@ -88,13 +88,13 @@ class Server:
             return await lists(self.newest)(request)
         if request.path == "/readyz" and self.ready:
             return await text("ok", kind="text/plain")(request)
-        text = await request.text()
+        said = await request.text()
         asked = Asked(
             request.method,
             request.path,
             dict(request.query),
             dict(request.headers),
-            json.loads(text) if text else None,
+            json.loads(said) if said else None,
             asyncio.get_running_loop().time(),
         )
         self.asked.append(asked)

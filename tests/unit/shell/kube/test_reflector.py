@@ -407,7 +407,7 @@ def odd(name: str, version: int) -> dict[str, Any]:
 @hurried
 async def test_what_is_no_object_is_left_out_of_a_list_and_counted() -> None:
     before = _odd_ones()
-    async with following([lists(7, [thing("a", 5), odd("b", 6), 5])]) as (bench, _):
+    async with following([lists(7, [thing("a", 5), odd("b", 6), {"metadata": {}}])]) as (bench, _):
         await bench.server.until(lambda: bool(bench.troubles))
         assert (bench.told, bench.texts()) == (["a:5", "well"], {"a:5"})
     assert _odd_ones() - before == 2
@@ -426,4 +426,4 @@ async def test_an_event_of_what_is_no_object_says_nothing_and_ends_nothing() -> 
 
 
 def _odd_ones() -> float:
-    return metrics.ODD.labels("", "pods")._value.get()
+    return float(metrics.ODD.labels("", "pods")._value.get())

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -279,7 +280,7 @@ def test_a_list_is_the_truth_of_all_that_is_no_newer_than_it(heard: Heard, text:
 
 @pytest.mark.parametrize("take", ["replace", "put", "remove", "passed"])
 def test_the_highest_version_is_known_by_whatever_told_of_it(heard: Heard, take: str) -> None:
-    tell = {
+    tell: dict[str, Callable[[], object]] = {
         "replace": lambda: heard.store.replace([thing("a", 7)], "9"),
         "put": lambda: heard.store.put(thing("a", 9)),
         "remove": lambda: heard.store.remove(thing("a", 9)),
