@@ -199,19 +199,15 @@ async def test_a_stream_that_says_nothing_byte_by_byte_ends(monkeypatch: pytest.
 
 # --- lies ------------------------------------------------------------------------------------------------------------
 
-LIES = st.one_of(
-    st.binary(max_size=300),
-    st.binary(max_size=200).map(answer),
-    st.builds(
-        lambda kind, encoding, length, body: (
-            f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Encoding: {encoding}\r\nContent-Length: {length}\r\n\r\n".encode()
-            + body
-        ),
-        st.sampled_from(["application/json", "application/json; charset=\x00", "a", "", ";"]),
-        st.sampled_from(["gzip", "identity", "GZIP", "deflate", "gzip, gzip"]),
-        st.sampled_from(["0", "5", "99", "x", "99999999999999999999999"]),
-        st.binary(max_size=100).map(gzip.compress) | st.just(b'{"kind": 1}'),
+LIES = st.binary(max_size=300) | st.builds(
+    lambda kind, encoding, length, body: (
+        f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Encoding: {encoding}\r\nContent-Length: {length}\r\n\r\n".encode()
+        + body
     ),
+    st.sampled_from(["application/json", "application/json; charset=\x00", ";"]),
+    st.sampled_from(["gzip", "identity", "deflate"]),
+    st.sampled_from(["9", "2", "99999999999999999999999", "x"]),
+    st.binary(min_size=9, max_size=100) | st.binary(max_size=100).map(gzip.compress) | st.just(b'{"a": 12}'),
 )
 
 

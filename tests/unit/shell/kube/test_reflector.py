@@ -336,6 +336,14 @@ async def test_a_watch_is_not_taken_up_from_a_version_that_the_cluster_has_not_r
 
 
 @hurried
+async def test_a_bookmark_tells_how_far_a_cluster_was() -> None:
+    async with following([lists(7), lists(30)], [streams(bookmark(60))]) as (bench, _):
+        bench.server.newest = 30
+        await bench.watched(2)
+        assert (bench.resumed(), bench.restored) == (["7", "30"], 1)
+
+
+@hurried
 async def test_a_watch_is_taken_up_where_the_cluster_is_no_older_than_what_was_heard() -> None:
     async with following([lists(7)], [streams(bookmark(60))]) as (bench, _):
         bench.server.newest = 60

@@ -313,11 +313,12 @@ def test_a_store_is_synced_when_the_changes_of_its_first_list_are_told() -> None
 
 # --- what is no object -----------------------------------------------------------------------------------------------
 
+NEW = thing(version=9)
 POISON = [
-    pytest.param({"metadata": thing()["metadata"] | {"uid": {"a": 1}}}, id="a uid that is none"),
-    pytest.param({"metadata": thing()["metadata"] | {"labels": {"group": ["x"]}}}, id="a label that is a list"),
-    pytest.param({"metadata": thing()["metadata"] | {"name": 5}}, id="a name that is a number"),
-    pytest.param({**thing(version=9), "text": 5}, id="what the index cannot read"),
+    pytest.param({**NEW, "metadata": NEW["metadata"] | {"uid": {"a": 1}}}, id="a uid that is none"),
+    pytest.param({**NEW, "metadata": NEW["metadata"] | {"labels": {"group": ["x"]}}}, id="a label that is a list"),
+    pytest.param({**NEW, "metadata": NEW["metadata"] | {"name": 5}}, id="a name that is a number"),
+    pytest.param({**NEW, "text": 5}, id="what the index cannot read"),
     pytest.param(["metadata"], id="a list"),
 ]
 
