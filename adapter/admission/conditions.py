@@ -15,6 +15,7 @@ from adapter.objects import specs
 from adapter.objects.raw import Raw, bounded, condition, meta, timestamp, turned
 
 Patch = dict[str, Any]
+RESTORED = "Restored"  # reason of the event on a WorkerCluster whose API server went back to an older version
 NOT_MIRRORED = "HeadsNotMirrored"  # reason of a WorkerCluster that is seen, and to which no new workers go
 
 

@@ -16,6 +16,7 @@ from adapter.cli.common import DONE, TROUBLE, complain
 from adapter.gang.drain import Stay, news, stays, total
 from adapter.objects.raw import Key, Raw, condition, meta
 from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.pages import listed
 from adapter.shell.kube.resources import PLACEMENTS, PODS, WORKER_CLUSTERS
 
 # Between two looks at three small lists. A worker takes ten times as long to leave, and a person sees no delay.
@@ -139,9 +140,9 @@ class Watch:
     async def _read(self) -> tuple[Raw, list[Raw], list[Raw]]:
         cluster = await self._client.get(WORKER_CLUSTERS.path(name=self._name))
         selector = f"{names.CLUSTER_LABEL}={self._name}"
-        pods = await self._client.get(PODS.path(), labelSelector=selector)
-        placements = await self._client.get(PLACEMENTS.path())
-        return cluster, pods.get("items") or [], placements.get("items") or []
+        pods, _ = await listed(self._client, PODS.path(), labelSelector=selector)
+        placements, _ = await listed(self._client, PLACEMENTS.path())
+        return cluster, pods, placements
 
     def _lost(self, error: Exception) -> None:
         if not self._silent:

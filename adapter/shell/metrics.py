@@ -28,6 +28,11 @@ REQUESTS = Counter(
     "Requests to API servers by how they were answered; code is none where no answer came. Who loads whom, and who refuses.",
     ["cluster", "verb", "kind", "code"],
 )
+ODD = Counter(
+    "rayspan_odd_objects_total",
+    "Answers and events that hold what no API server writes where an object should be. They are left out.",
+    ["cluster", "kind"],
+)
 WATCHES = Gauge(
     "rayspan_watches", "Watches that are open: one for each kind that is followed, else one leaks.", ["cluster", "kind"]
 )

@@ -67,23 +67,34 @@ class Asked:
 
 @dataclass
 class Server:
-    """Lists and watches are answered from their own scripts, everything else is a list; a script's end is silence."""
+    """Lists and watches are answered from their own scripts, everything else is a list; a script's end is silence.
+
+    Who asks for one object wants to know how far the cluster is, and is told `newest`; that stands in no script.
+    """
 
     lists: list[Answer] = field(default_factory=list)
     watches: list[Answer] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     url: str = ""
+    newest: int = 10**9
+    ready: bool = False  # probes are answered, and stand in no script
+    compared: int = 0  # how often it was asked how far it is
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        text = await request.text()
+        if request.query.get("limit") == "1":
+            self.compared += 1
+            return await lists(self.newest)(request)
+        if request.path == "/readyz" and self.ready:
+            return await text("ok", kind="text/plain")(request)
+        said = await request.text()
         asked = Asked(
             request.method,
             request.path,
             dict(request.query),
             dict(request.headers),
-            json.loads(text) if text else None,
+            json.loads(said) if said else None,
             asyncio.get_running_loop().time(),
         )
         self.asked.append(asked)

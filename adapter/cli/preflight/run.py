@@ -24,6 +24,7 @@ from adapter.preflight.probe import Run
 from adapter.shell.clusters import logins
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
+from adapter.shell.kube.pages import listed
 from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -76,7 +77,7 @@ async def _image(client: Client) -> str:
 
 async def clusters(client: Client, wanted: Sequence[str]) -> dict[str, Raw]:
     """Read the WorkerClusters of those names, or all, by name; raises Unusable where there is none."""
-    there = {key_of(raw)[1]: raw for raw in (await client.get(WORKER_CLUSTERS.path())).get("items") or ()}
+    there = {key_of(raw)[1]: raw for raw in (await listed(client, WORKER_CLUSTERS.path()))[0]}
     unknown = [name for name in wanted if name not in there]
     if unknown or not there:
         have = f"there are {', '.join(sorted(there))}" if there else "there is none"

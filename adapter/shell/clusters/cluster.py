@@ -7,6 +7,7 @@ table; what follows from a silence is for them and their listeners to judge.
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from adapter.shell.kube import reflector
 from adapter.shell.kube.client import Client
@@ -44,6 +45,7 @@ class Cluster:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.unread: dict[Resource, Exception] = {}  # kinds that it does without, and why
+        self.restored_at: datetime | None = None  # when it was last found to have gone back to an older version
         self._rows: Sequence[Row] = ()
         self._troubles: dict[Row | str, Exception] = {}  # by who met it: one watch that is refused is enough
 
@@ -68,10 +70,15 @@ class Cluster:
                 functools.partial(self._followed, row),
                 row.namespace,
                 dict(row.selectors),
+                self._restored,
             )
             for row in self._rows
         ]
         await reflector.keep(self.client, functools.partial(self._note, PROBE), followed)
+
+    def _restored(self) -> None:
+        """Hear that it went back to an older version."""
+        self.restored_at = datetime.now(UTC)
 
     def _followed(self, row: Row, error: Exception | None) -> None:
         """Take what became of following a row: None when it goes well."""

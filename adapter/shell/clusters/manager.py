@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 
 from adapter import names
+from adapter.objects import slim
 from adapter.objects.raw import Key, Raw
 from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import Job
@@ -37,8 +38,8 @@ class Manager(Cluster):
         self.placements = Store(index=by_workload)
         self.pods = Store(index=by_placement, counted=slot_of)
         self.heads = Store(index=by_ray_cluster)
-        self.ray_clusters = Store()
-        self.ray_jobs = Store()
+        self.ray_clusters = Store(slims=slim.ray_cluster)
+        self.ray_jobs = Store(slims=slim.ray_job)
         self.worker_clusters = Store()
         self.policies = Store()
         self.checks = Store()

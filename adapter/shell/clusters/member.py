@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
+from adapter.objects import slim
 from adapter.objects.raw import Key, Raw, key_of, meta, true_since, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.selectors import Labels
@@ -71,15 +72,22 @@ class Member(Cluster):
         self.services, self.slices = Store(tell.head_mirror), Store(tell.head_mirror)
         self.cluster_queues, self.cohorts, self.flavors = (Store(self._news(self._forget_tree)) for _ in range(3))
         self.local_queues = Store(self._news(self._forget_queues))
-        self.namespaces = Store(self._news(self._forget_namespaces))
-        self._node_objects = Store(self._news(self._forget_nodes))
+        self.namespaces = Store(self._news(self._forget_namespaces), slims=slim.namespace)
+        self._node_objects = Store(self._news(self._forget_nodes), slims=slim.node)
         self._rows = self._table()
 
     def _share(self, before: Raw | None, after: Raw | None) -> None:
         if after is None:
             self._reserved.pop(uid_of(before or {}), None)
-        elif self._reserved.get(uid_of(after), (None, 0))[0] != (since := true_since(after, names.QUOTA_RESERVED)):
-            self._reserved[uid_of(after)] = since, version(after)
+        else:
+            since, (known, first) = (
+                true_since(after, names.QUOTA_RESERVED),
+                self._reserved.get(uid_of(after), (None, 0)),
+            )
+            if (
+                since != known or version(after) < first
+            ):  # the latter after a restore: its versions count from lower down
+                self._reserved[uid_of(after)] = since, version(after)
         self._tell.reservation(self.name, before, after)
 
     def reserved_as_of(self, share: Reservation) -> int:

@@ -2,6 +2,7 @@
 
 Typed models drop fields that they do not know and cost several times the CPU, and a rewriter must keep what newer
 servers send; so bodies are plain dicts. Nothing here retries, caches or interprets: a caller learns of every failure.
+Whoever answers may be anybody: all that is read of it is bounded, in bytes and in time, and no redirect or cookie is taken.
 A client may be fenced: then a write is sent only while whoever made the client says so, asked when the connection stands.
 Requests are counted as their answers come, a watch when it opens.
 """
@@ -21,8 +22,9 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import __version__
+from adapter.objects.raw import LONGEST, LONGEST_OF_ONE, bounded
 from adapter.shell import metrics
-from adapter.shell.kube import kubeconfig
+from adapter.shell.kube import bodies, kubeconfig
 from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.kube.resources import kind_of
 
@@ -32,6 +34,8 @@ MayWrite = Callable[[], bool]
 TIMEOUT_SECONDS = 10.0
 NO_API_SERVER = "what answers there is no Kubernetes API server"
 FENCED = "it is not sent, because this process does not lead"
+# A stream is asked for by who asks the server to end it sooner; one that goes on says nothing, byte by byte, to seem alive.
+LONGEST_STREAM_SECONDS = 300.0
 # Requests in flight to one cluster. An API server answers in milliseconds; more only queue up in it.
 PARALLEL = 32
 
@@ -46,8 +50,8 @@ class ApiError(Exception):
     """The API server answered, but not with success."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(f"{status} {reason}: {message}")
-        self.status, self.reason, self.message = status, reason, message
+        self.status, self.reason, self.message = status, bounded(reason, LONGEST_OF_ONE), bounded(message, LONGEST)
+        super().__init__(f"{status} {self.reason}: {self.message}")
 
     @property
     def missing(self) -> bool:
@@ -69,8 +73,15 @@ class ApiError(Exception):
         return self.status == 409 or (self.status == 422 and "metadata.uid" in self.message)
 
 
+_LOST = (aiohttp.ClientError, TimeoutError, OSError, bodies.Unreadable)
+
+
 class Unreachable(Exception):
     """No answer: refused, timed out, TLS failed, the link is cut, or it was not sent because the client is fenced."""
+
+
+class TooLarge(Unreachable):
+    """It answers with more than what was asked for can be."""
 
 
 class Client:
@@ -82,9 +93,14 @@ class Client:
         self.may_write = may_write
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=0),
-            headers={"User-Agent": f"rayspan/{__version__}"},
+            headers={
+                "User-Agent": f"rayspan/{__version__}",
+                "Accept": "application/json",
+                "Accept-Encoding": "gzip",
+            },
             request_class=_fenced(may_write),
-            read_bufsize=2**21,  # one watch event is one line, and a Workload may be large
+            auto_decompress=False,  # bodies.py counts what it unpacks
+            cookie_jar=aiohttp.DummyCookieJar(),
             trace_configs=[counting(cluster, api.configuration.host)],
         )
         self._slots = asyncio.Semaphore(PARALLEL)
@@ -141,8 +157,14 @@ class Client:
         else:
             self._mute = ""
 
-    async def get(self, path: str, **params: str) -> Body:
-        return await self._send("GET", path, params=params)
+    @property
+    def cluster(self) -> str:
+        """A worker cluster, empty for the manager."""
+        return self._cluster
+
+    async def get(self, path: str, most: int = bodies.OBJECT_BYTES, /, **params: str) -> Body:
+        """Read an object, or so many bytes of objects; raises TooLarge when there are more. `pages.py` reads a whole list."""
+        return await self._send("GET", path, params=params, most=most)
 
     async def create(self, path: str, body: Mapping[str, Any]) -> Body:
         return await self._send("POST", path, body=body)
@@ -190,6 +212,7 @@ class Client:
         body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         kind: str = "application/json",
         text: bool = False,
+        most: int = bodies.OBJECT_BYTES,
     ) -> Body:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         headers = {**await self._login(), "Content-Type": kind}
@@ -199,24 +222,28 @@ class Client:
             async with self._session.request(
                 method, self._url(path), params=params, data=data, headers=headers, timeout=timeout, **self._how
             ) as answer:
-                return await _read(answer, text=text)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                return await _read(answer, most, text=text)
+        except _LOST as error:
             raise Unreachable(_why(error)) from None
 
     @asynccontextmanager
     async def stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a stream; its lines end when the server ends it or when nothing has come for `silence` seconds."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(total=LONGEST_STREAM_SECONDS, sock_connect=TIMEOUT_SECONDS, sock_read=silence)
         headers = await self._login()
         url = self._url(path)
         try:
-            async with self._session.get(url, params=params, headers=headers, timeout=timeout, **self._how) as answer:
+            async with asyncio.timeout(silence):  # for the headers as a whole, which may come byte by byte
+                answer = await self._session.get(url, params=params, headers=headers, timeout=timeout, **self._how)
+            async with answer:
                 if answer.status != 200 or answer.content_type != "application/json":
-                    await _read(answer)
+                    await _read(answer, bodies.OBJECT_BYTES)
                     raise Unreachable(NO_API_SERVER)
                 with metrics.WATCHES.labels(self._cluster, kind_of(path)[0]).track_inprogress():
-                    yield _lines(answer)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    yield bodies.lines(answer)
+        except bodies.Excess as error:
+            raise TooLarge(f"it {error}") from None
+        except _LOST as error:
             raise Unreachable(_why(error)) from None
 
     def _url(self, path: str) -> str:
@@ -240,35 +267,42 @@ def _fenced(may_write: MayWrite) -> type[aiohttp.ClientRequest]:
     return Fenced
 
 
-async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    rest = b""
-    try:
-        async for chunk in answer.content.iter_any():
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                yield line
-    except aiohttp.SocketTimeoutError:
-        return  # quiet is no proof of a loss: whoever asks again finds out
-
-
-async def _read(answer: aiohttp.ClientResponse, *, text: bool = False) -> Body:
+async def _read(answer: aiohttp.ClientResponse, most: int, *, text: bool = False) -> Body:
     """The answer's body; what is no JSON object did not come from an API server, whatever its status says."""
-    said = await answer.read()
-    try:
-        content: object = orjson.loads(said)
-    except ValueError:
-        content = None
-    body = content if isinstance(content, dict) else {}
     if answer.status >= 300:
-        raise ApiError(answer.status, str(body.get("reason") or answer.reason), str(body.get("message") or ""))
+        raise await _refusal(answer)
+    try:
+        said = await bodies.whole(answer, bodies.WORD_BYTES if text else most)
+    except bodies.Excess as error:
+        raise TooLarge(f"it {error}") from None
+    body = _object(said) if answer.content_type == "application/json" else {}
     if not body and not (text and said.strip() == b"ok"):
         raise Unreachable(NO_API_SERVER)
     return body
 
 
+async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
+    """What it says beside its status, as far as that can be read."""
+    try:
+        body = _object(await bodies.whole(answer, bodies.WORD_BYTES))
+    except bodies.Unreadable:
+        body = {}
+    return ApiError(answer.status, str(body.get("reason") or answer.reason), str(body.get("message") or ""))
+
+
+def _object(said: bytearray) -> Body:
+    try:
+        content: object = orjson.loads(said)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def _why(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, bodies.Unreadable):
+        return f"it {error}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
     # The texts of these two hold the URL, and that of a proxy may hold a password.
@@ -276,7 +310,7 @@ def _why(error: BaseException) -> str:
         return f"the proxy before it answers {error.status}"
     if isinstance(error, aiohttp.InvalidURL):
         return "its URL or its proxy's cannot be used; see server and proxy-url in the kubeconfig"
-    return str(error) or type(error).__name__
+    return bounded(str(error) or type(error).__name__, LONGEST_OF_ONE)
 
 
 def counting(cluster: str, server: str) -> aiohttp.TraceConfig:

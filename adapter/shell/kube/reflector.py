@@ -2,8 +2,12 @@
 
 A cut link may leave a watch silent for a minute and a half after the link is whole again: neither side learns that the
 other one has hung up. So a probe decides whether the cluster is there, and after a silence nothing that was read before counts
-until it is read again. The loops end only by cancellation. They report every loss of contact to their owner and tell nothing
-else; what a loss means is for the fleet to judge.
+until it is read again. The loops end only by cancellation. They report every loss of contact to their owner, and tell nothing
+else but odd things; what a loss means is for the fleet to judge.
+
+A cluster whose etcd was restored from a backup counts its versions from an earlier one. Its watches do not say so: one that goes
+on from a version of before stays silent until the cluster has come there again (docs/upstream.md, "A restored etcd"). So a
+watch is taken up only after the cluster was asked how far it is; when it is behind, everything is listed anew and is the truth.
 """
 
 import asyncio
@@ -14,14 +18,15 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from adapter.objects.raw import Raw, meta
-from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.objects.raw import Raw
+from adapter.shell import metrics
+from adapter.shell.kube import pages
+from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable
 from adapter.shell.kube.resources import Resource
-from adapter.shell.kube.store import Store
+from adapter.shell.kube.store import Store, number
 
 log = logging.getLogger(__name__)
 
-PAGE = "500"  # a list in one piece peaks at seven times the memory (docs/upstream.md, "A list comes in pages")
 WATCH_SECONDS = "240"  # the server ends a watch then; well below any proxy's idle limit
 # Bookmarks come about once a minute. A watch that is silent for longer may hang on a dead connection: it is taken up
 # again where it was, on a new one, which costs little if nothing was wrong.
@@ -34,7 +39,13 @@ FIRST_BACKOFF, LAST_BACKOFF = 0.1, 15.0
 # reservation timeout, slow enough that one lost packet means nothing.
 PROBE_SECONDS = 5.0
 
+RESTORED = "its API server went back to an older version, as after a restore from a backup; everything is listed anew"
+
 Tell = Callable[[Exception | None], None]  # what the last probe met; None: all is well
+
+
+def _nobody() -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,15 @@ class Following:
     trouble: Callable[[Exception | None], None]
     namespace: str = ""
     selectors: dict[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
+    restored: Callable[[], None] = _nobody  # the cluster went back to an older version
+
+    @property
+    def path(self) -> str:
+        return self.resource.path(self.namespace)
+
+
+class Restored(Unreachable):
+    """The cluster is of an older version than it was: nothing that was read of it before counts."""
 
 
 @dataclass(slots=True)
@@ -54,14 +74,16 @@ class _Place:
     version: str = ""  # from which a watch can go on; empty: list first
 
 
-async def follow(what: Following) -> None:
-    """Keep a store true until cancelled."""
+async def follow(what: Following, anew: asyncio.Event | None = None) -> None:
+    """Keep a store true until cancelled; sets `anew` when nothing that was read of the cluster counts any more."""
     place, backoff = _Place(), FIRST_BACKOFF
     clock = asyncio.get_running_loop().time
     while True:
         began = clock()
         try:
-            if not place.version:
+            if place.version:
+                await _compare(what)
+            else:
                 place.version = await _list(what)
             await _watch(what, place)
         except ApiError as error:
@@ -69,8 +91,18 @@ async def follow(what: Following) -> None:
             if error.status != 410:
                 what.trouble(error)
         except Unreachable as error:
+            if isinstance(error, Restored | TooLarge):
+                place.version = ""
+            if anew and isinstance(error, Restored):
+                anew.set()
             what.trouble(error)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:  # what a proxy, say, makes of an answer
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as error:  # what a proxy, say, makes of it
             log.warning("following %s: unreadable answer (%s)", what.resource.plural, type(error).__name__)
             place.version = ""
             what.trouble(Unreachable("its answer cannot be read"))
@@ -78,18 +110,39 @@ async def follow(what: Following) -> None:
         await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
 
 
+async def _compare(what: Following) -> None:
+    """Raise Restored if the cluster is behind what was heard of it.
+
+    The list is of one object, and as new as anything that was told of this kind before it was asked for: without a version it is
+    read by quorum. Labels are left out, by which the API server would have to look through all of them for the first.
+    """
+    fields = {name: text for name, text in what.selectors.items() if name == "fieldSelector"}
+    known = what.store.newest
+    page = await what.client.get(what.path, limit="1", **fields)
+    if 0 < number(_version(page)) < known:
+        raise Restored(RESTORED)
+
+
 async def _list(what: Following) -> str:
-    objects: list[Raw] = []
-    params = {"limit": PAGE, **what.selectors}
-    while True:
-        page = await what.client.get(what.resource.path(what.namespace), **params)
-        objects += page["items"] or ()
-        following = meta(page).get("continue")
-        if not following:
-            version = str(meta(page)["resourceVersion"])
-            what.store.replace(objects, version)
-            return version
-        params["continue"] = following
+    known = what.store.newest
+    objects, version = await pages.listed(what.client, what.path, what.store.slimmed, **what.selectors)
+    if restored := 0 < number(version) < known:
+        log.warning("%s: following %s: %s (%d, now %s)", _whose(what), what.resource.plural, RESTORED, known, version)
+        what.restored()
+    _odd(what, what.store.replace(objects, version, restored=restored))
+    return version
+
+
+def _whose(what: Following) -> str:
+    return f"worker cluster {what.client.cluster}" if what.client.cluster else "manager cluster"
+
+
+def _odd(what: Following, refused: Sequence[str]) -> None:
+    """Tell of what stood where objects should be: once for a list, however many there are."""
+    if refused:
+        metrics.ODD.labels(what.client.cluster, what.resource.plural).inc(len(refused))
+        sentence = "%s: %d of its %s are left out, as an API server does not write them: of the first, %s"
+        log.warning(sentence, _whose(what), len(refused), what.resource.plural, refused[0])
 
 
 async def _watch(what: Following, place: _Place) -> None:
@@ -101,36 +154,60 @@ async def _watch(what: Following, place: _Place) -> None:
         "resourceVersion": place.version,
         **what.selectors,
     }
-    async with what.client.stream(what.resource.path(what.namespace), params, SILENCE_SECONDS) as lines:
+    async with what.client.stream(what.path, params, SILENCE_SECONDS) as lines:
         what.trouble(None)  # not after the list: where only the watch is refused, nothing would stay true
         async for line in lines:
             if line:
-                place.version = _take(what.store, orjson.loads(line), place.version)
+                place.version = _take(what, orjson.loads(line), place.version)
 
 
-def _take(store: Store, event: Raw, version: str) -> str:
+def _take(what: Following, event: Raw, version: str) -> str:
     """Put one event into the store; returns the version to go on from."""
-    raw = event["object"]
-    if event["type"] == "ERROR":
+    kind, raw = event["type"], event["object"]
+    if kind == "ERROR":
         raise ApiError(int(raw.get("code") or 500), str(raw.get("reason")), str(raw.get("message")))
-    if event["type"] == "DELETED":
-        store.remove(raw)
-    elif event["type"] != "BOOKMARK":
-        store.put(raw)
-    return str(meta(raw).get("resourceVersion") or version)
+    at = _version(raw) or version
+    if number(at) < number(version):
+        raise Restored(RESTORED)
+    what.store.passed(at)
+    if kind != "BOOKMARK":
+        why = what.store.remove(raw) if kind == "DELETED" else what.store.put(raw)
+        _odd(what, [why] if why else ())
+    return at
+
+
+def _version(raw: Raw) -> str:
+    """The version of anything, empty where it has none that could be one."""
+    metadata = raw.get("metadata")
+    found = metadata.get("resourceVersion") if isinstance(metadata, dict) else ""
+    return found if isinstance(found, str) and number(found) else ""
 
 
 async def keep(client: Client, tell: Tell, followed: Sequence[Following]) -> None:
-    """Follow while the cluster answers, until cancelled; after a silence list everything anew."""
+    """Follow while the cluster answers, until cancelled; after a silence, or a step back, list everything anew."""
     while True:
         await _answered(client, tell)
+        anew = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(follow(what)) for what in followed]
-            silence = await _silence(client, tell)
+            following = [tasks.create_task(follow(what, anew)) for what in followed]
+            end = await _end(client, tell, anew)
             for task in following:
                 task.cancel()
         for what in followed:
-            what.trouble(silence)
+            what.trouble(end)
+        if isinstance(end, Restored):  # who goes back all the time is not listed all the time
+            await asyncio.sleep(PROBE_SECONDS)
+
+
+async def _end(client: Client, tell: Tell, anew: asyncio.Event) -> Unreachable:
+    """Wait until nothing that was read counts any more; returns why."""
+    async with asyncio.TaskGroup() as tasks:
+        silence, restored = tasks.create_task(_silence(client, tell)), tasks.create_task(anew.wait())
+        await asyncio.wait({silence, restored}, return_when=asyncio.FIRST_COMPLETED)
+        found = Restored(RESTORED) if restored.done() else silence.result()
+        silence.cancel()
+        restored.cancel()
+    return found
 
 
 async def _answered(client: Client, tell: Tell) -> None:

@@ -1,14 +1,15 @@
 """What do we know of one kind of object in one cluster: the last state of each, as list and watch delivered it.
 
 A store that was never filled is not synced, and whoever asks must do nothing then rather than read "none". Objects are
-never changed in place.
+never changed in place. What is no object (`objects.shape`) does not come in, and an object comes in as a whole or not at all.
 """
 
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from adapter.objects.raw import Key, Raw, key_of, meta
+from adapter.objects import shape, slim
+from adapter.objects.raw import UNREADABLE, Key, Raw, key_of, meta
 
 Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 
@@ -21,6 +22,10 @@ def _nobody(_: Raw | None, __: Raw | None) -> None:
     """Nobody listens yet: whoever comes looks at everything."""
 
 
+class Odd(ValueError):
+    """Not an object of the kind that a store holds; the text is a part of a sentence."""
+
+
 class Store:
     """Objects by namespace and name, with one optional index; and how many of each of its groups give a `counted` value."""
 
@@ -29,13 +34,16 @@ class Store:
         changed: Changed = _nobody,
         index: Callable[[Raw], str] | None = None,
         counted: Callable[[Raw], str] | None = None,
+        slims: Callable[[Raw], Raw] = slim.bare,
     ) -> None:
+        """`slims` drops of an object what nobody reads."""
         self.synced = False
+        self.newest = -1  # the highest version that was ever heard of, by list, watch or the answer to a write
         self._changed = changed
         self._objects: dict[Key, Raw] = {}
         self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
         self._floor = -1  # version of the last full list
-        self._index, self._counted = index, counted
+        self._index, self._counted, self._slims = index, counted, slims
         self._groups: dict[str, set[Key]] = defaultdict(set)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
 
@@ -68,55 +76,107 @@ class Store:
         """The counted values of that group's objects, and how many have each; never empty ones, and not to be changed."""
         return self._counts.get(value, {})
 
-    def replace(self, objects: Iterable[Raw], listed_at: str = "") -> None:
-        """Take a full list as of a version: what it does not hold is gone, unless it is newer than the list.
+    def slimmed(self, raw: Raw) -> Raw:
+        """The object as it is kept; what is none, as it is."""
+        return raw if shape.odd(raw) else self._slims(raw)
 
-        A list that is older than the one before comes from a restored etcd: it is the truth, whatever we knew.
+    def passed(self, at: str) -> None:
+        """Note that the cluster has come to this version."""
+        self.newest = max(self.newest, number(at))
+
+    def replace(self, objects: Iterable[Raw], listed_at: str = "", *, restored: bool = False) -> list[str]:
+        """Take a full list as of a version: what it does not hold is gone, and what it holds is so, but for what is newer than
+        the list. Returns why some of it was not taken in.
+
+        An object may be older in it than we knew it: its etcd came back from a backup and counts on from higher up. Where it
+        counts from lower down (`restored`), nothing that we knew is newer: it is of a time that never was.
         """
-        fresh = {key_of(raw): raw for raw in objects}
-        listed = _number(listed_at)
-        restored = listed < self._floor
+        listed = number(listed_at)
+        fresh, refused = self._taken(objects)
         for key in set(self._objects) - set(fresh):
-            if restored or not listed or version(self._objects[key]) <= listed:
+            if restored or not self._outlives(key, listed):
                 self._drop(key)
         self._gone.clear()  # the floor stands for them: what comes late is older than this list
         self._floor = listed
+        self.newest = listed if restored else max(self.newest, listed)
         self.synced = True
         for key, raw in fresh.items():
-            known = self._objects.get(key)
-            if restored or known is None or version(known) < version(raw):
+            if (restored or not self._outlives(key, listed)) and self._objects.get(key) != raw:
                 self._set(key, raw)
+        return refused
 
-    def put(self, raw: Raw) -> None:
-        """Take a newer state, from a watch or from the answer to our own write; an older one is ignored.
+    def _taken(self, objects: Iterable[Raw]) -> tuple[dict[Key, Raw], list[str]]:
+        fresh: dict[Key, Raw] = {}
+        refused: list[str] = []
+        for raw in objects:
+            try:
+                kept = self._kept(raw)
+                fresh[key_of(kept)] = kept
+            except Odd as why:
+                refused.append(str(why))
+        return fresh, refused
+
+    def _outlives(self, key: Key, listed: int) -> bool:
+        """Whether what is known of an object is newer than a list."""
+        known = self._objects.get(key)
+        return known is not None and listed > 0 and version(known) > listed
+
+    def put(self, raw: Raw) -> str:
+        """Take a newer state, from a watch or from the answer to our own write; an older one is ignored. Returns why it was not
+        taken in, if it is no object.
 
         Versions of one kind in one cluster can be compared as numbers (Kubernetes KEP-5504).
         """
-        key = key_of(raw)
+        try:
+            kept = self._kept(raw)
+        except Odd as why:
+            return str(why)
+        key, at = key_of(kept), version(kept)
+        self.newest = max(self.newest, at)
         before = self._objects.get(key)
         known = version(before) if before is not None else max(self._floor, self._deleted_at(key))
-        if version(raw) > known:  # else an answer to our own write, say, after the watch has told of the deletion
-            self._set(key, raw)
+        if at > known:  # else an answer to our own write, say, after the watch has told of the deletion
+            self._set(key, kept)
+        return ""
+
+    def _kept(self, raw: Raw) -> Raw:
+        """The object as it is kept; raises Odd for what is none, so that all that is reckoned of it later can be reckoned."""
+        if why := shape.odd(raw):
+            raise Odd(why)
+        try:
+            kept = self._slims(raw)
+            self._places(kept)
+        except UNREADABLE as error:
+            raise Odd(f"it cannot be read ({type(error).__name__})") from None
+        return kept
+
+    def _places(self, raw: Raw) -> tuple[str, str]:
+        """Its group and its counted value, empty where there is none."""
+        group = self._index(raw) if self._index else ""
+        return group, self._counted(raw) if self._counted else ""
 
     def _set(self, key: Key, raw: Raw) -> None:
-        before, raw = self._objects.get(key), _slim(raw)
+        before, (group, counted) = self._objects.get(key), self._places(raw)
         self._unindex(key)
         self._objects[key] = raw
         if self._index:
-            group = self._index(raw)
             self._groups[group].add(key)
-            if self._counted and (counted := self._counted(raw)):
+            if counted:
                 self._counts[group][counted] += 1
         self._changed(before, raw)
 
-    def remove(self, raw: Raw) -> None:
-        """Take a deletion; that of an earlier object of the same name is ignored."""
+    def remove(self, raw: Raw) -> str:
+        """Take a deletion; that of an earlier object of the same name is ignored. Returns why it says nothing, if it is no object."""
+        if why := shape.odd(raw):
+            return why
         key = key_of(raw)
+        self.newest = max(self.newest, version(raw))
         before = self._objects.get(key)
         self._bury(key, version(raw))
         same = before is not None and meta(before).get("uid") == meta(raw).get("uid")
         if same and before is not None and version(raw) >= version(before):  # an older one is told again after a cut
             self._drop(key)
+        return ""
 
     def _deleted_at(self, key: Key) -> int:
         return self._gone.get(key, (-1, 0.0))[0]
@@ -135,10 +195,9 @@ class Store:
 
     def _unindex(self, key: Key) -> None:
         if self._index and key in self._objects:
-            raw = self._objects[key]
-            group = self._index(raw)
+            group, counted = self._places(self._objects[key])
             self._groups[group].discard(key)
-            if self._counted and (counted := self._counted(raw)):
+            if counted:
                 self._uncount(group, counted)
             if not self._groups[group]:
                 del self._groups[group]
@@ -150,18 +209,11 @@ class Store:
             del self._counts[group][counted]
 
 
-def _slim(raw: Raw) -> Raw:
-    """Drop what we never read and what would double the memory."""
-    metadata = meta(raw)
-    if "managedFields" not in metadata:
-        return raw
-    return {**raw, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
-
-
 def version(raw: Raw) -> int:
     """An object's version as a number; 0 when it has none."""
-    return _number(str(meta(raw).get("resourceVersion") or ""))
+    return number(str(meta(raw).get("resourceVersion") or ""))
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+def number(text: str) -> int:
+    """A version as a number; 0 for what is none. etcd counts in 63 bits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0

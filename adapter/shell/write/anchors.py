@@ -20,6 +20,7 @@ from adapter.shell.clusters.indexes import by_reserved_workload
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
 from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.kube.pages import listed
 from adapter.shell.kube.resources import CONFIG_MAPS
 
 log = logging.getLogger(__name__)
@@ -77,8 +78,8 @@ async def _sweep(member: Member, manager: Manager, manager_id: str) -> None:
 async def _namespace(member: Member, namespace: str, manager: Manager, manager_id: str) -> None:
     # Without copies, which go with their anchors: what they hold may come to many megabytes.
     ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
-    found = await member.client.get(CONFIG_MAPS.path(namespace), labelSelector=ours)
-    for anchor in found.get("items") or ():
+    found, _ = await listed(member.client, CONFIG_MAPS.path(namespace), labelSelector=ours)
+    for anchor in found:
         if meta(anchor).get("ownerReferences"):
             continue  # a copy all the same, whose label somebody took
         if not _stands(anchor, member, manager) and anchors.settled(anchor, datetime.now(UTC)):

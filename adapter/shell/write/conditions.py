@@ -13,9 +13,10 @@ from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import FIRST_LISTS, STEADY_AFTER
 from adapter.shell.kube import resources
+from adapter.shell.kube.reflector import RESTORED
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
-from adapter.shell.write.events import Announcer
+from adapter.shell.write.events import REPEATED_AFTER, Announcer
 
 
 class Conditions:
@@ -57,8 +58,10 @@ class Conditions:
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
             self._manager.worker_clusters.put(await self._manager.client.merge(path, patch))
+        about = _about(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
+        if member and member.restored_at and datetime.now(UTC) - member.restored_at < REPEATED_AFTER:
+            await self._announcer.say(about, conditions.RESTORED, f"Worker cluster {name}: {RESTORED}.", warning=True)
         if problem or lack:
-            about = _about(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
             await self._announcer.say(about, conditions.NOT_MIRRORED if lack else reason, problem or lack, warning=True)
         lost = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None

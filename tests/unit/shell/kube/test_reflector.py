@@ -8,10 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from adapter.objects.raw import Raw, key_of
+from adapter.shell import metrics
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.kube.reflector import FIRST_BACKOFF, Following, follow
+from adapter.shell.kube.reflector import FIRST_BACKOFF, PROBE_SECONDS, RESTORED, Following, follow, keep
 from adapter.shell.kube.resources import PODS
 from adapter.shell.kube.store import Store
 from tests.unit import apiserver
@@ -33,6 +35,7 @@ class Bench:
     store: Store = field(init=False)
     told: list[str] = field(default_factory=list)  # changes as name:version, troubles as a word
     troubles: list[Exception | None] = field(default_factory=list)
+    restored: int = 0
 
     def __post_init__(self) -> None:
         self.store = Store(self._changed)
@@ -46,6 +49,9 @@ class Bench:
         status = error.status if isinstance(error, ApiError) else ""
         self.told.append(f"{type(error).__name__}{status}" if error else "well")
         self.server.news.set()
+
+    def note(self) -> None:
+        self.restored += 1
 
     def texts(self) -> set[str]:
         return {_short(raw) for raw in self.store}
@@ -69,7 +75,8 @@ async def following(
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         bench = Bench(server)
         server.lists, server.watches = list(listed), list(watched)
-        task = asyncio.create_task(follow(Following(client, PODS, bench.store, bench.trouble, selectors=selectors)))
+        what = Following(client, PODS, bench.store, bench.trouble, selectors=selectors, restored=bench.note)
+        task = asyncio.create_task(follow(what))
         try:
             yield bench, task
             assert not task.done(), "it ended by itself"
@@ -89,7 +96,7 @@ async def test_a_list_is_read_to_its_last_page_and_then_watched() -> None:
         assert bench.texts() == {"a:5", "b:6"}
         assert "managedFields" not in (bench.store.get(("demo", "a")) or {})["metadata"]
         first, second, watch = (asked.query for asked in bench.server.asked)
-        assert first == {"limit": "500", "labelSelector": "x=y"}
+        assert first == {"limit": "250", "labelSelector": "x=y"}
         assert second == first | {"continue": "more"}
         assert watch["resourceVersion"] == "7"
         assert (watch["labelSelector"], watch["allowWatchBookmarks"]) == ("x=y", "true")
@@ -258,17 +265,6 @@ async def test_a_watch_that_fails_is_trouble_until_it_opens(bad: Answer, word: s
 
 
 @hurried
-async def test_events_that_come_twice_after_a_cut_change_nothing() -> None:
-    lines = [event(ADDED, thing("b", 8)), event(DELETED, thing("b", 9)), event(ADDED, thing("c", 10))]
-    async with following([lists(7)], [streams(*lines, then=apiserver.cut), streams(*lines, bookmark(11))]) as (
-        bench,
-        _,
-    ):
-        await bench.watched(3)
-        assert [told for told in bench.told if ":" in told or told.startswith("-")] == ["b:8", "-b", "c:10"]
-
-
-@hurried
 async def test_a_server_that_is_not_there_is_asked_again_and_again() -> None:
     async with apiserver.serving() as nobody:
         url = nobody.url
@@ -319,3 +315,123 @@ async def test_a_page_without_a_line_end_is_no_watch() -> None:
     async with following([lists(7)], [text("<html>")]) as (bench, _):
         await bench.watched(2)
         assert "Unreachable" in bench.told
+
+
+# --- a restored etcd -------------------------------------------------------------------------------------------------
+
+
+@hurried
+async def test_a_watch_is_not_taken_up_from_a_version_that_the_cluster_has_not_reached() -> None:
+    """It would be silent until the cluster has come there again, and what was written since the backup count as there."""
+    listed = [lists(7, [thing("a", 5)]), lists(30, [thing("a", 5), thing("c", 20)])]
+    watched = [streams(event(ADDED, thing("b", 50)), bookmark(60))]
+    async with following(listed, watched) as (bench, _):
+        bench.server.newest = 30
+        await bench.watched(2)
+        await bench.server.until(lambda: bench.told[-1] == "well")
+        assert bench.resumed() == ["7", "30"]
+        assert bench.texts() == {"a:5", "c:20"}, "what was told of after the backup never was"
+        assert [str(error) for error in bench.troubles if error] == [RESTORED]
+        assert bench.restored == 1
+
+
+@hurried
+async def test_a_bookmark_tells_how_far_a_cluster_was() -> None:
+    async with following([lists(7), lists(30)], [streams(bookmark(60))]) as (bench, _):
+        bench.server.newest = 30
+        await bench.watched(2)
+        assert (bench.resumed(), bench.restored) == (["7", "30"], 1)
+
+
+@hurried
+async def test_a_watch_is_taken_up_where_the_cluster_is_no_older_than_what_was_heard() -> None:
+    async with following([lists(7)], [streams(bookmark(60))]) as (bench, _):
+        bench.server.newest = 60
+        await bench.watched(2)
+        assert bench.resumed() == ["7", "60"]
+        assert (bench.server.compared, bench.restored) == (1, 0)
+
+
+@hurried
+async def test_the_answer_to_a_write_of_ours_tells_how_far_a_cluster_was() -> None:
+    """The watch may not have told of it yet."""
+    benches: list[Bench] = []
+
+    async def answered(_: web.Request) -> None:
+        benches[0].store.put(thing("made", 50))
+
+    async with following([lists(7), lists(30)], [streams(bookmark(8), then=answered)]) as (bench, _):
+        benches.append(bench)
+        bench.server.newest = 30
+        await bench.watched(2)
+        assert (bench.texts(), bench.resumed()) == (set(), ["7", "30"])
+
+
+@hurried
+async def test_a_list_that_is_behind_what_a_watch_told_is_the_truth() -> None:
+    """As it is after a silence, which every restore brings about: no watch is taken up then."""
+    listed = [lists(7, [thing("a", 5)]), lists(30, [thing("a", 5)])]
+    async with following(listed, [streams(event(ADDED, thing("b", 50)), gone())]) as (bench, _):
+        await bench.watched(2)
+        assert (bench.texts(), bench.restored) == ({"a:5"}, 1)
+
+
+@hurried
+async def test_versions_that_run_backwards_in_a_watch_are_of_a_restored_cluster() -> None:
+    lines = [event(ADDED, thing("b", 50)), event(ADDED, thing("c", 20)), event(ADDED, thing("d", 51))]
+    async with following([lists(7), lists(30, [thing("c", 20)])], [streams(*lines)]) as (bench, _):
+        await bench.watched(2)
+        assert bench.texts() == {"c:20"}
+        assert [str(error) for error in bench.troubles if error] == [RESTORED]
+
+
+@hurried
+async def test_what_one_kind_finds_out_lists_all_kinds_anew() -> None:
+    """And not at once again and again, whatever the cluster says."""
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        benches = Bench(server), Bench(server)
+        server.lists = [lists(70), lists(70), lists(30), lists(30)]
+        server.watches = [streams(bookmark(80)), apiserver.holds(server)]
+        server.newest, server.ready = 30, True
+        followed = [Following(client, PODS, one.store, one.trouble, restored=one.note) for one in benches]
+        task = asyncio.create_task(keep(client, lambda _: None, followed))
+        try:
+            await server.until(lambda: len(server.of(watch=True)) == 4)
+            _, second, third, _ = (asked.when for asked in server.of(watch=False))
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert [one.restored for one in benches] == [1, 1]
+    assert third - second >= PROBE_SECONDS
+
+
+# --- what is no object -----------------------------------------------------------------------------------------------
+
+
+def odd(name: str, version: int) -> dict[str, Any]:
+    return thing(name, version, uid={"a": 1})
+
+
+@hurried
+async def test_what_is_no_object_is_left_out_of_a_list_and_counted() -> None:
+    before = _odd_ones()
+    async with following([lists(7, [thing("a", 5), odd("b", 6), {"metadata": {}}])]) as (bench, _):
+        await bench.server.until(lambda: bool(bench.troubles))
+        assert (bench.told, bench.texts()) == (["a:5", "well"], {"a:5"})
+    assert _odd_ones() - before == 2
+
+
+@hurried
+async def test_an_event_of_what_is_no_object_says_nothing_and_ends_nothing() -> None:
+    before = _odd_ones()
+    lines = [event(ADDED, odd("b", 8)), event(DELETED, odd("a", 9)), event(ADDED, thing("c", 10))]
+    async with following([lists(7, [thing("a", 5)])], [streams(*lines)]) as (bench, _):
+        await bench.watched(2)
+        assert bench.texts() == {"a:5", "c:10"}
+        assert bench.resumed() == ["7", "10"]
+        assert set(bench.troubles) == {None}
+    assert _odd_ones() - before == 2
+
+
+def _odd_ones() -> float:
+    return float(metrics.ODD.labels("", "pods")._value.get())

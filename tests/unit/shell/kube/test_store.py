@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -243,12 +244,14 @@ def test_a_deletion_is_not_forgotten_by_the_list_that_follows(heard: Heard) -> N
     assert heard.texts() == set()
 
 
-def test_a_list_that_is_older_than_the_one_before_is_the_truth(heard: Heard) -> None:
+def test_the_list_of_a_restored_cluster_is_the_truth(heard: Heard) -> None:
     """Somebody restored that cluster's etcd from a backup."""
     heard.store.replace([thing("a", 90), thing("b", 95)], "100")
     heard.store.put(thing("c", 120))
     heard.changes.clear()
-    heard.store.replace([thing("a", 40)], "50")
+    assert heard.store.newest == 120
+    heard.store.replace([thing("a", 40)], "50", restored=True)
+    assert heard.store.newest == 50
     assert heard.texts() == {"a40"}
     assert sorted(heard.changes, key=str) == [("a90", "a40"), ("b95", None), ("c120", None)]
 
@@ -256,13 +259,40 @@ def test_a_list_that_is_older_than_the_one_before_is_the_truth(heard: Heard) -> 
 def test_after_a_restore_its_own_versions_count(heard: Heard) -> None:
     heard.store.replace([thing("a", 90)], "100")
     heard.store.remove(thing("a", 101))
-    heard.store.replace([], "50")
+    heard.store.replace([], "50", restored=True)
     heard.store.put(thing("a", 50))
     assert heard.texts() == set()
     heard.store.put(thing("a", 51))
     assert heard.texts() == {"a51"}
     heard.store.replace([], "52")
     assert heard.texts() == set()
+
+
+@pytest.mark.parametrize("text", ["other", "a90"])
+def test_a_list_is_the_truth_of_all_that_is_no_newer_than_it(heard: Heard, text: str) -> None:
+    """An etcd may come back from a backup and count on from higher up: its objects are as old as in the backup."""
+    heard.store.replace([thing("a", 90)], "100")
+    heard.store.replace([thing("a", 40, text=text)], "1000")
+    assert heard.texts() == {text}
+    heard.store.put(thing("a", 1001))
+    assert heard.texts() == {"a1001"}
+
+
+@pytest.mark.parametrize("take", ["replace", "put", "remove", "passed"])
+def test_the_highest_version_is_known_by_whatever_told_of_it(heard: Heard, take: str) -> None:
+    tell: dict[str, Callable[[], object]] = {
+        "replace": lambda: heard.store.replace([thing("a", 7)], "9"),
+        "put": lambda: heard.store.put(thing("a", 9)),
+        "remove": lambda: heard.store.remove(thing("a", 9)),
+        "passed": lambda: heard.store.passed("9"),
+    }
+    heard.store.passed("5")
+    tell[take]()
+    assert heard.store.newest == 9
+    heard.store.passed("8")
+    heard.store.passed("9" * 30)
+    heard.store.passed("soon")
+    assert heard.store.newest == 9
 
 
 def test_the_same_list_once_more_changes_nothing(heard: Heard) -> None:
@@ -279,6 +309,38 @@ def test_a_store_is_synced_when_the_changes_of_its_first_list_are_told() -> None
     store = Store(lambda *_: synced.append(store.synced))
     store.replace([thing("a"), thing("b")], "10")
     assert synced == [True, True]
+
+
+# --- what is no object -----------------------------------------------------------------------------------------------
+
+NEW = thing(version=9)
+POISON = [
+    pytest.param({**NEW, "metadata": NEW["metadata"] | {"uid": {"a": 1}}}, id="a uid that is none"),
+    pytest.param({**NEW, "metadata": NEW["metadata"] | {"labels": {"group": ["x"]}}}, id="a label that is a list"),
+    pytest.param({**NEW, "metadata": NEW["metadata"] | {"name": 5}}, id="a name that is a number"),
+    pytest.param({**NEW, "text": 5}, id="what the index cannot read"),
+    pytest.param(["metadata"], id="a list"),
+]
+
+
+@pytest.mark.parametrize("poison", POISON)
+def test_what_is_no_object_poisons_nothing(heard: Heard, poison: Any) -> None:
+    heard.store.replace([thing("a", 2, group="x")], "5")
+    assert heard.store.put(poison)
+    assert heard.store.replace([thing("b", 6, group="x"), poison], "7") != []
+    heard.store.remove(poison)
+    assert heard.changes == [(None, "a2"), ("a2", None), (None, "b6")]
+    assert (heard.texts(), group(heard, "x"), dict(heard.store.count("x"))) == ({"b6"}, {"b6"}, {"6": 1})
+    heard.store.replace([thing("a", 8, group="x")], "9")
+    assert (heard.texts(), group(heard, "x"), dict(heard.store.count("x"))) == ({"a8"}, {"a8"}, {"8": 1})
+
+
+def test_a_store_keeps_what_is_read_of_its_kind() -> None:
+    store = Store(slims=lambda raw: {"metadata": raw["metadata"]})
+    store.put(thing("a", 1))
+    store.replace([thing("a", 1), thing("b", 2)], "3")
+    assert all(set(raw) == {"metadata"} for raw in store)
+    assert set(store.slimmed(thing())) == {"metadata"}
 
 
 # --- property --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,95 @@
+"""How is a whole list read: page by page, each of a bounded size, to an end that comes?
+
+A page that is larger than it may be is asked for again with fewer objects: a few large ones must not keep a list from being
+read, and nobody has to say beforehand which kinds are large. What goes on for ever, or cannot be read as a list, is Unreachable.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from adapter.objects.raw import Raw
+from adapter.shell.kube.bodies import PAGE_BYTES
+from adapter.shell.kube.client import Body, Client, TooLarge, Unreachable
+from adapter.shell.kube.resources import kind_of
+from adapter.shell.kube.store import number
+
+# Objects in a page, and what is asked for instead while they are too large; of the last, whatever they are, each fits.
+SIZES = (250, 50, 10, 2)
+# A continue token is good for about five minutes, because etcd is compacted as often; nobody can read on for longer.
+LIST_SECONDS = 300.0
+# What is kept of one list, as JSON. A process that holds it takes more than a gigabyte: long before that, its memory would have
+# to be raised for honest lists. A list that goes on for ever ends here.
+KEPT_BYTES = 256 * 2**20
+MOST_PAGES = 10_000  # of pages with nothing in them
+_LONGEST_TOKEN = 8192  # an API server refuses a longer URL; its own are of some hundred characters
+
+Keep = Callable[[Any], Raw]
+
+
+def _all(raw: Any) -> Raw:
+    return raw  # type: ignore[no-any-return]
+
+
+async def listed(client: Client, path: str, keep: Keep = _all, /, **selectors: str) -> tuple[list[Any], str]:
+    """Everything in a collection, as `keep` leaves it, and the version that it is of; raises ApiError or Unreachable.
+
+    Each is whatever stands among the items: whoever takes it in looks whether it is an object (`objects.shape`).
+    """
+    reading = _Reading(client, path, selectors)
+    try:
+        async with asyncio.timeout(LIST_SECONDS):
+            return await reading.all(keep)
+    except TimeoutError:
+        raise Unreachable(reading.endless) from None
+
+
+class _Reading:
+    """One list that is being read."""
+
+    def __init__(self, client: Client, path: str, selectors: dict[str, str]) -> None:
+        self._client, self._path, self._selectors = client, path, selectors
+        self._sizes = list(SIZES)
+
+    @property
+    def endless(self) -> str:
+        return f"its list of {kind_of(self._path)[0]} does not end"
+
+    async def all(self, keep: Keep) -> tuple[list[Any], str]:
+        found: list[Any] = []
+        token, kept = "", 0
+        for _ in range(MOST_PAGES):
+            page = await self._page(token)
+            before, (token, version) = token, self._place(page)
+            some = [keep(one) for one in page["items"] or ()]
+            kept += len(orjson.dumps(some))
+            found += some
+            if not token:
+                return found, version
+            if token == before or kept > KEPT_BYTES:
+                break
+        raise Unreachable(self.endless)
+
+    async def _page(self, token: str) -> Body:
+        following = {"continue": token} if token else {}
+        while True:
+            params = {"limit": str(self._sizes[0]), **self._selectors, **following}
+            try:
+                return await self._client.get(self._path, PAGE_BYTES, **params)
+            except TooLarge:
+                if len(self._sizes) == 1:
+                    raise
+                del self._sizes[0]  # what follows is most likely as large
+
+    def _place(self, page: Body) -> tuple[str, str]:
+        """The token of the page that follows, and the list's version."""
+        metadata = page.get("metadata")
+        about = metadata if isinstance(metadata, dict) else {}
+        token, version = about.get("continue") or "", about.get("resourceVersion")
+        if not isinstance(page.get("items", 0), list | None) or not (isinstance(version, str) and number(version)):
+            raise Unreachable(f"its list of {kind_of(self._path)[0]} cannot be read")
+        if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:
+            raise Unreachable(f"its list of {kind_of(self._path)[0]} cannot be read on")
+        return token, version

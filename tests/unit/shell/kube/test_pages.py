@@ -1,0 +1,113 @@
+"""A list is read to its end, and one without an end, or of no objects, is a sentence."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from adapter.shell.kube import pages
+from adapter.shell.kube.bodies import OBJECT_BYTES, PAGE_BYTES
+from adapter.shell.kube.client import Client, TooLarge, Unreachable
+from adapter.shell.kube.pages import SIZES, listed
+from tests.unit import apiserver
+from tests.unit.apiserver import Server, lists, says
+
+PATH = "/api/v1/pods"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with apiserver.serving() as found:
+        yield found
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    async with apiserver.connected(server.url) as found:
+        yield found
+
+
+def thing(number: int, size: int = 0) -> dict[str, Any]:
+    return {"metadata": {"name": str(number)}, "text": "x" * size}
+
+
+async def test_a_list_is_read_page_by_page(server: Server, client: Client) -> None:
+    server.lists = [lists(7, [thing(1)], "more"), lists(7, [], "still more"), lists(7, [thing(2)])]
+    found = await listed(client, PATH, lambda raw: raw["metadata"]["name"], labelSelector="x=y")
+    assert found == (["1", "2"], "7")
+    assert [asked.query for asked in server.asked] == [
+        {"limit": "250", "labelSelector": "x=y"},
+        {"limit": "250", "labelSelector": "x=y", "continue": "more"},
+        {"limit": "250", "labelSelector": "x=y", "continue": "still more"},
+    ]
+
+
+async def test_large_objects_come_in_smaller_pages(server: Server, client: Client) -> None:
+    """Nobody has to say which kinds are large, and whoever makes large objects keeps no list from being read."""
+    there = [thing(number, 1_500_000) for number in range(12)]
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        start = int(request.query.get("continue", "0"))
+        end = start + int(request.query["limit"])
+        return await lists(7, there[start:end], str(end) if end < len(there) else "")(request)
+
+    server.lists = [answer] * 20
+    found, version = await listed(client, PATH, lambda raw: raw["metadata"])
+    assert ([one["name"] for one in found], version) == ([str(number) for number in range(12)], "7")
+    assert [asked.query["limit"] for asked in server.asked] == ["250", "50", "10", *["2"] * 6]
+
+
+def test_a_page_of_the_smallest_size_holds_whatever_there_is() -> None:
+    assert SIZES[-1] * OBJECT_BYTES <= PAGE_BYTES
+
+
+async def test_a_page_that_is_too_large_with_two_objects_is_from_no_api_server(server: Server, client: Client) -> None:
+    server.lists = [lists(7, [thing(1, 9_000_000)])] * 4
+    with pytest.raises(TooLarge, match="it answers with more than 8 MiB at once"):
+        await listed(client, PATH)
+
+
+async def test_the_same_token_again_is_no_end(server: Server, client: Client) -> None:
+    server.lists = [lists(7, [thing(1)], "more")] * 9
+    with pytest.raises(Unreachable, match="its list of pods does not end"):
+        await listed(client, PATH)
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("bound", ["MOST_PAGES", "KEPT_BYTES", "LIST_SECONDS"])
+async def test_a_list_that_goes_on_and_on_is_given_up(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    monkeypatch.setattr(pages, bound, {"MOST_PAGES": 5, "KEPT_BYTES": 500, "LIST_SECONDS": 0.3}[bound])
+    server.lists = [lists(7, [thing(number, 100)], str(number)) for number in range(2000)]
+    with pytest.raises(Unreachable, match="its list of pods does not end"):
+        await listed(client, PATH)
+    assert server.lists, "it was not read to the end of what the server had"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param({"kind": "Status"}, id="no list"),
+        pytest.param({"items": []}, id="no metadata"),
+        pytest.param({"items": [], "metadata": "x"}, id="metadata that is none"),
+        pytest.param({"items": [], "metadata": {"resourceVersion": 5}}, id="a version that is a number"),
+        pytest.param({"items": [], "metadata": {"resourceVersion": "9" * 50}}, id="a version beyond all"),
+        pytest.param({"items": [], "metadata": {"resourceVersion": "soon"}}, id="a version that is a word"),
+        pytest.param({"items": {"a": 1}, "metadata": {"resourceVersion": "5"}}, id="items that are none"),
+        pytest.param({"items": [], "metadata": {"resourceVersion": "5", "continue": 7}}, id="a token that is a number"),
+        pytest.param(
+            {"items": [], "metadata": {"resourceVersion": "5", "continue": "x" * 9999}}, id="an endless token"
+        ),
+    ],
+)
+async def test_what_is_no_list_is_a_sentence(server: Server, client: Client, page: dict[str, Any]) -> None:
+    server.lists = [says(page)]
+    with pytest.raises(Unreachable, match="its list of pods cannot be read"):
+        await listed(client, PATH)
+
+
+async def test_nothing_at_all_may_be_null(server: Server, client: Client) -> None:
+    server.lists = [says({"items": None, "metadata": {"resourceVersion": "5"}})]
+    assert await listed(client, PATH) == ([], "5")

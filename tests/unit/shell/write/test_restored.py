@@ -1,0 +1,64 @@
+"""A worker cluster that came back from a backup is told of, once, and counts from its own versions."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from adapter.admission import conditions
+from adapter.objects.reservation import reservation
+from adapter.shell.write.conditions import Conditions
+from adapter.shell.write.events import REPEATED_AFTER
+from tests.unit import builders, stores
+
+Raw = dict[str, Any]
+
+
+class _Said:
+    """Stands in for the Announcer."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+
+    async def say(self, _: object, reason: str, message: str, *, warning: bool = False) -> None:
+        assert warning
+        self.said.append((reason, message))
+
+
+async def _nothing(*_: object) -> Raw:
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("ago", "told"),
+    [(None, False), (timedelta(), True), (REPEATED_AFTER + timedelta(seconds=1), False)],
+    ids=["never", "now", "long ago"],
+)
+async def test_a_restore_is_an_event_on_the_worker_cluster(ago: timedelta | None, told: bool) -> None:
+    sight, said = stores.Sight({"east": 4}), _Said()
+    sight.manager.worker_clusters.replace([builders.make_worker_cluster("east")])
+    sight.manager.client = cast(Any, SimpleNamespace(merge=_nothing))
+    sight.members["east"].restored_at = None if ago is None else datetime.now(UTC) - ago
+    fleet = SimpleNamespace(
+        problems={}, silent=sight.fleet.silent, members=sight.fleet.members, reconcile=_nothing, seen=sight.fleet.seen
+    )
+    shares = SimpleNamespace(workers_in=lambda _: 0)
+    nobody = cast(Any, None)
+    writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, said))
+    await writer.cluster("east")
+    restored = "Worker cluster east: its API server went back to an older version, as after a restore from a backup; everything is listed anew."
+    assert said.said == ([(conditions.RESTORED, restored)] if told else [])
+
+
+def test_when_a_share_was_reserved_is_reckoned_by_the_versions_of_the_restored_cluster() -> None:
+    member = stores.make_member("east", 4)
+    since = {"type": "QuotaReserved", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+    def share(version: int) -> Raw:
+        metadata = {"name": "s", "namespace": "demo", "uid": "u", "resourceVersion": str(version)}
+        return {"metadata": metadata, "status": {"conditions": [since]}}
+
+    member.workloads.replace([share(90)], "100")
+    member.workloads.replace([share(40)], "50", restored=True)
+    assert member.reserved_as_of(reservation("east", share(40))) == 40
