@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from adapter import names
 from adapter.admission.policy import Chosen
+from adapter.objects import raycluster
 from adapter.objects.podrequests import PODS, pod_requests
 from adapter.objects.raw import Raw, annotation
 from adapter.objects.workload import PodSet, Workload
@@ -120,11 +121,33 @@ def _job_reasons(kind: str, job: Raw) -> Iterator[str]:
                 f"{where}.workerGroupSpecs[{index}].numOfHosts is {group['numOfHosts']}: the hosts of one replica could come "
                 "into different clusters; set 1"
             )
+        if raycluster.made(group) != raycluster.counted(group):
+            yield _miscounted(f"{where}.workerGroupSpecs[{index}]", group)
     if annotation(job, names.RAY_RESIZE_ANNOTATION):
         yield (
             f"metadata.annotations has {names.RAY_RESIZE_ANNOTATION}: a worker elsewhere is not resized while it runs; "
             "remove it"
         )
+
+
+def _miscounted(where: str, group: Raw) -> str:
+    """KubeRay would make workers for which no quota is held, or quota would be held for workers that nobody makes."""
+    made, held = raycluster.made(group), raycluster.counted(group)
+    if group.get("suspend"):
+        return (
+            f"{where}.suspend is true: KubeRay makes no worker of the group, and Kueue would hold quota for {held}; leave it out, "
+            "or set replicas to 0"
+        )
+    if group.get("numOfHosts") is not None and group["numOfHosts"] < 1:
+        return (
+            f"{where}.numOfHosts is {group['numOfHosts']}: KubeRay makes no worker of the group, and Kueue would hold quota for "
+            f"{held}; set 1"
+        )
+    limit = "minReplicas" if made > held else "maxReplicas"
+    return (
+        f"{where}.replicas is {group.get('replicas') or 0} and {limit} {group.get(limit)}: KubeRay makes {made} workers of the "
+        f"group, and Kueue would hold quota for {held}; set replicas to {made}"
+    )
 
 
 def waits_for_all(kind: str, ray_job: Raw) -> str:

@@ -19,6 +19,30 @@ REFUSED = [
         {"workerGroupSpecs": [make_group(1), make_group(1, name="tpu", numOfHosts=4)]},
         "{}.workerGroupSpecs[1].numOfHosts is 4: ",
     ),
+    (
+        {"workerGroupSpecs": [make_group(1), make_group(2, minReplicas=4, maxReplicas=8)]},
+        "{}.workerGroupSpecs[1].replicas is 2 and minReplicas 4: KubeRay makes 4 workers of the group, and Kueue would hold quota "
+        "for 2; set replicas to 4",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(None, minReplicas=2)]},
+        "{}.workerGroupSpecs[0].replicas is 0 and minReplicas 2: KubeRay makes 2 workers of the group, and Kueue would hold quota "
+        "for 0; set replicas to 2",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(4, minReplicas=0, maxReplicas=2)]},
+        "{}.workerGroupSpecs[0].replicas is 4 and maxReplicas 2: KubeRay makes 2 workers of the group, and Kueue would hold quota "
+        "for 4; set replicas to 2",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(4, suspend=True)]},
+        "{}.workerGroupSpecs[0].suspend is true: KubeRay makes no worker of the group, and Kueue would hold quota for 4; leave it "
+        "out, or set replicas to 0",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(1, numOfHosts=0)]},
+        "{}.workerGroupSpecs[0].numOfHosts is 0: KubeRay makes no worker of the group, and Kueue would hold quota for 1; set 1",
+    ),
 ]
 ALLOWED: list[Raw] = [
     {},
@@ -26,7 +50,9 @@ ALLOWED: list[Raw] = [
     {"tlsOptions": None},
     {"authOptions": {"mode": "token", "secretName": "s"}},
     {"authOptions": {"enableK8sTokenAuth": False}},
-    {"workerGroupSpecs": [make_group(1, numOfHosts=1), make_group(1, name="b", numOfHosts=0)]},
+    {"workerGroupSpecs": [make_group(1, numOfHosts=1), make_group(0, name="b", numOfHosts=0)]},
+    {"workerGroupSpecs": [make_group(2, minReplicas=0, maxReplicas=8), make_group(0, name="b", maxReplicas=8)]},
+    {"workerGroupSpecs": [make_group(0, suspend=True, minReplicas=4), make_group(None, name="b")]},
     {"workerGroupSpecs": None},
 ]
 
