@@ -95,6 +95,7 @@ KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"
 QUEUE_LABEL: Final = f"{KUEUE_DOMAIN}/queue-name"
 PRIORITY_CLASS_LABEL: Final = f"{KUEUE_DOMAIN}/priority-class"
 DEFAULT_QUEUE: Final = "default"  # the LocalQueue that Kueue gives to jobs that name none, where it exists
+ELASTIC_ANNOTATION: Final = f"{KUEUE_DOMAIN}/elastic-job"  # of users, "true": Kueue lets the job change its size
 MULTIKUEUE_CONTROLLER_NAME: Final = f"{KUEUE_DOMAIN}/multikueue"
 MANAGED_LABEL: Final = f"{KUEUE_DOMAIN}/managed"
 GROUP_WORKLOAD_ANNOTATION: Final = f"{KUEUE_DOMAIN}/is-group-workload"

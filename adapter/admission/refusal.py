@@ -104,6 +104,7 @@ def _job_reasons(kind: str, job: Raw) -> Iterator[str]:
     where = "spec.rayClusterSpec" if kind == "RayJob" else "spec"
     spec = job.get("spec") or {}
     cluster = (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
+    yield from _elastic(where, cluster, job)
     tls = cluster.get("tlsOptions")
     if tls is not None and tls.get("enabled") is not False:
         yield (
@@ -128,6 +129,15 @@ def _job_reasons(kind: str, job: Raw) -> Iterator[str]:
             f"metadata.annotations has {names.RAY_RESIZE_ANNOTATION}: a worker elsewhere is not resized while it runs; "
             "remove it"
         )
+
+
+def _elastic(where: str, cluster: Raw, job: Raw) -> Iterator[str]:
+    """What makes a job grow and shrink while it runs. Kueue puts another Workload in place of its first one as soon as that has
+    quota, before any check answers (kueue:pkg/workloadslicing): all that was reserved elsewhere would go with the first."""
+    if cluster.get("enableInTreeAutoscaling"):
+        yield f"{where}.enableInTreeAutoscaling is true: a job keeps its number of workers; leave it out, and set replicas"
+    if annotation(job, names.ELASTIC_ANNOTATION) == "true":
+        yield f"metadata.annotations has {names.ELASTIC_ANNOTATION}: a job keeps its number of workers; remove it"
 
 
 def _miscounted(where: str, group: Raw) -> str:

@@ -124,10 +124,6 @@ def _podsets(asked: Asked) -> list[PodSet]:
     if asked.kind == "RayJob":
         _refuse_job(asked, spec)
         cluster, where = _mapping(spec, "rayClusterSpec", where), f"{where}.rayClusterSpec"
-    if cluster.get("enableInTreeAutoscaling"):
-        raise Unusable(
-            f"{where}.enableInTreeAutoscaling is true: autoscaling is not supported yet; set replicas instead."
-        )
     head = _template(_mapping(cluster, "headGroupSpec", where), f"{where}.headGroupSpec")
     groups = _list(cluster, "workerGroupSpecs", where)
     workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]") for index, group in enumerate(groups)]

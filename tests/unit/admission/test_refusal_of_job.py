@@ -12,6 +12,7 @@ from tests.unit.stores import Sight, make_group, make_ray_job
 Raw = dict[str, Any]
 
 REFUSED = [
+    ({"enableInTreeAutoscaling": True}, "{}.enableInTreeAutoscaling is true: "),
     ({"tlsOptions": {"enabled": True}}, "{}.tlsOptions is set: "),
     ({"tlsOptions": {}}, "{}.tlsOptions is set: "),
     ({"authOptions": {"enableK8sTokenAuth": True}}, "{}.authOptions.enableK8sTokenAuth is true: "),
@@ -46,6 +47,7 @@ REFUSED = [
 ]
 ALLOWED: list[Raw] = [
     {},
+    {"enableInTreeAutoscaling": False},
     {"tlsOptions": {"enabled": False}},
     {"tlsOptions": None},
     {"authOptions": {"mode": "token", "secretName": "s"}},
@@ -83,6 +85,15 @@ def test_a_resize_in_place_is_refused() -> None:
     raw = make_ray_job()
     raw["metadata"]["annotations"] = {"ray.io/ippr": "{}"}
     assert refusal.of_job("RayJob", raw).startswith("metadata.annotations has ray.io/ippr: ")
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_who_grows_while_it_runs_is_refused(kind: str, value: str) -> None:
+    raw = make_ray_job(kind=kind)
+    raw["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": value}
+    said = refusal.of_job(kind, raw)
+    assert said.startswith("metadata.annotations has kueue.x-k8s.io/elastic-job: ") is (value == "true") is bool(said)
 
 
 def test_a_job_of_which_nothing_is_known_yet_is_not_refused() -> None:

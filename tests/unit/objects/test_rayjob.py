@@ -135,10 +135,6 @@ GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
             make_ray_job(clusterSelector={"a": "b"}),
             "RayJob train: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job.",
         ),
-        (
-            make_ray_job(kind="RayCluster", enableInTreeAutoscaling=True),
-            "RayCluster train: spec.enableInTreeAutoscaling is true: autoscaling is not supported yet; set replicas instead.",
-        ),
         (make_ray_job(kind="RayCluster", workerGroupSpecs={}), None),
         (
             make_ray_job(kind="RayCluster", workerGroupSpecs="x"),

@@ -57,6 +57,11 @@ def test_a_worker_group_may_be_called_as_the_submitter_is() -> None:
         assert asked(sight, raw)["sentence"] == "3 of 3 workers to east."
 
 
+def test_who_grows_while_it_runs_is_told_as_its_check_would() -> None:
+    answer = asked(Sight({"east": 4}), make_ray_job(kind="RayCluster", enableInTreeAutoscaling=True))
+    assert not answer["fits"] and "spec.enableInTreeAutoscaling is true: " in answer["sentence"]
+
+
 def test_a_group_of_nobody_asks_for_no_place() -> None:
     answer = asked(Sight({"east": 4}), make_ray_job(make_group(2), make_group(0, name="spare")))
     assert (answer["sentence"], [group["name"] for group in answer["groups"]]) == (
