@@ -19,6 +19,8 @@ from adapter.objects.workload import PodSet, Workload
 _Rule = Callable[[Raw], Iterator[str]]
 
 AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
+# What a user may write into a template: its zone, and which of the manager's pools of nodes a pod asks for.
+_OF_USERS = (names.ZONE_ANNOTATION, names.POOL_LABEL)
 _CHANGED = (
     "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first
 )
@@ -39,7 +41,7 @@ def of_workload(
         return f"{_of_whom(work)}: {beside}. {AGAIN}"
     given = _account_given(chosen, clusters)
     for podset in podsets:
-        if why := of_template(podset.template, account_given=given):
+        if why := of_template(podset.template, account_given=given) or of_marks(podset.template):
             return f"{_of_whom(work)}: worker group {podset.name}: {why}. {AGAIN}"
     if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, job)):
         return f"{_of_whom(work)}: {why}"
@@ -78,6 +80,21 @@ def of_template(template: Raw, *, account_given: bool = False) -> str | None:
     spec = template.get("spec") or {}
     rules = [rule for rule in _RULES if not (account_given and rule[0] is _service_account)]
     return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), None)
+
+
+def of_marks(template: Raw) -> str:
+    """Say the same of what only we put on pods, and a template must not bring along; empty when there is nothing of it.
+
+    A label of ours may make somebody take a pod for what it is not, and Kueue does not start a job whose template contradicts
+    what our check adds to it. A running job that was written to a file and submitted anew has some.
+    """
+    found, spec = template.get("metadata") or {}, template.get("spec") or {}
+    marks = [("metadata.labels", found.get("labels")), ("metadata.annotations", found.get("annotations"))]
+    for where, held in [*marks, ("spec.nodeSelector", spec.get("nodeSelector"))]:
+        for key in held or {}:
+            if key == names.LOCK_NODE_SELECTOR or (key.startswith(f"{names.DOMAIN}/") and key not in _OF_USERS):
+                return f"{where} has {key}: Rayspan writes that itself, and reads it; remove it"
+    return ""
 
 
 def of_copy(spec: Raw) -> str:

@@ -141,7 +141,7 @@ def _templates(raw: Raw, where: str, account_given: bool) -> Iterator[Found]:
     beside = refusal.of_job(raw["kind"], raw)
     for group in cluster.get("workerGroupSpecs") or ():
         template = group.get("template") or {}
-        why = beside or refusal.of_template(template, account_given=account_given) or ""
+        why = beside or refusal.of_template(template, account_given=account_given) or refusal.of_marks(template)
         yield Found(
             f"{where}: worker group {group.get('groupName')}", _as_pod(raw, group, template), why, template=True
         )

@@ -163,6 +163,18 @@ def test_policy_adds_our_gate_and_no_other() -> None:
     ]
 
 
+def test_no_label_of_a_template_dodges_the_gate() -> None:
+    """Only what has no lock may pass for a copy, which is to run."""
+    spec = _find(_GATE_POLICY, "MutatingAdmissionPolicy")["spec"]
+    (selected,) = spec["matchConstraints"]["objectSelector"]["matchExpressions"]
+    assert selected == {"key": names.PLACEMENT_LABEL, "operator": "Exists"}
+    (condition,) = spec["matchConditions"]
+    assert condition["expression"].split("\n") == [
+        f"!('{names.MANAGER_LABEL}' in object.metadata.labels) "
+        f"|| (has(object.spec.nodeSelector) && '{names.LOCK_NODE_SELECTOR}' in object.spec.nodeSelector)"
+    ]
+
+
 def test_the_guard_speaks_of_the_annotation_that_the_code_names() -> None:
     (validation,) = _find(_GUARD, "ValidatingAdmissionPolicy")["spec"]["validations"]
     assert f"[?'{names.FORCE_DELETE_ANNOTATION}']" in validation["expression"]
