@@ -694,6 +694,18 @@ def test_a_template_that_was_edited_after_its_job_was_admitted_gets_no_more() ->
     assert isinstance(said, Say) and "is not made: spec.volumes[root].hostPath is /: " in said.message
 
 
+@pytest.mark.parametrize(("count", "refused"), [(32, False), (33, True)])
+def test_a_copy_brings_no_more_along_than_its_job_may_have(count: int, refused: bool) -> None:
+    """The template may be edited after its job was admitted."""
+    volumes = [{"name": f"v{n}", "secret": {"secretName": f"s{n}", "optional": True}} for n in range(count)]
+    found = decide(worker(loose(SLOTTED, volumes=volumes)), at(5))
+    texts = [action.message for action in found if isinstance(action, Say)]
+    assert [type(action) for action in found] == [Say if refused else CreatePod]
+    assert all(
+        "is not made: its worker groups refer to 33 Secrets and ConfigMaps, and at most 32 " in text for text in texts
+    )
+
+
 def test_a_copy_is_made_with_what_it_refers_to() -> None:
     """What the pod itself names, and of pull secrets those that its template names."""
     env = [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "token", "key": "k"}}}]
