@@ -283,6 +283,13 @@ def test_defaults_of_a_policy_are_those_of_the_code() -> None:
     assert specs.dispatch_policy(stored) == specs.dispatch_policy(smallest)
 
 
+def test_the_cap_of_priorities_is_that_of_the_code() -> None:
+    spec = specs.worker_cluster(
+        {"metadata": {"name": "c"}, "spec": {"source": {"kubeConfig": {"secretRef": {"name": "s"}}}}}
+    )
+    assert _schema(names.WORKER_CLUSTER_KIND, "spec", "maxPriority")["default"] == spec.max_priority
+
+
 def test_demo_fleet_is_read_by_the_code() -> None:
     fleet = _objects(_KUSTOMIZE / "overlays/demo-fleet/fleet.yaml")
     clusters = [document for document in fleet if document["kind"] == names.WORKER_CLUSTER_KIND]
