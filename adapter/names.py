@@ -128,6 +128,7 @@ RAY_API_VERSION: Final = "ray.io/v1"
 RAY_NODE_TYPE_LABEL: Final = "ray.io/node-type"
 RAY_GCS_CLUSTER_LABEL: Final = "ray.io/cluster"
 RAY_GCS_GROUP_LABEL: Final = "ray.io/group"
+RAY_HOST_INDEX_LABEL: Final = "ray.io/replica-host-index"  # on a worker whose replica has several hosts
 HEAD: Final = "head"  # podset and node type of the head
 WORKER: Final = "worker"  # node type of the others
 SUBMITTER: Final = "submitter"  # podset of a RayJob's submitter

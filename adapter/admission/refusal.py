@@ -13,7 +13,7 @@ from adapter import names
 from adapter.admission.policy import Chosen
 from adapter.objects import raycluster
 from adapter.objects.podrequests import PODS, pod_requests
-from adapter.objects.raw import Raw, annotation
+from adapter.objects.raw import Raw, annotation, label
 from adapter.objects.workload import PodSet, Workload
 
 _Rule = Callable[[Raw], Iterator[str]]
@@ -94,6 +94,16 @@ def of_marks(template: Raw) -> str:
         for key in held or {}:
             if key == names.LOCK_NODE_SELECTOR or (key.startswith(f"{names.DOMAIN}/") and key not in _OF_USERS):
                 return f"{where} has {key}: Rayspan writes that itself, and reads it; remove it"
+    return ""
+
+
+def of_pod(pod: Raw) -> str:
+    """Say the same of a worker pod as KubeRay made it, where only its labels tell what its job says; empty when it may go."""
+    if label(pod, names.RAY_HOST_INDEX_LABEL):
+        return (
+            f"metadata.labels has {names.RAY_HOST_INDEX_LABEL}: the hosts of one replica could come into different clusters; set "
+            "numOfHosts of its worker group to 1"
+        )
     return ""
 
 

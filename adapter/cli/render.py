@@ -120,7 +120,8 @@ def _read(raw: Raw, account_given: bool) -> Iterator[Found]:
     try:
         if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
             bare = {**raw, "spec": _unscheduled(raw)}
-            yield Found(where, raw, refusal.of_template(bare, account_given=account_given) or "")
+            why = refusal.of_template(bare, account_given=account_given) or refusal.of_pod(raw)
+            yield Found(where, raw, why)
         elif kind in names.RAY_KINDS:
             yield from _templates(raw, where, account_given)
         elif kind == "RayService":
