@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 
 from adapter import names
 from adapter.admission.policy import Chosen
+from adapter.objects import raycluster
 from adapter.objects.podrequests import PODS, pod_requests
-from adapter.objects.raw import Raw, annotation
+from adapter.objects.raw import Raw, annotation, label
 from adapter.objects.workload import PodSet, Workload
 
 _Rule = Callable[[Raw], Iterator[str]]
 
 AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
+# What a user may write into a template: its zone, and which of the manager's pools of nodes a pod asks for.
+_OF_USERS = (names.ZONE_ANNOTATION, names.POOL_LABEL)
 _CHANGED = (
     "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first
 )
@@ -38,7 +41,7 @@ def of_workload(
         return f"{_of_whom(work)}: {beside}. {AGAIN}"
     given = _account_given(chosen, clusters)
     for podset in podsets:
-        if why := of_template(podset.template, account_given=given):
+        if why := of_template(podset.template, account_given=given) or of_marks(podset.template):
             return f"{_of_whom(work)}: worker group {podset.name}: {why}. {AGAIN}"
     if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, job)):
         return f"{_of_whom(work)}: {why}"
@@ -79,6 +82,31 @@ def of_template(template: Raw, *, account_given: bool = False) -> str | None:
     return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), None)
 
 
+def of_marks(template: Raw) -> str:
+    """Say the same of what only we put on pods, and a template must not bring along; empty when there is nothing of it.
+
+    A label of ours may make somebody take a pod for what it is not, and Kueue does not start a job whose template contradicts
+    what our check adds to it. A running job that was written to a file and submitted anew has some.
+    """
+    found, spec = template.get("metadata") or {}, template.get("spec") or {}
+    marks = [("metadata.labels", found.get("labels")), ("metadata.annotations", found.get("annotations"))]
+    for where, held in [*marks, ("spec.nodeSelector", spec.get("nodeSelector"))]:
+        for key in held or {}:
+            if key == names.LOCK_NODE_SELECTOR or (key.startswith(f"{names.DOMAIN}/") and key not in _OF_USERS):
+                return f"{where} has {key}: Rayspan writes that itself, and reads it; remove it"
+    return ""
+
+
+def of_pod(pod: Raw) -> str:
+    """Say the same of a worker pod as KubeRay made it, where only its labels tell what its job says; empty when it may go."""
+    if label(pod, names.RAY_HOST_INDEX_LABEL):
+        return (
+            f"metadata.labels has {names.RAY_HOST_INDEX_LABEL}: the hosts of one replica could come into different clusters; set "
+            "numOfHosts of its worker group to 1"
+        )
+    return ""
+
+
 def of_copy(spec: Raw) -> str:
     """Say the same of a copy's pod spec, as it is to be made; empty when it may be.
 
@@ -103,6 +131,7 @@ def _job_reasons(kind: str, job: Raw) -> Iterator[str]:
     where = "spec.rayClusterSpec" if kind == "RayJob" else "spec"
     spec = job.get("spec") or {}
     cluster = (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
+    yield from _elastic(where, cluster, job)
     tls = cluster.get("tlsOptions")
     if tls is not None and tls.get("enabled") is not False:
         yield (
@@ -120,11 +149,42 @@ def _job_reasons(kind: str, job: Raw) -> Iterator[str]:
                 f"{where}.workerGroupSpecs[{index}].numOfHosts is {group['numOfHosts']}: the hosts of one replica could come "
                 "into different clusters; set 1"
             )
+        if raycluster.made(group) != raycluster.counted(group):
+            yield _miscounted(f"{where}.workerGroupSpecs[{index}]", group)
     if annotation(job, names.RAY_RESIZE_ANNOTATION):
         yield (
             f"metadata.annotations has {names.RAY_RESIZE_ANNOTATION}: a worker elsewhere is not resized while it runs; "
             "remove it"
         )
+
+
+def _elastic(where: str, cluster: Raw, job: Raw) -> Iterator[str]:
+    """What makes a job grow and shrink while it runs. Kueue puts another Workload in place of its first one as soon as that has
+    quota, before any check answers (kueue:pkg/workloadslicing): all that was reserved elsewhere would go with the first."""
+    if cluster.get("enableInTreeAutoscaling"):
+        yield f"{where}.enableInTreeAutoscaling is true: a job keeps its number of workers; leave it out, and set replicas"
+    if annotation(job, names.ELASTIC_ANNOTATION) == "true":
+        yield f"metadata.annotations has {names.ELASTIC_ANNOTATION}: a job keeps its number of workers; remove it"
+
+
+def _miscounted(where: str, group: Raw) -> str:
+    """KubeRay would make workers for which no quota is held, or quota would be held for workers that nobody makes."""
+    made, held = raycluster.made(group), raycluster.counted(group)
+    if group.get("suspend"):
+        return (
+            f"{where}.suspend is true: KubeRay makes no worker of the group, and Kueue would hold quota for {held}; leave it out, "
+            "or set replicas to 0"
+        )
+    if group.get("numOfHosts") is not None and group["numOfHosts"] < 1:
+        return (
+            f"{where}.numOfHosts is {group['numOfHosts']}: KubeRay makes no worker of the group, and Kueue would hold quota for "
+            f"{held}; set 1"
+        )
+    limit = "minReplicas" if made > held else "maxReplicas"
+    return (
+        f"{where}.replicas is {group.get('replicas') or 0} and {limit} {group.get(limit)}: KubeRay makes {made} workers of the "
+        f"group, and Kueue would hold quota for {held}; set replicas to {made}"
+    )
 
 
 def waits_for_all(kind: str, ray_job: Raw) -> str:

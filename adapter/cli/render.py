@@ -120,7 +120,8 @@ def _read(raw: Raw, account_given: bool) -> Iterator[Found]:
     try:
         if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
             bare = {**raw, "spec": _unscheduled(raw)}
-            yield Found(where, raw, refusal.of_template(bare, account_given=account_given) or "")
+            why = refusal.of_template(bare, account_given=account_given) or refusal.of_pod(raw)
+            yield Found(where, raw, why)
         elif kind in names.RAY_KINDS:
             yield from _templates(raw, where, account_given)
         elif kind == "RayService":
@@ -141,7 +142,7 @@ def _templates(raw: Raw, where: str, account_given: bool) -> Iterator[Found]:
     beside = refusal.of_job(raw["kind"], raw)
     for group in cluster.get("workerGroupSpecs") or ():
         template = group.get("template") or {}
-        why = beside or refusal.of_template(template, account_given=account_given) or ""
+        why = beside or refusal.of_template(template, account_given=account_given) or refusal.of_marks(template)
         yield Found(
             f"{where}: worker group {group.get('groupName')}", _as_pod(raw, group, template), why, template=True
         )

@@ -30,10 +30,11 @@ class Gang:
     refusal: str  # why this job can never run remotely
     others_wait: bool  # somebody queues behind us for the manager's quota
     room_changed: bool  # since the last plan of this gang
-    remote_podsets: tuple[str, ...]
+    remote_podsets: tuple[str, ...]  # the worker groups that are to be placed
     targets: Mapping[
         str, Target
     ]  # of this attempt's shares, for clusters that can be seen; their share and round are not filled in
+    idle_podsets: tuple[str, ...] = ()  # worker groups that have no workers now, and are locked away all the same
     absent: str = ""  # which Secret or ConfigMap its workers need and the manager does not have now
     job_gone: bool = False  # the RayJob or RayCluster is deleted, or about to be: its Workload follows
     settles: datetime | None = None  # when what the last plan deducted twice, or left to others, is free

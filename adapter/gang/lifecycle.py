@@ -35,11 +35,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
-from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, say
+from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, SetCheck, say
 from adapter.gang import reserving, running, status, waiting
 from adapter.gang.deadlines import ABSENT_AGAIN, RESYNC, excluded
 from adapter.gang.facts import Gang
-from adapter.objects.placement import Placement
+from adapter.objects.placement import Placement, placement_name
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Job, Workload
 
@@ -96,7 +96,8 @@ def _held_up(gang: Gang, work: Workload, current: Placement | None, now: datetim
         ]
     # 7. Nothing of it is to run elsewhere: it is not for us to hold it up.
     if not gang.remote_podsets:
-        return [status.check(gang, work, names.CHECK_READY, "No worker of this job is to run elsewhere.")]
+        text, updates = "No worker of this job is to run elsewhere.", reserving.locks(gang, placement_name(work))
+        return [SetCheck(work, gang.check, names.CHECK_READY, text, updates)]
     # 8. What cannot be planned waits, with the reason on the Workload and on the job, and holds nothing meanwhile.
     stuck = gang.problem or gang.absent
     if stuck and current and current.shares and not current.withdrawing:

@@ -87,9 +87,15 @@ def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: da
     body = status.placed(current, now)
     actions: list[Action] = list(status.record(current, body))
     if not ready:
-        updates = tuple(_update(name, current.name) for name in gang.remote_podsets)
+        updates = locks(gang, current.name)
         actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(body["reason"]), updates, gang.reservations))
     return actions + say(work.job, "Placed" if not ready else "Replaced", str(body["reason"]))
+
+
+def locks(gang: Gang, placement: str) -> tuple[dict[str, object], ...]:
+    """What keeps the pods of each worker group out of the manager, also of one that has none yet: somebody may scale its
+    RayCluster by hand."""
+    return tuple(_update(name, placement) for name in (*gang.remote_podsets, *gang.idle_podsets))
 
 
 def _update(podset: str, placement: str) -> dict[str, object]:

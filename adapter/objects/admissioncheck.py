@@ -6,6 +6,7 @@ What our own parameters of a check say is read in admission/policy.py, and what 
 from collections.abc import Iterable
 
 from adapter import names
+from adapter.objects import rayjob
 from adapter.objects.raw import Raw, key_of
 from adapter.objects.workload import PodSet, Workload
 
@@ -46,12 +47,12 @@ def asked(work: Workload, queue: Raw) -> list[str]:
     return list(dict.fromkeys((*work.checks, *coming)))
 
 
-def remote_podsets(work: Workload, check: str, queue: Raw) -> list[PodSet]:
+def covered(work: Workload, check: str, queue: Raw, job: Raw) -> list[PodSet]:
     """The worker groups that a check of the Workload's ClusterQueue covers: all, or those with one of its flavors.
 
     Kueue asks the check of a Workload as soon as one of its podsets has such a flavor, and leaves it to the check which ones it
-    answers for (docs/upstream.md, "What a check covers"). Head and submitter stay in the manager, and a group of nobody needs no place.
+    answers for (docs/upstream.md, "What a check covers"). Head and submitter stay in the manager; which they are, `job` tells
+    (`rayjob.worker_groups`). A group of nobody is among them: its template needs the gate as soon as somebody scales it.
     """
     flavors = set(listed(queue).get(check, ()))
-    workers = [p for p in work.podsets if p.name not in (names.HEAD, names.SUBMITTER) and p.count]
-    return [p for p in workers if not flavors or p.flavors & flavors]
+    return [p for p in rayjob.worker_groups(work, job) if not flavors or p.flavors & flavors]

@@ -1,10 +1,11 @@
-"""Which pods does a RayCluster have: its head, how many workers, and is a pod one of them?
+"""Which pods does a RayCluster have: its head, how many workers, and is a pod one of them? And for how many does Kueue hold quota?
 
 Read from the objects as KubeRay leaves them in the manager cluster. A RayCluster may be made anew under its name, so it is told
 by its uid; a label is easily forged.
 """
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from adapter.objects.raw import Raw, controller_uid, meta, uid_of
 from adapter.objects.workload import Job
@@ -35,12 +36,23 @@ def belongs(pod: Raw, ray_cluster: Raw | None, job: Job | None) -> bool | None:
 def workers(ray_cluster: Raw, groups: Collection[str]) -> int:
     """How many workers of these groups (lower case) it is to have, as KubeRay reckons."""
     listed = (ray_cluster.get("spec") or {}).get("workerGroupSpecs") or ()
-    return sum(_replicas(group) for group in listed if str(group.get("groupName")).lower() in groups)
+    return sum(made(group) for group in listed if str(group.get("groupName")).lower() in groups)
 
 
-def _replicas(group: Raw) -> int:
-    """Follows kuberay:controllers/ray/utils/util.go, GetWorkerGroupDesiredReplicas."""
+def made(group: Raw) -> int:
+    """How many pods KubeRay makes of a worker group (kuberay:controllers/ray/utils/util.go, GetWorkerGroupDesiredReplicas)."""
     if group.get("suspend"):
         return 0
-    replicas = max(int(group.get("replicas") or 0), int(group.get("minReplicas") or 0))
-    return replicas * int(group.get("numOfHosts") or 1)
+    replicas, least = int(group.get("replicas") or 0), int(group.get("minReplicas") or 0)
+    most = _or(group.get("maxReplicas"), replicas)
+    return (least if replicas < least else min(replicas, most)) * _or(group.get("numOfHosts"), 1)
+
+
+def counted(group: Raw) -> int:
+    """For how many Kueue holds quota (kueue:pkg/controller/jobs/raycluster/common.go, effectiveWorkerCount): absent replicas are 0,
+    for KubeRay's CRD says so before Kueue sees them."""
+    return int(group.get("replicas") or 0) * max(1, _or(group.get("numOfHosts"), 1))
+
+
+def _or(value: Any, default: int) -> int:
+    return default if value is None else int(value)

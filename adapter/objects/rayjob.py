@@ -1,6 +1,7 @@
-"""What would Kueue make of a RayJob or RayCluster that is not submitted yet: its queue and its podsets?
+"""What does Kueue make of a RayJob or RayCluster: which of its podsets are worker groups, and if it is not submitted yet, its
+queue and its podsets?
 
-Whoever writes the object is no API server, so every field that is read here is checked first; what is wrong is an
+Whoever writes one that is not submitted is no API server, so every field of that is checked before it is read; what is wrong is an
 `Unusable` with a sentence. What else the API server or Kueue's webhooks might refuse is for them to say. The resources
 that Kueue adds to the head for KubeRay's sidecars are left out: the head never leaves the manager.
 """
@@ -13,7 +14,7 @@ from typing import Any
 from adapter import names
 from adapter.objects import podrequests
 from adapter.objects.raw import UNREADABLE, Raw, timestamp
-from adapter.objects.workload import PodSet
+from adapter.objects.workload import PodSet, Workload
 
 MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
 _MOST_PODS = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
@@ -32,11 +33,25 @@ class Asked:
     namespace: str
     queue: str  # empty: it names none
     priority_class: str  # a WorkloadPriorityClass; empty: it names none
-    podsets: tuple[PodSet, ...]
+    podsets: tuple[PodSet, ...]  # its head and its worker groups
     raw: Raw
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
+
+
+def worker_groups(work: Workload, job: Raw) -> list[PodSet]:
+    """The podsets of a Workload that are worker groups of its job: told by their place, for a group may have any name.
+
+    Kueue puts the head first, then the groups in the order of the spec, and last the submitter of a RayJob that has one
+    (kueue:pkg/controller/jobs/raycluster/common.go BuildPodSets; rayjob_controller.go addSubmitterPodSet). `job` is empty while
+    nothing is known of it: then none is taken for a submitter, and of a job of another kind none is a worker group.
+    """
+    if work.job is None or work.job.kind not in names.RAY_KINDS:
+        return []
+    rest = list(work.podsets[1:])
+    last = bool(job) and _has_submitter(work.job.kind, job.get("spec") or {})
+    return rest[:-1] if last and rest and rest[-1].name == names.SUBMITTER else rest
 
 
 def read(raw: object, namespace: str) -> Asked:
@@ -109,18 +124,18 @@ def _podsets(asked: Asked) -> list[PodSet]:
     if asked.kind == "RayJob":
         _refuse_job(asked, spec)
         cluster, where = _mapping(spec, "rayClusterSpec", where), f"{where}.rayClusterSpec"
-    if cluster.get("enableInTreeAutoscaling"):
-        raise Unusable(
-            f"{where}.enableInTreeAutoscaling is true: autoscaling is not supported yet; set replicas instead."
-        )
     head = _template(_mapping(cluster, "headGroupSpec", where), f"{where}.headGroupSpec")
     groups = _list(cluster, "workerGroupSpecs", where)
     workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]") for index, group in enumerate(groups)]
-    submitter = asked.kind == "RayJob" and (spec.get("submissionMode") or "K8sJobMode") == "K8sJobMode"
-    last = [PodSet(names.SUBMITTER, 1, spec.get("submitterPodTemplate") or {}, frozenset())] if submitter else []
-    podsets = [PodSet(names.HEAD, 1, head, frozenset()), *workers, *last]
-    _refuse_podsets(where, [podset.name for podset in podsets])
+    podsets = [PodSet(names.HEAD, 1, head, frozenset()), *workers]
+    submitter = [names.SUBMITTER] if _has_submitter(asked.kind, spec) else []
+    _refuse_podsets(where, [*(podset.name for podset in podsets), *submitter])
     return podsets
+
+
+def _has_submitter(kind: str, spec: Raw) -> bool:
+    """Whether a pod of its own submits to the RayCluster, which Kueue counts as the last podset."""
+    return kind == "RayJob" and (spec.get("submissionMode") or "K8sJobMode") == "K8sJobMode"
 
 
 def _refuse_job(asked: Asked, spec: Raw) -> None:
@@ -148,7 +163,8 @@ def _refuse_podsets(where: str, podsets: list[str]) -> None:
 
 
 def _worker(group: object, where: str) -> PodSet:
-    """One worker group as Kueue counts it: replicas times hosts; minReplicas and maxReplicas do not count.
+    """One worker group as Kueue counts it: replicas times hosts. Where KubeRay would count otherwise, the job is refused
+    (`admission.refusal`), which takes its numbers for checked.
 
     Absent replicas are 0, because KubeRay's CRD says so before Kueue sees the object.
     """
@@ -156,6 +172,8 @@ def _worker(group: object, where: str) -> PodSet:
     name = _text(found, "groupName", where)
     if not name:
         raise Unusable(f"{where}.groupName is missing; name the group.")
+    for limit in ("minReplicas", "maxReplicas"):
+        _number(found, limit, where, 0)
     count = _number(found, "replicas", where, 0) * max(1, _number(found, "numOfHosts", where, 1))
     if count > _MOST_PODS:
         raise Unusable(f"{where}.replicas asks for {count} workers; nobody can count so many.")

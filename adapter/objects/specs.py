@@ -136,6 +136,9 @@ class WorkerCluster(_Spec):
     # One by one, because each worker that moves is one that a job lacks for a minute, and a job that lacks several at once may
     # have nothing left to do its work with.
     max_unavailable: int = Field(default=1, ge=1, alias="maxUnavailable")
+    # The highest priority that a user's PriorityClass can have; those of the system are above
+    # (kubernetes:pkg/apis/scheduling/types.go, HighestUserDefinablePriority).
+    max_priority: int = Field(default=1_000_000_000, alias="maxPriority")
     can_grow: bool = Field(default=False, alias="canGrow")
     price_per_hour: dict[str, Decimal] = Field(default_factory=dict, alias="pricePerHour")  # resource -> one unit's
 

@@ -79,6 +79,18 @@ def wants_slot(pod: Raw, remotes: Mapping[str, Raw]) -> bool:
     return not slot_of(pod) or not (remotes or dispatched(pod))
 
 
+def unheld(pod: Raw) -> str:
+    """Why the manager may run a pod itself, a fragment; empty while our gate and the lock keep it from its nodes."""
+    spec = pod.get("spec") or {}
+    if spec.get("nodeName"):
+        return f"spec.nodeName is {spec['nodeName']}"
+    if names.GATE not in {gate.get("name") for gate in spec.get("schedulingGates") or ()}:
+        return f"spec.schedulingGates lacks {names.GATE}"
+    if (spec.get("nodeSelector") or {}).get(names.LOCK_NODE_SELECTOR) != names.LOCK_NODE_SELECTOR_VALUE:
+        return f"spec.nodeSelector lacks {names.LOCK_NODE_SELECTOR}: {names.LOCK_NODE_SELECTOR_VALUE}"
+    return ""
+
+
 def leaving(raw: Raw) -> bool:
     """Whether a pod is being deleted."""
     return bool(meta(raw).get("deletionTimestamp"))

@@ -16,7 +16,7 @@ from adapter import names
 from adapter.objects.podrequests import PODS, as_text, pod_requests, quantity
 from adapter.objects.raw import Key, Raw, meta
 from adapter.rewrite import stripping
-from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
+from adapter.rewrite.target import Target, anchor_owner, capped, origin_annotations, origin_labels
 
 GCS_WAITER = "wait-gcs-ready"
 # What KubeRay hard-codes for the init container that it adds to every worker (kuberay:controllers/ray/common/pod.go).
@@ -75,7 +75,7 @@ def group_workload(
 ) -> dict[str, Any]:
     """Build the share's group Workload; `groups` are (worker group, count, podset template of the manager).
 
-    `priority` is the job's, from its WorkloadPriorityClass in the manager. Only the number goes along: Kueue orders and preempts by
+    `priority` is the job's, from its WorkloadPriorityClass in the manager, and counts as far as the WorkerCluster lets it. Only the number goes along: Kueue orders and preempts by
     nothing else (kueue:pkg/util/priority), and never changes that of a Workload that names no class. A reference to a
     class of the same name would bring a right to read classes, and whenever that class is edited its value in place of the
     job's (kueue:workloadpriorityclass_controller.go).
@@ -91,8 +91,8 @@ def group_workload(
         "queueName": target.queue,
         "podSets": sorted(podsets, key=lambda podset: str(podset["name"])),
     }
-    if priority is not None:
-        spec["priority"] = priority
+    if (there := capped(priority, target.max_priority)) is not None:
+        spec["priority"] = there
     return {"apiVersion": names.KUEUE_API_VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
 
 

@@ -60,7 +60,7 @@ class HeadAddress:
         # The last entry of a name is the one that the container sees, and KubeRay appends its own after the user's.
         env = {entry.get("name"): entry.get("value") or "" for entry in containers[0].get("env") or ()}
         fqdn, namespace = env.get(FQDN_ENV, ""), meta(pod).get("namespace") or ""
-        named = "" if _is_address(fqdn) else fqdn
+        named = "" if _is_address(fqdn) else fqdn.removesuffix(".")  # an absolute name ends in one
         return cls(ip, named, env.get(PORT_ENV, ""), namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL))
 
     def seen_from(self, how: Head) -> Self:
@@ -97,7 +97,8 @@ class HeadAddress:
         name = entry.get("name") or ""
         before = {FQDN_ENV: self.fqdn, SHORT_ENV: self.fqdn.split(".")[0], PORT_ENV: self.gcs_port}.get(name)
         after = self.port if name == PORT_ENV else self.host
-        return {**entry, "value": after} if before and after and entry.get("value") == before else entry
+        said = (entry.get("value") or "").removesuffix(".")
+        return {**entry, "value": after} if before and after and said == before else entry
 
     def notes(self) -> dict[str, str]:
         """The annotations by which a copy that is made now is judged when the head moves; none where nothing is to be done."""
@@ -169,7 +170,8 @@ def _forms(fqdn: str) -> Iterator[str]:
             yield rf"(?<=://){name}{_AFTER}"
             yield rf"(?<![A-Za-z0-9_./-]){name}(?={_PORT})"
         else:
-            yield rf"{_BEFORE}{name}{_AFTER}"
+            root = r"\.?" if count == len(labels) else ""  # only a whole name may be absolute
+            yield rf"{_BEFORE}{name}{root}{_AFTER}"
 
 
 def _walk(value: Any, change: Callable[[str], str]) -> Any:

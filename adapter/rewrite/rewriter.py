@@ -11,7 +11,7 @@ from typing import Any
 from adapter import names
 from adapter.objects import references
 from adapter.objects.raw import Raw, meta, uid_of
-from adapter.rewrite import affinity, copies, groupworkload, prestop, stripping, zone
+from adapter.rewrite import affinity, copies, downwardapi, groupworkload, prestop, stripping, zone
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.stripping import literal
 from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
@@ -100,6 +100,8 @@ def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
 
 def _spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
     spec = stripping.without_token(stripping.spec(pod.get("spec") or {}, target))
+    if spec.get("volumes"):
+        spec["volumes"] = downwardapi.volumes(spec["volumes"])
     for kind in ("initContainers", "containers"):
         if kind in spec:
             spec[kind] = [_container(container, pod, head) for container in spec[kind] or ()]

@@ -34,6 +34,7 @@ class Target:
     placement: str
     share: str  # name of the group Workload and of its anchor ConfigMap
     round: int
+    max_priority: int | None = None  # with which a share queues there at most, None: with its job's
     pods: PodMapping = NOTHING  # what the worker cluster gives the pods that come to it
     manager_flavor_keys: frozenset[str] = frozenset()
     manager_flavor_tolerations: tuple[Raw, ...] = ()
@@ -69,6 +70,7 @@ class Target:
             placement=placement,
             share=share_name(placement, round_),
             round=round_,
+            max_priority=spec.max_priority,
             pods=spec.pods,
             manager_flavor_keys=keys,
             manager_flavor_tolerations=tolerations,
@@ -82,6 +84,13 @@ class Target:
             cluster="", zone="", queue="", manager="", workload="", workload_uid="", placement="", share="", round=0,
             manager_flavor_keys=keys, manager_flavor_tolerations=tolerations,
         )  # fmt: skip
+
+
+def capped(priority: int | None, most: int | None) -> int | None:
+    """The priority of a job's share where the cluster admits none above `most`; Kueue takes none for 0."""
+    if most is None or (priority or 0) <= most:
+        return priority
+    return most
 
 
 def _left_behind(flavors: Iterable[Raw]) -> tuple[frozenset[str], tuple[Raw, ...]]:

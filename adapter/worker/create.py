@@ -15,8 +15,8 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.specs import PodMapping
 from adapter.objects.workerpod import role_of, share_key
 from adapter.objects.workload import Job
+from adapter.rewrite import copies, rewriter, servicemirror, zone
 from adapter.rewrite import groupworkload as holding
-from adapter.rewrite import rewriter, servicemirror, zone
 from adapter.rewrite.target import Target
 from adapter.worker.facts import Worker
 
@@ -42,10 +42,10 @@ def _make(
     worker: Worker, pod: Raw, placement: Placement, reservation: Reservation, share: Share, slot: str
 ) -> list[Action]:
     body = _copy(worker, pod, reservation, share, slot)
-    if why := refusal.of_copy(body["spec"]) or _beyond(body, reservation, slot):
+    wanted = rewriter.referred(pod, worker.pull_secrets)
+    if why := refusal.of_copy(body["spec"]) or _beyond(body, reservation, slot) or copies.too_much(wanted, {}):
         text = f"A worker for {share.cluster} is not made: {why}."
         return say(worker.job, "WorkerTrouble", text, warning=True)
-    wanted = rewriter.referred(pod, worker.pull_secrets)
     made = CreatePod(share.cluster, worker.job, placement, share_key(slot), pod, body, wanted)
     kept = _kept(worker.job, pod, worker.targets[share.cluster])
     return [*kept, *mirrors(worker, pod, placement, share_key(slot)), made]

@@ -11,8 +11,18 @@ from datetime import datetime
 from adapter import names
 from adapter.actions import Action, AssignSlot, DeletePod, say
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Raw, meta
-from adapter.objects.workerpod import dispatched, ended, is_slot, leaving, share_key, slot_of, slots, wants_slot
+from adapter.objects.raw import Raw, key_of, meta, uid_of
+from adapter.objects.workerpod import (
+    dispatched,
+    ended,
+    is_slot,
+    leaving,
+    share_key,
+    slot_of,
+    slots,
+    unheld,
+    wants_slot,
+)  # fmt: skip
 from adapter.objects.workload import Job
 from adapter.worker import create, report
 from adapter.worker.facts import Worker
@@ -36,6 +46,9 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
         return orphans
     if not worker.belongs:
         return [*orphans, *_foreign(worker.job, pod)]
+    #    One that may run here gets neither a slot nor a copy: the worker would be there twice, once on no quota.
+    if (why := unheld(pod)) and not (worker.own(pod) or worker.made or dispatched(pod)):
+        return [*orphans, *_unheld(pod, why)]
     return [*orphans, *_place(worker, pod, worker.placement, now)]
 
 
@@ -121,6 +134,15 @@ def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
         return []
     left = worker.head.moved_from(remote, mirrored=_reads_mirrors(worker, cluster))
     return [DeletePod(cluster, remote, f"the head moved from {left} to {worker.head.ip}")] if left else []
+
+
+def _unheld(pod: Raw, why: str) -> list[Action]:
+    namespace, name = key_of(pod)
+    text = (
+        f"{why}, so the manager's nodes may run this pod, and it gets no copy in a worker cluster; leave schedulingGates and "
+        "nodeSelector of the template to Rayspan, and delete the pod: KubeRay makes another one."
+    )
+    return say(Job("v1", "Pod", namespace, name, uid_of(pod)), "NotHeld", text, warning=True)
 
 
 def _foreign(job: Job | None, pod: Raw) -> list[Action]:

@@ -85,16 +85,26 @@ def test_a_gang_with_nothing_to_send_is_let_pass(stage: Stage, running: Controll
     wait(lambda: stage.check("bad").get("state") == names.CHECK_READY, 60, "it passes", _dump(stage, running))
     assert stage.check("bad")["message"] == "No worker of this job is to run elsewhere."
     assert stage.placement("bad") == {}
+    (update,) = stage.check("bad")["podSetUpdates"]
+    assert update["nodeSelector"] == {names.LOCK_NODE_SELECTOR: names.LOCK_NODE_SELECTOR_VALUE}, (
+        "it may be scaled by hand"
+    )
     _good_one_runs(stage, running, written)
 
 
 @pytest.mark.long
 def test_an_empty_group_beside_a_full_one(stage: Stage, running: Controller) -> None:
-    """A group of nobody holds nobody up."""
+    """A group of nobody holds nobody up, and is locked away as the other one is, which may be called `submitter`."""
     stage.build({"east": 2, "west": 2})
-    stage.ray_cluster("pi", workers=0, groups={"none": 0, "some": 2})
+    stage.ray_cluster("pi", workers=0, groups={"none": 0, "submitter": 2})
     wait(lambda: stage.running(2), 90, "two workers run", _dump(stage, running))
-    assert [update["name"] for update in stage.check("pi")["podSetUpdates"]] == ["some"]
+    assert {update["name"] for update in stage.check("pi")["podSetUpdates"]} == {"none", "submitter"}
+    templates = [
+        group["template"] for group in stage.manager.get("rayclusters", "pi", stage.name)["spec"]["workerGroupSpecs"]
+    ]
+    assert [template["metadata"]["labels"][names.PLACEMENT_LABEL] for template in templates] == [
+        stage.placement("pi")["metadata"]["name"]
+    ] * 2
 
 
 @pytest.mark.long

@@ -1,10 +1,12 @@
 """Does a gang become pods in the worker clusters, and leave nothing behind?"""
 
 import pytest
+import yaml
 
 from adapter import names
 from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, pods_by_cluster
 
 
@@ -90,6 +92,50 @@ def test_deleted_copy_is_replaced(stage: Stage, running: Controller) -> None:
 
     wait(replaced, 90, "another worker runs in its place", running.tail)
     assert len(stage.remote()["east"]) == 1
+
+
+def test_what_may_run_in_the_manager_gets_no_copy(stage: Stage, running: Controller) -> None:
+    """A pod of the gang's RayCluster that got our label without the gate: an event on it says so, and nothing is made of it."""
+    stage.build({"east": 2})
+    stage.ray_cluster("pi", workers=1)
+    wait(lambda: stage.running(1), 90, "the worker runs", running.tail)
+    owner = stage.manager.get("rayclusters", "pi", stage.name)["metadata"]
+    of = {
+        "apiVersion": names.RAY_API_VERSION,
+        "kind": "RayCluster",
+        "name": "pi",
+        "uid": owner["uid"],
+        "controller": True,
+    }
+    made = _pod(stage, "loose", {names.RAY_GCS_CLUSTER_LABEL: "pi"})
+    made["metadata"]["ownerReferences"] = [of]
+    stage.manager.apply(yaml.safe_dump(made))
+    place = stage.placement("pi")["metadata"]["name"]
+    stage.manager.kubectl("-n", stage.name, "label", "pod", "loose", f"{names.PLACEMENT_LABEL}={place}")
+    wait(lambda: "NotHeld" in stage.events("loose"), 30, "the pod says so", running.tail)
+    assert len(stage.remote()["east"]) == 1
+
+
+def test_no_label_dodges_the_gate(stage: Stage) -> None:
+    """What has the lock is gated, whatever its labels say; a copy, where the manager is a worker cluster as well, has none."""
+    stage.build({"east": 1})
+    marks = {names.PLACEMENT_LABEL: "x-1", names.MANAGER_LABEL: "x"}
+    lock = {names.LOCK_NODE_SELECTOR: names.LOCK_NODE_SELECTOR_VALUE}
+    for selector, want in ((lock, [names.GATE]), ({}, []), ({"disk": "ssd"}, [])):
+        pod = _pod(stage, "asked", marks)
+        pod["spec"]["nodeSelector"] = selector
+        said = stage.manager.kubectl("create", "--dry-run=server", "-o", "yaml", "-f", "-", input=yaml.safe_dump(pod))
+        found = yaml.safe_load(said)["spec"].get("schedulingGates") or []
+        assert [gate["name"] for gate in found] == want
+
+
+def _pod(stage: Stage, name: str, labels: dict[str, str]) -> Raw:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": stage.name, "labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "rayproject/ray:2.60.0"}]},
+    }
 
 
 def test_foreign_pod_is_left_alone(stage: Stage, running: Controller) -> None:

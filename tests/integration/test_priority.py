@@ -17,13 +17,15 @@ pytestmark = pytest.mark.long
 PREEMPTION = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
 
 
-def test_the_number_goes_along_and_stays(stage: Stage, running: Controller) -> None:
-    """The worker cluster does not have the class. Kueue keeps the number, before the first pod and after it."""
+@pytest.mark.parametrize(("value", "want"), [(1000, 1000), (2_000_000_000, 1_000_000_000)])
+def test_the_number_goes_along_and_stays(stage: Stage, running: Controller, value: int, want: int) -> None:
+    """The worker cluster does not have the class. Kueue keeps the number, before the first pod and after it; it is no more than the
+    WorkerCluster lets in, which keeps the system's own priorities out."""
     stage.build({"east": 1, "west": 0})
-    stage.ray_cluster("pi", workers=1, priority=stage.priority("high", 1000))
+    stage.ray_cluster("pi", workers=1, priority=stage.priority("high", value))
     wait(lambda: stage.running(1), 90, "the worker runs", running.tail)
     spec = stage.remote("workloads")["east"][0]["spec"]
-    assert spec["priority"] == 1000
+    assert spec["priority"] == want
     assert "priorityClassRef" not in spec
     assert stage.workload("pi")["spec"]["priorityClassRef"]["name"] == f"{stage.name}-high"
 

@@ -111,6 +111,28 @@ def test_what_cannot_run_remotely_is_refused_before_any_quota_is_held(stage: Sta
     assert gangs(written.take()) == {stage.placement("good")["metadata"]["name"]}
 
 
+@pytest.mark.parametrize(
+    ("group", "want"),
+    [
+        pytest.param({"minReplicas": 2, "maxReplicas": 4}, "replicas is 0 and minReplicas 2", id="none are named"),
+        pytest.param({"replicas": 4, "minReplicas": 0, "maxReplicas": 2}, "set replicas to 2", id="too many"),
+    ],
+)
+def test_what_kuberay_counts_otherwise_than_kueue_is_refused(
+    stage: Stage, running: Controller, group: Raw, want: str
+) -> None:
+    """It made workers in the manager, on no quota, or held quota for nobody."""
+    stage.build({"east": 4})
+    body = ray_cluster("pi", stage.name, {"workers": 1})
+    found = body["spec"]["workerGroupSpecs"][0]
+    for key in ("replicas", "minReplicas", "maxReplicas"):
+        del found[key]
+    found |= group
+    stage.manager.apply(yaml.safe_dump(body))
+    wait(lambda: want in stage.events("pi").get("Refused", ""), 60, "the job says so", running.tail)
+    assert stage.workers() == [], "nobody made a worker of it"
+
+
 def _expect(stage: Stage, text: str, running: Controller) -> None:
     def told() -> bool:
         found = condition(stage.manager.get("workerclusters", BROKEN), names.CONNECTED)

@@ -159,7 +159,11 @@ def make_pod(
             annotations={names.SLOT_ANNOTATION: slot} if slot else {},
             ownerReferences=[ray_cluster],
         ),
-        "spec": {"containers": [{"name": "ray-worker", "image": "ray"}], "schedulingGates": [{"name": names.GATE}]},
+        "spec": {
+            "containers": [{"name": "ray-worker", "image": "ray"}],
+            "schedulingGates": [{"name": names.GATE}],
+            "nodeSelector": {names.LOCK_NODE_SELECTOR: names.LOCK_NODE_SELECTOR_VALUE},
+        },
         "status": {
             "phase": phase,
             "conditions": [make_condition(names.DISPATCHED_CONDITION)] if dispatched else [],

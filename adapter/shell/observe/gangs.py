@@ -53,6 +53,7 @@ class Gangs:
         work, check = self._under(key)
         found = tuple(placement(p) for p in self._manager.placements.group("/".join(key)))
         standing = tuple(self._shares.standing(key))
+        covered = self._policies.covered(work, check) if work else []
         chosen, problem = self._policies.policy(check)
         return Gang(
             workload=work,
@@ -68,7 +69,8 @@ class Gangs:
             refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
             absent=self._refusals.absent(work, check) if work and check else "",
             targets=self._near(work, found) if work else {},
-            remote_podsets=tuple(p.name for p in self._policies.remote_podsets(work, check)) if work else (),
+            remote_podsets=tuple(p.name for p in covered if p.count),
+            idle_podsets=tuple(p.name for p in covered if not p.count),
             # the worker clusters
             silent=self._silent(found),
             given_up=self._losses.given_up({s.cluster for p in found for s in p.shares}, lost_after(chosen), now),

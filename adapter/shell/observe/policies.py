@@ -3,10 +3,11 @@
 Read from the manager's stores alone. It decides nothing, and does not say whether a job may go where a policy sends it.
 """
 
+from adapter import names
 from adapter.admission import conditions, queuelayout
 from adapter.admission.policy import Chosen, Written, policy, policy_name
 from adapter.objects import admissioncheck, specs
-from adapter.objects.raw import Raw, key_of
+from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import PodSet, Workload
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube.store import Store
@@ -77,8 +78,15 @@ class Policies:
         return conditions.gate_problem(_by_name(self._manager.gate_policies), _by_name(self._manager.gate_bindings))
 
     def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
-        """The worker groups that the check covers (docs/upstream.md, "What a check covers")."""
-        return admissioncheck.remote_podsets(work, check, self._manager.cluster_queue((work.namespace, work.queue)))
+        """The worker groups that the check covers and that have workers: what is to be placed."""
+        return [podset for podset in self.covered(work, check) if podset.count]
+
+    def covered(self, work: Workload, check: str) -> list[PodSet]:
+        """The worker groups that the check covers (docs/upstream.md, "What a check covers"), also those of nobody."""
+        found = self._manager.job(work.job) if work.job and work.job.kind in names.RAY_KINDS else {}
+        job = found if work.job and uid_of(found) == work.job.uid else {}  # else one that was made anew under its name
+        queue = self._manager.cluster_queue((work.namespace, work.queue))
+        return admissioncheck.covered(work, check, queue, job)
 
 
 def _by_name(store: Store) -> dict[str, Raw]:

@@ -22,6 +22,7 @@ from adapter.planning.snapshot import Held
 from adapter.preflight import reachable
 from adapter.quota import preemption, tree
 from adapter.rewrite import groupworkload
+from adapter.rewrite.target import capped
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube.store import version
@@ -63,11 +64,13 @@ class Snapshot:
         return {name: reachable.unproven(raw) for name, raw in found.items()}
 
     def relieved(self, order: Iterable[str], priority: int) -> dict[str, tree.Tree]:
-        """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them."""
+        """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them; `priority` is the
+        gang's own, which counts as far as each cluster lets it."""
         trees = {}
         for name in order:
             member = self._fleet.members().get(name)
-            queues = member and preemption.relieved(member.cluster_queues, member.workloads, priority)
+            there = capped(priority, member.spec.max_priority) or 0 if member else 0
+            queues = member and preemption.relieved(member.cluster_queues, member.workloads, there)
             if member and queues:
                 trees[name] = tree.build(queues, member.cohorts, member.flavors, before=member.tree)
         return trees

@@ -1,7 +1,8 @@
 """How do Secrets and ConfigMaps get into the worker clusters, and how do they stay equal to their sources?
 
 Before a share's first pod is created, what the pod refers to is copied; later pods find it done. While the share stands, the
-copies are compared with their sources now and then, and written again now and then whether or not they changed. A copy is never
+copies are compared with their sources now and then, and written again now and then whether or not they changed. No share has
+more of them than its job may have at the check: the template may be edited afterwards. A copy is never
 deleted here: its anchor owns it. Nothing is read in a worker cluster, because our account there may not read a Secret, and need
 not: what has the copy's name is our own.
 """
@@ -9,8 +10,9 @@ not: what has the copy's name is our own.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from adapter.names import POD_UID_LABEL
@@ -18,6 +20,7 @@ from adapter.objects.raw import Raw, key_of, label, meta, uid_of
 from adapter.objects.references import Reference
 from adapter.objects.reservation import anchor_uid, reservation
 from adapter.rewrite import copies, rewriter
+from adapter.rewrite.copies import Source
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
@@ -37,11 +40,16 @@ AGAIN_SECONDS = 120.0
 _NOTHING = ""  # the version of a source that is not there, and need not be
 
 
+class TooMuch(Absent):
+    """A share would have more, or larger, copies than its job may have: also what is optional is not left out unsaid."""
+
+
 @dataclass(slots=True)
 class Written:
     """What this process has written for one share."""
 
     versions: dict[Reference, str] = field(default_factory=dict)  # which version of its source a copy is of
+    held: dict[Reference, Source] = field(default_factory=dict)  # what its source was when it was written
     due: dict[Reference, float] = field(default_factory=dict)  # when it is written again, by the monotonic clock
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -65,11 +73,15 @@ class Copier:
         written = self._of(member, pod)
         async with written.lock:  # its siblings wait for the same objects
             member.must_be_seen()
+            if why := copies.too_much({*written.versions, *wanted}, written.held):
+                raise TooMuch(why)
             for reference, needed in wanted.items():
                 if reference in written.versions:
                     continue
                 try:
                     await self._copy(member, written, reference, pod)
+                except TooMuch:
+                    raise
                 except Absent as absent:
                     if needed:
                         raise Absent(f"{needed} is {absent}") from None
@@ -85,13 +97,17 @@ class Copier:
         before = written.versions.get(reference)
         if before == version and time.monotonic() < written.due[reference]:
             return
+        held = {**written.held, reference: copies.source({**found, "kind": reference.kind})}
+        if why := copies.too_much(held, held):
+            raise TooMuch(why)
         try:
             made = await _write(member, reference, copies.copy(reference, found, pod), stands=bool(before))
         except ApiError as error:
             if before == version:  # one that somebody made immutable there, say: not at every look
                 written.due[reference] = time.monotonic() + AGAIN_SECONDS
             raise ApiError(error.status, error.reason, f"the copy of {reference}: {error.message}") from None
-        written.versions[reference], written.due[reference] = version, time.monotonic() + AGAIN_SECONDS
+        written.versions[reference], written.held = version, held
+        written.due[reference] = time.monotonic() + AGAIN_SECONDS
         if made or before != version:
             log.info("cluster=%s copied %s of %s/%s", member.name, reference, *key_of(pod))
 
@@ -119,30 +135,31 @@ class Copier:
             self._busy.discard(member.name)
 
     async def refresh(self, member: Member) -> None:
-        """Compare the copies of a cluster's shares with their sources, one after the other."""
+        """Compare the copies of a cluster's shares with their sources, one after the other: one of each share, then another one
+        of each, so that nobody waits for a share that has many."""
         stands = {reservation(member.name, raw).anchor_uid for raw in member.workloads}
         gone = [key for key in self._written if key[0] == member.name and key[1] not in stands]
         for key in gone:
             del self._written[key]
-        for pod, wanted in await self._pods(member, stands):
+        for reference, pod in in_turn(await self._wanted(member, stands)):
             written = self._of(member, pod)
             async with written.lock:
-                for reference in wanted:
-                    if not await self._renewed(member, written, reference, pod):
-                        return
+                if not await self._renewed(member, written, reference, pod):
+                    return
 
-    async def _pods(self, member: Member, stands: set[str]) -> list[tuple[Raw, Mapping[Reference, str]]]:
-        """One remote pod for each share and set of references; a source is read once for each, as its pods are alike."""
-        found: dict[tuple[str, frozenset[Reference]], tuple[Raw, Mapping[Reference, str]]] = {}
+    async def _wanted(self, member: Member, stands: set[str]) -> dict[str, dict[Reference, Raw]]:
+        """What the pods of each share refer to, each with one remote pod that does; by anchor, and of each as many as may be copied."""
+        found: dict[str, dict[Reference, Raw]] = {}
         for remote in list(member.pods):
             await asyncio.sleep(0)  # five thousand take half a second, which shall hold up nothing else
             pod = self._manager.pods.get(key_of(remote))
             if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
                 continue
-            wanted = rewriter.referred(pod, self._workers.pull_secrets(pod))
-            if wanted:
-                found.setdefault((anchor_uid(remote), frozenset(wanted)), (remote, wanted))
-        return list(found.values())
+            share = found.setdefault(anchor_uid(remote), {})
+            for reference in rewriter.referred(pod, self._workers.pull_secrets(pod)):
+                if len(share) < copies.MOST_OBJECTS:
+                    share.setdefault(reference, remote)
+        return found
 
     async def _renewed(self, member: Member, written: Written, reference: Reference, pod: Raw) -> bool:
         """Renew a copy if need be; False when there is no use in going on now."""
@@ -155,6 +172,12 @@ class Copier:
         except Unreachable:
             return False
         return True
+
+
+def in_turn(shares: Mapping[str, Mapping[Reference, Raw]]) -> Iterator[tuple[Reference, Raw]]:
+    """The first reference of each share, then the second of each, and so on."""
+    for turn in zip_longest(*(share.items() for share in shares.values())):
+        yield from (one for one in turn if one)
 
 
 async def _write(member: Member, reference: Reference, body: dict[str, Any], *, stands: bool) -> bool:

@@ -12,6 +12,7 @@ from tests.unit.stores import Sight, make_group, make_ray_job
 Raw = dict[str, Any]
 
 REFUSED = [
+    ({"enableInTreeAutoscaling": True}, "{}.enableInTreeAutoscaling is true: "),
     ({"tlsOptions": {"enabled": True}}, "{}.tlsOptions is set: "),
     ({"tlsOptions": {}}, "{}.tlsOptions is set: "),
     ({"authOptions": {"enableK8sTokenAuth": True}}, "{}.authOptions.enableK8sTokenAuth is true: "),
@@ -19,14 +20,41 @@ REFUSED = [
         {"workerGroupSpecs": [make_group(1), make_group(1, name="tpu", numOfHosts=4)]},
         "{}.workerGroupSpecs[1].numOfHosts is 4: ",
     ),
+    (
+        {"workerGroupSpecs": [make_group(1), make_group(2, minReplicas=4, maxReplicas=8)]},
+        "{}.workerGroupSpecs[1].replicas is 2 and minReplicas 4: KubeRay makes 4 workers of the group, and Kueue would hold quota "
+        "for 2; set replicas to 4",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(None, minReplicas=2)]},
+        "{}.workerGroupSpecs[0].replicas is 0 and minReplicas 2: KubeRay makes 2 workers of the group, and Kueue would hold quota "
+        "for 0; set replicas to 2",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(4, minReplicas=0, maxReplicas=2)]},
+        "{}.workerGroupSpecs[0].replicas is 4 and maxReplicas 2: KubeRay makes 2 workers of the group, and Kueue would hold quota "
+        "for 4; set replicas to 2",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(4, suspend=True)]},
+        "{}.workerGroupSpecs[0].suspend is true: KubeRay makes no worker of the group, and Kueue would hold quota for 4; leave it "
+        "out, or set replicas to 0",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(1, numOfHosts=0)]},
+        "{}.workerGroupSpecs[0].numOfHosts is 0: KubeRay makes no worker of the group, and Kueue would hold quota for 1; set 1",
+    ),
 ]
 ALLOWED: list[Raw] = [
     {},
+    {"enableInTreeAutoscaling": False},
     {"tlsOptions": {"enabled": False}},
     {"tlsOptions": None},
     {"authOptions": {"mode": "token", "secretName": "s"}},
     {"authOptions": {"enableK8sTokenAuth": False}},
-    {"workerGroupSpecs": [make_group(1, numOfHosts=1), make_group(1, name="b", numOfHosts=0)]},
+    {"workerGroupSpecs": [make_group(1, numOfHosts=1), make_group(0, name="b", numOfHosts=0)]},
+    {"workerGroupSpecs": [make_group(2, minReplicas=0, maxReplicas=8), make_group(0, name="b", maxReplicas=8)]},
+    {"workerGroupSpecs": [make_group(0, suspend=True, minReplicas=4), make_group(None, name="b")]},
     {"workerGroupSpecs": None},
 ]
 
@@ -57,6 +85,15 @@ def test_a_resize_in_place_is_refused() -> None:
     raw = make_ray_job()
     raw["metadata"]["annotations"] = {"ray.io/ippr": "{}"}
     assert refusal.of_job("RayJob", raw).startswith("metadata.annotations has ray.io/ippr: ")
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_who_grows_while_it_runs_is_refused(kind: str, value: str) -> None:
+    raw = make_ray_job(kind=kind)
+    raw["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": value}
+    said = refusal.of_job(kind, raw)
+    assert said.startswith("metadata.annotations has kueue.x-k8s.io/elastic-job: ") is (value == "true") is bool(said)
 
 
 def test_a_job_of_which_nothing_is_known_yet_is_not_refused() -> None:

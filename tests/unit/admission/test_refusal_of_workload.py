@@ -55,6 +55,32 @@ def test_why_a_job_may_never_run_elsewhere(
     assert not said or said.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("template", "want"),
+    [
+        pytest.param({}, "", id="nothing"),
+        pytest.param({"metadata": {"labels": {"team": "a"}, "annotations": None}}, "", id="what is the user's"),
+        pytest.param({"metadata": {"annotations": {"rayspan.dev/zone": "z"}}}, "", id="its zone"),
+        pytest.param({"spec": {"nodeSelector": {"rayspan.dev/pool": "remote"}}}, "", id="its pool"),
+        pytest.param({"metadata": {"labels": {"rayspan.dev/manager": "x"}}}, "metadata.labels has rayspan.dev/manager: ", id="what only a copy has"),
+        pytest.param({"metadata": {"labels": {"rayspan.dev/placement": "old-1"}}}, "metadata.labels has rayspan.dev/placement: ", id="of a job that ran"),
+        pytest.param({"metadata": {"annotations": {"rayspan.dev/slot": "s"}}}, "metadata.annotations has rayspan.dev/slot: ", id="a slot"),
+        pytest.param({"spec": {"nodeSelector": {"rayspan.dev/remote": "no"}}}, "spec.nodeSelector has rayspan.dev/remote: ", id="another lock"),
+    ],
+)  # fmt: skip
+def test_a_template_brings_along_nothing_that_is_ours(template: Raw, want: str) -> None:
+    said = refusal.of_marks(template)
+    assert said.startswith(want) and bool(said) is bool(want)
+
+
+def test_marks_are_refused_with_the_job() -> None:
+    marked = PodSet(
+        "workers", 1, {**make_template("1"), "metadata": {"labels": {"rayspan.dev/manager": "x"}}}, frozenset()
+    )
+    said = refusal.of_workload(workload(make_workload()), JOB, CHECK, [marked], CHOSEN, [EAST])
+    assert said.startswith("RayJob train: worker group workers: metadata.labels has rayspan.dev/manager: ")
+
+
 def test_who_can_put_it_right_is_told_how() -> None:
     work = workload(make_workload())
     refused = refusal.of_workload(work, JOB, CHECK, [HOST], CHOSEN, [EAST])

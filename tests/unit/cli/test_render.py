@@ -68,7 +68,20 @@ def shown(text: str) -> list[Raw]:
     return list(yaml.safe_load_all(text))
 
 
-@pytest.mark.parametrize("name", RECORDED)
+def test_a_pod_of_several_hosts_is_refused_as_its_job_is(render: Any, capsys: Capture) -> None:
+    assert render(GOLDEN / "tpu-multi-host.in.yaml") == 3
+    said = capsys.readouterr()
+    assert said.out == "" and "metadata.labels has ray.io/replica-host-index: " in said.err
+
+
+def test_a_template_with_what_is_ours_is_refused_as_its_job_is(render: Any, capsys: Capture) -> None:
+    group = make_group(1)
+    group["template"]["metadata"] = {"labels": {"rayspan.dev/manager": "x"}}
+    assert render([make_ray_job(group)]) == 3
+    assert "metadata.labels has rayspan.dev/manager: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDED if name != "tpu-multi-host"])
 def test_a_pod_is_shown_with_what_was_changed_and_why(name: str, render: Any, capsys: Capture) -> None:
     assert render(GOLDEN / f"{name}.in.yaml") == 0
     said = capsys.readouterr()

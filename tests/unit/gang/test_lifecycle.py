@@ -178,8 +178,9 @@ UPDATE = {
     "labels": {"rayspan.dev/placement": place(ROUND1).name},
     "nodeSelector": {"rayspan.dev/remote": "only"},
 }
+READY_SAID = SetCheck(W, CHECK, "Ready", str(PLACED["reason"]), (UPDATE,), (there("east", HELD), there("west", HELD)))
 COMMIT: list[Action] = [
-    SetCheck(W, CHECK, "Ready", str(PLACED["reason"]), (UPDATE,), (there("east", HELD), there("west", HELD))),
+    READY_SAID,
     Say(JOB, "Placed", str(PLACED["reason"])),
 ]
 REFUSED: list[Action] = [Say(JOB, "Refused", "hostNetwork.", True), SetCheck(W, CHECK, "Rejected", "hostNetwork.")]
@@ -389,6 +390,10 @@ PLANNED = [
          "it is not for us to hold it up",
          gang(WORK, remote_podsets=()),
          [SetCheck(W, CHECK, "Ready", "No worker of this job is to run elsewhere.")]),
+    Case("7. its groups are locked away, for somebody may scale them by hand",
+         "their pods would start in the manager, on quota that nobody gave",
+         gang(WORK, remote_podsets=(), idle_podsets=("workers",)),
+         [SetCheck(W, CHECK, "Ready", "No worker of this job is to run elsewhere.", (UPDATE,))]),
     Case("7. and is let through once",
          "no write without news",
          gang(READY, remote_podsets=()),
@@ -583,6 +588,10 @@ RESERVED = [
          "the check says Ready, the Placement must too",
          gang(READY, [ROUND1], BOTH),
          [Record(place(ROUND1), PLACED)]),
+    Case("11. groups that have no workers yet are locked as well",
+         "whoever scales one by hand gets gated pods",
+         gang(WORK, [ROUND1], BOTH, idle_podsets=("spare",)),
+         [Record(place(ROUND1), PLACED), replace(READY_SAID, updates=(UPDATE, UPDATE | {"name": "spare"})), *COMMIT[1:]]),
     Case("11. admission at the last moment counts",
          "the deadline is for what is missing",
          gang(WORK, [ROUND1], BOTH),

@@ -9,6 +9,7 @@ from adapter import names
 from adapter.objects import admissioncheck
 from adapter.objects.workload import PodSet, workload
 from tests.unit.builders import CHECK, make_check, make_cluster_queue, make_workload
+from tests.unit.stores import make_ray_job
 
 Raw = dict[str, Any]
 FOREIGN = {"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"}}
@@ -63,20 +64,19 @@ def test_which_checks_a_workload_will_have(entry: Raw, want: list[str]) -> None:
 @pytest.mark.parametrize(
     ("on_flavors", "want"),
     [
-        pytest.param(None, ["a", "b", "c"], id="on every flavor: all worker groups"),
-        pytest.param([], ["a", "b", "c"], id="the same, with an empty list"),
-        pytest.param(["remote"], ["b", "c"], id="those that were given its flavor"),
-        pytest.param(["remote", "local"], ["a", "b", "c"], id="or one of its flavors"),
+        pytest.param(None, ["a", "b", "c", "empty"], id="on every flavor: all worker groups"),
+        pytest.param([], ["a", "b", "c", "empty"], id="the same, with an empty list"),
+        pytest.param(["remote"], ["b", "c", "empty"], id="those that were given its flavor"),
+        pytest.param(["remote", "local"], ["a", "b", "c", "empty"], id="or one of its flavors"),
         pytest.param(["other"], [], id="none of them"),
     ],
 )
 def test_which_worker_groups_a_check_covers(on_flavors: list[str] | None, want: list[str]) -> None:
-    """Neither the head nor the submitter, whatever flavor they have, and no group without workers."""
+    """Neither the head nor the submitter, whatever flavor they have; a group without workers may get some."""
     work = workload(make_workload(groups={"a": 1, "b": 2, "c": 1, "empty": 0, names.SUBMITTER: 1}))
     given = {"a": {"local"}, "c": {"remote", "disk"}}
     podsets = tuple(PodSet(p.name, p.count, {}, frozenset(given.get(p.name, {"remote"}))) for p in work.podsets)
     entry = {"name": CHECK} if on_flavors is None else {"name": CHECK, "onFlavors": on_flavors}
-    covered = admissioncheck.remote_podsets(
-        replace(work, podsets=podsets), CHECK, queue({"name": "budget", "onFlavors": ["x"]}, entry)
-    )
+    listed = queue({"name": "budget", "onFlavors": ["x"]}, entry)
+    covered = admissioncheck.covered(replace(work, podsets=podsets), CHECK, listed, make_ray_job())
     assert [podset.name for podset in covered] == want

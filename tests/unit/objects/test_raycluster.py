@@ -65,6 +65,10 @@ def test_whether_a_pod_is_the_jobs(pod: Raw, ray_cluster: Raw | None, job: Job |
         ({"minReplicas": 1}, 1),
         ({"replicas": 2, "numOfHosts": 3}, 6),
         ({"replicas": 2, "suspend": True}, 0),
+        ({"replicas": 4, "maxReplicas": 2}, 2),
+        ({"replicas": 4, "maxReplicas": 0}, 0),
+        ({"replicas": 1, "minReplicas": 4, "maxReplicas": 2}, 4),
+        ({"replicas": 2, "numOfHosts": 0}, 0),
         ({}, 0),
     ],
 )

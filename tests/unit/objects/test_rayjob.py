@@ -7,7 +7,8 @@ import pytest
 from adapter import names
 from adapter.objects import rayjob
 from adapter.objects.rayjob import Unusable
-from tests.unit.builders import NAMESPACE
+from adapter.objects.workload import workload
+from tests.unit.builders import NAMESPACE, make_workload
 from tests.unit.stores import make_group, make_ray_job, make_template
 
 Raw = dict[str, Any]
@@ -20,38 +21,61 @@ def counts(raw: Raw) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("raw", "want"),
     [
-        pytest.param(make_ray_job(), {"head": 1, "workers": 4, "submitter": 1}, id="a job has a submitter"),
+        pytest.param(make_ray_job(), {"head": 1, "workers": 4}, id="a submitter is none that a plan asks of"),
         pytest.param(make_ray_job(kind="RayCluster"), {"head": 1, "workers": 4}, id="a cluster has none"),
         pytest.param(
             make_ray_job(submissionMode="SidecarMode"), {"head": 1, "workers": 4}, id="a sidecar is in the head's pod"
         ),
         pytest.param(
             make_ray_job(make_group(2, name="Big-GPU")),
-            {"head": 1, "big-gpu": 2, "submitter": 1},
+            {"head": 1, "big-gpu": 2},
             id="podsets are lower case",
         ),
-        pytest.param(
-            make_ray_job(make_group(3, numOfHosts=4)), {"head": 1, "workers": 12, "submitter": 1}, id="hosts multiply"
-        ),
+        pytest.param(make_ray_job(make_group(3, numOfHosts=4)), {"head": 1, "workers": 12}, id="hosts multiply"),
         pytest.param(
             make_ray_job(make_group(3, numOfHosts=0)),
-            {"head": 1, "workers": 3, "submitter": 1},
+            {"head": 1, "workers": 3},
             id="no hosts, one host",
         ),
         pytest.param(
             make_ray_job(make_group(None, minReplicas=5)),
-            {"head": 1, "workers": 0, "submitter": 1},
+            {"head": 1, "workers": 0},
             id="only replicas count, and the CRD's default is none",
         ),
         pytest.param(
             make_ray_job(make_group(1, name="a"), make_group(2, name="b")),
-            {"head": 1, "a": 1, "b": 2, "submitter": 1},
+            {"head": 1, "a": 1, "b": 2},
             id="several groups",
         ),
     ],
 )
 def test_podsets(raw: Raw, want: dict[str, int]) -> None:
     assert counts(raw) == want
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "podsets", "want"),
+    [
+        pytest.param("RayJob", "K8sJobMode", "head a b submitter", "a b", id="head and submitter are none"),
+        pytest.param("RayJob", "", "head a submitter", "a", id="a submitter is what a job has by default"),
+        pytest.param("RayJob", "HTTPMode", "head submitter", "submitter", id="a group called submitter, of a job without one"),
+        pytest.param("RayJob", "SidecarMode", "head submitter a", "submitter a", id="the same, where it stands in the head's pod"),
+        pytest.param("RayJob", "K8sJobMode", "head submitter a", "submitter a", id="it was told anew how to submit, and Kueue is to count again"),
+        pytest.param("RayCluster", "", "head a submitter", "a submitter", id="a cluster has no submitter"),
+        pytest.param("RayCluster", "", "other head a", "head a", id="the first is the head, whatever the others are called"),
+        pytest.param("RayJob", None, "head a submitter", "a submitter", id="nothing is known of the job"),
+        pytest.param("RayJob", "K8sJobMode", "", "", id="no podsets"),
+        pytest.param("Job", "", "main a", "", id="a job of another kind has none"),
+        pytest.param("", "", "main a", "", id="nobody's"),
+    ],
+)  # fmt: skip
+def test_which_podsets_are_worker_groups(kind: str, mode: str | None, podsets: str, want: str) -> None:
+    raw = make_workload(owner=kind)
+    raw["spec"]["podSets"] = [{"name": name, "count": 1} for name in podsets.split()]
+    job: Raw = {} if mode is None else {"spec": {"submissionMode": mode} if mode else {}}
+    # What stands there is never empty, whatever its spec says.
+    found = rayjob.worker_groups(workload(raw), job if mode is None else {"kind": kind, **job})
+    assert " ".join(podset.name for podset in found) == want
 
 
 def test_the_queue_and_the_priority_are_in_the_labels() -> None:
@@ -67,7 +91,7 @@ def test_the_queue_and_the_priority_are_in_the_labels() -> None:
 
 
 def test_the_templates_are_as_they_were_written() -> None:
-    (_, worker, _) = rayjob.read(make_ray_job(make_group(1, cpu="3")), NAMESPACE).podsets
+    (_, worker) = rayjob.read(make_ray_job(make_group(1, cpu="3")), NAMESPACE).podsets
     assert worker.template == make_template("3")
 
 
@@ -111,10 +135,6 @@ GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
             make_ray_job(clusterSelector={"a": "b"}),
             "RayJob train: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job.",
         ),
-        (
-            make_ray_job(kind="RayCluster", enableInTreeAutoscaling=True),
-            "RayCluster train: spec.enableInTreeAutoscaling is true: autoscaling is not supported yet; set replicas instead.",
-        ),
         (make_ray_job(kind="RayCluster", workerGroupSpecs={}), None),
         (
             make_ray_job(kind="RayCluster", workerGroupSpecs="x"),
@@ -144,6 +164,16 @@ GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
             make_ray_job(make_group(1, name="head")),
             f"{GROUPS}: the name head is taken twice; give each group a name of its own.",
         ),
+        (
+            make_ray_job(make_group(1, name="Submitter")),
+            f"{GROUPS}: the name submitter is taken twice; give each group a name of its own.",
+        ),
+        (make_ray_job(make_group(1, name="submitter"), submissionMode="HTTPMode"), None),
+        (
+            make_ray_job(make_group(1) | {"minReplicas": "1"}),
+            f"{GROUPS}[0].minReplicas is '1': it must be a whole number.",
+        ),
+        (make_ray_job(make_group(1) | {"maxReplicas": -1}), f"{GROUPS}[0].maxReplicas is -1: it must be 0 or more."),
         (
             make_ray_job(make_group(1, name="a"), make_group(1, name="A")),
             f"{GROUPS}: the name a is taken twice; give each group a name of its own.",

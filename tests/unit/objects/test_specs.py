@@ -43,7 +43,7 @@ def test_the_smallest_worker_cluster_has_defaults() -> None:
     assert spec.source.kube_config.secret_ref.name == "east"
     assert (spec.zone, spec.region, spec.labels, spec.resources) == ("", "", {}, {})
     assert spec.head.address == "PodIP"
-    assert (spec.cordoned, spec.draining, spec.max_unavailable) == (False, False, 1)
+    assert (spec.cordoned, spec.draining, spec.max_unavailable, spec.max_priority) == (False, False, 1, 10**9)
 
 
 def test_a_whole_worker_cluster_is_read() -> None:
@@ -55,10 +55,11 @@ def test_a_whole_worker_cluster_is_read() -> None:
         cordoned=True,
         draining=True,
         maxUnavailable=3,
+        maxPriority=-1,
     )
     spec = specs.worker_cluster(raw)
     assert (spec.zone, spec.region, spec.labels, spec.resources) == ("us-east-1a", "us-east-1", {"a": "b"}, {"link": 1})
-    assert (spec.cordoned, spec.draining, spec.max_unavailable) == (True, True, 3)
+    assert (spec.cordoned, spec.draining, spec.max_unavailable, spec.max_priority) == (True, True, 3, -1)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,28 @@ def test_only_the_share_that_needs_it_preempts() -> None:
     assert made.sentence == "2 of 4 workers to east, 2 to west; in east by preempting gangs of lower priority."
 
 
+@pytest.mark.parametrize(
+    ("most", "preempts"),
+    [
+        pytest.param(10**9, True, id="its own priority counts"),
+        pytest.param(2, True, id="the cap is still above theirs"),
+        pytest.param(1, False, id="the cap is theirs"),
+        pytest.param(-1, False, id="the cap is below all"),
+    ],
+)
+def test_a_priority_counts_as_far_as_the_cluster_lets_it(most: int, preempts: bool) -> None:
+    sight = Sight({"east": 2})
+    member = sight.members["east"]
+    member.spec = member.spec.model_copy(update={"max_priority": most})
+    fill(member.cluster_queues, make_cluster_queue(2, used=2, **PREEMPTS))
+    fill(member.workloads, {"metadata": make_meta("theirs"), **share(1, 2)})
+    raw = make_workload(groups={"workers": 2})
+    raw["spec"]["podSets"][1]["template"] = make_template("1")
+    raw["spec"]["priority"] = 5
+    body, _, _ = sight.planning.body(Plan(workload(raw), None, ()), START)
+    assert bool(body["spec"]["shares"]) is preempts
+
+
 def test_where_even_that_is_too_little_nothing_is_placed() -> None:
     assert outranking(gang(5), [cluster("east", 2)], [cluster("east", 0)]).shares == ()
 

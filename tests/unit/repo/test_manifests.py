@@ -163,6 +163,18 @@ def test_policy_adds_our_gate_and_no_other() -> None:
     ]
 
 
+def test_no_label_of_a_template_dodges_the_gate() -> None:
+    """Only what has no lock may pass for a copy, which is to run."""
+    spec = _find(_GATE_POLICY, "MutatingAdmissionPolicy")["spec"]
+    (selected,) = spec["matchConstraints"]["objectSelector"]["matchExpressions"]
+    assert selected == {"key": names.PLACEMENT_LABEL, "operator": "Exists"}
+    (condition,) = spec["matchConditions"]
+    assert condition["expression"].split("\n") == [
+        f"!('{names.MANAGER_LABEL}' in object.metadata.labels) "
+        f"|| (has(object.spec.nodeSelector) && '{names.LOCK_NODE_SELECTOR}' in object.spec.nodeSelector)"
+    ]
+
+
 def test_the_guard_speaks_of_the_annotation_that_the_code_names() -> None:
     (validation,) = _find(_GUARD, "ValidatingAdmissionPolicy")["spec"]["validations"]
     assert f"[?'{names.FORCE_DELETE_ANNOTATION}']" in validation["expression"]
@@ -269,6 +281,13 @@ def test_defaults_of_a_policy_are_those_of_the_code() -> None:
     stored = {"metadata": {"name": "p"}, "spec": {"clusters": {"names": ["east"]}, **defaults}}
     smallest = {"metadata": {"name": "p"}, "spec": {"clusters": {"names": ["east"]}}}
     assert specs.dispatch_policy(stored) == specs.dispatch_policy(smallest)
+
+
+def test_the_cap_of_priorities_is_that_of_the_code() -> None:
+    spec = specs.worker_cluster(
+        {"metadata": {"name": "c"}, "spec": {"source": {"kubeConfig": {"secretRef": {"name": "s"}}}}}
+    )
+    assert _schema(names.WORKER_CLUSTER_KIND, "spec", "maxPriority")["default"] == spec.max_priority
 
 
 def test_demo_fleet_is_read_by_the_code() -> None:

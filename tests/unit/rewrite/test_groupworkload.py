@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
+from adapter.objects import specs
 from adapter.objects.podrequests import pod_requests
 from adapter.rewrite import groupworkload
 from adapter.rewrite.headaddress import HeadAddress
@@ -20,6 +21,7 @@ from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus import golden, reduce, samples
 from hack.lab.base.paths import REPO
+from tests.unit.builders import make_worker_cluster
 
 Raw = dict[str, Any]
 TARGET = Target(
@@ -191,6 +193,33 @@ def test_priority_travels_as_a_number_and_no_class_with_it() -> None:
     assert group_workload(priority=0)["spec"]["priority"] == 0
     assert group_workload(priority=7)["spec"].keys() == {"active", "queueName", "podSets", "priority"}
     assert "priority" not in group_workload()["spec"]
+
+
+@pytest.mark.parametrize(
+    ("priority", "most", "want"),
+    [
+        pytest.param(7, 10**9, 7, id="the job's own"),
+        pytest.param(2 * 10**9, 10**9, 10**9, id="the system's is capped"),
+        pytest.param(7, -1, -1, id="all are behind the cluster's own"),
+        pytest.param(None, -1, -1, id="also those that have none, which is 0"),
+        pytest.param(None, 10**9, None, id="none is left out"),
+        pytest.param(-5, -1, -5, id="one that is lower still"),
+    ],
+)
+def test_a_cluster_caps_the_priority_that_comes_to_it(priority: int | None, most: int, want: int | None) -> None:
+    spec = make_worker_cluster("east", maxPriority=most)
+    target = Target.of(
+        "east",
+        specs.worker_cluster(spec),
+        queue="q",
+        manager="m",
+        workload="w",
+        workload_uid="u",
+        placement="p",
+        round_=1,
+    )
+    made = groupworkload.group_workload(target, "demo", [], "uid", priority=priority)
+    assert made["spec"].get("priority") == want
 
 
 @pytest.mark.parametrize("path", sorted(golden.FOLDER.glob("*.in.yaml")), ids=lambda path: path.name.partition(".")[0])

@@ -48,6 +48,25 @@ def test_it_is_dialled(how: Head, host: str, port: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(f"{FQDN}.:6379", f"{IP}:6379", id="the whole name, with a port"),
+        pytest.param(f"http://{FQDN}./x", f"http://{IP}/x", id="in a URL"),
+        pytest.param(f"{FQDN}.", IP, id="alone"),
+        pytest.param(f"{FQDN}:6379 {NAME}:6379", f"{IP}:6379 {IP}:6379", id="users may leave it out, or write less"),
+        pytest.param(f"{FQDN}.example.com", f"{FQDN}.example.com", id="a longer name is another's"),
+        pytest.param(f"waits for {NAME}. then", f"waits for {IP}. then", id="the end of a sentence"),
+    ],
+)
+def test_a_name_that_ends_in_a_dot_is_replaced_with_it(text: str, want: str) -> None:
+    """An absolute name, as KubeRay writes it where the cluster's domain is given so."""
+    found = HeadAddress.of(worker(f"{FQDN}."), IP).seen_from(POD_IP)
+    assert found.service == ("demo", NAME)
+    assert found.relocate({"at": text}) == {"at": want}
+    assert found.env({"name": "FQ_RAY_IP", "value": f"{FQDN}."}) == {"name": "FQ_RAY_IP", "value": IP}
+
+
+@pytest.mark.parametrize(
     ("pod", "service"),
     [
         pytest.param({}, None, id="a pod that says nothing"),

@@ -338,6 +338,35 @@ def test_what_is_said_of_the_manager_pod_becomes_a_literal(path: str, want: Pod)
     assert out["spec"]["initContainers"][0]["env"] == [{"name": "MINE", **want}]
 
 
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        ("metadata.name", "metadata.name"),
+        ("metadata.uid", "metadata.labels['rayspan.dev/pod-uid']"),
+        ("metadata.labels['ray.io/group']", "metadata.labels['rayspan.dev/ray-group']"),
+        ("metadata.labels['team']", "metadata.labels['team']"),
+        ("metadata.annotations['ray.io/x']", "metadata.annotations['ray.io/x']"),
+        ("metadata.labels", "metadata.labels"),
+    ],
+)
+def test_files_say_of_the_pod_what_they_say_in_the_manager(path: str, want: str) -> None:
+    """A kubelet writes an empty file for a label that is not there."""
+
+    def files(path: str) -> list[Pod]:
+        source = {"items": [{"path": "f", "fieldRef": {"fieldPath": path}}]}
+        return [
+            {"name": "a", "downwardAPI": source},
+            {"name": "b", "projected": {"sources": [{"downwardAPI": source}, {"configMap": {"name": ""}}]}},
+            {"name": "c", "emptyDir": {}},
+        ]
+
+    pod = kuberay_pod()
+    pod["spec"]["volumes"] = files(path)
+    out = rewrite(pod)
+    assert out["spec"]["volumes"] == files(want)
+    assert "rayspan.dev" not in want or want.split("'")[1] in out["metadata"]["labels"], "and that label is there"
+
+
 # --- zone --------------------------------------------------------------------------------------------------------------
 
 

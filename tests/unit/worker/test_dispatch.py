@@ -21,7 +21,7 @@ from adapter.objects.references import Reference, wanted
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.specs import PodMapping
 from adapter.objects.workerpod import is_slot, share_key, slot_of, slots
-from adapter.objects.workload import workload
+from adapter.objects.workload import Job, workload
 from adapter.rewrite import copies, rewriter
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
@@ -186,6 +186,20 @@ FOREIGN = Say(
 )
 
 
+def loose(pod: Raw, **spec: Any) -> Raw:
+    """The pod with other fields in its spec."""
+    return {**pod, "spec": pod["spec"] | spec}
+
+
+def not_held(why: str) -> Say:
+    about = Job("v1", "Pod", make.NAMESPACE, NEW["metadata"]["name"], NEW["metadata"]["uid"])
+    text = (
+        f"{why}, so the manager's nodes may run this pod, and it gets no copy in a worker cluster; leave schedulingGates and "
+        "nodeSelector of the template to Rayspan, and delete the pod: KubeRay makes another one."
+    )
+    return Say(about, "NotHeld", text, warning=True)
+
+
 @dataclass(frozen=True)
 class Case:
     id: str
@@ -320,6 +334,30 @@ CASES = [
          "a RayCluster is often deleted before its pods",
          worker(GOING, {"east": COPY}, belongs=None),
          [DeletePod("east", COPY, OVER)]),
+    Case("3. a pod without the gate gets no slot",
+         "the manager's scheduler may take it",
+         worker(loose(NEW, schedulingGates=[{"name": "kueue.x-k8s.io/topology"}])),
+         [not_held("spec.schedulingGates lacks rayspan.dev/dispatch")]),
+    Case("3. nor a copy",
+         "it would run twice, once on no quota",
+         worker(loose(SLOTTED, schedulingGates=None)),
+         [not_held("spec.schedulingGates lacks rayspan.dev/dispatch")]),
+    Case("3. nor does one without the lock",
+         "whoever opens its gate lets it run here",
+         worker(loose(SLOTTED, nodeSelector={"rayspan.dev/remote": "no"})),
+         [not_held("spec.nodeSelector lacks rayspan.dev/remote: only")]),
+    Case("3. nor one that is bound to a node here",
+         "it runs already",
+         worker(loose(SLOTTED, nodeName="node-1")),
+         [not_held("spec.nodeName is node-1")]),
+    Case("3. its orphans go all the same",
+         "they are of an earlier pod",
+         worker(loose(NEW, nodeSelector=None), {"west": STRANGER}),
+         [DeletePod("west", STRANGER, GONE), not_held("spec.nodeSelector lacks rayspan.dev/remote: only")]),
+    Case("3. one whose gate was opened later keeps its copy",
+         "the lock holds it, and its worker runs there",
+         worker(settled(loose(OUT, schedulingGates=None), COPY), {"east": COPY}),
+         []),
     Case("4. a pod takes the first free slot",
          "in the order of the plan",
          worker(NEW),
@@ -587,7 +625,7 @@ def test_the_total_of_a_share_counts_all_its_groups() -> None:
 def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
     """It wins over what the WorkerCluster says; whoever wonders why a zone is wrong finds it on the job."""
     env = [{"name": "RAY_NODE_ZONE", "value": "mars"}]
-    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray", "env": env}]}}
+    pod = loose(SLOTTED, containers=[{"name": "ray", "env": env}])
     said, made = decide(worker(pod), at(5))
     assert isinstance(said, Say) and isinstance(made, CreatePod)
     assert (said.about, said.reason, said.warning) == (JOB, "PlaceKept", False)
@@ -600,7 +638,7 @@ def test_ray_is_told_of_the_flavor_that_its_role_was_given() -> None:
     given = {"role-workers": {"ray.io/market-type": "spot", "a": "flavor"}, "role-gpu": {"b": "other"}}
     reservations = {key: replace(one, ray_labels=given) for key, one in ADMITTED.items()}
     targets = {**SEEN, "east": replace(SEEN["east"], labels={"a": "cluster"})}
-    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}]}}
+    pod = loose(SLOTTED, containers=[{"name": "ray-worker"}])
     (made,) = decide(worker(pod, reservations=reservations, targets=targets), at(5))
     assert isinstance(made, CreatePod)
     env = {one["name"]: one["value"] for one in made.body["spec"]["containers"][0]["env"]}
@@ -629,7 +667,7 @@ def test_a_pod_that_asks_for_more_than_is_held_is_not_made(
 
     templates = {"role-workers": {"spec": pod_spec(held)}}
     reservations = {key: replace(one, templates=templates) for key, one in ADMITTED.items()}
-    (found,) = decide(worker({**SLOTTED, "spec": pod_spec(asked)}, reservations=reservations), at(5))
+    (found,) = decide(worker(loose(SLOTTED, **pod_spec(asked)), reservations=reservations), at(5))
     if said:
         assert isinstance(found, Say) and f"it asks for {said}, which is not what quota is held for" in found.message
     else:
@@ -652,7 +690,7 @@ def test_a_share_keeps_the_node_selector_that_it_was_reserved_with(
     templates = {} if held is None else {"role-workers": {"spec": {"nodeSelector": held}}}
     reservations = {key: replace(one, templates=templates) for key, one in ADMITTED.items()}
     targets = {"east": replace(target("east"), pods=PodMapping(node_selector=now))}
-    pod = {**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}], "nodeSelector": {"disk": "ssd"}}}
+    pod = loose(SLOTTED, nodeSelector={**SLOTTED["spec"]["nodeSelector"], "disk": "ssd"})
     (made,) = decide(worker(pod, reservations=reservations, targets=targets), at(5))
     assert isinstance(made, CreatePod) and made.body["spec"]["nodeSelector"] == want
 
@@ -660,15 +698,27 @@ def test_a_share_keeps_the_node_selector_that_it_was_reserved_with(
 def test_a_template_that_was_edited_after_its_job_was_admitted_gets_no_more() -> None:
     """Else its owner would have files of the worker cluster's nodes, which nobody but that cluster's admission forbids."""
     volumes = [{"name": "root", "hostPath": {"path": "/"}}]
-    (said,) = decide(worker({**SLOTTED, "spec": {"containers": [{"name": "ray-worker"}], "volumes": volumes}}), at(5))
+    (said,) = decide(worker(loose(SLOTTED, volumes=volumes)), at(5))
     assert isinstance(said, Say) and "is not made: spec.volumes[root].hostPath is /: " in said.message
+
+
+@pytest.mark.parametrize(("count", "refused"), [(32, False), (33, True)])
+def test_a_copy_brings_no_more_along_than_its_job_may_have(count: int, refused: bool) -> None:
+    """The template may be edited after its job was admitted."""
+    volumes = [{"name": f"v{n}", "secret": {"secretName": f"s{n}", "optional": True}} for n in range(count)]
+    found = decide(worker(loose(SLOTTED, volumes=volumes)), at(5))
+    texts = [action.message for action in found if isinstance(action, Say)]
+    assert [type(action) for action in found] == [Say if refused else CreatePod]
+    assert all(
+        "is not made: its worker groups refer to 33 Secrets and ConfigMaps, and at most 32 " in text for text in texts
+    )
 
 
 def test_a_copy_is_made_with_what_it_refers_to() -> None:
     """What the pod itself names, and of pull secrets those that its template names."""
     env = [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "token", "key": "k"}}}]
     spec = {"containers": [{"name": "ray-worker", "env": env}], "imagePullSecrets": [{"name": "of-the-account"}]}
-    found = decide(worker({**SLOTTED, "spec": spec}, pull_secrets=({"name": "registry"},)), at(5))
+    found = decide(worker(loose(SLOTTED, **spec), pull_secrets=({"name": "registry"},)), at(5))
     (made,) = (action for action in found if isinstance(action, CreatePod))
     assert made.references == {
         Reference("Secret", "token"): "spec.containers[ray-worker].env[T].secretKeyRef",

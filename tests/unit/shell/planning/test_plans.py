@@ -21,7 +21,7 @@ from adapter.shell.kube.client import Client
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
-from tests.unit.stores import Sight, fill, make_template
+from tests.unit.stores import Sight, fill, make_ray_job, make_template
 
 Raw = dict[str, Any]
 LONG_AGO = -gangorder.STARVED_AFTER.total_seconds() - 60
@@ -43,6 +43,21 @@ def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
     sight.manager.placements.replace([*sight.manager.placements, place])
     if looked:
         sight.memory.planned[place["metadata"]["uid"]] = sight.fleet.room_version
+
+
+def test_the_groups_of_a_gang_are_told_by_its_job() -> None:
+    """A group called submitter is one, where the job has no submitter; one of nobody is not placed, but locked away."""
+    sight, raw = Sight({"east": 9}), make_workload(groups={"workers": 2, "spare": 0, "submitter": 1})
+    job = {**make_ray_job(), "metadata": {"name": builders.JOB, "namespace": builders.NAMESPACE, "uid": "uid-of-job"}}
+    fill(sight.manager.workloads, raw)
+
+    def groups(mode: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        fill(sight.manager.ray_jobs, {**job, "spec": {**job["spec"], "submissionMode": mode}})
+        facts = sight.facts.gangs.facts((builders.NAMESPACE, raw["metadata"]["name"]), builders.START)
+        return facts.remote_podsets, facts.idle_podsets
+
+    assert groups("K8sJobMode") == (("workers",), ("spare",))
+    assert groups("HTTPMode") == (("workers", "submitter"), ("spare",))
 
 
 def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:

@@ -48,6 +48,28 @@ def test_it_says_who_gets_how_many_and_why() -> None:
     assert answer["managerClusterQueue"] == "all" and answer["policy"] == "default"
 
 
+def test_a_worker_group_may_be_called_as_the_submitter_is() -> None:
+    """Of a job that has no submitter, and of a cluster; what stands under their name already tells nothing of them."""
+    group = make_group(3, name="submitter")
+    for raw in (make_ray_job(group, kind="RayCluster"), make_ray_job(group, submissionMode="HTTPMode")):
+        sight = Sight({"east": 4})
+        fill(sight.manager.ray_jobs, {**make_ray_job(), "metadata": {**raw["metadata"], "uid": "uid-of-another"}})
+        assert asked(sight, raw)["sentence"] == "3 of 3 workers to east."
+
+
+def test_who_grows_while_it_runs_is_told_as_its_check_would() -> None:
+    answer = asked(Sight({"east": 4}), make_ray_job(kind="RayCluster", enableInTreeAutoscaling=True))
+    assert not answer["fits"] and "spec.enableInTreeAutoscaling is true: " in answer["sentence"]
+
+
+def test_a_group_of_nobody_asks_for_no_place() -> None:
+    answer = asked(Sight({"east": 4}), make_ray_job(make_group(2), make_group(0, name="spare")))
+    assert (answer["sentence"], [group["name"] for group in answer["groups"]]) == (
+        "2 of 2 workers to east.",
+        ["workers"],
+    )
+
+
 def test_a_job_that_does_not_fit_says_what_is_short() -> None:
     answer = asked(Sight({"east": 1, "west": 2}), make_ray_job())
     assert not answer["fits"] and answer["never"]

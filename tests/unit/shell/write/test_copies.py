@@ -20,7 +20,7 @@ from adapter.objects.workload import workload
 from adapter.rewrite import copies, rewriter
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.observe.sources import Absent, Sources
-from adapter.shell.write.copies import Copier
+from adapter.shell.write.copies import Copier, in_turn
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -420,3 +420,54 @@ async def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 def shows(text: str) -> bool:
     return MARKER in text or ENCODED in text
+
+
+def edited(name: str, *secrets: str) -> tuple[Raw, Raw]:
+    """A worker of a template that was edited: its pod and its copy, which may start without these Secrets."""
+    pod, remote = worker(name, optional=True)
+    pod["spec"]["volumes"] = [{"name": one, "secret": {"secretName": one, "optional": True}} for one in secrets]
+    return pod, remote
+
+
+async def test_a_share_gets_no_more_copies_than_its_job_may_have() -> None:
+    """Pod by pod, each with others than the one before."""
+    async with benched() as bench:
+        pod, remote = edited("w0", *(f"a{n}" for n in range(31)))
+        await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        asked = list(bench.here.asked)
+        pod, remote = edited("w1", "one-more")
+        with pytest.raises(Absent, match="refer to 33 Secrets and ConfigMaps, and at most 32 are copied"):
+            await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        assert bench.here.asked == asked, "nothing is read for it"
+
+
+async def test_a_share_gets_no_larger_copies_than_its_job_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "MOST_BYTES", len(MARKER) + 2)
+    sources = [named(secret(data={"k": text}), f"s{n}") for n, text in enumerate((ENCODED, "YQ==", ENCODED))]
+    async with benched(sources) as bench:
+        for name in ("s0", "s1"):
+            pod, remote = edited("w0", name)
+            await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        pod, remote = edited("w1", "s2")
+        with pytest.raises(Absent, match=r"hold .* MiB, and at most"):
+            await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        assert len(bench.there.secrets) == 2
+
+
+def test_shares_take_turns_so_that_none_waits_for_one_that_has_many() -> None:
+    many = {Reference("Secret", f"a{n}"): {"of": "many"} for n in range(3)}
+    few: dict[Reference, Raw] = {Reference("Secret", "b"): {"of": "few"}}
+    turns = [(reference.name, pod["of"]) for reference, pod in in_turn({"1": many, "2": {}, "3": few})]
+    assert turns == [("a0", "many"), ("b", "few"), ("a1", "many"), ("a2", "many")]
+
+
+async def test_of_each_share_as_many_sources_are_read_as_may_be_copied() -> None:
+    """Also after a restart, when nobody knows what was refused before."""
+    async with benched() as bench:
+        bench.run(*(edited(f"w{n}", *(f"a{n}-{m}" for m in range(20))) for n in range(3)))
+        await bench.copier.refresh(bench.member)
+        assert bench.here.asked == ["GET secrets"] * copies.MOST_OBJECTS
+
+
+def named(raw: Raw, name: str) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], "name": name, "uid": name}}
