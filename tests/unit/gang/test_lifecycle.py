@@ -1019,16 +1019,8 @@ class World:
                 self.plan(action)
             case Reserve(placement, share):
                 self.reserve(placement, share)
-            case Vacate(found, pods):
-                assert pods == (self.visible(found.cluster).copies[found.name],), "of another share"
-                self.clusters[found.cluster].copies[found.name] = {"metadata": dict(GOING)}
-            case Release(found):
-                shares = self.visible(found.cluster).shares
-                assert found.name not in self.clusters[found.cluster].copies, (
-                    "its quota is free, and a worker still runs"
-                )
-                if found.name in shares:
-                    shares[found.name] = {**shares[found.name], "metadata": shares[found.name]["metadata"] | GOING}
+            case Vacate() | Release():
+                self.give_up(action)
             case SetCheck():
                 self.set_check(action)
             case Record(placement, status):
@@ -1041,6 +1033,16 @@ class World:
                 pass
             case _:
                 raise AssertionError(f"{action} is no business of a gang")
+
+    def give_up(self, action: Vacate | Release) -> None:
+        found, cluster = action.reservation, self.visible(action.reservation.cluster)
+        if isinstance(action, Vacate):
+            assert action.pods == (cluster.copies[found.name],), "of another share"
+            cluster.copies[found.name] = {"metadata": dict(GOING)}
+            return
+        assert found.name not in cluster.copies, "its quota is free, and a worker still runs"
+        if found.name in cluster.shares:
+            cluster.shares[found.name] |= {"metadata": cluster.shares[found.name]["metadata"] | GOING}
 
     def reserve(self, placement: Placement, share: Share) -> None:
         cluster = self.visible(share.cluster)

@@ -152,7 +152,7 @@ def test_what_kueue_has_yet_to_act_on_is_not_overwritten() -> None:
 
 def test_who_waited_long_enough_is_planned_beside_them() -> None:
     """Their quota counts as taken, for their share stands."""
-    actions = decide(seen(WORK, OLD, ENDS), at(11))
+    actions = decide(replace(seen(WORK, OLD, ENDS), refusal=""), at(11))
     assert [action.message for action in actions if isinstance(action, Say)] == [STILL]
     assert any(isinstance(action, Plan) for action in actions)
 
