@@ -83,8 +83,8 @@ def test_when_a_round_was_seen_first_is_remembered_for_it_alone() -> None:
 )
 @pytest.mark.parametrize("what", ["excluded", "blocked"])
 def test_how_long_a_cluster_is_left_out(what: str, until: float, left_out: bool) -> None:
-    raw = make_placement(WORK, **{what: {"east": until}})
-    assert bool(excluded(placement(raw), at(5))) is left_out
+    given: Raw = {what: {"east": until}}
+    assert bool(excluded(placement(make_placement(WORK, **given)), at(5))) is left_out
 
 
 @pytest.mark.parametrize(

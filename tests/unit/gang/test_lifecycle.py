@@ -931,12 +931,15 @@ class Cluster:
     def step(self) -> bool:
         """What this cluster's own controllers do next: end a pod, finish a deletion, which makes room, or admit the first that fits."""
         for name, pod in list(self.copies.items()):
-            if leaving(pod):
+            if leaving(pod) and pod.get("late"):
                 del self.copies[name]
                 return False
+            if leaving(pod):  # in its grace
+                self.copies[name] = {**pod, "late": True}
         for name, raw in list(self.shares.items()):
             if raw["metadata"].get("deletionTimestamp"):
                 del self.shares[name]
+                self.copies.pop(name, None)  # with the anchor
                 return True
         for name, raw in self.shares.items():
             found = reservation("", raw)
@@ -1136,7 +1139,7 @@ class World:
         cluster = self.clusters[name]
         match event:
             case "kueue":
-                self.step(cluster)
+                self.step(name)
             case "silent":
                 cluster.silent = not cluster.silent
             case "more" | "less":
@@ -1146,8 +1149,6 @@ class World:
                 cluster.shares = {name: _after(event, raw) for name, raw in cluster.shares.items()}
             case "refuse":
                 cluster.refuses = not cluster.refuses
-            case "start":
-                self.start(name, cluster)
             case "requeue":
                 self.requeue()
             case "second" | "minute":
@@ -1155,14 +1156,15 @@ class World:
 
     def start(self, name: str, cluster: Cluster) -> None:
         """A worker comes to each share that is wanted there, of a gang that runs."""
-        if self.state() == names.CHECK_READY and (current := self.shown().current):
+        if not cluster.silent and self.state() == names.CHECK_READY and (current := self.shown().current):
             wanted = {current.name_of(share) for share in current.live if share.cluster == name}
             for share in wanted & cluster.shares.keys():
                 if reservation("", cluster.shares[share]).admitted:
                     cluster.copies.setdefault(share, {"metadata": {}})
 
-    def step(self, cluster: Cluster) -> None:
-        if cluster.step():
+    def step(self, name: str) -> None:
+        self.start(name, self.clusters[name])
+        if self.clusters[name].step():
             self.room = next(self.rooms)
 
     def rest(self) -> bool:
@@ -1174,8 +1176,8 @@ class World:
         for _ in range(600):
             before = repr((self.work, self.places, self.clusters))
             self.look()
-            for cluster in self.clusters.values():
-                self.step(cluster)
+            for name in self.clusters:
+                self.step(name)
             self.now += 1
             quiet = quiet + 1 if repr((self.work, self.places, self.clusters)) == before else 0
             if quiet > 80:  # longer than any exclusion and any timeout
@@ -1198,7 +1200,6 @@ HAPPENINGS = [
     "stop",
     "end",
     "delete",
-    "start",
     "requeue",
     "second",
     "minute",

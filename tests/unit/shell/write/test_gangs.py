@@ -11,6 +11,7 @@ from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
 from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.write import gangs
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -97,14 +98,16 @@ async def test_the_pods_of_a_share_are_deleted_and_the_share_stays() -> None:
     assert asked == {("DELETE", "pods", copy["metadata"]["uid"]) for copy in COPIES}
 
 
-async def test_what_a_cluster_says_of_one_pod_holds_up_none_of_the_others() -> None:
+async def test_what_a_cluster_says_of_one_pod_holds_up_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said aloud, and the share is waited for by nobody."""
+    monkeypatch.setattr(gangs, "AT_ONCE", 1)
     sight, server = Sight({"east": 9}), Server(lists=[refuses(403), *[says({"kind": "Status"})] * 2])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.members["east"].client = client
         with pytest.raises(ApiError):
             await sight.executor(client).do(VACATE)
-    assert len(server.asked) == 3 and sight.memory.unreleased == {reservation("east", SHARE).uid: "no"}
+        assert len(server.asked) == 3
+    assert sight.memory.unreleased == {reservation("east", SHARE).uid: "no"}
 
 
 async def test_a_share_that_is_left_goes_after_its_anchor() -> None:
