@@ -44,6 +44,14 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True)
+class Vacate:
+    """Delete these pods of a share, with their grace: its quota stays held until they are gone."""
+
+    reservation: Reservation
+    pods: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Delete a share in its worker cluster, with all that hangs on its anchor."""
 
@@ -165,6 +173,7 @@ class LookAgain:
 Action = (
     Plan
     | Reserve
+    | Vacate
     | Release
     | SetCheck
     | Yield
@@ -189,7 +198,7 @@ def say(job: Job | None, reason: str, message: str, *, warning: bool = False) ->
 def cluster_of(action: Action) -> str:
     """The worker cluster that an action waits for, empty for the manager."""
     match action:
-        case Release():
+        case Vacate() | Release():
             return action.reservation.cluster
         case Reserve():
             return action.share.cluster

@@ -18,6 +18,8 @@ from adapter.objects.workload import Workload
 # restarted, is not held against it.
 EXCLUDED_FIRST = timedelta(seconds=15)
 EXCLUDED_FOR = timedelta(seconds=60)
+# With what `excluded_for` adds, and as much again for clocks of two replicas that differ a little.
+LONGEST_EXCLUDED = 2 * EXCLUDED_FOR
 # How long a gang without room keeps the manager's quota although others queue behind it.
 YIELD_AFTER = timedelta(seconds=10)
 # How long it stays out of the queue. Kueue looks again at those behind at most a second after quota came free
@@ -33,6 +35,11 @@ DOUBLINGS = 4
 # behind another Workload, or it may be down) has as long, and twice as long after each round that was given up: it may also
 # be busy, and a gang shall not go round for ever among clusters that would all admit it a little later.
 SPILL_AFTER = timedelta(seconds=4)
+# How long a new attempt waits for the workers of the one before. Most end within seconds, and then their clusters are free for it as
+# before. They may also take for hours, as their template says: then it goes elsewhere, or waits as any other gang does that finds no
+# room, and gives way to who queues behind. From when the manager's quota came, which it keeps meanwhile: as long as it may
+# keep it without room.
+ENDS_IN = YIELD_AFTER
 # A safety net under the watches, not the way in which changes are noticed.
 RESYNC = timedelta(seconds=30)
 # A plan that comes out as before writes nothing, and so wakes nobody: whoever asked for it looks again by himself. By then
@@ -69,9 +76,19 @@ def excluded_for(current: Placement) -> timedelta:
 
 
 def excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:
-    """The clusters that are not asked now: those of earlier rounds and those that made the last one fail."""
+    """The clusters that are not asked now: those of earlier rounds and those that made the last one fail. One that is said to be
+    left out for longer than any is was written by a clock that went ahead of ours, and is asked."""
     listed = (*current.excluded, *current.blocked) if current else ()
-    return tuple({e.cluster: e for e in listed if e.until > now}.values())
+    return tuple({e.cluster: e for e in listed if now < e.until <= now + LONGEST_EXCLUDED}.values())
+
+
+def begun(current: Placement, first_seen: datetime | None, now: datetime) -> datetime:
+    """Since when a round is waited for: since it was planned, and no later than since this process saw it.
+
+    The time of the plan is that of the process which led then. Where its clock went ahead, the round would be waited for by so much
+    longer.
+    """
+    return min(moment for moment in (current.planned_at, first_seen, now) if moment)
 
 
 def may_fit(gang: Gang, current: Placement, live: Sequence[Exclusion], now: datetime) -> bool:

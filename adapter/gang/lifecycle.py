@@ -13,7 +13,7 @@ look finds the same state and takes the same step.
 
 The clauses stand in order, most terminal first; the first that applies decides:
 
-     1. its Workload or its job is gone: the shares go                           lifecycle.py
+     1. its Workload or its job is gone: the shares go                           lifecycle.py, releasing.py (their pods first)
      2. it is finished: the shares go, the Placement stays as a record           lifecycle.py
      3. it holds no quota, or is not ours: nothing may stand for it              lifecycle.py, waiting.py (back into the queue)
      4. leftovers of earlier attempts and rounds go before anything new          lifecycle.py
@@ -31,12 +31,13 @@ How long each thing is waited for is in deadlines.py. This file neither plans (p
 people read (status.py).
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
-from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, SetCheck, say
-from adapter.gang import reserving, running, status, waiting
+from adapter.actions import Action, Forget, LookAgain, Plan, Record, SetCheck, say
+from adapter.gang import releasing, reserving, running, status, waiting
 from adapter.gang.deadlines import ABSENT_AGAIN, RESYNC, excluded
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, placement_name
@@ -46,32 +47,33 @@ from adapter.objects.workload import Job, Workload
 
 def decide(gang: Gang, now: datetime) -> list[Action]:
     """Say what to do next for a gang: actions on one cluster in their order, those on different ones side by side."""
-    work = gang.workload
+    work, leftovers = gang.workload, releasing.unwanted(gang)
+    going = releasing.release(gang, leftovers)
     # 1. The Workload is gone, or its job is: its Placement goes with it by garbage collection, the shares are ours to remove.
     #    The job's own deletion counts, for the garbage collector may take seconds to come to its Workload.
     if work is None or work.deleted or gang.job_gone:
-        return _release(gang.reservations)
-    current = next((p for p in gang.placements if work.attempt and p.attempt == work.attempt), None)
+        return going
+    current = gang.current
     # 2. Finished: the reservations go, the Placement stays as the record of where the workers were.
     if work.finished:
-        return _release(gang.reservations) + _end(gang.placements, now)
+        return going + _end(gang, now)
     # 3. Evicted, deactivated, not reserved, or not ours any more: nothing may stand for it. What we took out of the queue
     #    ourselves goes back. But Kueue lets run what it admitted, whatever becomes of its queue's checks, and so do we.
     if work.holds_quota and not gang.check and current and current.placed_round:
         return []
     if not work.holds_quota or not gang.check:
-        return _release(gang.reservations) + [Forget(p) for p in gang.placements] + waiting.rejoin(work, now)
-    # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can, and what a cluster
-    #    will not have removed holds up nobody.
+        return going + [Forget(p) for p in gang.placements] + waiting.rejoin(work, now)
+    # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can, what a cluster will
+    #    not have removed holds up nobody, and workers that still end do so for a moment only.
     runs = work.checks[gang.check].state == names.CHECK_READY
-    leftovers = [r for r in gang.reservations if not _wanted(r, current, runs)]
-    stale: list[Action] = [Forget(p) for p in gang.placements if p is not current]
-    stale += _kept(gang, work.job, leftovers)
-    if not runs and any(r.uid not in gang.unreleased for r in leftovers):
-        return stale + _release(leftovers) + [LookAgain(RESYNC)]
+    going = [*(Forget(p) for p in gang.placements if p is not current), *_kept(gang, work.job, leftovers), *going]
+    if not runs and (left := releasing.hold_up(gang, work, leftovers, now)):
+        return going + _awaited(gang, work, leftovers) + [LookAgain(left)]
+    if still := releasing.told(gang, leftovers):
+        going += say(work.job, "StillEnding", still)
     # What a running gang lost elsewhere need not wait until the last leftover is gone.
     wanted = replace(gang, reservations=tuple(r for r in gang.reservations if r not in leftovers))
-    return stale + _release(leftovers) + _advance(wanted, work, current, now)
+    return going + _advance(wanted, work, current, now)
 
 
 def _advance(gang: Gang, work: Workload, current: Placement | None, now: datetime) -> list[Action]:
@@ -130,24 +132,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
     return reserving.ask(gang, work, current, current.shares, ready, now)
 
 
-def _wanted(reservation: Reservation, current: Placement | None, runs: bool) -> bool:
-    return (
-        current is not None
-        and reservation.placement == current.name
-        and not reservation.over
-        # Kueue clears the reservation of an evicted group when it sees its pods inactive, and does not look again when the
-        # last one is gone (kueue:pkg/controller/jobframework/reconciler.go): who preempted it would wait for ever. A new
-        # share waits behind. One that ran is given up with its reason, by the next plan.
-        and (not reservation.stranded or (runs and reservation.round <= current.placed_round))
-        and (reservation.cluster, reservation.round) in {(s.cluster, current.round_of(s)) for s in current.live}
-    )
-
-
-def _release(reservations: tuple[Reservation, ...] | list[Reservation]) -> list[Action]:
-    return [Release(r) for r in reservations if not r.deleting]
-
-
-def _kept(gang: Gang, job: Job | None, leftovers: list[Reservation]) -> list[Action]:
+def _kept(gang: Gang, job: Job | None, leftovers: Iterable[Reservation]) -> list[Action]:
     """Say of what a cluster will not have removed that it holds quota there for nothing."""
     texts = [
         f"Worker cluster {r.cluster} refuses to have Workload {r.name} of this job deleted, which holds quota there for nothing: "
@@ -158,8 +143,15 @@ def _kept(gang: Gang, job: Job | None, leftovers: list[Reservation]) -> list[Act
     return [said for text in texts for said in say(job, "NotReleased", text, warning=True)]
 
 
-def _end(placements: tuple[Placement, ...], now: datetime) -> list[Action]:
+def _awaited(gang: Gang, work: Workload, leftovers: Iterable[Reservation]) -> list[Action]:
+    """Say on the check what is waited for, unless Kueue has yet to act on what it says."""
+    text = releasing.told(gang, leftovers)
+    return status.pending(gang, work, text) if text and work.checks[gang.check].state == names.CHECK_PENDING else []
+
+
+def _end(gang: Gang, now: datetime) -> list[Action]:
     actions: list[Action] = []
-    for placement in placements:
-        actions += status.record(placement, status.ended(placement, now))
+    for place in gang.placements:
+        still = releasing.told(gang, (found for found in gang.reservations if found.placement == place.name))
+        actions += status.record(place, status.ended(place, now, still))
     return actions

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from adapter import names
 from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck, say
 from adapter.gang import status
-from adapter.gang.deadlines import RETRY, excluded_for, patience
+from adapter.gang.deadlines import RETRY, begun, excluded_for, patience
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, Share
 from adapter.objects.reservation import Reservation
@@ -71,7 +71,7 @@ def _while_blocked(
 ) -> list[Action]:
     # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
     waits = patience(gang, current, standing)
-    deadline = (current.planned_at or now) + waits
+    deadline = begun(current, gang.first_seen, now) + waits
     if now >= deadline:
         body = _withdrawn(current, blocked, waits, now)
         pending = [] if ready else status.pending(gang, work, str(body["reason"]))

@@ -70,9 +70,10 @@ def withdrawing(placement: Placement, blocked: Mapping[str, str], why: str, unti
     return status
 
 
-def ended(placement: Placement, now: datetime) -> Status:
-    """The Workload is finished; this stays as the record of where its workers were."""
-    status = _status(placement, names.ENDED, placement.explanation, now, held=())
+def ended(placement: Placement, now: datetime, ending: str = "") -> Status:
+    """The Workload is finished; this stays as the record of where its workers were. `ending` says where some still end."""
+    reason = " ".join(part for part in (placement.explanation, ending) if part)
+    status = _status(placement, names.ENDED, reason, now, held=())
     status["workers"] = "0"
     return status
 

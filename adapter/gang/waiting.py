@@ -47,4 +47,5 @@ def rejoin(work: Workload, now: datetime) -> list[Action]:
     if work.active or work.yielded_at is None:
         return []
     left = work.yielded_at + AWAY - now
-    return [LookAgain(left)] if left > timedelta(0) else [Rejoin(work)]
+    # More than AWAY is left only by a clock that went ahead of ours, by an hour perhaps.
+    return [LookAgain(left)] if timedelta(0) < left <= 2 * AWAY else [Rejoin(work)]

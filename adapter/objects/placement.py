@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, key_of, moment, timestamp, uid_of
+from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, key_of, meta, moment, timestamp, uid_of
 from adapter.objects.workload import Job, Workload
 
 # What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
@@ -92,6 +92,7 @@ class Placement:
     placed_round: int  # the last round of which every share was admitted
     blocked: tuple[Exclusion, ...]
     status: Raw
+    resource_version: str = ""
 
     @property
     def withdrawing(self) -> bool:
@@ -154,6 +155,7 @@ def placement(raw: Raw) -> Placement:
         withdrawn_round=int(status.get("withdrawnRound") or 0),
         placed_round=int(status.get("placedRound") or 0),
         status=status,
+        resource_version=str(meta(raw).get("resourceVersion") or ""),
     )
 
 

@@ -33,10 +33,16 @@ class Reservation:
     version: int = 0  # of the object, as a number
     evicted: str = ""  # why its pods were stopped, as that cluster's Kueue says it; empty when they were not
     templates: Mapping[str, Raw] = field(default_factory=dict)  # role -> what quota is held for, for each pod
+    counts: Mapping[str, int] = field(default_factory=dict)  # role -> for how many pods
     flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> what its pods were given
     ray_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # role -> what Ray is told of them
     pod_group: str = ""  # the Volcano PodGroup of its pods; empty: it has none
     stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
+
+    @property
+    def workers(self) -> int:
+        """For how many workers quota is asked for or held."""
+        return sum(self.counts.values())
 
     @property
     def unanswered(self) -> bool:
@@ -47,6 +53,7 @@ class Reservation:
 def reservation(cluster: str, raw: Raw) -> Reservation:
     """Read a remote group Workload."""
     namespace, name = key_of(raw)
+    podsets = (raw.get("spec") or {}).get("podSets") or ()
     round_text = annotation(raw, names.ROUND_ANNOTATION)
     # Kueue's Finish leaves Admitted as it was (kueue:pkg/workload/finish).
     over = is_true(raw, names.FINISHED) or (raw.get("spec") or {}).get("active") is False
@@ -66,9 +73,8 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         refused=_refused(condition(raw, names.QUOTA_RESERVED)),
         cluster_queue=((raw.get("status") or {}).get("admission") or {}).get("clusterQueue") or "",
         version=_version(meta(raw).get("resourceVersion") or ""),
-        templates={
-            one.get("name") or "": one.get("template") or {} for one in (raw.get("spec") or {}).get("podSets") or ()
-        },
+        templates={one.get("name") or "": one.get("template") or {} for one in podsets},
+        counts={one.get("name") or "": number(str(one.get("count"))) for one in podsets},
         flavors=_flavors((raw.get("status") or {}).get("admission") or {}),
         pod_group=annotation(raw, names.POD_GROUP_ANNOTATION),
         evicted=str(condition(raw, names.EVICTED).get("message") or "evicted") if is_true(raw, names.EVICTED) else "",

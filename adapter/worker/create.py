@@ -24,12 +24,14 @@ from adapter.worker.facts import Worker
 def make(worker: Worker, pod: Raw, placement: Placement, slot: str) -> list[Action]:
     """Make the copy of a pod in its slot, with what it needs there; nothing while there is something to wait for."""
     cluster, number = share_key(slot)
-    # An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand, or the head has no address yet.
+    # An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand or goes as its job does, or the head has
+    # no address yet.
     share = next((s for s in placement.live if (s.cluster, placement.round_of(s)) == (cluster, number)), None)
     reservation = worker.reservations.get((cluster, number))
     if (
         cluster in worker.remotes
         or worker.own(pod)
+        or worker.job_gone
         or reservation is None
         or not reservation.admitted
         or not worker.head.ip

@@ -37,6 +37,7 @@ class Worker:
     # cluster that mirrors heads -> what it has of this one's mirror
     head_mirrors: Mapping[str, servicemirror.Standing] = field(default_factory=dict)
     pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
+    job_gone: bool = False  # its job or Workload is deleted, or about to be: the shares it has go
     restarts: bool = False  # its whole gang starts again when a share is lost, as its policy says
 
     def own(self, pod: Raw) -> Mapping[str, Raw]:

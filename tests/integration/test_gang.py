@@ -1,10 +1,12 @@
 """Does a gang become pods in the worker clusters, and leave nothing behind?"""
 
+import json
+
 import pytest
 import yaml
 
 from adapter import names
-from hack.testbed.clusters import condition, wait
+from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, pods_by_cluster
@@ -63,6 +65,35 @@ def test_deleted_job_leaves_nothing(stage: Stage, running: Controller, how: str)
     wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: f"{stage.leftovers()}\n{running.tail()}")
     wait(lambda: not stage.manager.items("placements", stage.name), 60, "the Placement is gone")
     wait(lambda: not stage.reserving(), 30, "the quota is free")
+
+
+def test_quota_is_held_until_the_last_worker_is_gone(stage: Stage, running: Controller) -> None:
+    """Nothing in the manager waits for a worker that takes long to end, and in its cluster nobody gets its quota before."""
+    stage.build({"east": 2, "west": 0})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+    east, last = stage.fleet.workers["east"], stage.remote()["east"][0]["metadata"]["name"]
+    _finalizers(east, last, stage.name, ["example.com/ends-slowly"])
+    (share,), (anchor,) = stage.remote("workloads")["east"], stage.remote("configmaps")["east"]
+
+    stage.manager.delete("raycluster", "pi", stage.name, wait=False)
+    wait(lambda: not stage.workload("pi") and not stage.workers(), 60, "the manager forgot the job", running.tail)
+    wait(lambda: [pod["metadata"]["name"] for pod in stage.remote()["east"]] == [last], 60, "one worker is left")
+    stage.ray_cluster("next", workers=2)
+    wait(lambda: stage.state("next") == names.WAITING, 60, "the next one waits for its quota", running.tail)
+    left = [one["metadata"]["uid"] for kind in ("workloads", "configmaps") for one in stage.remote(kind)["east"]]
+    assert left == [share["metadata"]["uid"], anchor["metadata"]["uid"]]
+
+    _finalizers(east, last, stage.name, None)
+    wait(lambda: stage.running(2), 60, "the next one runs", running.tail)
+    (now,) = stage.remote("workloads")["east"]
+    assert now["metadata"]["uid"] != share["metadata"]["uid"]
+
+
+def _finalizers(cluster: Cluster, pod: str, namespace: str, wanted: list[str] | None) -> None:
+    """Let a pod stay after its deletion, as one does that takes its grace, or let it go."""
+    patch = json.dumps({"metadata": {"finalizers": wanted}})
+    cluster.kubectl("-n", namespace, "patch", "pod", pod, "--type=merge", "-p", patch)
 
 
 def test_two_worker_groups_are_one_gang(stage: Stage, running: Controller) -> None:

@@ -177,14 +177,15 @@ def make_pod(
 def make_copy(pod: Raw, *, phase: str = "Running", deleting: bool = False) -> Raw:
     """The remote pod of a manager's pod."""
     found = pod["metadata"]
+    place = {names.PLACEMENT_LABEL: named} if (named := found["labels"].get(names.PLACEMENT_LABEL)) else {}
     return {
         "metadata": make_meta(
             found["name"],
             uid=f"copy-of-{found['uid']}",
             deleting=deleting,
             creationTimestamp=stamp(),
-            labels={names.POD_UID_LABEL: found["uid"], names.MANAGER_LABEL: "mgr"},
-            annotations=dict(found["annotations"]),
+            labels={names.POD_UID_LABEL: found["uid"], names.MANAGER_LABEL: "mgr", **place},
+            annotations={**found["annotations"], names.WORKLOAD_ANNOTATION: "rayjob-train"},
         ),
         "status": {"phase": phase},
     }
@@ -199,8 +200,9 @@ def make_reservation(
     deleting: bool = False,
     active: bool = True,
     message: str = "",
+    counts: Groups | None = None,
 ) -> Raw:
-    """A share's group Workload in a worker cluster; `message` is what that Kueue says while it waits."""
+    """A share's group Workload in a worker cluster; `message` is what that Kueue says while it waits, `counts` are by role."""
     number, found = round or placement["spec"]["round"], placement["metadata"]
     name, work = f"{found['name']}-{number}", placement["spec"]["workload"]
     true = [names.ADMITTED, *conditions] if admitted else list(conditions)
@@ -212,7 +214,11 @@ def make_reservation(
             annotations={names.WORKLOAD_ANNOTATION: work["name"], names.ROUND_ANNOTATION: str(number)},
             ownerReferences=[{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": f"anchor-of-{name}"}],
         ),
-        "spec": {"queueName": QUEUE, "active": active},
+        "spec": {
+            "queueName": QUEUE,
+            "active": active,
+            "podSets": [{"name": role, "count": count, "template": {}} for role, count in (counts or {}).items()],
+        },
         "status": {
             "conditions": [
                 make_condition(names.QUOTA_RESERVED, admitted, message=message),

@@ -13,7 +13,7 @@ from adapter.actions import Action, Reserve
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.placement import placement
 from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
-from adapter.objects.workerpod import slot_of
+from adapter.objects.workerpod import ended, slot_of
 from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
@@ -90,16 +90,23 @@ class Waker:
     def _anchor(self, namespace: str, cluster: str, name: str) -> None:
         self._keys.named(ANCHOR, namespace, f"{cluster}/{name}", BEREFT_SECONDS)
 
-    def remote_pod(self, _: str, before: Raw | None, after: Raw | None) -> None:
+    def remote_pod(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
         """A copy changed in a worker cluster."""
         if after is None:
             self._pod(before, after)
-            place = self._manager.placements.get((key_of(before or {})[0], label(before or {}, names.PLACEMENT_LABEL)))
-            if place:  # was it the last one of a share that was evicted?
-                self._keys.gang_of(place, BURST_SECONDS)
         else:
             namespace, name = key_of(after)
             self._keys.named(POD, namespace, name, BURST_SECONDS)
+        if before is not None and (after is None or (ended(after) and not ended(before))):
+            self._less(cluster, before)
+
+    def _less(self, cluster: str, copy: Raw) -> None:
+        """A copy holds no quota any more: was it the last one of a share that is to go, or that was evicted?"""
+        member = self._fleet.members().get(cluster)
+        # Nobody waits for those before it, and of a large gang they come in a burst.
+        last = member is None or not member.pods.count(by_placement(copy))
+        after = 0.0 if last else BURST_SECONDS
+        self._keys.owner_of_share(copy, after)
 
     def room(self, _: str, before: Raw | None, after: Raw | None) -> None:
         """A queue, cohort, flavor, namespace or node of a worker cluster changed."""

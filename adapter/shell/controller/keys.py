@@ -48,9 +48,9 @@ class Keys:
         """The gang that a Placement stands for."""
         self.named(GANG, *_gang(place), after)
 
-    def owner_of_share(self, raw: Raw) -> None:
-        """The gang that a share was made for."""
-        self._queue.add((GANG, key_of(raw)[0], annotation(raw, names.WORKLOAD_ANNOTATION)))
+    def owner_of_share(self, raw: Raw, after: float = 0.0) -> None:
+        """The gang that a share, or a copy on it, was made for."""
+        self.named(GANG, key_of(raw)[0], annotation(raw, names.WORKLOAD_ANNOTATION), after)
 
     def of_ray_cluster(self, key: str, after: float = 0.0) -> None:
         """The worker pods of a RayCluster, by namespace and name."""

@@ -5,11 +5,13 @@ answers a question of its own, to whoever asks it.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
 from adapter.admission.policy import lost_after, reservation_timeout, when_share_lost
 from adapter.gang.facts import Gang
+from adapter.gang.releasing import unwanted
 from adapter.objects.placement import Placement, placement
 from adapter.objects.raw import Key, uid_of
 from adapter.objects.workerpod import share_key
@@ -55,7 +57,7 @@ class Gangs:
         standing = tuple(self._shares.standing(key))
         covered = self._policies.covered(work, check) if work else []
         chosen, problem = self._policies.policy(check)
-        return Gang(
+        gang = Gang(
             workload=work,
             check=check,
             placements=found,
@@ -88,6 +90,8 @@ class Gangs:
             unplaced=any(self._slots.unplaced(p) for p in found),
             movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
         )
+        seen = self._memory.first_seen(gang.current, now) if gang.current else None
+        return replace(gang, ending={one.uid: self._slots.ending(one) for one in unwanted(gang)}, first_seen=seen)
 
     def _near(self, work: Workload, placements: tuple[Placement, ...]) -> dict[str, Target]:
         """What the rewriter must know of each cluster that a share is asked for in, as far as it can be seen."""

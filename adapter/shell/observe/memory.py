@@ -1,7 +1,7 @@
 """What is remembered between two looks although no API object says it: only what may be lost at any time.
 
-After a restart each waiting gang is planned once more, a share that was refused is asked for once more, and a gang that is
-out of the queue for a moment loses the room that it gathered.
+After a restart each waiting gang is planned once more, a share that was refused is asked for once more, a gang that is out of the
+queue for a moment loses the room that it gathered, and a round that a clock ahead of ours has planned is waited for anew.
 """
 
 from collections.abc import Iterable
@@ -26,6 +26,7 @@ class Memory:
         self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
         self.made: set[str] = set()  # worker pods of the manager whose copies were made
         self.unreleased: dict[str, str] = {}  # by uid: shares that their clusters would not have deleted, and why
+        self._rounds: dict[str, tuple[int, datetime]] = {}  # round of a Placement, and when it was seen first
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
         self._unusable: dict[str, dict[tuple[str, int], dict[str, str]]] = {}  # share -> pod -> why
 
@@ -36,6 +37,13 @@ class Memory:
         """
         settles = self.settles.get(uid)
         return self.planned.get(uid) == version and (settles is None or now < settles)
+
+    def first_seen(self, place: Placement, now: datetime) -> datetime:
+        """When the round that a Placement is in was seen first."""
+        known = self._rounds.get(place.uid)
+        if known is None or known[0] != place.round:
+            known = self._rounds[place.uid] = place.round, now
+        return known[1]
 
     def step_aside(self, work: Workload, now: datetime) -> None:
         """Note that a gang leaves the manager's queue for a moment, which takes from its Workload what it is planned by."""
@@ -76,5 +84,6 @@ class Memory:
         self.unreleased = {uid: why for uid, why in self.unreleased.items() if uid in standing}
         self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
         self.settles = {uid: when for uid, when in self.settles.items() if uid in alive}
+        self._rounds = {uid: seen for uid, seen in self._rounds.items() if uid in alive}
         self._refused = {uid: notes for uid, notes in self._refused.items() if uid in alive}
         self._unusable = {uid: notes for uid, notes in self._unusable.items() if uid in alive}

@@ -71,6 +71,13 @@ class Slots:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
         return frozenset[str]().union(*(one.pods.count(_group(place)) for one in self._fleet.members().values()))
 
+    def ending(self, share: Reservation) -> tuple[Raw, ...]:
+        """The copies on a share of a cluster that can be seen, but for those that have ended: they hold its quota. Of a large gang
+        they are gathered for a share that is to go, and not at each look."""
+        pods = self._fleet.members()[share.cluster].pods.group(f"{share.namespace}/{share.placement}")
+        on_it = (pod for pod in pods if share_key(slot_of(pod)) == (share.cluster, share.round))
+        return tuple(pod for pod in on_it if not ended(pod))
+
     def alive(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that its living pods hold."""
         return frozenset(slot for one in self.living(place) if (slot := slot_of(one)))

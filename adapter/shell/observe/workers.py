@@ -74,6 +74,7 @@ class Workers:
             head_pod=head,
             head_mirrors=_head_mirrors(address.service, members),
             pull_secrets=pull_secrets(pod, work) if pod and work else (),
+            job_gone=bool(work and (work.deleted or self._shares.job_of(work) != "There")),
             restarts=self._restarts(work) if work else False,
         )
 

@@ -22,6 +22,7 @@ from adapter.actions import (
     Reserve,
     Say,
     SetCheck,
+    Vacate,
     Yield,
 )
 from adapter.shell.write.events import Announcer
@@ -36,6 +37,7 @@ class Executor:
         self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
             Plan: gangs.plan,
             Reserve: gangs.reserve,
+            Vacate: gangs.vacate,
             Release: gangs.release,
             SetCheck: gangs.set_check,
             Yield: gangs.step_aside,

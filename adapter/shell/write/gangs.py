@@ -5,10 +5,14 @@ creates under a name that only its own attempt can have, so doing it twice, or a
 PodGroup is created once, or found as an earlier try of ours left it, and goes with its anchor.
 """
 
+import asyncio
+from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from adapter import names
-from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Yield
+from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Vacate, Yield
+from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, key_of, meta, timestamp, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
@@ -19,11 +23,15 @@ from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube import resources
-from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.client import PARALLEL, ApiError, Client, Unreachable
 from adapter.shell.kube.resources import POD_GROUPS
 from adapter.shell.observe.memory import Memory
 from adapter.shell.planning.plans import Planning
 from adapter.shell.write.create import create
+
+# Deletions of one share's pods on their way: half of what a client sends to a cluster in parallel, so that those who make pods
+# there get their turn meanwhile.
+AT_ONCE = PARALLEL // 2
 
 
 class GangWriter:
@@ -47,7 +55,8 @@ class GangWriter:
             return
         else:
             path = resources.PLACEMENTS.path(before.namespace, before.name)
-            raw = await self._manager.client.merge(path, {"metadata": {"uid": before.uid}, "spec": body["spec"]})
+            # Of this very version: a plan of who led before, and comes late, must not overwrite the one that stands.
+            raw = await self._manager.client.merge(path, {"metadata": _version(before), "spec": body["spec"]})
         self._note(uid_of(raw), version, settles)
         self._manager.placements.put(raw)
 
@@ -79,14 +88,34 @@ class GangWriter:
             await ensure(member.client, group)
         member.workloads.put(await create(member.client, resources.WORKLOADS, body))
 
+    async def vacate(self, action: Vacate) -> None:
+        """Delete pods of a share; what its cluster's API server refuses is remembered, as with the share itself."""
+        await self._noted(action.reservation, self._delete_pods(action))
+
     async def release(self, action: Release) -> None:
         """Delete a share; what its cluster's API server refuses is remembered, so that it holds up nobody."""
+        await self._noted(action.reservation, self._delete_share(action.reservation))
+
+    async def _noted(self, found: Reservation, deed: Awaitable[None]) -> None:
         try:
-            await self._delete_share(action.reservation)
+            await deed
         except ApiError as refusal:
-            self._memory.unreleased[action.reservation.uid] = refusal.message or refusal.reason
+            self._memory.unreleased[found.uid] = refusal.message or refusal.reason
             raise
-        self._memory.unreleased.pop(action.reservation.uid, None)
+        self._memory.unreleased.pop(found.uid, None)
+
+    async def _delete_pods(self, action: Vacate) -> None:
+        """All are tried, whatever becomes of one; the first trouble is raised."""
+        client, at_once = self._fleet.connected(action.reservation.cluster).client, asyncio.Semaphore(AT_ONCE)
+
+        async def delete(pod: Mapping[str, Any]) -> None:
+            async with at_once:
+                await client.delete(resources.PODS.path(*key_of(pod)), uid_of(pod))
+
+        done = await asyncio.gather(*map(delete, action.pods), return_exceptions=True)
+        for trouble in done:
+            if isinstance(trouble, BaseException):
+                raise trouble
 
     async def _delete_share(self, found: Reservation) -> None:
         """Delete its anchor, with all that it owns, and its Workload."""
@@ -147,13 +176,18 @@ class GangWriter:
         """Write a Placement's status."""
         place = action.placement
         path = resources.PLACEMENTS.path(place.namespace, place.name, "status")
-        body = {"metadata": {"uid": place.uid}, "status": action.status}
+        body = {"metadata": _version(place), "status": action.status}
         self._manager.placements.put(await self._manager.client.merge(path, body))
 
     async def forget(self, action: Forget) -> None:
         """Delete a Placement."""
         place = action.placement
         await self._manager.client.delete(resources.PLACEMENTS.path(place.namespace, place.name), place.uid)
+
+
+def _version(place: Placement) -> dict[str, str]:
+    """What a write on a Placement is meant for: that very object, as it was when the write was decided on."""
+    return {"uid": place.uid, "resourceVersion": place.resource_version}
 
 
 async def ensure(client: Client, body: Raw) -> None:

@@ -30,6 +30,7 @@ from adapter.actions import (
     Reserve,
     Say,
     SetCheck,
+    Vacate,
     Yield,
 )
 from adapter.gang import lifecycle
@@ -37,9 +38,11 @@ from adapter.gang import status as explain
 from adapter.gang.deadlines import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC, RETRY, SOON, YIELD_AFTER, excluded_for
 from adapter.gang.facts import Gang
 from adapter.gang.lifecycle import decide
+from adapter.gang.releasing import unwanted
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.workerpod import leaving
 from adapter.objects.workload import Workload, workload
 from adapter.rewrite.target import Target
 from tests.unit import builders as make
@@ -926,15 +929,26 @@ class Cluster:
     silent: bool = False
     refuses: bool = False  # its API server, to have a share made
     shares: dict[str, Raw] = field(default_factory=dict)
+    copies: dict[str, Raw] = field(default_factory=dict)  # one for each share that workers came to, by the share's name
 
     def held(self) -> int:
         return sum(raw["size"] for raw in self.shares.values() if reservation("", raw).admitted)
 
+    def of(self, share: str) -> tuple[Raw, ...]:
+        return (self.copies[share],) if share in self.copies else ()
+
     def step(self) -> bool:
-        """What this cluster's own controllers do next: finish a deletion, which makes room, or else admit the first that fits."""
+        """What this cluster's own controllers do next: end a pod, finish a deletion, which makes room, or admit the first that fits."""
+        for name, pod in list(self.copies.items()):
+            if leaving(pod) and pod.get("late"):
+                del self.copies[name]
+                return False
+            if leaving(pod):  # in its grace
+                self.copies[name] = {**pod, "late": True}
         for name, raw in list(self.shares.items()):
             if raw["metadata"].get("deletionTimestamp"):
                 del self.shares[name]
+                self.copies.pop(name, None)  # with the anchor
                 return True
         for name, raw in self.shares.items():
             found = reservation("", raw)
@@ -978,7 +992,10 @@ class World:
         actions = decide(seen, at(self.now))
         if any(isinstance(action, Reserve) for action in actions):
             live = {(p.name, s.cluster, p.round_of(s)) for p in seen.placements for s in p.live}
-            standing = {(r.placement, r.cluster, r.round) for r in seen.reservations}
+            gone = [
+                r for r in seen.reservations if not seen.ending.get(r.uid)
+            ]  # workers that end hold up nobody for long
+            standing = {(r.placement, r.cluster, r.round) for r in gone}
             assert standing <= live or self.state() == names.CHECK_READY, "beside what is given up"
         try:
             for number, action in enumerate(actions[:crash_after]):
@@ -991,6 +1008,10 @@ class World:
             self.planned, self.refused = {}, {}
 
     def observed(self) -> Gang:
+        seen = self.shown()
+        return replace(seen, ending={r.uid: self.clusters[r.cluster].of(r.name) for r in unwanted(seen)})
+
+    def shown(self) -> Gang:
         return gang(
             self.work,
             self.places.values(),
@@ -1010,10 +1031,8 @@ class World:
                 self.plan(action)
             case Reserve(placement, share):
                 self.reserve(placement, share)
-            case Release(found):
-                shares = self.visible(found.cluster).shares
-                if found.name in shares:
-                    shares[found.name] = {**shares[found.name], "metadata": shares[found.name]["metadata"] | GOING}
+            case Vacate() | Release():
+                self.give_up(action)
             case SetCheck():
                 self.set_check(action)
             case Record(placement, status):
@@ -1027,6 +1046,16 @@ class World:
             case _:
                 raise AssertionError(f"{action} is no business of a gang")
 
+    def give_up(self, action: Vacate | Release) -> None:
+        found, cluster = action.reservation, self.visible(action.reservation.cluster)
+        if isinstance(action, Vacate):
+            assert action.pods == (cluster.copies[found.name],), "of another share"
+            cluster.copies[found.name] = {"metadata": dict(GOING)}
+            return
+        assert found.name not in cluster.copies, "its quota is free, and a worker still runs"
+        if found.name in cluster.shares:
+            cluster.shares[found.name] |= {"metadata": cluster.shares[found.name]["metadata"] | GOING}
+
     def reserve(self, placement: Placement, share: Share) -> None:
         cluster = self.visible(share.cluster)
         said = self.refused.setdefault((placement.name, placement.round), {})
@@ -1035,6 +1064,7 @@ class World:
             return
         said.pop(share.cluster, None)
         raw = {**make_reservation(self.places[placement.name], admitted=False), "size": share.workers}
+        raw["metadata"]["uid"] = f"{share.cluster}/{raw['metadata']['name']}"
         cluster.shares.setdefault(raw["metadata"]["name"], raw)
 
     def visible(self, name: str) -> Cluster:
@@ -1102,7 +1132,9 @@ class World:
         return str(self.work["status"]["admissionChecks"][0]["state"]) if self.work else ""
 
     def standing(self) -> list[str]:
-        return [f"{name}/{share}" for name, cluster in self.clusters.items() for share in cluster.shares]
+        return [
+            f"{name}/{one}" for name, cluster in self.clusters.items() for one in (*cluster.shares, *cluster.copies)
+        ]
 
     def requeue(self) -> None:
         """Kueue evicts and reserves again: the check starts anew."""
@@ -1116,7 +1148,7 @@ class World:
         cluster = self.clusters[name]
         match event:
             case "kueue":
-                self.step(cluster)
+                self.step(name)
             case "silent":
                 cluster.silent = not cluster.silent
             case "more" | "less":
@@ -1131,8 +1163,17 @@ class World:
             case "second" | "minute":
                 self.now += 1 if event == "second" else 60
 
-    def step(self, cluster: Cluster) -> None:
-        if cluster.step():
+    def start(self, name: str, cluster: Cluster) -> None:
+        """A worker comes to each share that is wanted there, of a gang that runs."""
+        if not cluster.silent and self.state() == names.CHECK_READY and (current := self.shown().current):
+            wanted = {current.name_of(share) for share in current.live if share.cluster == name}
+            for share in wanted & cluster.shares.keys():
+                if reservation("", cluster.shares[share]).admitted:
+                    cluster.copies.setdefault(share, {"metadata": {}})
+
+    def step(self, name: str) -> None:
+        self.start(name, self.clusters[name])
+        if self.clusters[name].step():
             self.room = next(self.rooms)
 
     def rest(self) -> bool:
@@ -1144,8 +1185,8 @@ class World:
         for _ in range(600):
             before = repr((self.work, self.places, self.clusters))
             self.look()
-            for cluster in self.clusters.values():
-                self.step(cluster)
+            for name in self.clusters:
+                self.step(name)
             self.now += 1
             quiet = quiet + 1 if repr((self.work, self.places, self.clusters)) == before else 0
             if quiet > 80:  # longer than any exclusion and any timeout

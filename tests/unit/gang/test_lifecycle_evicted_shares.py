@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.actions import LookAgain, Plan, Record, Release
+from adapter.actions import LookAgain, Plan, Record, Release, Vacate
 from adapter.gang.deadlines import RESYNC
 from adapter.gang.facts import Gang
 from adapter.gang.lifecycle import decide
@@ -25,9 +25,7 @@ GONE = make_reservation(PLACE, admitted=False, message="Preempted", conditions=[
 
 
 def copy() -> Raw:
-    found = make_copy(make_pod(slot="east/1/role-workers/0"))
-    found["metadata"]["labels"][names.PLACEMENT_LABEL] = PLACE["metadata"]["name"]
-    return found
+    return make_copy(make_pod(placement=PLACE["metadata"]["name"], slot="east/1/role-workers/0"))
 
 
 def seen(share: Raw, *pods: Raw, jobs: Sequence[Raw] = (RAY_JOB,)) -> Gang:
@@ -87,4 +85,4 @@ ANOTHER: Raw = {"metadata": {**RAY_JOB["metadata"], "uid": "uid-of-a-later-one"}
 )
 def test_a_job_that_goes_takes_its_shares_along(jobs: list[Raw], gone: bool) -> None:
     gang = seen(HELD, copy(), jobs=jobs)
-    assert (decide(gang, at(5)) == [Release(gang.reservations[0])]) is gone
+    assert (decide(gang, at(5)) == [Vacate(gang.reservations[0], (copy(),))]) is gone

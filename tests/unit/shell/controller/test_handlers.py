@@ -29,7 +29,7 @@ from adapter.shell.write.anchors import BEREFT_SECONDS
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_target, make_workload
-from tests.unit.stores import make_template
+from tests.unit.stores import make_member, make_template
 
 Raw = dict[str, Any]
 WORK = make_workload()
@@ -416,10 +416,39 @@ async def test_a_copy_that_changes_waits_for_the_burst_and_one_that_goes_does_no
     assert bench.queue.added[POD, NAMESPACE, "slotted"] == 0
 
 
-async def test_the_last_copy_of_a_share_wakes_its_gang(bench: Bench) -> None:
-    copy = changed(make.make_copy(SLOTTED), "metadata", "labels", to={names.PLACEMENT_LABEL: NAME})
-    bench.waker.remote_pod("east", copy, None)
-    assert GANG_KEY in bench.woken()
+COPY = make.make_copy(SLOTTED)
+ANOTHER = make.make_copy(make_pod("another", placement=NAME, slot="east/1/role-workers/1"))
+OVER = make.make_copy(SLOTTED, phase="Succeeded")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "others", "want"),
+    [
+        pytest.param(COPY, None, [], 0, id="the last one is gone: its share may go, and its quota is free"),
+        pytest.param(COPY, None, [ANOTHER], BURST_SECONDS, id="one of many is gone: more will follow"),
+        pytest.param(COPY, OVER, [OVER], BURST_SECONDS, id="it has ended, whenever its object goes"),
+        pytest.param(OVER, OVER, [OVER], None, id="it had before"),
+        pytest.param(COPY, make.make_copy(SLOTTED, deleting=True), [COPY], None, id="it begins to end"),
+    ],
+)
+@pytest.mark.parametrize("places", [[PLACE], []], ids=["placed", "of a job that is gone"])
+async def test_a_copy_that_holds_no_quota_any_more_wakes_its_gang(
+    bench: Bench,
+    before: Raw,
+    after: Raw | None,
+    others: list[Raw],
+    want: float | None,
+    places: list[Raw],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when nothing of its job is left in the manager: the copy itself says whose it was."""
+    east = make_member("east", 8)
+    east.pods.replace(others)
+    monkeypatch.setattr(bench.fleet, "members", lambda: {"east": east})
+    bench.manager.placements.replace(places)
+    bench.manager.pods.replace([])
+    bench.waker.remote_pod("east", before, after)
+    assert bench.queue.added.get(GANG_KEY) == want
 
 
 async def test_a_gate_that_changes_wakes_checks_and_gangs(bench: Bench) -> None:

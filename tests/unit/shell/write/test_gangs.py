@@ -1,4 +1,4 @@
-"""A gang starts on shares that its clusters still show as admitted when they are read once more, and on no others."""
+"""Every write for a gang is meant for one object as it was: a share that is admitted, a plan that stands, the pods of a share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.actions import SetCheck
+from adapter.actions import Action, Plan, Record, Release, SetCheck, Vacate
+from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
-from adapter.shell.kube.client import Unreachable
+from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.write import gangs
 from tests.unit import apiserver, builders
-from tests.unit.apiserver import Server, says
-from tests.unit.builders import make_placement, make_reservation, make_workload
+from tests.unit.apiserver import Server, refuses, says
+from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight
 
 Raw = dict[str, Any]
@@ -22,14 +24,19 @@ SHARE = make_reservation(PLACE)
 RECREATED = {**SHARE, "metadata": SHARE["metadata"] | {"uid": "another"}}
 
 
-async def set_check(server: Server) -> None:
-    """Write Ready on the ground of an admitted share in east, with one server for both clusters."""
-    relied_on = (reservation("east", SHARE),)
-    action = SetCheck(workload(WORK), builders.CHECK, names.CHECK_READY, "all", verify=relied_on)
+async def do(server: Server, action: Action) -> Sight:
+    """Do an action, with one server for both clusters."""
+    sight = Sight({"east": 9})
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
-        sight = Sight({"east": 9})
         sight.manager.client = sight.members["east"].client = client
         await sight.executor(client).do(action)
+    return sight
+
+
+async def set_check(server: Server) -> None:
+    """Write Ready on the ground of an admitted share in east."""
+    relied_on = (reservation("east", SHARE),)
+    await do(server, SetCheck(workload(WORK), builders.CHECK, names.CHECK_READY, "all", verify=relied_on))
 
 
 @pytest.mark.parametrize(
@@ -60,3 +67,50 @@ async def test_the_check_is_written_for_this_very_version_of_the_workload() -> N
     assert meant == {"uid": workload(WORK).uid, "resourceVersion": workload(WORK).resource_version}
     (entry,) = write.body["status"]["admissionChecks"]
     assert (entry["name"], entry["state"]) == (builders.CHECK, names.CHECK_READY)
+
+
+STANDS = {**PLACE, "metadata": PLACE["metadata"] | {"resourceVersion": "7"}}
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(Plan(workload(WORK), placement(STANDS), ()), id="a further round"),
+        pytest.param(Record(placement(STANDS), {"state": names.PLACED}), id="a status"),
+    ],
+)
+async def test_a_placement_is_written_for_this_very_version_of_it(action: Action) -> None:
+    """Else a plan of who led before, which comes late, would change the counts of shares that were made by another one."""
+    server = Server(lists=[says(STANDS)])
+    await do(server, action)
+    (write,) = server.asked
+    assert write.method == "PATCH" and write.body["metadata"] == {"uid": placement(STANDS).uid, "resourceVersion": "7"}
+
+
+COPIES = tuple(make_copy(make_pod(f"worker-{number}")) for number in range(3))
+VACATE = Vacate(reservation("east", SHARE), COPIES)
+
+
+async def test_the_pods_of_a_share_are_deleted_and_the_share_stays() -> None:
+    server = Server(lists=[says({"kind": "Status"})] * 3)
+    await do(server, VACATE)
+    asked = {(one.method, one.path.rsplit("/", 2)[-2:][0], one.body["preconditions"]["uid"]) for one in server.asked}
+    assert asked == {("DELETE", "pods", copy["metadata"]["uid"]) for copy in COPIES}
+
+
+async def test_what_a_cluster_says_of_one_pod_holds_up_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said aloud, and the share is waited for by nobody."""
+    monkeypatch.setattr(gangs, "AT_ONCE", 1)
+    sight, server = Sight({"east": 9}), Server(lists=[refuses(403), *[says({"kind": "Status"})] * 2])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.members["east"].client = client
+        with pytest.raises(ApiError):
+            await sight.executor(client).do(VACATE)
+        assert len(server.asked) == 3
+    assert sight.memory.unreleased == {reservation("east", SHARE).uid: "no"}
+
+
+async def test_a_share_that_is_left_goes_after_its_anchor() -> None:
+    server = Server(lists=[says({"kind": "Status"})] * 2)
+    await do(server, Release(reservation("east", SHARE)))
+    assert [one.path.rsplit("/", 2)[-2] for one in server.asked] == ["configmaps", "workloads"]
