@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from adapter.shell.kube import reflector
-from adapter.shell.kube.client import Client
+from adapter.shell.kube.client import Client, Unreachable
 from adapter.shell.kube.reflector import Following
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store
@@ -72,6 +72,13 @@ class Cluster:
             for row in self._rows
         ]
         await reflector.keep(self.client, functools.partial(self._note, PROBE), followed)
+
+    def broken(self, error: Exception) -> None:
+        """Note that `run` ended by itself: nothing is seen until each kind is followed again."""
+        why = Unreachable(f"reading it ended by {type(error).__name__}; see the controller's log")
+        for row in self._rows:
+            self._followed(row, why)
+        self._note(CONNECTION, why)
 
     def _followed(self, row: Row, error: Exception | None) -> None:
         """Take what became of following a row: None when it goes well."""

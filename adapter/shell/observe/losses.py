@@ -7,7 +7,7 @@ worker/silence.py's.
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import aiohttp
@@ -20,6 +20,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import FIRST_LISTS
+from adapter.shell.guard import each
 from adapter.worker import raynodes, silence
 from adapter.worker.silence import Silence
 
@@ -77,12 +78,13 @@ class Losses:
             return []
         return [pod for pod in self._manager.pods if share_key(slot_of(pod))[0] in silent]
 
-    def _heads(self, pods: Iterable[Raw]) -> dict[Key, Raw | None]:
+    def _heads(self, pods: Sequence[Raw]) -> dict[Key, Raw | None]:
         """The head of each RayCluster that one of these pods is of."""
-        found: dict[Key, Raw | None] = {}
-        for pod in pods:
-            known = found.get(_ray_cluster(pod))
-            found[_ray_cluster(pod)] = known or raycluster.head(pod, self._manager.heads.group(by_ray_cluster(pod)))
+        found: dict[Key, Raw | None] = {_ray_cluster(pod): None for pod in pods}
+        for pod, head in each(
+            "losses", pods, lambda one: raycluster.head(one, self._manager.heads.group(by_ray_cluster(one)))
+        ):
+            found[_ray_cluster(pod)] = found[_ray_cluster(pod)] or head
         return found
 
     async def _ask(
@@ -91,9 +93,9 @@ class Losses:
         """Which nodes a head hears from; None when it cannot be asked: a token may be wanted, or a policy in the way."""
         if head is None:
             return None
-        address = head["status"]["podIP"]
-        host = f"[{address}]" if ":" in address else address
         try:
+            address = head["status"]["podIP"]
+            host = f"[{address}]" if ":" in address else address
             url = f"http://{host}:{raynodes.dashboard_port(head)}{raynodes.PATH}"
             async with turns, session.get(url, params={"limit": "10000"}, allow_redirects=False) as answer:
                 return raynodes.alive(json.loads(await _whole(answer))) if answer.status == 200 else None

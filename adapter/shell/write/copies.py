@@ -21,6 +21,7 @@ from adapter.rewrite import copies, rewriter
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
+from adapter.shell.guard import contained, each, failed
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.sources import Absent, Sources, path
 from adapter.shell.observe.workers import Workers
@@ -113,14 +114,17 @@ class Copier:
     async def _look_after(self, member: Member) -> None:
         try:
             await self.refresh(member)
-        except Exception:  # what a cluster says of its pods may be anything, and must not end those of the others
-            log.exception("worker cluster %s: its copies", member.name)
+        except (
+            Exception
+        ) as error:  # what a cluster says of its pods may be anything, and must not end those of the others
+            failed("copies", error, member.name)
         finally:
             self._busy.discard(member.name)
 
     async def refresh(self, member: Member) -> None:
         """Compare the copies of a cluster's shares with their sources, one after the other."""
-        stands = {reservation(member.name, raw).anchor_uid for raw in member.workloads}
+        read = each("copies", member.workloads, lambda raw: reservation(member.name, raw).anchor_uid)
+        stands = {uid for _, uid in read}
         gone = [key for key in self._written if key[0] == member.name and key[1] not in stands]
         for key in gone:
             del self._written[key]
@@ -136,13 +140,18 @@ class Copier:
         found: dict[tuple[str, frozenset[Reference]], tuple[Raw, Mapping[Reference, str]]] = {}
         for remote in list(member.pods):
             await asyncio.sleep(0)  # five thousand take half a second, which shall hold up nothing else
-            pod = self._manager.pods.get(key_of(remote))
-            if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
-                continue
-            wanted = rewriter.referred(pod, self._workers.pull_secrets(pod))
-            if wanted:
-                found.setdefault((anchor_uid(remote), frozenset(wanted)), (remote, wanted))
+            with contained("copies", key_of(remote)):
+                wanted = self._wanted(remote, stands)
+                if wanted:
+                    found.setdefault((anchor_uid(remote), frozenset(wanted)), (remote, wanted))
         return list(found.values())
+
+    def _wanted(self, remote: Raw, stands: set[str]) -> Mapping[Reference, str]:
+        """What a remote pod refers to; nothing when it stands for no pod of ours on a share that stands."""
+        pod = self._manager.pods.get(key_of(remote))
+        if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
+            return {}
+        return rewriter.referred(pod, self._workers.pull_secrets(pod))
 
     async def _renewed(self, member: Member, written: Written, reference: Reference, pod: Raw) -> bool:
         """Renew a copy if need be; False when there is no use in going on now."""
