@@ -1,7 +1,7 @@
 """What does an API object say: its names, labels, conditions and times, read tolerantly.
 
-Readers never raise on a missing or odd field: an absent condition is false, an absent label is empty. (An API server has
-checked the types.) They know no kind of object: what we believe of a Workload, a Placement or a share is read in modules of
+Readers never raise on a missing or odd field: an absent condition is false, an absent label is empty, and so is one of a wrong
+type, which no API server gives that is in its right mind. They know no kind of object: what we believe of a Workload, a Placement or a share is read in modules of
 their own. Nothing here decides anything.
 """
 
@@ -22,35 +22,34 @@ LONGEST_OF_ONE = 1_024  # of what is said of one cluster among others
 
 def meta(raw: Raw) -> Raw:
     """The object's metadata, or nothing."""
-    return raw.get("metadata") or {}
+    return _map(_map(raw).get("metadata"))
 
 
 def key_of(raw: Raw) -> Key:
     """Namespace and name; the namespace of a cluster-scoped object is empty."""
-    return meta(raw).get("namespace") or "", meta(raw).get("name") or ""
+    return _text(meta(raw).get("namespace")), _text(meta(raw).get("name"))
 
 
 def uid_of(raw: Raw) -> str:
     """The object's uid, empty when it has none."""
-    return meta(raw).get("uid") or ""
+    return _text(meta(raw).get("uid"))
 
 
 def label(raw: Raw, name: str) -> str:
     """A label's value, empty when absent."""
-    return (meta(raw).get("labels") or {}).get(name) or ""
+    return _text(_map(meta(raw).get("labels")).get(name))
 
 
 def annotation(raw: Raw, name: str) -> str:
     """An annotation's value, empty when absent."""
-    return (meta(raw).get("annotations") or {}).get(name) or ""
+    return _text(_map(meta(raw).get("annotations")).get(name))
 
 
 def condition(raw: Raw, kind: str) -> Raw:
     """The condition of that type from the object's status, or an empty one."""
-    for found in (raw.get("status") or {}).get("conditions") or ():
-        if found.get("type") == kind:
-            return found  # type: ignore[no-any-return]
-    return {}
+    return next(
+        (found for found in _maps(_map(_map(raw).get("status")).get("conditions")) if found.get("type") == kind), {}
+    )
 
 
 def is_true(raw: Raw, kind: str) -> bool:
@@ -88,8 +87,20 @@ def timestamp(when: datetime) -> str:
 
 def controller_uid(raw: Raw) -> str:
     """The uid of the object's controlling owner, empty when it has none."""
-    owners = meta(raw).get("ownerReferences") or ()
-    return next((owner.get("uid") or "" for owner in owners if owner.get("controller")), "")
+    owners = _maps(meta(raw).get("ownerReferences"))
+    return next((_text(owner.get("uid")) for owner in owners if owner.get("controller")), "")
+
+
+def _map(value: object) -> Raw:
+    return value if isinstance(value, dict) else {}
+
+
+def _maps(value: object) -> list[Raw]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def number(text: str) -> int:

@@ -60,6 +60,11 @@ ORPHANS = Counter(
     "no-share are what a crash, a second writer or a refused share left.",
     ["cluster", "reason"],
 )
+TASK_FAILURES = Counter(
+    "rayspan_task_failures_total",
+    "Faults that nobody expected, by the task that met them: each was contained, and the log has its trace.",
+    ["task"],
+)
 
 
 def forget(cluster: str) -> None:

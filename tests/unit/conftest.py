@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from adapter.shell import guard
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, kubeconfig
 
@@ -39,6 +40,12 @@ def same_as_golden(request: pytest.FixtureRequest) -> Callable[[str, Path], None
         assert text == path.read_text(), f"{path.name} differs: look at it, then run pytest with --update-golden"
 
     return check
+
+
+@pytest.fixture(autouse=True)
+def _nothing_told() -> None:
+    """A fault is told once a minute: what one test met is news for the next one."""
+    guard._told.clear()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from adapter.shell.kube import reflector
-from adapter.shell.kube.client import Client
+from adapter.shell.kube.client import Client, Unreachable
 from adapter.shell.kube.reflector import Following
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store
@@ -79,6 +79,13 @@ class Cluster:
     def _restored(self) -> None:
         """Hear that it went back to an older version."""
         self.restored_at = datetime.now(UTC)
+
+    def broken(self, error: Exception) -> None:
+        """Note that `run` ended by itself: nothing is seen until each kind is followed again."""
+        why = Unreachable(f"reading it ended by {type(error).__name__}; see the controller's log")
+        for row in self._rows:
+            self._followed(row, why)
+        self._note(CONNECTION, why)
 
     def _followed(self, row: Row, error: Exception | None) -> None:
         """Take what became of following a row: None when it goes well."""

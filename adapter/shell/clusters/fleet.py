@@ -6,21 +6,15 @@ instead of a member, and costs the others nothing.
 
 import asyncio
 import hashlib
-import logging
 from dataclasses import dataclass
 
 from adapter.objects import specs
 from adapter.objects.raw import Raw
 from adapter.shell.clusters.logins import Login, Logins, unusable
 from adapter.shell.clusters.member import Listeners, Member
+from adapter.shell.guard import failed, guarded
 from adapter.shell.kube.client import Client, MayWrite, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
-
-log = logging.getLogger(__name__)
-
-RUN_AGAIN_SECONDS = (
-    30.0  # what broke once by a fault of ours will most likely break again: no hurry, and no flood of traces
-)
 
 
 @dataclass(slots=True)
@@ -76,6 +70,17 @@ class Fleet:
             await self._disengage(name)
             return
         try:
+            await self._match(name, cluster, logins)
+        except Exception as error:  # it can be seen no more, and must not count as if it could
+            failed("fleet", error, name)
+            self.problems[name] = (
+                f"WorkerCluster {name} cannot be connected ({type(error).__name__}); see the controller's log, "
+                "and make its Secret anew with hack/worker-kubeconfig.sh."
+            )
+            await self._disengage(name)
+
+    async def _match(self, name: str, cluster: Raw, logins: Logins) -> None:
+        try:
             spec = specs.worker_cluster(cluster)
             login = await logins.of(name, spec)
         except (specs.Invalid, BadLogin) as error:
@@ -101,18 +106,12 @@ class Fleet:
             return
         self.problems.pop(name, None)
         member = Member(name, spec, client, self._manager_id, self._tell)
-        self._engaged[name] = _Engagement(digest, member, self._tasks.create_task(self._guard(member)))
+        self._engaged[name] = _Engagement(digest, member, self._tasks.create_task(self._run(member)))
 
-    async def _guard(self, member: Member) -> None:
+    async def _run(self, member: Member) -> None:
         """Run a member; whatever happens to it, the others and the process go on, and it is run anew."""
         try:
-            while True:
-                try:
-                    await member.run()
-                except Exception as error:  # what one cluster says may be anything, and must not end the others
-                    log.exception("worker cluster %s", member.name)
-                    member.broken(f"its connection ended by {type(error).__name__}; see the controller's log")
-                await asyncio.sleep(RUN_AGAIN_SECONDS)
+            await guarded("cluster", member.run, broke=member.broken)
         finally:
             await member.client.close()
 
@@ -121,4 +120,5 @@ class Fleet:
         if before:
             before.task.cancel()
             await asyncio.gather(before.task, return_exceptions=True)
+            await before.member.client.close()  # by nobody else, where its task had not begun
             self._tell.contact(name)

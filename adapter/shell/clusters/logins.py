@@ -6,6 +6,7 @@ MultiKueueCluster: each is followed by its name, for as long as it is needed. RB
 
 import asyncio
 import base64
+import functools
 import logging
 from dataclasses import dataclass, field
 
@@ -14,13 +15,16 @@ from adapter.admission import multikueue
 from adapter.objects import specs
 from adapter.objects.raw import Raw
 from adapter.shell.clusters.manager import Manager
+from adapter.shell.guard import guarded
 from adapter.shell.kube import resources
-from adapter.shell.kube.client import ApiError, Client
+from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.kube.reflector import Following, follow
 from adapter.shell.kube.store import Store
 
 log = logging.getLogger(__name__)
+
+_BROKE = "reading it broke; see the controller's log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,8 @@ class Logins:
 
         only = {"fieldSelector": f"metadata.name={secret}"}
         what = Following(self._manager.client, resources.SECRETS, made.store, trouble, names.KUEUE_NAMESPACE, only)
-        made.task = self._tasks.create_task(follow(what))
+        run = functools.partial(follow, what)
+        made.task = self._tasks.create_task(guarded("logins", run, broke=lambda _: trouble(Unreachable(_BROKE))))
         return made
 
 
@@ -137,8 +142,9 @@ async def _found(client: Client, path: str) -> Raw | None:
 def _login(secret: str, namespace: str, found: Raw | None) -> Login:
     if found is None:
         raise BadLogin(f"Secret {secret} does not exist in {namespace}; create it with a kubeconfig.")
-    data = (found.get("data") or {}).get(names.KUBECONFIG_KEY)
-    if not data:
+    held = found.get("data")
+    data = held.get(names.KUBECONFIG_KEY) if isinstance(held, dict) else None
+    if not isinstance(data, str) or not data:
         raise BadLogin(f"Secret {secret} in {namespace} has no key {names.KUBECONFIG_KEY}; add it.")
     try:
         return Login(f"Secret {secret} in {namespace}", base64.b64decode(data, validate=True).decode())

@@ -19,7 +19,7 @@ from adapter.objects.workerpod import slot_of
 from adapter.quota import nodes
 from adapter.quota.tree import Tree, build, leads_to
 from adapter.rewrite.servicemirror import Standing, slice_keys
-from adapter.shell.clusters.cluster import CONNECTION, PROBE, Cluster, Row
+from adapter.shell.clusters.cluster import PROBE, Cluster, Row
 from adapter.shell.clusters.indexes import by_placement, by_reserved_workload
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -202,10 +202,6 @@ class Member(Cluster):
             Row(resources.NAMESPACES, self.namespaces),
             Row(resources.NODES, self._node_objects),
         ]
-
-    def broken(self, why: str) -> None:
-        """Note that `run` ended by itself: nothing is seen until it runs again."""
-        self._note(CONNECTION, Unreachable(why))
 
     def _followed(self, row: Row, error: Exception | None) -> None:
         before = self.unmirrored

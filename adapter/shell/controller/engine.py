@@ -5,16 +5,19 @@ what would be planned; they decide nothing and write nothing. What a look is, is
 """
 
 import asyncio
+import functools
 import logging
 
+from adapter.leaderelection import RETRY_SECONDS
 from adapter.objects.raw import key_of, uid_of
 from adapter.shell import metrics
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller import wiring
 from adapter.shell.controller.keys import CLUSTER, QueueKey
-from adapter.shell.controller.lease import Lease
+from adapter.shell.controller.lease import Lease, Lost
 from adapter.shell.controller.wiring import Parts
 from adapter.shell.controller.workqueue import Postpone, WorkQueue
+from adapter.shell.guard import contained, guarded
 from adapter.shell.kube.client import Client
 from adapter.shell.planning.preview import Preview
 from adapter.shell.write import anchors
@@ -51,24 +54,27 @@ class Engine:
         """Follow, lead when it is this process's turn, and decide then, until cancelled; raises Lost in a group."""
         manager_id = await self.manager.identity()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.manager.run())
+            tasks.create_task(guarded("manager", self.manager.run, broke=self.manager.broken))
             await self.manager.filled.wait()  # NB: nothing is decided from half a picture
             log.info("manager cluster is read")
             parts = wiring.assemble(tasks, self.manager, manager_id, self._queue)
             parts.waker.listen()
             await self._first_contact(parts)
             self._parts = parts
-            tasks.create_task(self._queue.run())
+            tasks.create_task(guarded("queue", self._queue.run))
             await self._lead(tasks)
-            tasks.create_task(self._resync(parts))
-            tasks.create_task(parts.losses.run(parts.waker.unseen))
-            tasks.create_task(anchors.run(parts.fleet.seen, self.manager, manager_id))
-            tasks.create_task(parts.copier.run())
+            sweep = functools.partial(anchors.run, parts.fleet.seen, self.manager, manager_id)
+            tasks.create_task(guarded("resync", functools.partial(self._resync, parts)))
+            tasks.create_task(guarded("losses", functools.partial(parts.losses.run, parts.waker.unseen)))
+            tasks.create_task(guarded("anchors", sweep))
+            tasks.create_task(guarded("copies", parts.copier.run))
 
     async def _lead(self, tasks: asyncio.TaskGroup) -> None:
         """Wait until this process leads; it does not campaign before it could do the work."""
         if self._lease:
-            tasks.create_task(self._lease.run())
+            # What breaks a renewal shall not hold up the next one: a Lease that is not renewed in time is lost, and that ends the process.
+            renewed = guarded("lease", self._lease.run, ends=(Lost,), longest=RETRY_SECONDS)
+            tasks.create_task(renewed)
             await self._lease.held.wait()
         self._leads = True
         metrics.LEADER.set(1)
@@ -76,18 +82,25 @@ class Engine:
 
     async def _first_contact(self, parts: Parts) -> None:
         """Give the worker clusters a moment to be read, so that a restart does not report each of them as silent."""
-        await asyncio.gather(*(parts.conditions.engage(key_of(raw)[1]) for raw in self.manager.worker_clusters))
+        await asyncio.gather(*(self._engage(parts, key_of(raw)[1]) for raw in self.manager.worker_clusters))
         try:
             async with asyncio.timeout(FIRST_CONTACT_SECONDS):
                 await asyncio.gather(*(member.seen.wait() for member in parts.fleet.members().values()))
         except TimeoutError:
             log.info("not every worker cluster can be seen; going on with the others")
 
+    async def _engage(self, parts: Parts, name: str) -> None:
+        with contained("fleet", name):
+            await parts.conditions.engage(name)
+
     async def _resync(self, parts: Parts) -> None:
         while True:
-            parts.waker.everything()
-            shares = (raw for member in parts.fleet.seen().values() for raw in member.workloads)
-            parts.memory.keep(map(uid_of, self.manager.placements), map(uid_of, self.manager.pods), map(uid_of, shares))
+            with contained("resync", "everything"):
+                parts.waker.everything()
+            with contained("resync", "memory"):
+                shares = (raw for member in parts.fleet.seen().values() for raw in member.workloads)
+                alive = self.manager.placements, self.manager.pods, shares
+                parts.memory.keep(*(map(uid_of, objects) for objects in alive))
             await asyncio.sleep(RESYNC_SECONDS)
 
     async def _handle(self, key: QueueKey) -> float | None:

@@ -5,7 +5,7 @@ more than finding those keys.
 """
 
 import functools
-import logging
+import time
 from collections.abc import Callable, Iterable
 
 from adapter import names
@@ -18,14 +18,18 @@ from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Listeners
+from adapter.shell.clusters.member import STEADY_AFTER, Listeners
 from adapter.shell.controller import predicates
 from adapter.shell.controller.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
 from adapter.shell.controller.workqueue import WorkQueue
+from adapter.shell.guard import contained
 from adapter.shell.kube.store import Changed, Store
+from adapter.shell.pace import Bucket
 from adapter.shell.write.anchors import BEREFT_SECONDS
 
-log = logging.getLogger(__name__)
+# How often a worker cluster may wake the whole fleet: five losses and returns in a row as they come, as of a link that flaps; then
+# as often as it takes a cluster to count as steady. One whose watches are refused and allowed in turn would else do so twice a second.
+CONTACTS, CONTACT_SECONDS = 10, STEADY_AFTER.total_seconds()
 
 
 class Waker:
@@ -33,6 +37,7 @@ class Waker:
 
     def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet) -> None:
         self._keys, self._manager, self._fleet = Keys(queue, manager, fleet), manager, fleet
+        self._contacts: dict[str, Bucket] = {}  # by worker cluster
 
     def listen(self) -> None:
         """Hear of all that changes in the manager's stores from now on, and in worker clusters that are engaged from now on."""
@@ -139,13 +144,15 @@ class Waker:
             self._keys.gang_of(place, BURST_SECONDS)
 
     def contact(self, cluster: str) -> None:
-        """A worker cluster came into sight or fell silent: all that touches it wants a look."""
+        """A worker cluster came into sight or fell silent: all that touches it wants a look; not at once, where one does so all the
+        time."""
+        after = self._contacts.setdefault(cluster, Bucket(CONTACTS, CONTACT_SECONDS)).delay(time.monotonic())
         self._fleet.room_version += 1
-        self._keys.named(CLUSTER, "", cluster)
-        self._keys.all(GANG, self._manager.workloads)
-        self._keys.all(POD, self._manager.pods)
-        self._keys.member(cluster)
-        self._keys.quotas()
+        self._keys.named(CLUSTER, "", cluster, after)
+        self._keys.all(GANG, self._manager.workloads, after)
+        self._keys.all(POD, self._manager.pods, after)
+        self._keys.member(cluster, after)
+        self._keys.quotas(after)
 
     def everything(self) -> None:
         """Every key there is."""
@@ -259,10 +266,8 @@ class Waker:
 def _guarded(handle: Callable[..., None], *change: object) -> None:
     """Hear of a change, whatever it holds: whom it concerns is looked at by the next resync all the same, and who told of it is a
     watch, which must not break for what somebody wrote elsewhere."""
-    try:
+    with contained("hear", getattr(handle, "__name__", handle)):
         handle(*change)
-    except Exception:
-        log.exception("hearing of a change (%s)", getattr(handle, "__name__", handle))
 
 
 def _checks_on(work: Raw) -> Iterable[Raw]:

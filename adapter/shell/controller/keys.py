@@ -13,6 +13,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller.workqueue import WorkQueue
+from adapter.shell.guard import each
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
 GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "queue", "anchor"
@@ -56,13 +57,13 @@ class Keys:
         """The worker pods of a RayCluster, by namespace and name."""
         self.all(POD, (pod for pod in self._manager.pods if by_ray_cluster(pod) == key), after)
 
-    def member(self, cluster: str) -> None:
+    def member(self, cluster: str, after: float = 0.0) -> None:
         """What stands in a worker cluster."""
         member = self._fleet.members().get(cluster)
         if member:
-            self.all(POD, member.pods)
+            self.all(POD, member.pods, after)
             for raw in member.workloads:
-                self.owner_of_share(raw)
+                self.owner_of_share(raw, after)
 
     def checks(self, checks: Iterable[Raw]) -> None:
         """These AdmissionChecks, and all that depends on any."""
@@ -75,11 +76,11 @@ class Keys:
         self._fleet.room_version += 1
         self.checks(self._manager.checks)
 
-    def quotas(self) -> None:
+    def quotas(self, after: float = ROOM_SECONDS) -> None:
         """ClusterQueues whose quota is to follow that of the worker clusters."""
         for raw in self._manager.cluster_queues:
             if annotation(raw, names.QUOTA_ANNOTATION):
-                self._queue.add((QUEUE, "", key_of(raw)[1]), ROOM_SECONDS)
+                self._queue.add((QUEUE, "", key_of(raw)[1]), max(after, ROOM_SECONDS))
 
     def room(self) -> None:
         """What might fit somewhere changed."""
@@ -90,10 +91,12 @@ class Keys:
         """Gangs that want a place: room may have come, and is offered in their turn, so that whoever is planned finds that
         those before it were."""
         draining = self._fleet.draining()
-        gangs = [_gang(place) for place in self._manager.placements if gangorder.short(place, draining)]
+        short = each("wake", self._manager.placements, lambda place: gangorder.short(place, draining))
+        gangs = [_gang(place) for place, is_short in short if is_short]
         works = [raw for key in gangs if (raw := self._manager.workloads.get(key))]
-        self._turns = {uid_of(raw): self._turn(raw) for raw in works}
-        in_turn = map(key_of, sorted(works, key=lambda raw: self._turns[uid_of(raw)][1]))
+        self._turns = {uid_of(raw): turn for raw, turn in each("wake", works, self._turn)}
+        known = (raw for raw in works if uid_of(raw) in self._turns)
+        in_turn = map(key_of, sorted(known, key=lambda raw: self._turns[uid_of(raw)][1]))
         for namespace, name in dict.fromkeys([*in_turn, *gangs]):  # of the others nothing is known
             self.named(GANG, namespace, name, ROOM_SECONDS)
 

@@ -18,6 +18,7 @@ from adapter.objects.raw import Raw, meta, moment
 from adapter.objects.workerpod import slot_of
 from adapter.shell import metrics
 from adapter.shell.clusters.manager import Manager
+from adapter.shell.guard import each
 from adapter.worker import dispatch
 
 _ORPHANS = {dispatch.POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metrics.SLOT_ELSEWHERE}
@@ -35,7 +36,8 @@ class Census(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         pods, tasks = _pods(), _tasks()
-        for (cluster, phase), number in Counter(map(self._where, self._manager.pods)).items():
+        where = (found for _, found in each("census", self._manager.pods, self._where))
+        for (cluster, phase), number in Counter(where).items():
             pods.add_metric([cluster, phase], number)
         for coroutine, number in Counter(map(_coroutine, asyncio.all_tasks())).items():
             tasks.add_metric([coroutine], number)
@@ -45,7 +47,7 @@ class Census(Collector):
     def _where(self, pod: Raw) -> tuple[str, str]:
         """The pod's cluster and phase; users may write anything into an annotation, so only a registered cluster counts."""
         cluster = slot_of(pod).split("/")[0]
-        phase = (pod.get("status") or {}).get("phase") or "Pending"
+        phase = str((pod.get("status") or {}).get("phase") or "Pending")
         return cluster if self._manager.worker_clusters.named(cluster) else "", phase
 
 

@@ -12,6 +12,8 @@ import random
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from adapter.shell.guard import failed
+
 log = logging.getLogger(__name__)
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -91,11 +93,12 @@ class WorkQueue(Generic[KeyT]):
         except Postpone as trouble:
             log.info("%s: %s", key, trouble)
             after = self._backoff(key)
-        except Exception:  # a key that fails must not end the others
-            log.exception("handling %s failed", key)
+        except Exception as error:  # a key that fails must not end the others
+            failed("look", error, key)
             after = self._backoff(key)
-        self._running.discard(key)
-        self._again.pop(key, None)  # news that came while it failed wait with it: what wakes itself must not spin
+        finally:  # also of a look that is cancelled: its key is to be looked at again
+            self._running.discard(key)
+            self._again.pop(key, None)  # news that came while it failed wait with it: what wakes itself must not spin
         if after is not None:
             self.add(key, after)
 

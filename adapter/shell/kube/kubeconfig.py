@@ -4,17 +4,34 @@ The official client reads it and makes the TLS context. What is refused or canno
 it. Nothing is sent here.
 """
 
+import asyncio
+import ipaddress
+import re
 from typing import Any
 
 import yaml
 from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
+from yarl import URL
+
+from adapter.objects.raw import bounded
 
 Body = dict[str, Any]
+# What YAML takes long to read is not text, of which a Secret holds a MiB, but what it is made of: 20 000 entries a second. A
+# kubeconfig of one cluster has about fifty.
+MOST_ENTRIES = 2_000
+_LONGEST_REASON = 300  # characters of what the official client says, which may name a context of any length
 # What a kubeconfig from elsewhere may not ask of us: to run a program or to read a file of ours. MultiKueue refuses the
 # same (docs/upstream.md, "What MultiKueue refuses in a kubeconfig").
 FORBIDDEN_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
 FORBIDDEN_CLUSTER = ("certificate-authority",)
+# What is read of one, each a text; the official client would take a number, or a list, for a token.
+_TEXTS = {
+    "clusters": ("cluster", ("server", "certificate-authority-data", "tls-server-name", "proxy-url")),
+    "users": ("user", ("token", "username", "password", "client-certificate-data", "client-key-data")),
+}
+_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_DNS_NAME = re.compile(rf"(?=.{{1,254}}$){_LABEL}(\.{_LABEL})*\.?")
 
 
 class BadLogin(ValueError):
@@ -24,11 +41,13 @@ class BadLogin(ValueError):
 async def login(text: str) -> kube.ApiClient:
     """The official client by the text of a kubeconfig from elsewhere; raises BadLogin."""
     try:
-        return await _without_files(_harmless(text))
+        return await _without_files(
+            await asyncio.to_thread(_harmless, text)
+        )  # beside the loop: a long one takes a second
     except BadLogin:
         raise
     except kube_config.ConfigException as error:
-        raise BadLogin(str(error)) from None
+        raise BadLogin(bounded(str(error), _LONGEST_REASON)) from None
     except Exception as error:  # the loader's own slips on odd input are many: a bad Secret must not end a loop
         raise BadLogin(f"it cannot be loaded ({type(error).__name__})") from None
 
@@ -70,20 +89,90 @@ async def _without_files(content: Body) -> kube.ApiClient:
         kube_config.kube_config._cleanup_temp_files()
 
 
+class _Plain(yaml.SafeLoader):
+    """Without aliases: a short text of them unfolds to any length, in whoever looks at it whole."""
+
+    entries = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise BadLogin("it uses YAML aliases; write out what they stand for")
+        self.entries += 1
+        if self.entries > MOST_ENTRIES:
+            raise BadLogin(
+                f"it has more than {MOST_ENTRIES} entries; leave out what is not needed to reach one cluster"
+            )
+        return super().compose_node(parent, index)
+
+
 def _harmless(text: str) -> Body:
-    """Read a kubeconfig, and refuse one that would act in our process; it comes from another cluster's admin."""
+    """Read a kubeconfig, and refuse one that would act in our process, or has what no connection can be made by; it comes from
+    another cluster's admin."""
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, Loader=_Plain)
     except yaml.YAMLError:
         raise BadLogin("it is not YAML") from None
     if not isinstance(content, dict):
         raise BadLogin("it is not a YAML mapping")
-    for entry in content.get("clusters") or ():
-        if not isinstance((entry.get("cluster") or {}).get("proxy-url") or "", str):
-            raise BadLogin("clusters[].cluster.proxy-url is no URL")
     for listed, part, forbidden in (("users", "user", FORBIDDEN_USER), ("clusters", "cluster", FORBIDDEN_CLUSTER)):
-        for entry in content.get(listed) or ():
-            found = [key for key in forbidden if key in (entry.get(part) or {})]
+        for entry in _entries(content, listed, part):
+            found = [key for key in forbidden if key in entry]
             if found:
                 raise BadLogin(f"{listed}[].{part}.{found[0]} is not allowed; put the data itself into the kubeconfig")
+    for cluster in _entries(content, "clusters", "cluster"):
+        _connectable(cluster)
     return content
+
+
+def _entries(content: Body, listed: str, part: str) -> list[Body]:
+    """The clusters or users of a kubeconfig; raises BadLogin where it has something else there."""
+    found = content.get(listed) or []
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise BadLogin(f"{listed} is no list of mappings")
+    entries = [one.get(part) or {} for one in found]
+    if not all(isinstance(one, dict) for one in entries):
+        raise BadLogin(f"{listed}[].{part} is no mapping")
+    for entry in entries:
+        odd = next((key for key in _TEXTS[listed][1] if not isinstance(entry.get(key) or "", str)), None)
+        if odd:
+            raise BadLogin(f"{listed}[].{part}.{odd} is no text; put it in quotes")
+    return entries
+
+
+def _connectable(cluster: Body) -> None:
+    """Raise BadLogin for what would fail only when a connection is made by it, some of it by no exception of a connection."""
+    where = "clusters[].cluster"
+    if not _is_url(cluster.get("server") or "", ("https", "http")):
+        raise BadLogin(f"{where}.server is no URL of an API server; write https://HOST:PORT")
+    if cluster.get("proxy-url") and not _is_url(cluster["proxy-url"], ("https", "http"), login=True):
+        raise BadLogin(f"{where}.proxy-url is no URL; write http://HOST:PORT")
+    if cluster.get("tls-server-name") and not _is_host(cluster["tls-server-name"]):
+        raise BadLogin(f"{where}.tls-server-name is no host name")
+    unverified = cluster.get("insecure-skip-tls-verify")
+    if not isinstance(unverified or False, bool):  # the official client takes "false" for true
+        raise BadLogin(f"{where}.insecure-skip-tls-verify is neither true nor false")
+    if cluster.get("certificate-authority-data") == "" and not unverified:
+        raise BadLogin(f"{where}.certificate-authority-data is empty; fill it, or leave it out for a public authority")
+
+
+def _is_url(text: str, schemes: tuple[str, ...], *, login: bool = False) -> bool:
+    """Whether a connection could be made to it; `login`: it may hold a user and a password."""
+    try:
+        url = URL(text)
+        plain = url.user is None and url.password is None
+        return (
+            url.scheme in schemes
+            and _is_host(url.host or "")
+            and bool(url.port)
+            and (login or plain)
+            and text.isprintable()
+        )
+    except ValueError:  # brackets that are left open, a port that is none
+        return False
+
+
+def _is_host(text: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(text.partition("%")[0]))
+    except ValueError:
+        return bool(_DNS_NAME.fullmatch(text))

@@ -54,14 +54,14 @@ class Gangs:
         """The facts about a Workload."""
         work, check = self._under(key)
         found = tuple(placement(p) for p in self._manager.placements.group("/".join(key)))
-        standing = tuple(self._shares.standing(key))
+        standing, odd = self._shares.read(key)
         covered = self._policies.covered(work, check) if work else []
         chosen, problem = self._policies.policy(check)
         gang = Gang(
             workload=work,
             check=check,
             placements=found,
-            reservations=standing,
+            reservations=tuple(standing),
             job_gone=bool(work and self._shares.job_of(work) != "There"),
             others_wait=bool(work and self._others_wait(work)),
             # its policy, and what keeps it from being planned
@@ -74,7 +74,7 @@ class Gangs:
             remote_podsets=tuple(p.name for p in covered if p.count),
             idle_podsets=tuple(p.name for p in covered if not p.count),
             # the worker clusters
-            silent=self._silent(found),
+            silent=self._silent(found, odd),
             given_up=self._losses.given_up({s.cluster for p in found for s in p.shares}, lost_after(chosen), now),
             draining=self._fleet.draining(),
             # what was tried before
@@ -125,8 +125,8 @@ class Gangs:
         """The shares that were refused a pod which is still wanted, and why."""
         return self._memory.unusable(place, map(uid_of, self._slots.living(place)))
 
-    def _silent(self, placements: tuple[Placement, ...]) -> dict[str, str]:
-        quiet = self._fleet.silent()
+    def _silent(self, placements: tuple[Placement, ...], odd: Iterable[str]) -> dict[str, str]:
+        quiet = {**dict.fromkeys(odd, "shows a share of this job that cannot be read"), **self._fleet.silent()}
         members = self._fleet.members()
         for share in (s for p in placements for s in p.shares):
             if share.cluster not in members and share.cluster not in quiet:

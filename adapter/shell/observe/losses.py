@@ -19,6 +19,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import FIRST_LISTS
+from adapter.shell.guard import contained, each
 from adapter.shell.observe import headclient
 from adapter.shell.observe.headclient import HeadClient, Heard
 from adapter.worker import headturns, raynodes, silence
@@ -64,6 +65,7 @@ class Losses:
     async def run(self, heard: Tell) -> None:
         """Ask heads for as long as clusters are silent, until cancelled; `heard` is told of each pod with news."""
         loop = asyncio.get_running_loop()
+        self._flying.clear()  # of an earlier run, which a fault has ended
         async with headclient.opened(self._manager) as client, asyncio.TaskGroup() as tasks:
             while True:
                 self._follow(heard)
@@ -95,14 +97,15 @@ class Losses:
         """The pods of clusters that cannot be seen, by RayCluster; none while the manager cannot be seen either."""
         silent, found = self._fleet.silent(), defaultdict[Key, list[Raw]](list)
         for pod in self._manager.pods if silent and not self._manager.lost else ():
-            if share_key(slot_of(pod))[0] in silent:
-                found[_ray_cluster(pod)].append(pod)
+            with contained("losses", key_of(pod)):
+                if share_key(slot_of(pod))[0] in silent:
+                    found[_ray_cluster(pod)].append(pod)
         return found
 
     def _head(self, pods: Iterable[Raw]) -> Raw | None:
         """The head of these pods' RayCluster. One that has ended keeps its address in its status, and another pod may have it."""
-        found = (raycluster.head(pod, self._manager.heads.group(by_ray_cluster(pod))) for pod in pods)
-        return next((head for head in found if head and not ended(head)), None)
+        found = each("losses", pods, lambda pod: raycluster.head(pod, self._manager.heads.group(by_ray_cluster(pod))))
+        return next((head for _, head in found if head and not ended(head)), None)
 
     async def _ask(self, client: HeadClient, head: Head, pod: Raw, heard: Tell) -> None:
         """Ask one head, and note what comes of it."""

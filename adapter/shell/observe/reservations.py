@@ -3,6 +3,7 @@
 Clusters that cannot be seen show no shares. Whether a share is to stay is for gang/lifecycle.py.
 """
 
+import functools
 from dataclasses import replace
 from typing import Literal
 
@@ -15,6 +16,7 @@ from adapter.objects.workload import Workload, there, workload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
+from adapter.shell.guard import each
 
 
 class Shares:
@@ -26,14 +28,12 @@ class Shares:
     def workers_in(self, cluster: str) -> int:
         """For how many workers quota is held or asked for in a cluster: by the Placements of Workloads that are not over, or by
         what stands there, whichever is more."""
-        places = (placement(raw) for raw in self._manager.placements)
+        places = (place for _, place in each("cluster", self._manager.placements, placement))
         live = (place for place in places if self.workload_of(place))
         wanted = sum(share.workers for place in live for share in place.live if share.cluster == cluster)
         member = self._fleet.members().get(cluster)
-        standing = (
-            podset for raw in (member.workloads if member else ()) for podset in raw["spec"].get("podSets") or ()
-        )
-        return max(wanted, sum(int(podset.get("count") or 0) for podset in standing))
+        standing = each("cluster", member.workloads if member else (), _workers)
+        return max(wanted, sum(workers for _, workers in standing))
 
     def placement_of(self, pod: Raw) -> Placement | None:
         """The Placement that a pod is labelled with."""
@@ -55,12 +55,27 @@ class Shares:
         return there(work.job, self._manager.job(work.job)) if work.job else "There"
 
     def standing(self, key: Key) -> list[Reservation]:
-        """What stands for a Workload in the clusters that can be seen."""
-        return [
-            _with_pods(member, reservation(name, raw))
-            for name, member in self._fleet.seen().items()
-            for raw in member.workloads.group("/".join(key))
-        ]
+        """What stands for a Workload in the clusters that can be seen, as far as it can be read."""
+        return self.read(key)[0]
+
+    def read(self, key: Key) -> tuple[list[Reservation], list[str]]:
+        """The same, and the clusters that show something for it that cannot be read: no API server gives that in its right mind,
+        so such a cluster is not to be believed about this gang; all others go by what can be read."""
+        found, odd = list[Reservation](), list[str]()
+        for name, member in self._fleet.seen().items():
+            shown = member.workloads.group("/".join(key))
+            readable = [one for _, one in each("share", shown, functools.partial(_reservation, member))]
+            found += readable
+            odd += [name] * (len(readable) < len(shown))
+        return found, odd
+
+
+def _reservation(member: Member, raw: Raw) -> Reservation:
+    return _with_pods(member, reservation(member.name, raw))
+
+
+def _workers(share: Raw) -> int:
+    return sum(int(podset.get("count") or 0) for podset in share["spec"].get("podSets") or ())
 
 
 def _with_pods(member: Member, found: Reservation) -> Reservation:

@@ -19,6 +19,7 @@ from adapter.shell import metrics
 from adapter.shell.clusters.indexes import by_reserved_workload
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
+from adapter.shell.guard import each, failed
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.pages import listed
 from adapter.shell.kube.resources import CONFIG_MAPS
@@ -71,19 +72,23 @@ async def _sweep(member: Member, manager: Manager, manager_id: str) -> None:
             log.debug("cluster=%s namespace=%s not swept: %s", member.name, namespace, refusal)
         except Unreachable:
             return
-        except Exception:  # what it says may be anything, and must not end the sweeps of the others
-            log.exception("worker cluster %s: sweeping namespace %s", member.name, namespace)
+        except Exception as error:  # what it says may be anything, and must not end the sweeps of the others
+            failed("anchors", error, f"{member.name} {namespace}")
 
 
 async def _namespace(member: Member, namespace: str, manager: Manager, manager_id: str) -> None:
     # Without copies, which go with their anchors: what they hold may come to many megabytes.
     ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
     found, _ = await listed(member.client, CONFIG_MAPS.path(namespace), labelSelector=ours)
-    for anchor in found:
-        if meta(anchor).get("ownerReferences"):
-            continue  # a copy all the same, whose label somebody took
-        if not _stands(anchor, member, manager) and anchors.settled(anchor, datetime.now(UTC)):
+    for anchor, goes in each("anchors", found, lambda one: _forlorn(one, member, manager)):
+        if goes:
             await _delete(anchor, member)
+
+
+def _forlorn(anchor: Raw, member: Member, manager: Manager) -> bool:
+    if meta(anchor).get("ownerReferences"):
+        return False  # a copy all the same, whose label somebody took
+    return not _stands(anchor, member, manager) and anchors.settled(anchor, datetime.now(UTC))
 
 
 async def _delete(anchor: Raw, member: Member) -> None:

@@ -1,6 +1,6 @@
 """How do admins see whether what they wrote works: conditions and events on WorkerCluster and AdmissionCheck."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from adapter import names
 from adapter.admission import conditions
@@ -16,7 +16,7 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.reflector import RESTORED
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
-from adapter.shell.write.events import REPEATED_AFTER, Announcer
+from adapter.shell.write.events import REPEATED_SECONDS, Announcer
 
 
 class Conditions:
@@ -59,7 +59,11 @@ class Conditions:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
             self._manager.worker_clusters.put(await self._manager.client.merge(path, patch))
         about = _about(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
-        if member and member.restored_at and datetime.now(UTC) - member.restored_at < REPEATED_AFTER:
+        if (
+            member
+            and member.restored_at
+            and datetime.now(UTC) - member.restored_at < timedelta(seconds=REPEATED_SECONDS)
+        ):
             await self._announcer.say(about, conditions.RESTORED, f"Worker cluster {name}: {RESTORED}.", warning=True)
         if problem or lack:
             await self._announcer.say(about, conditions.NOT_MIRRORED if lack else reason, problem or lack, warning=True)

@@ -24,6 +24,7 @@ from adapter.rewrite.copies import Source
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
+from adapter.shell.guard import contained, each, failed
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.sources import Absent, Sources, path
 from adapter.shell.observe.workers import Workers
@@ -129,15 +130,16 @@ class Copier:
     async def _look_after(self, member: Member) -> None:
         try:
             await self.refresh(member)
-        except Exception:  # what a cluster says of its pods may be anything, and must not end those of the others
-            log.exception("worker cluster %s: its copies", member.name)
+        except Exception as error:  # what a cluster says of its pods may be anything, and must not end those of others
+            failed("copies", error, member.name)
         finally:
             self._busy.discard(member.name)
 
     async def refresh(self, member: Member) -> None:
         """Compare the copies of a cluster's shares with their sources, one after the other: one of each share, then another one
         of each, so that nobody waits for a share that has many."""
-        stands = {reservation(member.name, raw).anchor_uid for raw in member.workloads}
+        read = each("copies", member.workloads, lambda raw: reservation(member.name, raw).anchor_uid)
+        stands = {uid for _, uid in read}
         gone = [key for key in self._written if key[0] == member.name and key[1] not in stands]
         for key in gone:
             del self._written[key]
@@ -152,14 +154,19 @@ class Copier:
         found: dict[str, dict[Reference, Raw]] = {}
         for remote in list(member.pods):
             await asyncio.sleep(0)  # five thousand take half a second, which shall hold up nothing else
-            pod = self._manager.pods.get(key_of(remote))
-            if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
-                continue
-            share = found.setdefault(anchor_uid(remote), {})
-            for reference in rewriter.referred(pod, self._workers.pull_secrets(pod)):
-                if len(share) < copies.MOST_OBJECTS:
-                    share.setdefault(reference, remote)
+            with contained("copies", key_of(remote)):
+                self._refers(remote, stands, found)
         return found
+
+    def _refers(self, remote: Raw, stands: set[str], found: dict[str, dict[Reference, Raw]]) -> None:
+        """Add what a remote pod refers to; nothing when it stands for no pod of ours on a share that stands."""
+        pod = self._manager.pods.get(key_of(remote))
+        if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
+            return
+        share = found.setdefault(anchor_uid(remote), {})
+        for reference in rewriter.referred(pod, self._workers.pull_secrets(pod)):
+            if len(share) < copies.MOST_OBJECTS:
+                share.setdefault(reference, remote)
 
     async def _renewed(self, member: Member, written: Written, reference: Reference, pod: Raw) -> bool:
         """Renew a copy if need be; False when there is no use in going on now."""

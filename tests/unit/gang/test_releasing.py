@@ -115,7 +115,7 @@ def test_a_share_that_a_running_gang_lost_waits_for_its_workers_too() -> None:
 def test_a_cluster_out_of_sight_tells_nothing_of_its_workers() -> None:
     sight = Sight({"east": 8})
     fill(sight.members["east"].workloads, OLD)
-    sight.members["east"].broken("no answer")
+    sight.members["east"].broken(OSError("no answer"))
     assert decide(sight.facts.gangs.facts((NAMESPACE, WORK["metadata"]["name"]), at(5)), at(5)) == []
 
 

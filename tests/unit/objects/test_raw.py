@@ -27,6 +27,33 @@ def test_an_object_without_anything_reads_as_nothing() -> None:
         assert not facts.is_true(raw, "Ready")
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+META = st.dictionaries(
+    st.sampled_from(["name", "namespace", "uid", "labels", "annotations", "ownerReferences"]), JSON, max_size=6
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["metadata", "spec", "status"]), JSON | META | st.fixed_dictionaries({"conditions": JSON})
+    )
+)
+def test_whatever_types_an_object_has_its_names_are_texts(raw: dict[str, Any]) -> None:
+    """They become keys of dicts, and are sorted."""
+    read = [
+        *facts.key_of(raw),
+        facts.uid_of(raw),
+        facts.label(raw, "a"),
+        facts.annotation(raw, "a"),
+        facts.controller_uid(raw),
+    ]
+    assert all(isinstance(one, str) for one in read) and isinstance(facts.meta(raw), dict)
+    assert isinstance(facts.condition(raw, "Ready"), dict)
+
+
 def test_a_cluster_scoped_object_has_no_namespace() -> None:
     assert facts.key_of({"metadata": {"name": "east"}}) == ("", "east")
 

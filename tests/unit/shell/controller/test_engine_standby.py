@@ -18,8 +18,13 @@ from prometheus_client import REGISTRY
 
 from adapter import names
 from adapter.shell import metrics
+from adapter.shell.clusters.member import Member
 from adapter.shell.controller.engine import Engine
+from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.kube.client import FENCED, Client
+from adapter.shell.observe.losses import Losses
+from adapter.shell.write import anchors
+from adapter.shell.write.copies import Copier
 from hack.lab.base.paths import REPO
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, event, holds, kubeconfig, lists, refuses, says, silence, text
@@ -139,6 +144,66 @@ async def test_whoever_starts_while_the_manager_is_away_waits_for_it() -> None:
             await server.until(lambda: engine.manager.unready.startswith("the manager cluster cannot be seen: 503"))
             assert engine.manager.synced and not task.done()
         finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            metrics.LEADER.set(0)
+
+
+@stoppable
+async def test_what_nobody_can_read_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """A typo in one kubeconfig, and objects with wrong types in every kind: east is read, and its WorkerCluster is told of."""
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        manager = Manager(server)
+        manager.objects["workerclusters"].append(builders.make_worker_cluster("west"))
+        manager.objects["secrets"][1] = _secret("west", "https://[fd00::1:6443")
+        odd: Raw = {"metadata": {"name": "odd", "namespace": "demo", "uid": "u"}, "spec": ["x"], "status": ["y"]}
+        for kind in ("workloads", "pods", "placements", "rayclusters", "rayjobs", "dispatchpolicies", "clusterqueues"):
+            manager.objects[kind] = [odd]
+        manager.objects |= {"localqueues": [odd], "cohorts": [odd], "resourceflavors": [odd], "nodes": [odd]}
+        engine = Engine(client, None)
+        task = asyncio.create_task(engine.run())
+        try:
+            told = {f"/apis/rayspan.dev/v1alpha1/workerclusters/{name}/status" for name in ("east", "west")}
+            await server.until(lambda: manager.writes() >= told)
+            assert not task.done() and "look failed at ('gang', 'demo', 'odd') by " in caplog.text
+            assert engine._parts is not None and "server is no URL" in engine._parts.fleet.problems["west"]
+            assert not engine._parts.fleet.members()["east"].why_silent
+        finally:
+            manager.grown.set()  # or the server would wait for those who wait for it
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            metrics.LEADER.set(0)
+
+
+@stoppable
+async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them once, whatever it met; a lost Lease is another matter, see below."""
+
+    def met(task: str) -> float:
+        return REGISTRY.get_sample_value("rayspan_task_failures_total", {"task": task}) or 0.0
+
+    async def breaks(*_: object) -> None:
+        raise RuntimeError
+
+    broken = {"queue", "losses", "anchors", "copies", "resync", "cluster"}
+    before = {task: met(task) for task in broken}
+    whose: list[Any] = [WorkQueue, Losses, anchors, Copier, Member]
+    for one in whose:
+        monkeypatch.setattr(one, "run", breaks)
+    monkeypatch.setattr(Engine, "_resync", breaks)
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        manager = Manager(server)
+        engine = Engine(client, None)
+        task = asyncio.create_task(engine.run())
+        try:
+            async with asyncio.timeout(apiserver.PATIENCE):
+                while not all(met(one) >= before[one] + 2 for one in broken):
+                    await asyncio.wait([task], timeout=0.1)
+                    assert not task.done()
+        finally:
+            manager.grown.set()
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task

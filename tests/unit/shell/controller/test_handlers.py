@@ -1,6 +1,7 @@
 """A change wakes the keys whose decision reads it, and no others: what moves all the time wakes nobody."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from adapter.objects.placement import placement
 from adapter.objects.workload import workload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
+from adapter.shell.controller import handlers
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import (
     ANCHOR,
@@ -609,14 +611,50 @@ async def test_a_cluster_that_a_preflight_reached_or_not_wakes_who_waits(
 async def test_what_cannot_be_read_breaks_no_watch(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """The manager's stores and those of worker clusters are filled by watches, which would else be taken for broken."""
     bench.waker.listen()
-    bench.manager.workloads.tell(None, {"metadata": {"name": "x", "labels": 7}, "status": {"admissionChecks": 7}})
+    bench.manager.workloads.tell({"metadata": {"name": "x", "labels": 7}, "status": {"admissionChecks": 7}}, None)
     odd: Raw = {"metadata": 7}
     bench.manager.ray_clusters.tell(odd, None)
     tell = bench.fleet._tell
     for heard in (tell.reservation, tell.pod, tell.room):
         heard("east", odd, None)
     tell.head_mirror(odd, None)
-    assert caplog.text.count("hearing of a change") >= 4 and "_ray_cluster" in caplog.text
+    bench.manager.flavors.tell([], [])  # type: ignore[arg-type]
+    assert "hear failed at _workload by " in caplog.text and "hear failed at _layout by " in caplog.text
+
+
+async def test_one_object_that_cannot_be_read_is_no_ground_to_wake_nobody(bench: Bench) -> None:
+    """An API server that lies about types, or is not one."""
+    odd = [
+        {"metadata": {"name": {"a": 1}, "namespace": 5, "uid": {"a": 1}, "labels": ["x"]}, "spec": 7, "status": ["x"]}
+    ]
+    for store in (bench.manager.placements, bench.manager.workloads, bench.manager.pods, bench.manager.worker_clusters):
+        store._objects = {("", "odd"): odd[0], **store._objects}  # past the border
+    bench.waker.everything()
+    bench.waker.turns()
+    bench.waker.contact("east")
+    assert {(GANG, NAMESPACE, WORK["metadata"]["name"]), (POD, NAMESPACE, FREE["metadata"]["name"])} <= bench.woken()
+
+
+# --- contact ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cluster_that_flaps_wakes_the_fleet_a_few_times_and_then_now_and_then(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose watches are refused and allowed in turn comes and goes twice a second."""
+    now, at_once = 1000.0, 0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    pod = (POD, NAMESPACE, FREE["metadata"]["name"])
+    for _ in range(600):
+        bench.queue.added.clear()
+        bench.waker.contact("east")
+        at_once += bench.queue.added[pod] == 0.0
+        assert all(after <= handlers.CONTACT_SECONDS for after in bench.queue.added.values()), "nothing is forgotten"
+        now += 0.5
+    assert at_once == handlers.CONTACTS + 300 / handlers.CONTACT_SECONDS - 1
+    bench.queue.added.clear()
+    bench.waker.contact("west")
+    assert bench.queue.added[pod] == 0.0, "another cluster pays nothing for it"
 
 
 async def test_the_turn_of_a_gang_is_that_of_its_newest_version(bench: Bench) -> None:

@@ -215,6 +215,15 @@ async def test_pods_are_counted_by_registered_cluster_and_phase() -> None:
     assert found == {("east", "Running"): 2, ("", "Pending"): 2}
 
 
+async def test_a_pod_that_cannot_be_read_hides_no_other() -> None:
+    home = stores.Sight({}).manager
+    stores.fill(
+        home.pods, {**make_pod("a"), "status": ["x"]}, make_pod("b"), {**make_pod("c"), "status": {"phase": {}}}
+    )
+    found = {tuple(sample.labels.values()): sample.value for sample in next(Census(home).collect()).samples}
+    assert found == {("", "Pending"): 2}
+
+
 async def test_tasks_are_counted_by_what_they_run() -> None:
     async def idle() -> None:
         await asyncio.Event().wait()

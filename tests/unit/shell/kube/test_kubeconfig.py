@@ -1,5 +1,6 @@
 """A kubeconfig from elsewhere may not act here, one that cannot be used is a sentence, and nothing of it stays behind."""
 
+import asyncio
 import base64
 import os
 import tempfile
@@ -10,6 +11,8 @@ from typing import Any
 import certifi
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.kubeconfig import FORBIDDEN_CLUSTER, FORBIDDEN_USER, BadLogin
@@ -103,3 +106,104 @@ async def test_no_certificate_stays_behind(tmp_path: Path, monkeypatch: pytest.M
         with nullcontext() if works else pytest.raises(BadLogin):
             await (await Client.from_kubeconfig(content)).close()
         assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sentence"),
+    [
+        pytest.param(
+            {"server": "https://[fd00::1:6443"}, "server is no URL of an API server", id="a bracket left open"
+        ),
+        pytest.param({"server": "https://east:99999"}, "server is no URL of an API server", id="no port"),
+        pytest.param({"server": "https://east:0"}, "server is no URL of an API server", id="port 0"),
+        pytest.param({"server": "east:6443"}, "server is no URL of an API server", id="no scheme"),
+        pytest.param({"server": "https://"}, "server is no URL of an API server", id="no host"),
+        pytest.param({"server": f"https://{'a' * 64}.example"}, "server is no URL of an API server", id="no DNS name"),
+        pytest.param({"server": f"https://us:{SECRET}@east"}, "server is no URL of an API server", id="a password"),
+        pytest.param({"server": "https://ea\nst"}, "server is no URL of an API server", id="a line break"),
+        pytest.param({"server": ["https://east"]}, "server is no text", id="a list"),
+        pytest.param({"proxy-url": "http://[::1"}, "proxy-url is no URL", id="a proxy's bracket"),
+        pytest.param({"proxy-url": "socks5://proxy:1080"}, "proxy-url is no URL", id="a proxy of another kind"),
+        pytest.param({"tls-server-name": "a b"}, "tls-server-name is no host name", id="no name"),
+        pytest.param({"insecure-skip-tls-verify": "false"}, "is neither true nor false", id="a word"),
+        pytest.param({"certificate-authority-data": ""}, "certificate-authority-data is empty", id="no authority"),
+    ],
+)
+async def test_what_no_connection_can_be_made_by_is_said_before_one_is_tried(cluster: Raw, sentence: str) -> None:
+    with pytest.raises(BadLogin, match=sentence) as found:
+        await Client.from_kubeconfig(yaml.safe_dump(kubeconfig("https://east:6443", cluster=cluster)))
+    assert SECRET not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {"server": "https://[fd00::1]:6443"},
+        {"server": "https://10.0.0.1"},
+        {"server": "https://east.example.com:6443/k8s/clusters/c-1/"},
+        {"server": "http://my_host:80", "proxy-url": f"http://us:{SECRET}@proxy:3128"},
+        {
+            "tls-server-name": "kubernetes.default.svc.",
+            "insecure-skip-tls-verify": True,
+            "certificate-authority-data": "",
+        },
+    ],
+    ids=str,
+)
+async def test_what_a_connection_can_be_made_by_is_taken(cluster: Raw) -> None:
+    await (await Client.from_kubeconfig(yaml.safe_dump(kubeconfig("https://east:6443", cluster=cluster)))).close()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        pytest.param("- a\n" * 100_000, "more than 2000 entries", id="huge"),
+        pytest.param("a: &a [x]\nb: [*a, *a]", "uses YAML aliases", id="what unfolds to any length"),
+        pytest.param("a: &a {x: 1}\nb: {<<: *a}", "uses YAML aliases", id="a merge"),
+    ],
+)
+async def test_what_would_hold_up_the_loop_is_not_read(content: str, sentence: str) -> None:
+    with pytest.raises(BadLogin, match=sentence):
+        await Client.from_kubeconfig(content)
+
+
+_WORDS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.dates())
+_VALUES = st.recursive(
+    _WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+)
+_URLS = st.one_of(
+    st.text(max_size=30).map("https://".__add__),
+    st.from_regex(r"https?://[\[\]a-z0-9.:@%-]{1,20}(:[0-9]{1,6})?(/[a-z?#]*)?", fullmatch=True),
+)
+_CLUSTERS = st.fixed_dictionaries(
+    {"server": _URLS | _VALUES},
+    optional={
+        "certificate-authority-data": _VALUES,
+        "tls-server-name": _VALUES,
+        "proxy-url": _URLS | _VALUES,
+        "insecure-skip-tls-verify": _VALUES,
+    },
+)
+_USERS = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("token", "username", "password", "client-certificate-data", "client-key-data"), _VALUES)
+)
+_KUBECONFIGS = st.builds(
+    lambda user, cluster: yaml.dump(kubeconfig("x", user=user, cluster=cluster)), _USERS, _CLUSTERS
+)
+
+
+@settings(max_examples=100)
+@given(
+    st.one_of(_KUBECONFIGS, _VALUES.map(yaml.dump), st.text(), st.text("abc:{}[]&*!-<|>'\"#%@ \n\t\\,0", max_size=60))
+)
+def test_whatever_is_in_a_secret_is_a_login_or_a_sentence(content: str) -> None:
+    asyncio.run(_tried(content))
+
+
+async def _tried(content: str) -> None:
+    try:
+        client = await Client.from_kubeconfig(content)
+    except BadLogin as error:
+        assert str(error) and len(str(error)) < 400
+    else:
+        await client.close()

@@ -55,6 +55,27 @@ def losses(sight: Sight, **nodes: bool) -> Losses:
     return found
 
 
+def test_a_share_that_cannot_be_read_hides_its_cluster_from_its_own_gang_only() -> None:
+    """West lies about types. Whoever has a share there goes by what was seen; nobody else is concerned."""
+    sight = Sight({"east": 8, "west": 8})
+    work = make_workload()
+    place = make_placement(work, shares={"east": {"workers": 2}, "west": {"workers": 2}})
+    odd = {**make_reservation(place), "spec": ["x"]}
+    fill(sight.manager.worker_clusters, make_worker_cluster("east"), make_worker_cluster("west"))
+    for store, raw in ((sight.manager.workloads, work), (sight.manager.placements, place)):
+        fill(store, raw)
+    fill(sight.members["west"].workloads, odd)
+    fill(sight.members["east"].workloads, make_reservation(place))
+    found = sight.facts.gangs.facts((NAMESPACE, work["metadata"]["name"]), at(9))
+    assert [one.cluster for one in found.reservations] == ["east"]
+    assert found.silent == {"west": "shows a share of this job that cannot be read"}
+    assert found.given_up == {} and sight.fleet.silent() == {}
+    fill(sight.manager.placements, make_placement(work, shares={"east": {"workers": 2}}))
+    found = sight.facts.gangs.facts((NAMESPACE, work["metadata"]["name"]), at(9))
+    assert [one.cluster for one in found.reservations] == ["east"]
+    assert sight.facts.shares.workers_in("west") == 0
+
+
 def test_a_cluster_counts_as_lost_from_the_first_loss_on() -> None:
     found = losses(lost_east(0))
     assert found.given_up(["east", "west"], MINUTE, at(59)) == {}

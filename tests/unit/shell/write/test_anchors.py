@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from adapter import names
 from adapter.shell.write import anchors
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, says
@@ -27,7 +28,27 @@ async def test_a_cluster_that_talks_nonsense_ends_no_sweep(caplog: pytest.LogCap
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         member.client = client
         await anchors._sweep(member, sight.manager, "mgr")
-    assert "worker cluster east: sweeping namespace demo" in caplog.text
+    assert caplog.text == "", "it is none of ours, and stands in nobody's way"
+
+
+async def test_an_anchor_that_cannot_be_read_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    sight = Sight({"east": 1})
+    member = sight.members["east"]
+    fill(
+        member.local_queues,
+        {"metadata": {"namespace": 5, "name": "x"}},
+        {"metadata": {"namespace": NAMESPACE, "name": "y"}},
+    )
+    odd = {
+        "metadata": {"name": "odd", "namespace": NAMESPACE, "annotations": {names.WORKLOAD_ANNOTATION: "rayjob-train"}}
+    }
+    place = make_placement(make_workload())
+    fill(sight.manager.placements, {**place, "spec": {**place["spec"], "shares": 7}})
+    server = Server(lists=[says({"kind": "List", "items": [odd, config_map("stray")]}), says({"kind": "Status"})] * 2)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        member.client = client
+        await anchors._sweep(member, sight.manager, "mgr")
+    assert "stray" in {one.path.rpartition("/")[2] for one in server.asked if one.method == "DELETE"}
 
 
 @pytest.mark.parametrize(

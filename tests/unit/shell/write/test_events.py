@@ -1,5 +1,7 @@
 """How many Events does a job get whose many pods have one trouble? One, and it is written once."""
 
+from dataclasses import replace
+
 import pytest
 from aiohttp import web
 
@@ -9,6 +11,7 @@ from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.shell.kube.client import ApiError
+from adapter.shell.write.events import BURST, Announcer
 from adapter.worker.dispatch import decide
 from adapter.worker.facts import Worker
 from tests.unit import apiserver
@@ -97,3 +100,64 @@ def test_strangers_of_one_template_are_told_of_once() -> None:
     (text,) = told
     assert text.startswith("Pod train-abc-worker-* carries the label rayspan.dev/placement but belongs to no")
     assert key_of(worker(1))[1] not in text
+
+
+class _Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_many_strangers_are_told_of_some_and_then_by_their_number(server: Server) -> None:
+    """Pods that somebody labelled by hand: each has a sentence of its own, and all are said at each resync."""
+    server.lists = [says({"kind": "Event"})] * 10_000
+    clock = _Clock()
+    async with apiserver.connected(server.url) as client:
+        announcer = Announcer(client, clock)
+        for _ in range(10):
+            for number in range(2_000):
+                await announcer.say(JOB, "ForeignPod", f"Pod stranger-{number} is left alone.", warning=True)
+            clock.now += 60.0
+        said = [asked.body["message"] for asked in server.asked]
+        assert len(said) == BURST + 9, "ten at once, and then one a minute"
+        assert (
+            said[-1]
+            == "Pod stranger-0 is left alone. (And 1000 or more other messages of this kind since the last one.)"
+        )
+        await announcer.say(JOB, "PodRefused", "no room", warning=True)
+        await announcer.say(replace(JOB, uid="another"), "ForeignPod", "Pod x is left alone.")
+        assert [asked.body["message"] for asked in server.asked][-2:] == ["no room", "Pod x is left alone."]
+
+
+async def test_a_few_sentences_that_are_held_back_are_counted(server: Server) -> None:
+    server.lists = [says({"kind": "Event"})] * 100
+    clock = _Clock()
+    async with apiserver.connected(server.url) as client:
+        announcer = Announcer(client, clock)
+        for number in [*range(BURST), 90, 91, 91, 92]:
+            await announcer.say(JOB, "Waits", f"for {number}")
+        clock.now += 60.0
+        await announcer.say(JOB, "Waits", "for 92")
+        clock.now += 60.0
+        await announcer.say(JOB, "Waits", "for 92")
+        await announcer.say(JOB, "Waits", "for 93")
+    said = [asked.body["message"] for asked in server.asked]
+    assert said[BURST:] == ["for 92 (And 2 other messages of this kind since the last one.)", "for 93"]
+
+
+async def test_what_stays_true_is_said_again_before_it_is_forgotten(server: Server) -> None:
+    server.lists = [says({"kind": "Event"})] * 100
+    clock = _Clock()
+    async with apiserver.connected(server.url) as client:
+        announcer = Announcer(client, clock)
+        for _ in range(61):
+            await announcer.say(JOB, "Waits", "for room")
+            clock.now += 60.0
+        assert len(server.asked) == 3, "at once, and each half hour"
+        clock.now += 3600.0
+        await announcer.say(JOB, "Waits", "for room")
+        assert list(announcer._said) == [(JOB.uid, "Waits")]
+        clock.now += 3600.0
+        await announcer.say(JOB, "Other", "thing")
+        assert list(announcer._said) == [(JOB.uid, "Other")], "what nobody says any more is forgotten"

@@ -9,7 +9,7 @@ import pytest
 from adapter.admission import conditions
 from adapter.objects.reservation import reservation
 from adapter.shell.write.conditions import Conditions
-from adapter.shell.write.events import REPEATED_AFTER
+from adapter.shell.write.events import REPEATED_SECONDS
 from tests.unit import builders, stores
 
 Raw = dict[str, Any]
@@ -32,7 +32,7 @@ async def _nothing(*_: object) -> Raw:
 
 @pytest.mark.parametrize(
     ("ago", "told"),
-    [(None, False), (timedelta(), True), (REPEATED_AFTER + timedelta(seconds=1), False)],
+    [(None, False), (timedelta(), True), (timedelta(seconds=REPEATED_SECONDS + 1), False)],
     ids=["never", "now", "long ago"],
 )
 async def test_a_restore_is_an_event_on_the_worker_cluster(ago: timedelta | None, told: bool) -> None:

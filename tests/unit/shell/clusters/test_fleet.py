@@ -1,0 +1,148 @@
+"""A kubeconfig that cannot be used, at the start or after an edit, is a cluster that cannot be seen: never one that is connected."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from adapter import names
+from adapter.objects.raw import condition
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.logins import Logins
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.controller import wiring
+from adapter.shell.kube.client import Client
+from adapter.shell.observe.losses import Losses
+from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.slots import Claims
+from adapter.shell.write.conditions import Conditions
+from adapter.shell.write.events import Announcer
+from tests.unit import apiserver, builders, stores
+from tests.unit.apiserver import Server, kubeconfig, lists, silence, text
+
+Raw = dict[str, Any]
+TYPO = yaml.safe_dump(kubeconfig("https://[fd00::1:6443"))
+
+
+def secret(content: object) -> Raw:
+    return {
+        "metadata": builders.make_meta("east", namespace=names.SYSTEM_NAMESPACE),
+        "data": {names.KUBECONFIG_KEY: content},
+    }
+
+
+def encoded(content: str) -> str:
+    return base64.b64encode(content.encode()).decode()
+
+
+@dataclass
+class Bench:
+    manager: Manager
+    fleet: Fleet
+    conditions: Conditions
+    server: Server
+
+    async def look(self, content: object) -> Raw:
+        """Put a kubeconfig into east's Secret, look at the WorkerCluster, and return its condition."""
+        stores.fill(self.manager.secrets, secret(content))
+        await self.conditions.cluster("east")
+        return condition(self.manager.worker_clusters.named("east") or {}, names.CONNECTED)  # type: ignore[return-value]
+
+
+@asynccontextmanager
+async def benched() -> AsyncIterator[Bench]:
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client, asyncio.TaskGroup() as tasks:
+        manager = Manager(client)
+        manager.worker_clusters.replace([builders.make_worker_cluster("east")])
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if request.method == "PATCH":  # the status of the WorkerCluster
+                told = manager.worker_clusters.named("east") or {}
+                status = {**told["status"], **(await request.json())["status"]}
+                version = str(len(server.asked))
+                metadata = {**told["metadata"], "resourceVersion": version}
+                return await apiserver.says({**told, "metadata": metadata, "status": status})(request)
+            return await (text("ok", kind="text/plain") if request.path == "/readyz" else lists(1))(request)
+
+        server.lists, server.watches = [answer] * 1000, [silence(server)] * 1000
+        fleet = Fleet(tasks, "mgr", lambda: True)
+        facts = wiring.read(manager, fleet, Claims(), Losses(manager, fleet), Memory(), "mgr")
+        logins = Logins(tasks, manager)
+        conditions = Conditions(manager, fleet, logins, facts.policies, facts.shares, Announcer(client))
+        yield Bench(manager, fleet, conditions, server)
+        for name in fleet.members():
+            await fleet.reconcile(name, None, logins)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        pytest.param(encoded(TYPO), "clusters[].cluster.server is no URL of an API server", id="a typo in the URL"),
+        pytest.param(encoded(yaml.safe_dump(kubeconfig("https://e:99999"))), "server is no URL", id="no port"),
+        pytest.param(encoded("{"), "it is not YAML", id="no YAML"),
+        pytest.param(encoded("clusters: 5"), "clusters is no list of mappings", id="a number"),
+        pytest.param("%%%", "is not text", id="no base64"),
+        pytest.param({"a": 1}, "has no key kubeconfig", id="no text"),
+        pytest.param("", "has no key kubeconfig", id="nothing"),
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_used_is_told(content: object, sentence: str) -> None:
+    async with benched() as bench:
+        told = await bench.look(content)
+        assert (told["status"], told["reason"]) == ("False", "BadConfiguration") and sentence in told["message"]
+        assert set(bench.fleet.silent()) == {"east"} and bench.fleet.members() == {}
+
+
+async def test_a_typo_at_run_time_is_a_loss_that_counts_from_then_on() -> None:
+    async with benched() as bench:
+        good = encoded(yaml.safe_dump(kubeconfig(bench.server.url)))
+        stores.fill(bench.manager.secrets, secret(good))
+        await bench.conditions.cluster("east")
+        await asyncio.wait_for(bench.fleet.members()["east"].seen.wait(), 30)
+        assert (await bench.look(good))["status"] == "True" and bench.fleet.silent() == {}
+        assert (await bench.look(encoded(TYPO)))["status"] == "False"
+        assert set(bench.fleet.silent()) == {"east"}
+        lost = (bench.manager.worker_clusters.named("east") or {})["status"]["lostSince"]
+        assert (await bench.look(encoded(TYPO)))["status"] == "False"
+        assert (bench.manager.worker_clusters.named("east") or {})["status"]["lostSince"] == lost
+        stores.fill(bench.manager.secrets, secret(good))
+        await bench.conditions.cluster("east")
+        await asyncio.wait_for(bench.fleet.members()["east"].seen.wait(), 30)
+        assert (await bench.look(good))["status"] == "True"
+
+
+async def test_a_fault_of_ours_is_a_cluster_that_cannot_be_seen(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the official client, or we, make of a kubeconfig that nobody foresaw."""
+
+    async def breaks(*_: object) -> Client:
+        raise ValueError(TYPO)
+
+    async with benched() as bench:
+        good = encoded(yaml.safe_dump(kubeconfig(bench.server.url)))
+        await bench.look(good)
+        monkeypatch.setattr(Client, "from_kubeconfig", breaks)
+        told = await bench.look(encoded(yaml.safe_dump(kubeconfig(f"{bench.server.url}/"))))
+        assert (told["status"], told["reason"]) == ("False", "BadConfiguration")
+        assert told["message"].startswith(
+            "WorkerCluster east cannot be connected (ValueError); see the controller's log"
+        )
+        assert "fleet failed at east by ValueError" in caplog.text and "fd00" not in caplog.text
+
+
+async def test_a_member_that_breaks_is_out_of_sight_until_all_of_it_is_read_anew() -> None:
+    member = stores.make_member("east", 1)
+    member.broken(ValueError("x"))
+    assert member.why_silent.endswith("reading it ended by ValueError; see the controller's log")
+    member._note("connection", None)  # it runs again
+    for row in member._rows:
+        assert member.why_silent, "an old store would be taken for true"
+        member._followed(row, None)
+    assert not member.why_silent
