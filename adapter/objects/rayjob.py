@@ -115,11 +115,12 @@ def _podsets(asked: Asked) -> list[PodSet]:
         )
     head = _template(_mapping(cluster, "headGroupSpec", where), f"{where}.headGroupSpec")
     groups = _list(cluster, "workerGroupSpecs", where)
-    workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]") for index, group in enumerate(groups)]
     submitter = asked.kind == "RayJob" and (spec.get("submissionMode") or "K8sJobMode") == "K8sJobMode"
+    _refuse_too_many(where, 1 + len(groups) + submitter)  # before any of them is read
+    workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]") for index, group in enumerate(groups)]
     last = [PodSet(names.SUBMITTER, 1, spec.get("submitterPodTemplate") or {}, frozenset())] if submitter else []
     podsets = [PodSet(names.HEAD, 1, head, frozenset()), *workers, *last]
-    _refuse_podsets(where, [podset.name for podset in podsets])
+    _refuse_twice(where, [podset.name for podset in podsets])
     return podsets
 
 
@@ -134,15 +135,18 @@ def _refuse_job(asked: Asked, spec: Raw) -> None:
         raise Unusable(f"{asked}: spec.shutdownAfterJobFinishes is not true: Kueue queues no other RayJob; set it.")
 
 
-def _refuse_podsets(where: str, podsets: list[str]) -> None:
+def _refuse_twice(where: str, podsets: list[str]) -> None:
     twice = sorted({name for name in podsets if podsets.count(name) > 1})
     if twice:
         raise Unusable(
             f"{where}.workerGroupSpecs: the name {twice[0]} is taken twice; give each group a name of its own."
         )
-    if len(podsets) > MOST_PODSETS:
+
+
+def _refuse_too_many(where: str, podsets: int) -> None:
+    if podsets > MOST_PODSETS:
         raise Unusable(
-            f"{where}.workerGroupSpecs: {len(podsets)} podsets with head and submitter, Kueue takes {MOST_PODSETS} at "
+            f"{where}.workerGroupSpecs: {podsets} podsets with head and submitter, Kueue takes {MOST_PODSETS} at "
             "most; use fewer groups."
         )
 

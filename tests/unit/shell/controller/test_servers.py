@@ -89,7 +89,7 @@ async def test_a_controller_that_sees_nothing_says_so() -> None:
 
 async def test_a_fault_of_ours_is_told_and_costs_nobody_else() -> None:
     class Broken:
-        def answer(self, *_: object) -> Raw:
+        async def answer(self, *_: object) -> Raw:
             raise ZeroDivisionError("token abc")
 
     async with served(lambda: cast(Preview, Broken())) as url:
@@ -127,11 +127,11 @@ async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.Mo
     loop = asyncio.get_running_loop()
 
     class Slow:
-        def answer(self, *asked: Any) -> Raw:
+        async def answer(self, *asked: Any) -> Raw:
             until = loop.time() + 0.005
             while loop.time() < until:
                 pass
-            return preview.answer(*asked)
+            return await preview.answer(*asked)
 
     async with served(lambda: cast(Preview, Slow())) as url:
         started = loop.time()
