@@ -39,9 +39,7 @@ class Nodes:
     count: int = 0
     labels: dict[str, dict[str, _Some]] = field(default_factory=lambda: defaultdict(dict))  # by key, then value
     having: dict[str, _Some] = field(default_factory=dict)  # by key, filled in when asked for
-    numbers: dict[str, list[tuple[int, _Some]]] = field(
-        default_factory=dict
-    )  # by key, for Gt and Lt; read when asked for
+    numbers: dict[str, tuple[list[int], list[_Some]]] = field(default_factory=dict)  # likewise, for Gt and Lt
     taints: dict[tuple[object, ...], _Some] = field(default_factory=dict)
     machines: dict[frozenset[tuple[str, int]], tuple[podrequests.Resources, _Some]] = field(default_factory=dict)
 

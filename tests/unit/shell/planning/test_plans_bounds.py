@@ -58,7 +58,7 @@ def test_what_cannot_be_read_in_one_cluster_is_that_clusters_alone(store: str, o
     fill(east, {"metadata": before["metadata"], **odd})
     made = plan(sight, gang("me", 2))
     assert taken(made) == {"west": 2}
-    assert [one.reason for one in made.plan.verdicts if one.cluster == "east"][0].startswith(why)
+    assert next(one.reason for one in made.plan.verdicts if one.cluster == "east").startswith(why)
 
 
 @pytest.mark.parametrize(
