@@ -38,8 +38,8 @@ _REQUESTS = (
 )
 
 # Each of these is compared with every flavor and every kind of node, in every cluster. Charts and autoscalers write one to three
-# terms, of up to ten expressions, and lists of up to a hundred machine types. With 18 groups that have all that is allowed here
-# a cluster of 5 000 nodes takes tens of milliseconds.
+# terms, of up to ten expressions, and lists of up to a hundred machine types. Where 17 groups have all that is allowed here, a
+# cluster of 300 nodes takes some 10 ms of a plan, and one of 5 000 some 150.
 _PLANNED = (
     Limit("spec.nodeSelector", 32, "choose nodes by fewer labels"),
     Limit("spec.tolerations", 64, 'tolerate several taints at once with operator "Exists"'),
