@@ -10,6 +10,7 @@ of it.
 from collections.abc import Callable, Iterable, Iterator
 
 from adapter import names
+from adapter.admission import limits
 from adapter.admission.policy import Chosen
 from adapter.objects import raycluster
 from adapter.objects.podrequests import PODS, pod_requests
@@ -77,6 +78,8 @@ def of_template(template: Raw, *, account_given: bool = False) -> str | None:
     "Jobs whose workers must stay together". `account_given`: wherever it may go, the cluster gives it a service account in
     place of its own.
     """
+    if why := limits.of_template(template):  # before anything that goes through all of it
+        return why
     spec = template.get("spec") or {}
     rules = [rule for rule in _RULES if not (account_given and rule[0] is _service_account)]
     return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), None)

@@ -62,23 +62,24 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     """
     asked = _containers(spec)
     asked |= {name: nanos for name, nanos in _asked(spec).items() if _pod_level(name)}
-    asked = _sum(asked, _read(spec.get("overhead")))
+    _add(asked, _read(spec.get("overhead")))
     return {name: _rounded(nanos, name) for name, nanos in asked.items()} | {PODS: 1}
 
 
 def _containers(spec: Mapping[str, Any]) -> _Nanos:
     running: _Nanos = {}
     for container in spec.get("containers") or ():
-        running = _sum(running, _asked(container))
+        _add(running, _asked(container))
     sidecars: _Nanos = {}
     highest: _Nanos = {}
     for container in spec.get("initContainers") or ():
-        step = _sum(sidecars, _asked(container))
+        asked = _asked(container)
+        for name, nanos in asked.items():  # what it does not ask for is as high as it was
+            highest[name] = max(highest.get(name, 0), sidecars.get(name, 0) + nanos)
         if container.get("restartPolicy") == "Always":
-            running = _sum(running, _asked(container))
-            sidecars = step
-        highest = _max(highest, step)
-    return _max(running, highest)
+            _add(running, asked)
+            _add(sidecars, asked)
+    return running | {name: max(running.get(name, 0), nanos) for name, nanos in highest.items()}
 
 
 def _asked(holder: Mapping[str, Any]) -> _Nanos:
@@ -94,12 +95,9 @@ def _pod_level(resource: str) -> bool:
     return resource in (CPU, "memory") or resource.startswith("hugepages-")
 
 
-def _sum(left: _Nanos, right: _Nanos) -> _Nanos:
-    return left | {name: left.get(name, 0) + nanos for name, nanos in right.items()}
-
-
-def _max(left: _Nanos, right: _Nanos) -> _Nanos:
-    return left | {name: max(left.get(name, 0), nanos) for name, nanos in right.items()}
+def _add(to: _Nanos, more: _Nanos) -> None:
+    for name, nanos in more.items():
+        to[name] = to.get(name, 0) + nanos
 
 
 def _rounded(nanos: int, resource: str) -> int:

@@ -126,10 +126,11 @@ def _podsets(asked: Asked) -> list[PodSet]:
         cluster, where = _mapping(spec, "rayClusterSpec", where), f"{where}.rayClusterSpec"
     head = _template(_mapping(cluster, "headGroupSpec", where), f"{where}.headGroupSpec")
     groups = _list(cluster, "workerGroupSpecs", where)
+    submitter = [names.SUBMITTER] if _has_submitter(asked.kind, spec) else []
+    _refuse_too_many(where, 1 + len(groups) + len(submitter))  # before any of them is read
     workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]") for index, group in enumerate(groups)]
     podsets = [PodSet(names.HEAD, 1, head, frozenset()), *workers]
-    submitter = [names.SUBMITTER] if _has_submitter(asked.kind, spec) else []
-    _refuse_podsets(where, [*(podset.name for podset in podsets), *submitter])
+    _refuse_twice(where, [*(podset.name for podset in podsets), *submitter])
     return podsets
 
 
@@ -149,15 +150,18 @@ def _refuse_job(asked: Asked, spec: Raw) -> None:
         raise Unusable(f"{asked}: spec.shutdownAfterJobFinishes is not true: Kueue queues no other RayJob; set it.")
 
 
-def _refuse_podsets(where: str, podsets: list[str]) -> None:
+def _refuse_twice(where: str, podsets: list[str]) -> None:
     twice = sorted({name for name in podsets if podsets.count(name) > 1})
     if twice:
         raise Unusable(
             f"{where}.workerGroupSpecs: the name {twice[0]} is taken twice; give each group a name of its own."
         )
-    if len(podsets) > MOST_PODSETS:
+
+
+def _refuse_too_many(where: str, podsets: int) -> None:
+    if podsets > MOST_PODSETS:
         raise Unusable(
-            f"{where}.workerGroupSpecs: {len(podsets)} podsets with head and submitter, Kueue takes {MOST_PODSETS} at "
+            f"{where}.workerGroupSpecs: {podsets} podsets with head and submitter, Kueue takes {MOST_PODSETS} at "
             "most; use fewer groups."
         )
 

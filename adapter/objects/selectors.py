@@ -65,10 +65,11 @@ def tolerates(toleration: Raw, taint: Raw) -> bool:
 
 
 def _compares(left: object, operator: str, right: object) -> bool:
-    low, high = (_integer(left), _integer(right)) if operator == "Lt" else (_integer(right), _integer(left))
+    low, high = (integer(left), integer(right)) if operator == "Lt" else (integer(right), integer(left))
     return low is not None and high is not None and low < high
 
 
-def _integer(text: object) -> int | None:
+def integer(text: object) -> int | None:
+    """A whole number as Gt and Lt read it, None for anything else."""
     digits = str(text).removeprefix("-")
     return int(str(text)) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else None

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
+from adapter.admission import limits
 from adapter.objects import podrequests
 from adapter.objects.placement import Exclusion, Placement
 from adapter.objects.raw import Key, Raw
-from adapter.objects.workload import Workload
+from adapter.objects.workload import PodSet, Workload
 
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
 # given up and tried elsewhere: half as long cost a crowd of minute-long gangs four percent of its quota (make gangs). Short
@@ -87,19 +88,29 @@ def turn(work: Workload) -> Turn:
     """
     created = work.created or _FIRST
     try:
-        size = sum(
-            podset.count * podrequests.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
-            for podset in work.podsets
-        )
+        size = sum(map(_cpu, work.podsets))
     except ValueError:  # whoever plans it says so; it must be in nobody's way
         size = 0
     return -(work.priority or 0), (created - _FIRST) // SAME_AGE, -size, created, work.key
+
+
+def _cpu(podset: PodSet) -> int:
+    """Of one that is too long to be added up, at every plan and for all in the queue, nothing: it is refused, or a head."""
+    if not limits.can_be_added_up(podset.template):
+        return 0
+    return podset.count * podrequests.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
 
 
 def before(me: Workload, waiting: Iterable[Waiting]) -> list[Waiting]:
     """The other gangs whose turn comes before this one's, in their order."""
     mine, others = turn(me), ((turn(one.work), one) for one in waiting if one.key != me.key)
     return [one for _, one in sorted((pair for pair in others if pair[0] < mine), key=lambda pair: pair[0])]
+
+
+def takes_part(one: Waiting, now: datetime) -> bool:
+    """Whether a gang may take room from those behind it, or keeps some. Most of a long queue do neither: when they were planned
+    last nothing fitted."""
+    return not one.looked or holds_until(one, now) is not None
 
 
 def holds_until(one: Waiting, now: datetime) -> datetime | None:

@@ -130,18 +130,14 @@ class Offers:
         return self._evers[key]
 
     def _held(self, candidate: Candidate, group: Group, fit: Fit) -> tuple[int, str]:
-        """How many pods today's nodes could hold were they empty, and why fewer than wanted.
-
-        More than wanted are counted only where the most room is asked for.
-        """
+        """How many pods today's nodes could hold were they empty, and why fewer than wanted."""
         if candidate.nodes is None or not fit.flavors:
             return UNLIMITED, ""
         key = (candidate.name, group.name, tuple(dict.fromkeys(fit.flavors.values())))
         if key not in self._nodes:
             flavors = [candidate.tree.flavors[name] for name in key[-1]]
-            wanted = UNLIMITED if self.request.strategy == "AvailableCapacity" else group.count
             self._nodes[key] = nodes.hold(
-                candidate.nodes, pod_spec_in(candidate, group), group.request, flavors, wanted
+                candidate.nodes, pod_spec_in(candidate, group), group.request, flavors, group.count
             )
         return self._nodes[key]
 

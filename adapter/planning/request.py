@@ -4,14 +4,14 @@ A candidate that cannot take part has a reason instead of an offer; nothing here
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from adapter.objects.placement import Share
 from adapter.objects.raw import Key, Raw
 from adapter.objects.specs import NOTHING, PodMapping
-from adapter.quota.nodes import Node
+from adapter.quota.nodes import Nodes
 from adapter.quota.tree import Resources, Tree
 from adapter.rewrite import podmapping
 
@@ -86,7 +86,7 @@ class Candidate:
     queues: Mapping[Key, tuple[str, str]]  # LocalQueue -> its ClusterQueue, and why it takes nothing (empty: it does)
     namespaces: Mapping[str, Mapping[str, str]]  # name -> its labels
     zone: str = ""
-    nodes: Sequence[Node] | None = None  # None: not known, so nothing is concluded from them
+    nodes: Nodes | None = None  # None: not known, so nothing is concluded from them
     can_grow: bool = False
     pods: PodMapping = NOTHING
 

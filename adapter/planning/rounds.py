@@ -41,6 +41,14 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """The clusters involved, less what those whose turn comes first take, and who of them holds room back."""
+
+    fleet: Sequence[Candidate]
+    holds: Sequence[Hold] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """A plan with what it was made of."""
 
@@ -81,18 +89,28 @@ def complete(request: Request, kept: Iterable[Share]) -> Made:
     return Made(request, (), Plan((), (), f"All workers have a place: {counted(kept)}."))
 
 
-def planned(me: Asking, ahead: Ahead, fleet: Sequence[Candidate], now: datetime) -> Made:
-    """Plan a gang on the clusters involved, after those whose turn comes first."""
-    left, holds = _after(ahead, fleet, now)
-    offered = _offered(me, left)
-    return Made(me.request, offered, planner.plan(me.request, offered), holds)
+def after(one: Waiting, asking: Asking, left: Left, now: datetime) -> Left:
+    """What is left once one more of those whose turn comes first has taken what it can, or keeps what it could use."""
+    until = gangorder.holds_until(one, now)
+    theirs = _offered(asking, left.fleet)
+    shares = () if one.looked else planner.plan(asking.request, theirs).shares
+    holds = left.holds
+    if not shares and until and (shares := planner.keep(asking.request, theirs)):
+        holds = (*holds, Hold(one.work.job, until))
+    return Left(planner.charged(asking.request, left.fleet, shares), holds)
 
 
-def preempting(me: Asking, ahead: Ahead, made: Made, relieved: Sequence[Candidate], now: datetime) -> Made:
-    """Plan a gang that found no room once more, on the clusters as they were without gangs of lower priority."""
-    freed, holds = _after(ahead, relieved, now)
-    over = planner.outranking(me.request, made.fleet, _offered(me, freed))
-    return replace(made, plan=over if over.shares else made.plan, freed=holds)
+def planned(me: Asking, left: Left) -> Made:
+    """Plan a gang on what those whose turn comes first have left of the clusters involved."""
+    offered = _offered(me, left.fleet)
+    return Made(me.request, offered, planner.plan(me.request, offered), left.holds)
+
+
+def preempting(me: Asking, made: Made, freed: Left) -> Made:
+    """Plan a gang that found no room once more, on what they have left of the clusters as these were without gangs of lower
+    priority."""
+    over = planner.outranking(me.request, made.fleet, _offered(me, freed.fleet))
+    return replace(made, plan=over if over.shares else made.plan, freed=freed.holds)
 
 
 def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> Placement:
@@ -132,21 +150,6 @@ def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
         return False
     same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
     return same and bool(before.explanation == spec["explanation"])
-
-
-def _after(ahead: Ahead, fleet: Sequence[Candidate], now: datetime) -> tuple[Sequence[Candidate], list[Hold]]:
-    """What is left once those whose turn comes first have taken what they can, and who of them holds room back."""
-    holds = []
-    for one, asking in ahead:
-        until = gangorder.holds_until(one, now)
-        if one.looked and not until:
-            continue  # most of a long queue: nothing fitted when it was planned, and it keeps nothing
-        theirs = _offered(asking, fleet)
-        shares = () if one.looked else planner.plan(asking.request, theirs).shares
-        if not shares and until and (shares := planner.keep(asking.request, theirs)):
-            holds.append(Hold(one.work.job, until))
-        fleet = planner.charged(asking.request, fleet, shares)
-    return fleet, holds
 
 
 def _offered(asking: Asking, fleet: Iterable[Candidate]) -> list[Candidate]:

@@ -26,12 +26,15 @@ class Flavor:
 
 
 def read(name: str, raw: Raw) -> Flavor:
-    """Read a ResourceFlavor object; raises AttributeError or TypeError where it is not shaped like one."""
+    """Read a ResourceFlavor object; raises AttributeError, TypeError or ValueError where it is not shaped like one."""
     spec = raw.get("spec") or {}
+    labels = dict(spec.get("nodeLabels") or {})
+    if not all(isinstance(value, str) for value in labels.values()):
+        raise ValueError("a value in spec.nodeLabels is no text")
     taints = [taint for taint in spec.get("nodeTaints") or () if taint.get("effect") in ("NoSchedule", "NoExecute")]
     return Flavor(
         name=name,
-        labels=dict(spec.get("nodeLabels") or {}),
+        labels=labels,
         taints=tuple(taints),
         tolerations=tuple(dict(toleration) for toleration in spec.get("tolerations") or ()),
         topology=spec.get("topologyName") is not None,

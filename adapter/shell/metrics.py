@@ -45,7 +45,7 @@ DISPATCH = Histogram(
 )
 DECISION = Histogram(
     "rayspan_decision_seconds",
-    "How long one plan of a gang takes; meanwhile nothing else is decided.",
+    "How long one plan of a gang takes; meanwhile no other gang is planned.",
     buckets=_DECISION_BUCKETS,
 )
 ROLLBACKS = Counter(

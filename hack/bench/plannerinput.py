@@ -11,7 +11,7 @@ from adapter.objects.placement import GroupShare, Share
 from adapter.objects.raw import Raw
 from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import nodes, tree
-from adapter.quota.nodes import Node
+from adapter.quota.nodes import Nodes
 
 NAMESPACE = "demo"
 _FLAVORS = ("spot", "reserved")
@@ -60,7 +60,7 @@ def objects(size: Size) -> tuple[list[Raw], list[Raw], list[Raw]]:
     return [_queue(size, number) for number in range(size.queues)], _cohorts(size), flavors
 
 
-def _candidate(size: Size, number: int, of: tree.Tree, there: Sequence[Node]) -> Candidate:
+def _candidate(size: Size, number: int, of: tree.Tree, there: Nodes) -> Candidate:
     queues = {(NAMESPACE, f"team-{n}"): (f"team-{n}", "") for n in range(size.queues)}
     return Candidate(f"cluster-{number}", "", of, queues, {NAMESPACE: {}}, nodes=there)
 

@@ -62,7 +62,7 @@ class Member(Cluster):
 
         self._tree: Tree | None = None
         self._tree_is_old = False
-        self._nodes: tuple[nodes.Node, ...] | None = None
+        self._nodes: nodes.Nodes | None = None
         self._queues: dict[Key, tuple[str, str]] | None = None
         self._namespace_labels: dict[str, Labels] | None = None
 
@@ -154,7 +154,7 @@ class Member(Cluster):
         return self._tree
 
     @property
-    def nodes(self) -> tuple[nodes.Node, ...]:
+    def nodes(self) -> nodes.Nodes:
         """The nodes that take pods."""
         if self._nodes is None:
             self._nodes = nodes.read(self._node_objects)

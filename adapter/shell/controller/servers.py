@@ -3,7 +3,7 @@
 /healthz while its loop turns, /readyz while the manager cluster is read, /metrics for numbers; POST /plan with a job, and the
 answer or a sentence comes back as JSON. The API server stands in front of that (services/proxy) and says who may ask; what comes
 in is anybody's text nevertheless. So it is small, one question is answered at a time, and questions get a part of the loop's
-time only. Nothing is written.
+time only. Somebody who sends slowly, or much, or who asks what takes long, is in nobody's way. Nothing is written.
 """
 
 import asyncio
@@ -30,9 +30,40 @@ MOST_BYTES = 2**20
 # script asks in a loop: everybody may ask, and between two plans the loop else turns once, while a pod's way through it takes many.
 REST = 4
 MOST_WAITING = 32  # more than this many people at once do not ask by hand; what waits here costs memory
-UPLOAD_SECONDS = 10.0  # in which a question has to come in, for it holds a place: the API server sends it whole
+# What is on its way in costs memory, too. The API server sends a question whole, so one that takes long is sent by somebody else:
+# it takes no place from those that wait, and when too many are on their way the oldest of them is given up for the newest.
+MOST_UPLOADS = 64
+UPLOAD_SECONDS = 10.0
+LINGER_SECONDS = 1.0  # for which more is read of what is answered already, so that its sender gets to read the answer
+# A question that is not answered by then is not waited for: the API server in front gives up after a minute. One plan is never
+# given so long that all who wait behind it miss theirs.
+QUESTION_SECONDS = 45.0
+PLAN_SECONDS = 5.0
 
 Ask = Callable[[], Preview | str]  # who answers, or why nobody can now
+
+
+class _Uploads:
+    """Takes in what is sent, in a bounded time and space."""
+
+    def __init__(self) -> None:
+        self._running: dict[asyncio.Timeout, None] = {}  # the oldest first
+
+    async def read(self, request: web.Request) -> bytes:
+        """What was sent, whole; raises TimeoutError, or HTTPRequestEntityTooLarge."""
+        async with asyncio.timeout(UPLOAD_SECONDS) as deadline:
+            if len(self._running) >= MOST_UPLOADS:
+                self._give_up(next(iter(self._running)))
+            self._running[deadline] = None
+            try:
+                return await request.read()
+            finally:
+                self._running.pop(deadline, None)
+
+    def _give_up(self, oldest: asyncio.Timeout) -> None:
+        del self._running[oldest]
+        if not oldest.expired():
+            oldest.reschedule(0.0)  # long ago
 
 
 class _Desk:
@@ -40,25 +71,14 @@ class _Desk:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
+        self._uploads = _Uploads()
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._rested = 0.0  # when the next question may be answered
 
     async def plan(self, request: web.Request) -> web.Response:
-        if self._waiting >= MOST_WAITING:
-            return _problem(429, "TooManyRequests", "Too many plans are asked for at once; ask again in a few seconds.")
-        self._waiting += 1
         try:
-            async with asyncio.timeout(UPLOAD_SECONDS):
-                text = await request.read()
-            question = json.loads(text)
-            async with self._turn:
-                started = max(self._rested, time.monotonic())
-                await asyncio.sleep(started - time.monotonic())
-                answer = self._answer(question)
-                ended = time.monotonic()
-                self._rested = ended + REST * (ended - started)
-                return answer
+            text = await self._uploads.read(request)
         except web.HTTPRequestEntityTooLarge:
             return _problem(
                 413,
@@ -66,20 +86,51 @@ class _Desk:
                 f"The job is larger than {MOST_BYTES // 2**20} MiB; leave out what is not the job.",
             )
         except TimeoutError:
-            return _problem(408, "RequestTimeout", f"Nothing came in {UPLOAD_SECONDS:.0f} s; ask again.")
-        except (ValueError, RecursionError):
-            return _problem(400, names.UNUSABLE_REASON, "What was sent is not JSON.")
+            return _problem(
+                408, "RequestTimeout", f"The job did not come in whole within {UPLOAD_SECONDS:.0f} s; ask again."
+            )
+        if self._waiting >= MOST_WAITING:
+            return _problem(429, "TooManyRequests", "Too many plans are asked for at once; ask again in a few seconds.")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(QUESTION_SECONDS):
+                return await self._in_turn(text)
+        except TimeoutError:
+            return _problem(
+                504,
+                "Timeout",
+                "No plan was made in time: many are asked for, or many jobs wait before this one; ask again later.",
+            )
         finally:
             self._waiting -= 1
 
-    def _answer(self, question: Any) -> web.Response:
+    async def _in_turn(self, text: bytes) -> web.Response:
+        async with self._turn:
+            started = max(self._rested, time.monotonic())
+            await asyncio.sleep(started - time.monotonic())
+            try:
+                async with asyncio.timeout(PLAN_SECONDS):
+                    return await self._answered(text)
+            finally:
+                ended = time.monotonic()
+                self._rested = ended + REST * (ended - started)
+
+    async def _answered(self, text: bytes) -> web.Response:
+        try:
+            question = json.loads(text)
+        except (ValueError, RecursionError):
+            return _problem(400, names.UNUSABLE_REASON, "What was sent is not JSON.")
+        return await self._answer(question)
+
+    async def _answer(self, question: Any) -> web.Response:
         preview = self._ask()
         if isinstance(preview, str):
             return _problem(503, names.NOT_READY_REASON, preview)
         if not isinstance(question, dict) or not isinstance(question.get("namespace"), str):
             return _problem(400, names.UNUSABLE_REASON, "What was sent has no namespace and no object.")
         try:
-            return web.json_response(preview.answer(question.get("object"), question["namespace"], datetime.now(UTC)))
+            answer = await preview.answer(question.get("object"), question["namespace"], datetime.now(UTC))
+            return web.json_response(answer)
         except Unusable as error:
             return _problem(422, names.UNUSABLE_REASON, str(error))
         except Exception:  # a question must cost nobody else anything
@@ -93,7 +144,8 @@ async def serve_plans(ask: Ask, port: int) -> web.AppRunner:
     """Serve on all addresses; the caller cleans the runner up."""
     app = web.Application(client_max_size=MOST_BYTES)
     app.add_routes([web.post(names.PLAN_PATH, _Desk(ask).plan)])
-    runner = web.AppRunner(app, access_log=None)
+    # What is packed stays so, and is no JSON: a few KiB could become more than there is memory for.
+    runner = web.AppRunner(app, access_log=None, auto_decompress=False, lingering_time=LINGER_SECONDS)
     await runner.setup()
     await web.TCPSite(runner, port=port).start()
     return runner

@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 FIRST_BACKOFF, LAST_BACKOFF = 0.2, 30.0
+# Keys that are started at once. A resync or a cluster's return makes thousands due in one moment, each look takes up to some
+# milliseconds before it first waits, and whatever else runs on the loop, the Lease's renewal first of all, comes in between.
+SLICE = 64
 
 
 class Postpone(Exception):
@@ -64,8 +67,9 @@ class WorkQueue(Generic[KeyT]):
                 await self._sleep()
 
     def _ready(self) -> list[KeyT]:
-        now, ready = asyncio.get_running_loop().time(), []
-        while self._heap and self._heap[0][0] <= now:
+        """The next keys that are due, a slice of them: `_sleep` is short while there are more."""
+        now, ready = asyncio.get_running_loop().time(), list[KeyT]()
+        while self._heap and self._heap[0][0] <= now and len(ready) < SLICE:
             due, _, key = heapq.heappop(self._heap)
             if self._due.get(key) != due:
                 continue  # replaced by an earlier time

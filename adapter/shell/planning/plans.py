@@ -2,8 +2,11 @@
 
 One plan at a time, so that no two gangs are promised the same room: the next plan sees the Placements of all earlier ones. It
 reads what `planning.rounds` takes, and decides nothing: who waits and whose turn comes first is for `planning.gangorder` to say.
+A plan takes a pause after each gang that it goes through, for a queue may be long, and on the same loop the Lease is renewed. What
+the stores hear meanwhile is for the next plan.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -17,8 +20,8 @@ from adapter.objects.workload import Workload, workload
 from adapter.planning import gangorder, rounds
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
-from adapter.planning.request import rest
-from adapter.planning.rounds import Asking, Made
+from adapter.planning.request import Candidate, rest
+from adapter.planning.rounds import Ahead, Asking, Left, Made
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
@@ -44,10 +47,15 @@ class Waiters:
         self._manager, self._fleet, self._memory, self._snapshot = manager, fleet, memory, snapshot
         self._policies, self._refusals, self._shares = policies, refusals, shares
 
-    def before(self, me: Workload, now: datetime) -> list[tuple[Waiting, Asking]]:
-        """The others whose turn comes first, in their order, each with what it asks for."""
-        waiting = [*self._waiting(now), *self._aside(now)]
-        return [(one, asking) for one in gangorder.before(me, waiting) if (asking := self._asking(one))]
+    async def before(self, me: Workload, now: datetime) -> list[tuple[Waiting, Asking]]:
+        """The others whose turn comes first and who may take or keep room, in their order, each with what it asks for."""
+        waiting = [one for one in (*self._waiting(now), *self._aside(now)) if gangorder.takes_part(one, now)]
+        found = []
+        for one in gangorder.before(me, waiting):
+            if asking := self._asking(one):
+                found.append((one, asking))
+            await asyncio.sleep(0)
+        return found
 
     def _asking(self, one: Waiting) -> Asking | None:
         check = self._policies.check_of(one.work)
@@ -92,17 +100,17 @@ class Planning:
     def __init__(self, fleet: Fleet, policies: Policies, snapshot: Snapshot, waiters: Waiters) -> None:
         self._fleet, self._policies, self._snapshot, self._waiters = fleet, policies, snapshot, waiters
 
-    def body(self, action: actions.Plan, now: datetime) -> tuple[dict[str, Any], Plan, datetime | None]:
+    async def body(self, action: actions.Plan, now: datetime) -> tuple[dict[str, Any], Plan, datetime | None]:
         """Plan a gang; returns its Placement object as it is to be written, the plan, and when to plan again unasked."""
         work = action.workload
         check = self._policies.check_of(work)
         chosen, _ = self._policies.policy(check)
-        made = self.plan(work, check, chosen, action.excluded, now, action.kept)
+        made = await self.plan(work, check, chosen, action.excluded, now, action.kept)
         place = rounds.next_round(action, made, self._snapshot.request(work, check).workers, now)
         again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))
         return manifest(place, work.job, check, made.plan.verdicts), made.plan, again
 
-    def plan(
+    async def plan(
         self,
         work: Workload,
         check: str,
@@ -119,10 +127,20 @@ class Planning:
             if not request.workers:
                 return rounds.complete(request, kept)
         me = self._snapshot.asking(request, chosen, excluded)
-        ahead = self._waiters.before(work, now)
+        ahead = await self._waiters.before(work, now)
         involved = rounds.involved(me, ahead)
-        made = rounds.planned(me, ahead, self._snapshot.left(involved, work, now, {}, kept or ()), now)
+        left = await _after(ahead, self._snapshot.left(involved, work, now, {}, kept or ()), now)
+        made = rounds.planned(me, left)
         if not made.plan.shares and (trees := self._snapshot.relieved(me.clusters, work.priority or 0)):
             relieved = self._snapshot.left(involved, work, now, trees, kept or ())
-            made = rounds.preempting(me, ahead, made, relieved, now)
+            made = rounds.preempting(me, made, await _after(ahead, relieved, now))
         return made
+
+
+async def _after(ahead: Ahead, fleet: Sequence[Candidate], now: datetime) -> Left:
+    """What is left once those whose turn comes first have taken what they can."""
+    left = Left(fleet)
+    for one, asking in ahead:
+        left = rounds.after(one, asking, left, now)
+        await asyncio.sleep(0)
+    return left

@@ -43,11 +43,11 @@ class Preview:
             planning,
         )
 
-    def answer(self, raw: object, namespace: str, now: datetime) -> Answer:
+    async def answer(self, raw: object, namespace: str, now: datetime) -> Answer:
         """The plan for a RayJob or RayCluster as of now; raises Unusable with a sentence when there is none to make."""
         asked = rayjob.read(raw, namespace)
         try:
-            return self._answer(asked, now)
+            return await self._answer(asked, now)
         except (*UNREADABLE, RecursionError) as error:
             if isinstance(error, Unusable):
                 raise
@@ -60,7 +60,7 @@ class Preview:
                 "`kubectl apply --dry-run=server` says what is wrong with it."
             ) from None
 
-    def _answer(self, asked: Asked, now: datetime) -> Answer:
+    async def _answer(self, asked: Asked, now: datetime) -> Answer:
         queue, cluster_queue = self._queue(asked)
         priority = rayjob.known_priority(asked.priority_class, self._manager.workloads)
         flavors = _flavors(cluster_queue)
@@ -78,11 +78,11 @@ class Preview:
             return preview.refused(about, why)
         if not self._policies.remote_podsets(work, check):
             return preview.local(about)
-        made = self._planned(about, work, check, chosen, now)
+        made = await self._planned(about, work, check, chosen, now)
         return {**made, "priority": work.priority, "notes": _notes(asked, cluster_queue, priority)}
 
-    def _planned(self, about: Raw, work: Workload, check: str, chosen: Chosen, now: datetime) -> Answer:
-        found = self._planning.plan(work, check, chosen, (), now)
+    async def _planned(self, about: Raw, work: Workload, check: str, chosen: Chosen, now: datetime) -> Answer:
+        found = await self._planning.plan(work, check, chosen, (), now)
         prices = {name: member.spec.price_per_hour for name, member in self._fleet.members().items()}
         return preview.planned(about, found.request, found.fleet, found.plan, prices, more=found.more)
 

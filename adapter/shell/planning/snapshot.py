@@ -1,7 +1,7 @@
 """What do the stores show of each worker cluster, and of what was promised there? The facts that a plan is made on.
 
 It reads, and decides nothing: whether a cluster takes part, and what is deducted from what it shows, is for
-`planning.snapshot` to say.
+`planning.snapshot` to say. What one cluster shows may be of any shape, and is in no other cluster's way.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from adapter import names
 from adapter.admission.policy import Chosen
 from adapter.objects import podrequests
 from adapter.objects.placement import Exclusion, Placement, Share, placement
-from adapter.objects.raw import annotation
+from adapter.objects.raw import UNREADABLE, Raw, annotation
 from adapter.objects.reservation import reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.workload import PodSet, Workload
@@ -25,6 +25,7 @@ from adapter.rewrite import groupworkload
 from adapter.rewrite.target import capped
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Member
 from adapter.shell.kube.store import version
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
@@ -69,9 +70,7 @@ class Snapshot:
         trees = {}
         for name in order:
             member = self._fleet.members().get(name)
-            there = capped(priority, member.spec.max_priority) or 0 if member else 0
-            queues = member and preemption.relieved(member.cluster_queues, member.workloads, there)
-            if member and queues:
+            if member and (queues := _relieved(member, priority)):
                 trees[name] = tree.build(queues, member.cohorts, member.flavors, before=member.tree)
         return trees
 
@@ -131,9 +130,24 @@ class Snapshot:
         member = self._fleet.members().get(share.cluster)
         if member is None:
             return None
-        listed = member.workloads.group(f"{place.namespace}/{place.workload}")
-        found = snapshot.standing((reservation(member.name, raw) for raw in listed), place, share)
-        if found is None:
-            return None
-        queue = member.cluster_queues.named(found.cluster_queue)
-        return Held(found.reserved_at, member.reserved_as_of(found), version(queue or {}))
+        try:
+            return _standing(member, place, share)
+        except UNREADABLE:
+            return None  # so it is deducted
+
+
+def _standing(member: Member, place: Placement, share: Share) -> Held | None:
+    listed = member.workloads.group(f"{place.namespace}/{place.workload}")
+    found = snapshot.standing((reservation(member.name, raw) for raw in listed), place, share)
+    if found is None:
+        return None
+    queue = member.cluster_queues.named(found.cluster_queue)
+    return Held(found.reserved_at, member.reserved_as_of(found), version(queue or {}))
+
+
+def _relieved(member: Member, priority: int) -> Sequence[Raw] | None:
+    try:
+        there = capped(priority, member.spec.max_priority) or 0
+        return preemption.relieved(member.cluster_queues, member.workloads, there)
+    except UNREADABLE:
+        return None  # who can be preempted there is not known

@@ -44,9 +44,9 @@ class GangWriter:
         """Plan a gang, and write its Placement, unless the plan says nothing new."""
         version = self._fleet.room_version
         with metrics.DECISION.time():
-            body, _, settles = self._planning.body(action, datetime.now(UTC))
-        # NB: no await between reading the stores and this write being on its way would still let another plan read the
-        # old stores; the engine therefore runs one plan at a time.
+            body, _, settles = await self._planning.body(action, datetime.now(UTC))
+        # NB: it pauses on its way, and another plan must not read the stores before they show this one's Placement: the looks
+        # therefore make one plan at a time.
         before = action.placement
         if before is None:
             raw = await self._manager.client.create(resources.PLACEMENTS.path(action.workload.namespace), body)

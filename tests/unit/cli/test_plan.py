@@ -28,8 +28,8 @@ def job(tmp_path: Path) -> Path:
     return file
 
 
-def answer(workers: int = 4) -> Raw:
-    return Sight({"east": 9}).preview.answer(make_ray_job(make_group(workers)), NAMESPACE, START)
+async def answer(workers: int = 4) -> Raw:
+    return await Sight({"east": 9}).preview.answer(make_ray_job(make_group(workers)), NAMESPACE, START)
 
 
 async def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
@@ -45,7 +45,7 @@ async def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
 async def test_it_asks_through_the_api_server_with_the_users_own_login(
     server: Server, config: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.lists = [says(answer())]
+    server.lists = [says(await answer())]
     assert await run(monkeypatch, "-f", job, "--kubeconfig", config) == 0
     (asked,) = server.asked
     assert (asked.method, asked.path) == ("POST", PROXY)
@@ -64,9 +64,9 @@ async def test_programs_read_the_whole_answer(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    server.lists = [says(answer(99))]
+    server.lists = [says(await answer(99))]
     assert await run(monkeypatch, "-f", job, "--kubeconfig", config, "-o", output) == 3
-    assert yaml.safe_load(capsys.readouterr().out) == answer(99)
+    assert yaml.safe_load(capsys.readouterr().out) == await answer(99)
 
 
 async def test_an_answer_of_another_version_is_told(
@@ -200,7 +200,7 @@ async def test_the_namespace_is_the_files_then_the_options_then_the_contexts(
     file = tmp_path / "bare.yaml"
     file.write_text(yaml.safe_dump(bare))
     found = kubeconfig(server.url)
-    server.lists = [says(answer()) for _ in range(3)]
+    server.lists = [says(await answer()) for _ in range(3)]
     await run(monkeypatch, "-f", file, "--kubeconfig", config)
     await run(monkeypatch, "-f", file, "-n", "team", "--kubeconfig", config)
     found["contexts"][0]["context"]["namespace"] = "mine"
@@ -226,7 +226,7 @@ async def test_who_waits_is_told(
             while "\n" not in "".join(told):
                 await asyncio.sleep(0.01)
                 told.append(capsys.readouterr().err)
-        return await says(answer())(request)
+        return await says(await answer())(request)
 
     server.lists = [late]
     assert await run(monkeypatch, "-f", job, "--kubeconfig", config) == 0

@@ -1,5 +1,7 @@
 """A plan on a terminal, whole: who reads it sees who is asked first, what fits, what is free, and why."""
 
+import asyncio
+
 from adapter.cli import plantable
 from adapter.planning.preview import Answer
 from tests.unit.builders import NAMESPACE, START, make_cluster_queue
@@ -16,7 +18,7 @@ def _answer(*, workers: int) -> Answer:
     ]
     fill(sight.members["west"].cluster_queues, *west)
     job = make_ray_job(make_group(workers), make_group(1, name="big", cpu="2"))
-    return sight.preview.answer(job, NAMESPACE, START)
+    return asyncio.run(sight.preview.answer(job, NAMESPACE, START))
 
 
 def test_a_plan_that_fits() -> None:
@@ -55,7 +57,9 @@ Does not fit: 41 workers needed at once, 11 fit now: east has room for 3 (cpu in
 
 
 def test_a_refusal_has_no_columns() -> None:
-    answer = Sight({"east": 3}, gang="BestEffort", minWorkers=1).preview.answer(make_ray_job(), NAMESPACE, START)
+    answer = asyncio.run(
+        Sight({"east": 3}, gang="BestEffort", minWorkers=1).preview.answer(make_ray_job(), NAMESPACE, START)
+    )
     assert plantable.render(answer) == (
         "RayJob demo/train\nLocalQueue team-a, DispatchPolicy default\n\n"
         "Does not fit: RayJob train: its spec.submissionMode K8sJobMode starts the job only when every worker is ready, and the "

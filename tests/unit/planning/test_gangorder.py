@@ -1,7 +1,7 @@
 """Priority before age, and a gang that waited long is not passed by for ever."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.gang.deadlines import DOUBLINGS, YIELD_AFTER
 from adapter.objects.placement import placement
-from adapter.objects.workload import Workload, workload
+from adapter.objects.workload import PodSet, Workload, workload
 from adapter.planning import gangorder
 from tests.unit.builders import CHECK, at, make_placement, make_workload
 
@@ -196,6 +196,27 @@ def test_all_pause_when_the_one_that_waits_longest_does(first: datetime, second:
     """Else those behind several would wait until the pauses of all happen to meet."""
     old, young = waits(min(first, second)), waits(max(first, second))
     assert gangorder.holds_until(old, now) or not gangorder.holds_until(young, now)
+
+
+def test_what_is_too_long_to_be_added_up_has_no_size() -> None:
+    """Whether it is a worker group, which is refused, or a head, which nobody looks at else."""
+    container = {"resources": {"requests": {"cpu": "1"}}}
+    long = PodSet("head", 9, {"spec": {"containers": [container] * 1000}}, frozenset())
+    me, big = gang("me"), gang("big", created=1)
+    assert gangorder.turn(replace(big, podsets=(*big.podsets, long)))[2] == gangorder.turn(me)[2] < 0
+
+
+@pytest.mark.parametrize(
+    ("one", "minutes", "want"),
+    [
+        pytest.param(lambda: waits(HOUR, looked=False), 1, True, id="about to be planned"),
+        pytest.param(lambda: waits(HOUR), 1, False, id="nothing fitted"),
+        pytest.param(lambda: waits(HOUR), 11, True, id="nothing fitted, and it keeps what it could use"),
+        pytest.param(lambda: waits(HOUR), 16, False, id="in a pause it does not"),
+    ],
+)
+def test_takes_part(one: Callable[[], gangorder.Waiting], minutes: float, want: bool) -> None:
+    assert gangorder.takes_part(one(), HOUR + minutes * MINUTE) is want
 
 
 def test_the_order_is_one_order() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from adapter.planning import gangorder, rounds
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
 from adapter.planning.request import Candidate, Group, Request, rest
-from adapter.planning.rounds import Asking, Hold, Made
+from adapter.planning.rounds import Asking, Hold, Left, Made
 from adapter.quota import tree
 from tests.unit.builders import (
     NAMESPACE,
@@ -52,6 +53,10 @@ def taken(made: Made) -> Mapping[str, int]:
     return {share.cluster: share.workers for share in made.plan.shares}
 
 
+def after(ahead: rounds.Ahead, fleet: Sequence[Candidate]) -> Left:
+    return reduce(lambda left, pair: rounds.after(pair[0], pair[1], left, START), ahead, Left(fleet))
+
+
 CORDONED = Exclusion("east", at(60), "it did not admit in time")
 
 
@@ -76,7 +81,7 @@ CORDONED = Exclusion("east", at(60), "it did not admit in time")
 def test_what_those_before_it_leave(
     ahead: rounds.Ahead, me: Asking, fleet: Sequence[Candidate], want: Mapping[str, int], kept: bool
 ) -> None:
-    made = rounds.planned(me, ahead, fleet, START)
+    made = rounds.planned(me, after(ahead, fleet))
     assert taken(made) == want
     assert made.more == (" Room is kept for RayJob train, which waited longer." if kept else "")
     assert made.again_at(None) == (UNTIL if kept else None)
@@ -91,7 +96,7 @@ def test_what_those_before_it_leave(
     ],
 )  # fmt: skip
 def test_of_several_reasons_one_is_said(me: Asking, fleet: Candidate, why: str) -> None:
-    (verdict,) = rounds.planned(me, [], [fleet], START).plan.verdicts
+    (verdict,) = rounds.planned(me, Left([fleet])).plan.verdicts
     assert verdict.reason == why
 
 
@@ -112,9 +117,9 @@ def test_a_gang_without_room_takes_that_of_lower_priority(
     ahead: rounds.Ahead, freed: int, want: Mapping[str, int], preempts: bool
 ) -> None:
     me, fleet = asking(2, "east"), [cluster("east", 4, used=4)]
-    made = rounds.planned(me, ahead, fleet, START)
+    made = rounds.planned(me, after(ahead, fleet))
     assert taken(made) == {}
-    over = rounds.preempting(me, ahead, made, [cluster("east", 4, used=6 - freed)], START)
+    over = rounds.preempting(me, made, after(ahead, [cluster("east", 4, used=6 - freed)]))
     assert taken(over) == want and any(share.preempts for share in over.plan.shares) is preempts
     assert over.plan.sentence.endswith("by preempting gangs of lower priority.") is preempts
     assert over.fleet == made.fleet, "what is told of each cluster is what it has, not what it would have"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from adapter.planning import planner
 from adapter.planning.planner import Plan, plan
 from adapter.planning.request import Candidate, Group, Request
-from adapter.quota.nodes import Node
+from adapter.quota.nodes import Node, indexed
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
@@ -30,7 +30,7 @@ def cluster(
     if lent:
         queues.append(make_cluster_queue(lent, cohortName="all", name="lender"))
     tree = build(queues, [], [make_flavor()])
-    there = None if nodes is None else [Node(f"n{i}", {}, (), {"cpu": 4000, "pods": 110}) for i in range(nodes)]
+    there = None if nodes is None else indexed(Node({}, (), {"cpu": 4000, "pods": 110}) for _ in range(nodes))
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name, there, grow)
 
 

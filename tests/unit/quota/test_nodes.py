@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from adapter.objects.selectors import meets_all
 from adapter.quota import nodes
 from adapter.quota.flavor import Flavor
 
 Raw = dict[str, Any]
 GPU = {"nvidia.com/gpu": 1, "pods": 1}
+READY = [{"type": "Ready", "status": "True"}]
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
 
@@ -33,7 +35,11 @@ def node(
 
 
 def affinity(key: str, operator: str, *values: str) -> Raw:
-    terms = [{"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}]
+    return required([[{"key": key, "operator": operator, "values": list(values)}]])
+
+
+def required(of: list[list[Raw]]) -> Raw:
+    terms = [{"matchExpressions": expressions} for expressions in of]
     return {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     }
@@ -68,8 +74,68 @@ def test_hold(objects: list[Raw], spec: Raw, flavors: list[Flavor], want: int, w
     assert nodes.hold(nodes.read(objects), spec, GPU, flavors, 9) == (want, why)
 
 
-def test_counting_ends_where_enough_are_found() -> None:
-    assert nodes.hold(nodes.read([node(), node(), node()]), {}, GPU, [], 3) == (4, "")
+def test_more_may_fit_than_are_wanted() -> None:
+    assert nodes.hold(nodes.read([node(), node(), node()]), {}, GPU, [], 3) == (6, "")
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like", None])
+@pytest.mark.parametrize("values", [(), ("a",), ("5",), ("a", "7"), ("-1",), ("x",)])
+def test_a_requirement_is_met_by_the_nodes_whose_labels_meet_it(operator: str | None, values: tuple[str, ...]) -> None:
+    """Whether it is held against all nodes at once or against one's labels makes no difference."""
+    found: list[Raw] = [
+        {},
+        {"k": "a"},
+        {"k": "5"},
+        {"k": "7"},
+        {"k": "07"},
+        {"k": "-3"},
+        {"other": "a"},
+        {"k": "a", "other": "7"},
+    ]
+    for key in ("k", "other", "nowhere"):
+        one: Raw = {"key": key, "operator": operator, "values": list(values)}
+        for terms in list[list[Raw]](([one], [one, {"key": "k", "operator": "Exists"}])):
+            spec = required([terms])
+            want = sum(meets_all(terms, labels) for labels in found)
+            assert nodes.hold(nodes.read(node(**labels) for labels in found), spec, {"pods": 110}, [], 0)[0] == want
+
+
+def test_one_of_several_terms_is_enough() -> None:
+    found = nodes.read([node(zone="a", disk="ssd"), node(zone="b"), node(zone="b", disk="ssd"), node()])
+    zone, disk = ({"key": key, "operator": "In", "values": [value]} for key, value in (("zone", "a"), ("disk", "ssd")))
+    assert nodes.hold(found, required([[zone], [disk]]), {"pods": 110}, [], 9)[0] == 2
+    assert nodes.hold(found, required([[zone, disk], []]), {"pods": 110}, [], 9)[0] == 4, (
+        "an empty one asks for nothing"
+    )
+
+
+def test_machines_of_several_kinds_are_counted_each_by_its_own() -> None:
+    found = nodes.read([node(gpus="2", pool="x"), node(gpus="8", pool="x"), node(gpus="8", pool="x"), node(gpus="8")])
+    assert nodes.hold(found, {"nodeSelector": {"pool": "x"}}, {"nvidia.com/gpu": 3}, [], 9) == (
+        4,
+        "its nodes can hold 4",
+    )
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param({"status": {"allocatable": ["x"], "conditions": READY}}, id="allocatable is a list"),
+        pytest.param({"status": {"allocatable": {"cpu": {}}, "conditions": READY}}, id="an amount is an object"),
+        pytest.param({"status": {"conditions": ["Ready"]}}, id="conditions of strings"),
+        pytest.param({"status": ["x"]}, id="status is a list"),
+        pytest.param({"spec": "x"}, id="spec is text"),
+        pytest.param({"spec": {"taints": ["gpu"]}}, id="taints of strings"),
+        pytest.param({"spec": {"taints": [{"effect": "NoSchedule", "key": {}}]}}, id="a taint of an object"),
+        pytest.param({"metadata": {"labels": ["a"]}}, id="labels are a list"),
+        pytest.param({"metadata": {"labels": {"a": ["b"]}}}, id="a label is a list"),
+        pytest.param({"metadata": "x"}, id="metadata is text"),
+    ],
+)
+def test_a_node_with_wrong_types_is_left_out(odd: Raw) -> None:
+    found = nodes.read([{**node(), **odd}, node()])
+    assert nodes.hold(found, {"nodeSelector": {"a": "b"}}, GPU, [], 2)[0] == 0
+    assert nodes.hold(found, {}, GPU, [], 2) == (2, "")
 
 
 def test_a_machine_that_is_too_small_is_named_by_what_it_lacks() -> None:

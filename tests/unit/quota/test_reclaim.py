@@ -15,7 +15,7 @@ from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
 from adapter.planning.planner import plan
 from adapter.planning.request import Candidate, Group, Request
-from adapter.quota.nodes import Node
+from adapter.quota.nodes import Node, indexed
 from adapter.quota.tree import Tree, ask, build, line, survey
 from tests.unit.builders import (
     CHECK,
@@ -62,7 +62,7 @@ def test_reclaimable(given: Tree, want: int) -> None:
 
 def cluster(name: str, given: Tree, *, nodes: int | None = None) -> Candidate:
     """`nodes`: so many of one core."""
-    there = None if nodes is None else [Node(f"n{i}", {}, (), {"cpu": 1000, "pods": 110}) for i in range(nodes)]
+    there = None if nodes is None else indexed(Node({}, (), {"cpu": 1000, "pods": 110}) for _ in range(nodes))
     return Candidate(name, "", given, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, nodes=there)
 
 

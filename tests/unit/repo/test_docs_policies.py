@@ -4,6 +4,7 @@ The doc describes a fleet in a table. From it and from the sample objects the st
 question goes through the code of real plans. `pytest --update-golden` writes the samples and the tables anew.
 """
 
+import asyncio
 import re
 from datetime import timedelta
 from typing import Any
@@ -44,7 +45,7 @@ def test_the_doc_says_what_the_files_and_the_planner_say(request: pytest.Fixture
             return f"```yaml\n{sample[0]}{content}```"
         if command := _COMMAND.match(found[2]):
             (job,) = yaml.safe_load_all((SAMPLES / command[1]).read_text())
-            answer = _sight(*policy).preview.answer(job, NAMESPACE, START)
+            answer = asyncio.run(_sight(*policy).preview.answer(job, NAMESPACE, START))
             return f"```text\n{command[0]}{plantable.render(answer)}```"
         return found[0]
 

@@ -1,5 +1,6 @@
 """What a WorkerCluster gives its pods is on the pod, in the reservation and in the plan, and never on what is ours."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -194,7 +195,7 @@ def planned(pods: Raw, *, labels: Raw | None = None, taints: Any = (), template:
     )
     group = make_group(2)
     group["template"]["spec"] |= template or {}
-    return dict(sight.preview.answer(make_ray_job(group), builders.NAMESPACE, builders.START))
+    return dict(asyncio.run(sight.preview.answer(make_ray_job(group), builders.NAMESPACE, builders.START)))
 
 
 def test_a_plan_looks_for_the_nodes_that_the_cluster_asks_for() -> None:
@@ -218,7 +219,9 @@ def refused(pods: dict[str, Raw], template: Raw) -> str:
     sight.manager.worker_clusters.replace([builders.make_worker_cluster(name, pods=one) for name, one in pods.items()])
     group = make_group(2)
     group["template"]["spec"] |= template
-    return str(sight.preview.answer(make_ray_job(group), builders.NAMESPACE, builders.START).get("sentence"))
+    return str(
+        asyncio.run(sight.preview.answer(make_ray_job(group), builders.NAMESPACE, builders.START)).get("sentence")
+    )
 
 
 NAMED = {"serviceAccountName": "ray"}

@@ -1,6 +1,7 @@
 """Over real sockets: a plan or a sentence comes back, and nothing that is sent stops the next question."""
 
 import asyncio
+import gzip
 import io
 import json
 from collections.abc import AsyncIterator
@@ -89,7 +90,7 @@ async def test_a_controller_that_sees_nothing_says_so() -> None:
 
 async def test_a_fault_of_ours_is_told_and_costs_nobody_else() -> None:
     class Broken:
-        def answer(self, *_: object) -> Raw:
+        async def answer(self, *_: object) -> Raw:
             raise ZeroDivisionError("token abc")
 
     async with served(lambda: cast(Preview, Broken())) as url:
@@ -109,16 +110,70 @@ async def test_too_many_questions_are_turned_away(monkeypatch: pytest.MonkeyPatc
     assert set(statuses) == {200, 429} and statuses.count(200) >= 2
 
 
-async def test_who_sends_half_a_question_does_not_keep_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "MOST_WAITING", 1)
+@asynccontextmanager
+async def slow(url: str) -> AsyncIterator[asyncio.StreamReader]:
+    """Somebody who has sent the beginning of a question, and sends no more; the answer can be read."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", URL(url).port)
+    writer.write(b"POST /plan HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{")
+    await writer.drain()
+    try:
+        yield reader
+    finally:
+        writer.close()
+
+
+async def test_who_sends_half_a_question_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "UPLOAD_SECONDS", 0.2)
     preview = Sight({"east": 9}).preview
-    async with served(lambda: preview) as url:
-        reader, writer = await asyncio.open_connection("127.0.0.1", URL(url).port)
-        writer.write(b"POST /plan HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{")
+    async with served(lambda: preview) as url, slow(url) as reader:
         assert b" 408 " in await reader.readline()
         assert (await post(url, question()))[0] == 200
-        writer.close()
+
+
+async def test_who_sends_slowly_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "MOST_WAITING", 1)
+    preview = Sight({"east": 9}).preview
+    async with served(lambda: preview) as url, slow(url), slow(url):
+        assert (await post(url, question()))[0] == 200
+
+
+async def test_of_too_many_who_send_the_oldest_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "MOST_UPLOADS", 1)
+    preview = Sight({"east": 9}).preview
+    async with asyncio.timeout(servers.UPLOAD_SECONDS / 2), served(lambda: preview) as url, slow(url) as first:
+        async with slow(url) as second:
+            assert b" 408 " in await first.readline()
+            assert (await post(url, question()))[0] == 200
+            assert b" 408 " in await second.readline()
+
+
+async def test_what_is_packed_is_not_unpacked() -> None:
+    preview = Sight({"east": 9}).preview
+    headers = {"Content-Encoding": "gzip"}
+    async with served(lambda: preview) as url, aiohttp.ClientSession() as session:
+        async with session.post(url, data=gzip.compress(question()), headers=headers) as answer:
+            assert (answer.status, (await answer.json())["message"]) == (400, "What was sent is not JSON.")
+
+
+@pytest.mark.parametrize("deadline", ["PLAN_SECONDS", "QUESTION_SECONDS"])
+async def test_a_plan_that_takes_too_long_is_given_up(deadline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PLAN_SECONDS": 60, "QUESTION_SECONDS": 60, "REST": 0, deadline: 0.01}.items():
+        monkeypatch.setattr(servers, name, value)
+    preview = Sight({"east": 9}).preview
+
+    class Endless:
+        async def answer(self, *asked: Any) -> Raw:
+            monkeypatch.undo()
+            return dict(await asyncio.Event().wait() and {})
+
+    able: list[Any] = [preview, Endless()]
+    async with asyncio.timeout(30), served(lambda: cast(Preview, able.pop())) as url:
+        status, answer = await post(url, question())
+        assert (status, answer["reason"]) == (504, "Timeout")
+        assert answer["message"] == (
+            "No plan was made in time: many are asked for, or many jobs wait before this one; ask again later."
+        )
+        assert (await post(url, question()))[0] == 200
 
 
 async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,11 +182,11 @@ async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.Mo
     loop = asyncio.get_running_loop()
 
     class Slow:
-        def answer(self, *asked: Any) -> Raw:
+        async def answer(self, *asked: Any) -> Raw:
             until = loop.time() + 0.005
             while loop.time() < until:
                 pass
-            return preview.answer(*asked)
+            return await preview.answer(*asked)
 
     async with served(lambda: cast(Preview, Slow())) as url:
         started = loop.time()

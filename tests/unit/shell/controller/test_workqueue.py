@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapter.shell.controller.workqueue import FIRST_BACKOFF, LAST_BACKOFF, Postpone, WorkQueue
+from adapter.shell.controller.workqueue import FIRST_BACKOFF, LAST_BACKOFF, SLICE, Postpone, WorkQueue
 
 Test = Callable[[], Awaitable[None]]
 
@@ -193,6 +193,30 @@ def test_a_time_that_comes_while_the_key_runs_is_not_lost() -> None:
         loop.call_later(20, let_go.set)
         await bench.run(100)
         assert bench.times("a") == [0, 20]
+
+    play(test)
+
+
+def test_others_run_between_slices_of_what_is_due_at_once() -> None:
+    """Each handler here runs without a pause: what is started at once is run in one piece."""
+    handled = 0
+
+    async def busy(_: str) -> float | None:
+        nonlocal handled
+        handled += 1
+        return None
+
+    async def test() -> None:
+        queue: WorkQueue[str] = WorkQueue(busy)
+        for number in range(10 * SLICE):
+            queue.add(f"k{number}")
+        running, longest = asyncio.create_task(queue.run()), 0
+        while len(queue):
+            before = handled
+            await asyncio.sleep(0)
+            longest = max(longest, handled - before)
+        running.cancel()
+        assert (handled, longest) == (10 * SLICE, SLICE)
 
     play(test)
 

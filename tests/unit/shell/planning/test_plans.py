@@ -1,5 +1,6 @@
 """What a gang is planned on: the clusters as they stand, less what those before it in the turn take or keep."""
 
+import asyncio
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -62,13 +63,13 @@ def test_the_groups_of_a_gang_are_told_by_its_job() -> None:
 
 def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
     planning = sight.planning
-    return planning.plan(workload(me), check, sight.facts.policies.policy(check)[0], (), builders.START)
+    return asyncio.run(planning.plan(workload(me), check, sight.facts.policies.policy(check)[0], (), builders.START))
 
 
 def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mapping[str, int], datetime | None]:
     """What a gang is promised, and when to plan it again unasked."""
     planning = sight.planning
-    _, made, settles = planning.body(Plan(workload(me), None, ()), now)
+    _, made, settles = asyncio.run(planning.body(Plan(workload(me), None, ()), now))
     return {share.cluster: share.workers for share in made.shares}, settles
 
 
@@ -442,7 +443,7 @@ def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
     me = gang("me", 2)
     fill(sight.manager.workloads, me)
     planning = sight.planning
-    body, _, _ = planning.body(Plan(workload(me), None, ()), builders.START)
+    body, _, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), builders.START))
     said = body["spec"]["explanation"]
     assert len(said) == LONGEST and said.endswith("…")
     assert len(body["spec"]["considered"]) == MOST_SHARES

@@ -1,5 +1,6 @@
 """A question about a job gets the real plan's answer or a sentence, whatever was sent, and leaves no trace."""
 
+import asyncio
 import copy
 from typing import Any
 
@@ -31,7 +32,7 @@ REACHED = make_condition(names.REACHABLE)
 
 
 def asked(sight: Sight, raw: object) -> Raw:
-    return sight.preview.answer(raw, NAMESPACE, START)
+    return asyncio.run(sight.preview.answer(raw, NAMESPACE, START))
 
 
 def test_it_says_who_gets_how_many_and_why() -> None:
@@ -85,7 +86,7 @@ def test_it_is_the_plan_that_the_job_would_get() -> None:
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     fill(sight.manager.workloads, raw)
     planning = sight.planning
-    body, _, _ = planning.body(Plan(workload(raw), None, ()), START)
+    body, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, ()), START))
     fill(sight.manager.workloads)
     answer = asked(sight, make_ray_job())
     assert answer["sentence"] == body["spec"]["explanation"] == "2 of 4 workers to east, 2 to west."
@@ -100,7 +101,7 @@ def test_a_real_plan_leaves_out_who_did_not_admit_in_time() -> None:
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     planning = sight.planning
     late = Exclusion("east", builders.at(60), "did not admit in time")
-    body, _, _ = planning.body(Plan(workload(raw), None, (late,)), START)
+    body, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, (late,)), START))
     assert body["spec"]["explanation"] == "4 of 4 workers to west; east passed over: did not admit in time."
     assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to east."
 

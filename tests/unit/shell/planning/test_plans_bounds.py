@@ -1,0 +1,125 @@
+"""Nobody's job and no cluster's objects keep the others waiting: what is odd or too large is passed over with a sentence."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from adapter.actions import Plan
+from adapter.objects.workload import workload
+from adapter.planning.rounds import Made
+from tests.unit import builders
+from tests.unit.builders import make_placement, make_reservation, make_workload
+from tests.unit.stores import Sight, fill, make_group, make_ray_job, make_template
+
+Raw = dict[str, Any]
+TOO_MANY = [{"key": f"k{number}", "operator": "Exists"} for number in range(65)]
+
+
+def gang(name: str, count: int, *, created: float = 0, **spec: Any) -> Raw:
+    raw = make_workload(name=name, groups={"workers": count})
+    raw["metadata"]["creationTimestamp"] = builders.stamp(created)
+    for podset in raw["spec"]["podSets"]:
+        podset["template"] = make_template("1", **spec)
+    return raw
+
+
+def plan(sight: Sight, me: Raw) -> Made:
+    chosen, _ = sight.facts.policies.policy(builders.CHECK)
+    return asyncio.run(sight.planning.plan(workload(me), builders.CHECK, chosen, (), builders.START))
+
+
+def taken(made: Made) -> dict[str, int]:
+    return {share.cluster: share.workers for share in made.plan.shares}
+
+
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+RESERVED = {"conditions": [{"type": "QuotaReserved", "status": "True"}]}
+NODES, NO_NODE = "_node_objects", "it has no ready node"
+
+
+@pytest.mark.parametrize(
+    ("store", "odd", "why"),
+    [
+        pytest.param(NODES, {"status": {**READY, "allocatable": ["x"]}}, NO_NODE, id="a node's room is a list"),
+        pytest.param(NODES, {"status": {"conditions": ["Ready"]}}, NO_NODE, id="its conditions are text"),
+        pytest.param("cluster_queues", {"spec": {"resourceGroups": ["cpu"]}}, "ClusterQueue team-a cannot be read", id="a queue's groups are text"),
+        pytest.param("flavors", {"spec": {"nodeLabels": ["a"]}}, "ResourceFlavor any cannot be read", id="a flavor's labels are a list"),
+        pytest.param("flavors", {"spec": {"nodeLabels": {"a": ["b"]}}}, "ResourceFlavor any cannot be read (a value in spec.nodeLabels is no text)", id="one of them is"),
+        pytest.param("flavors", {"spec": {"tolerations": ["a"]}}, "ResourceFlavor any cannot be read", id="its tolerations are text"),
+        pytest.param("local_queues", {"spec": ["team-a"]}, "the LocalQueue cannot be read", id="a LocalQueue's spec is a list"),
+        pytest.param("local_queues", {"status": {"conditions": ["Active"]}, "spec": {"clusterQueue": "team-a"}}, "the LocalQueue cannot be read", id="its conditions are text"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_in_one_cluster_is_that_clusters_alone(store: str, odd: Raw, why: str) -> None:
+    sight = Sight({"east": 4, "west": 4})
+    east = getattr(sight.members["east"], store)
+    (before,) = list(east)
+    fill(east, {"metadata": before["metadata"], **odd})
+    made = plan(sight, gang("me", 2))
+    assert taken(made) == {"west": 2}
+    assert next(one.reason for one in made.plan.verdicts if one.cluster == "east").startswith(why)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param({"spec": "x"}, id="its spec is text"),
+        pytest.param({"status": {**RESERVED, "admission": ["x"]}}, id="its admission is a list"),
+        pytest.param({"status": {**RESERVED, "admission": {"clusterQueue": ["x"]}}}, id="its queue is a list"),
+    ],
+)
+def test_an_odd_share_of_another_gang_is_deducted_and_stops_nobody(odd: Raw) -> None:
+    """Neither what is promised in its cluster, nor who could be preempted there, hangs on it."""
+    sight = Sight({"east": 4, "west": 1})
+    other, me = gang("other", 3), gang("me", 2)
+    queue = builders.make_cluster_queue(4, preemption={"withinClusterQueue": "LowerPriority"})
+    fill(sight.members["east"].cluster_queues, queue)
+    fill(sight.manager.workloads, other, me)
+    place = make_placement(other, shares={"east": {"workers": 3}})
+    fill(sight.manager.placements, place)
+    fill(sight.members["east"].workloads, {**make_reservation(place), **odd})
+    assert taken(plan(sight, me)) == {"east": 1, "west": 1}
+    assert taken(plan(sight, gang("large", 6))) == {}
+
+
+def test_who_is_refused_for_its_size_takes_nothing_from_those_behind() -> None:
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": TOO_MANY}]}
+    }
+    sight = Sight({"east": 4})
+    large, me = gang("large", 4, created=-600, affinity={"nodeAffinity": affinity}), gang("me", 2)
+    fill(sight.manager.workloads, large, me)
+    assert taken(plan(sight, me)) == {"east": 2}
+    fill(sight.manager.workloads, gang("large", 4, created=-600), me)
+    assert taken(plan(sight, me)) == {}, "who is not refused comes first"
+
+
+def test_a_job_that_is_not_submitted_is_refused_for_its_size_as_well() -> None:
+    group = make_group(2)
+    group["template"]["spec"]["tolerations"] = [{"operator": "Exists"}] * 65
+    answer = asyncio.run(Sight({"east": 4}).preview.answer(make_ray_job(group), builders.NAMESPACE, builders.START))
+    assert (answer["fits"], answer["clusters"]) == (False, [])
+    assert answer["sentence"] == (
+        "RayJob train: worker group workers: spec.tolerations has 65 entries, and at most 64 are taken: tolerate several "
+        'taints at once with operator "Exists".'
+    )
+
+
+def test_a_long_queue_lets_others_run_between_its_gangs() -> None:
+    """A plan that went through a queue in one piece would hold up the renewal of the Lease."""
+    sight = Sight({"east": 4})
+    me, queue = gang("me", 1), [gang(f"g{number}", 1, created=-600) for number in range(20)]
+    fill(sight.manager.workloads, me, *queue)
+
+    async def others(planned: asyncio.Task[Any]) -> int:
+        turns = 0
+        while not planned.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return turns
+
+    async def both() -> int:
+        return await others(asyncio.create_task(sight.planning.body(Plan(workload(me), None, ()), builders.START)))
+
+    assert asyncio.run(both()) >= 2 * len(queue)
