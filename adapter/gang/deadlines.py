@@ -18,6 +18,9 @@ from adapter.objects.workload import Workload
 # restarted, is not held against it.
 EXCLUDED_FIRST = timedelta(seconds=15)
 EXCLUDED_FOR = timedelta(seconds=60)
+# One that does not start workers is left out for one timeout of the policy, then two, then four, an hour by default: nodes come
+# back, and a gang that needs room for something else shall not miss it for a day.
+MOST_TIMEOUTS = 4
 # How long a gang without room keeps the manager's quota although others queue behind it.
 YIELD_AFTER = timedelta(seconds=10)
 # How long it stays out of the queue. Kueue looks again at those behind at most a second after quota came free
@@ -66,6 +69,12 @@ def excluded_for(current: Placement) -> timedelta:
     """
     longer = 1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100
     return min(_doubled(EXCLUDED_FIRST, current.given_up), EXCLUDED_FOR) * longer
+
+
+def unstarted_for(timeout: timedelta, current: Placement) -> timedelta:
+    """How long a cluster is left out that did not start a worker within `timeout`: for as long, and longer each time, so that
+    a worker does not go to and fro between clusters that have no node for it."""
+    return min(_doubled(timeout, current.unstarted), timeout * MOST_TIMEOUTS)
 
 
 def excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
+from adapter.gang.drain import Gathered
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw
 from adapter.objects.reservation import Reservation
@@ -47,3 +48,6 @@ class Gang:
     unusable: Mapping[tuple[str, int], str] = field(default_factory=dict)  # shares whose pods were refused, and why
     unreleased: Mapping[str, str] = field(default_factory=dict)  # by uid: shares that could not be deleted, and why
     alive: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on that has not failed
+    workers: Gathered | None = None  # while not all of them are ready
+    start_timeout: timedelta = timedelta(minutes=15)  # after which a worker that did not start is to start elsewhere
+    together: bool = False  # all of its workers must be in one cluster

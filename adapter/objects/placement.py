@@ -92,6 +92,7 @@ class Placement:
     placed_round: int  # the last round of which every share was admitted
     blocked: tuple[Exclusion, ...]
     status: Raw
+    unstarted: int = 0  # how often workers of the attempt did not start in time, and were to start elsewhere
 
     @property
     def withdrawing(self) -> bool:
@@ -154,6 +155,7 @@ def placement(raw: Raw) -> Placement:
         withdrawn_round=int(status.get("withdrawnRound") or 0),
         placed_round=int(status.get("placedRound") or 0),
         status=status,
+        unstarted=int(spec.get("unstarted") or 0),
     )
 
 
@@ -190,6 +192,7 @@ def manifest(place: Placement, job: Job | None, check: str, considered: Sequence
             "attempt": place.attempt,
             "round": place.round,
             "givenUp": place.given_up,
+            "unstarted": place.unstarted,
             "plannedAt": place.planned_at and timestamp(place.planned_at),
             "wanted": place.wanted,
             "shares": [_share_spec(share) for share in place.shares[:MOST_SHARES]],
