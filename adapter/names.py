@@ -144,6 +144,9 @@ CONNECTED: Final = "Connected"  # condition of WorkerCluster
 REACHABLE: Final = "Reachable"  # condition of WorkerCluster, written by `rayspan preflight`
 PLACED: Final = "Placed"  # condition of Placement
 
+# reason of a manager's worker pod that is failed, so that its worker starts elsewhere
+NOT_STARTED: Final = "RemotePodNotStarted"
+
 # states of a Placement (status.state)
 WAITING: Final = "Waiting"
 RESERVING: Final = "Reserving"

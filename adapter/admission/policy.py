@@ -94,6 +94,7 @@ class Chosen:
 # What holds for a gang whose policy cannot be read: nothing is planned for it, and what runs must not be given up for that.
 _RESERVATION_TIMEOUT = timedelta(seconds=30)
 _LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default
+_START_TIMEOUT = timedelta(minutes=15)  # the same
 
 
 def reservation_timeout(chosen: Chosen | None) -> timedelta:
@@ -104,6 +105,16 @@ def reservation_timeout(chosen: Chosen | None) -> timedelta:
 def lost_after(chosen: Chosen | None) -> timedelta:
     """For how long a cluster may be out of sight before its workers count as lost."""
     return chosen.policy.worker_lost_timeout if chosen else _LOST_TIMEOUT
+
+
+def start_timeout(chosen: Chosen | None) -> timedelta:
+    """For how long a worker may take to start before it is to start elsewhere."""
+    return chosen.policy.worker_start_timeout if chosen else _START_TIMEOUT
+
+
+def together(chosen: Chosen | None) -> bool:
+    """Whether a gang's workers must be in one cluster."""
+    return chosen is not None and chosen.policy.gang == "SameCluster"
 
 
 def when_share_lost(chosen: Chosen | None) -> Literal["Replace", "Restart"]:

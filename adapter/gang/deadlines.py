@@ -20,6 +20,9 @@ EXCLUDED_FIRST = timedelta(seconds=15)
 EXCLUDED_FOR = timedelta(seconds=60)
 # With what `excluded_for` adds, and as much again for clocks of two replicas that differ a little.
 LONGEST_EXCLUDED = 2 * EXCLUDED_FOR
+# One that does not start workers is left out for one timeout of the policy, then two, then four, an hour by default: nodes come
+# back, and a gang that needs room for something else shall not miss it for a day.
+MOST_TIMEOUTS = 4
 # How long a gang without room keeps the manager's quota although others queue behind it.
 YIELD_AFTER = timedelta(seconds=10)
 # How long it stays out of the queue. Kueue looks again at those behind at most a second after quota came free
@@ -75,11 +78,21 @@ def excluded_for(current: Placement) -> timedelta:
     return min(_doubled(EXCLUDED_FIRST, current.given_up), EXCLUDED_FOR) * longer
 
 
+def unstarted_for(timeout: timedelta, current: Placement) -> timedelta:
+    """How long a cluster is left out that did not start a worker within `timeout`: for as long, and longer each time, so that
+    a worker does not go to and fro between clusters that have no node for it."""
+    return min(_doubled(timeout, current.unstarted), timeout * MOST_TIMEOUTS)
+
+
 def excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:
     """The clusters that are not asked now: those of earlier rounds and those that made the last one fail. One that is said to be
-    left out for longer than any is was written by a clock that went ahead of ours, and is asked."""
-    listed = (*current.excluded, *current.blocked) if current else ()
-    return tuple({e.cluster: e for e in listed if now < e.until <= now + LONGEST_EXCLUDED}.values())
+    left out for longer than any is was written by a clock that went ahead of ours, and is asked; where workers did not start, the
+    policy says how long that is, and nothing is too long."""
+    if current is None:
+        return ()
+    latest = datetime.max.replace(tzinfo=now.tzinfo) if current.unstarted else now + LONGEST_EXCLUDED
+    listed = (*current.excluded, *current.blocked)
+    return tuple({e.cluster: e for e in listed if now < e.until <= latest}.values())
 
 
 def begun(current: Placement, first_seen: datetime | None, now: datetime) -> datetime:

@@ -7,6 +7,7 @@ leave go to is decided by a plan.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from adapter import names
 from adapter.objects.placement import Placement, placement
@@ -78,7 +79,7 @@ def _workers(count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """A gang's workers, as they stand while some of its clusters are drained."""
+    """A gang's workers, as they stand while some of its clusters are drained, or not all of them are ready."""
 
     place: Placement
     pods: Sequence[Raw]  # of the manager
@@ -86,6 +87,7 @@ class Gathered:
     held: Collection[str]  # slots that a pod or a copy is on
     admitted: Collection[tuple[str, int]]  # shares that hold quota now, by cluster and round
     desired: int  # how many workers the RayCluster is to have
+    head_since: datetime | None = None  # since when its head is ready, None while it is not
 
 
 def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw], ...]:
@@ -97,7 +99,7 @@ def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw]
     """
     serving = {key_of(pod): _serves(pod, gang.copies.get(key_of(pod))) for pod in gang.pods}
     away = min(gang.place.wanted, gang.desired) - sum(serving.values())
-    free, found = _free(gang, draining), []
+    free, found = free_places(gang, draining), []
     for pod in sorted(gang.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
         cluster, group, copy = share_key(slot_of(pod))[0], group_of(pod), gang.copies.get(key_of(pod))
         if cluster not in draining or copy is None or leaving(copy) or not free[group]:
@@ -116,11 +118,11 @@ def _serves(pod: Raw, copy: Raw | None) -> bool:
     return copy is not None and is_true(pod, "Ready") and not (leaving(pod) or leaving(copy))
 
 
-def _free(gang: Gathered, draining: Collection[str]) -> Counter[str]:
-    """How many workers of each group have a place to go to."""
+def free_places(gang: Gathered, closed: Collection[str]) -> Counter[str]:
+    """How many workers of each group have a place to go to, which is in none of these clusters."""
     free = Counter[str]()
     for share in gang.place.live:
-        if (share.cluster, gang.place.round_of(share)) in gang.admitted and share.cluster not in draining:
+        if (share.cluster, gang.place.round_of(share)) in gang.admitted and share.cluster not in closed:
             for group in share.groups:
                 free[group.name] += sum(slot not in gang.held for slot in slots_on(gang.place, share, group))
     return free

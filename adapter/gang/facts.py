@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
+from adapter.gang.drain import Gathered
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw
 from adapter.objects.reservation import Reservation
@@ -52,6 +53,9 @@ class Gang:
     )  # by uid: the copies on shares that are to go, but for ended ones
     alive: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on that has not failed
     first_seen: datetime | None = None  # when this process saw the round that stands for the first time
+    workers: Gathered | None = None  # while not all of them are ready
+    start_timeout: timedelta = timedelta(minutes=15)  # after which a worker that did not start is to start elsewhere
+    together: bool = False  # all of its workers must be in one cluster
 
     @property
     def current(self) -> Placement | None:

@@ -24,7 +24,7 @@ The clauses stand in order, most terminal first; the first that applies decides:
      9. there is no round, or the last one is withdrawn: plan                    lifecycle.py
     10. nothing fitted: look again when room changes, and give way               lifecycle.py, waiting.py (gives way)
     11. shares of the round that do not stand are asked for                      reserving.py
-    12. it runs: workers that lost their place are planned anew                  running.py, drain.py (who leaves)
+    12. it runs: workers that lost their place are planned anew                  running.py, drain.py (who leaves), unstarted.py
     13. the round is not admitted in time: withdrawn as a whole                  reserving.py
 
 How long each thing is waited for is in deadlines.py. This file neither plans (planning/planner.py) nor words the sentences that

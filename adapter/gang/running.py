@@ -5,16 +5,18 @@ in a further round of the same Placement, there or elsewhere. Or the whole gang 
 Whether a single worker lives is not asked here (worker/dispatch.py), and how a round is asked for and given up is reserving.py's.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, DeletePod, LookAgain, Plan, say
-from adapter.gang import status
+from adapter.gang import status, unstarted
 from adapter.gang.deadlines import RESYNC, SOON, excluded, excluded_for, may_fit
 from adapter.gang.facts import Gang
 from adapter.gang.reserving import ask, why_not
+from adapter.gang.unstarted import Unstarted
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
@@ -31,28 +33,53 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
     if set(gone) - set(refused) and gang.on_share_lost == "Restart":
         text = f"{why} The whole job starts again, as its policy's onShareLost says."
         return [*told, status.check(gang, work, names.CHECK_RETRY, text)]
-    left = [share for share in _held(seen) if share not in gone]
-    spared = _spare(gang, seen, left)
+    left, bad = [share for share in _held(seen) if share not in gone], unstarted.found(gang, seen, now)
+    spared = _spare(gang, seen, left, bad)
     if gone or spared or current.withdrawing:
         again = now + excluded_for(current)
         live = (*excluded(current, now), *(Exclusion(share.cluster, again, gone[share]) for share in refused))
         kept = tuple(share for share in left if share not in spared)
-        return [*told, Plan(work, current, live, kept, why, len(refused)), LookAgain(SOON)]
+        return [*told, *_plan(gang, work, current, live, kept, bad, why, len(refused))]
     if asked := _asked(seen):
         return ask(gang, work, current, asked, True, now)
-    return _whole(gang, work, current, seen, now)
+    return _whole(gang, work, current, seen, bad, now)
 
 
-def _whole(gang: Gang, work: Workload, current: Placement, seen: Placement, now: datetime) -> list[Action]:
+def _plan(
+    gang: Gang,
+    work: Workload,
+    current: Placement,
+    live: tuple[Exclusion, ...],
+    kept: tuple[Share, ...],
+    bad: Unstarted,
+    why: str = "",
+    refused: int = 0,
+) -> list[Action]:
+    """Plan the workers that have no place beside the shares that are kept, also those that did not start in time."""
+    told = say(work.job, "NotStarted", bad.why, warning=True) if bad.exclusions else []
+    without = sum((bad.short.get(_key(current, share), Counter()) for share in _staying(gang, kept)), Counter[str]())
+    lost = " ".join(text for text in (why, bad.why) if text)
+    closed = bool(bad.exclusions)
+    plan = Plan(work, current, (*live, *bad.exclusions), kept, lost, refused, without, closed)
+    return [*told, plan, LookAgain(SOON)]
+
+
+def _whole(
+    gang: Gang, work: Workload, current: Placement, seen: Placement, bad: Unstarted, now: datetime
+) -> list[Action]:
     """What is left to do while no share is lost or asked for: more workers may fit, and others are to move."""
-    live, missing = excluded(current, now), _missing(gang, seen)
-    if missing and may_fit(gang, current, live, now):
-        return [Plan(work, current, live, tuple(_held(seen))), LookAgain(SOON)]
+    live, missing = excluded(current, now), _missing(gang, seen, bad)
+    found = any(seen.round_of(share) == seen.round for share in seen.live)  # by the last plan
+    waits = bool(missing or (seen.lost and not found))  # what it says of lost workers is not true any more
+    if bad.exclusions or (missing and bad.late and found) or (waits and may_fit(gang, current, live, now)):
+        return _plan(gang, work, current, live, tuple(_held(seen)), bad)
     moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
+    ended = unstarted.ended(gang, bad, now)
     recorded = status.record(current, _status(gang, seen, now))
-    ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if missing else []
-    waits = missing or _blocked(gang, seen)
-    return [*moved, *recorded, *([LookAgain(min([RESYNC, *(end - now for end in ends)]))] if waits else [])]
+    ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if waits else []
+    looks = [RESYNC, *(end - now for end in ends)] if waits or _blocked(gang, seen) else []
+    looks += [bad.due - now] if bad.due else []
+    return [*moved, *ended, *recorded, *([LookAgain(min(looks))] if looks else [])]
 
 
 def _lost(gang: Gang, current: Placement) -> dict[Share, str]:
@@ -62,12 +89,13 @@ def _lost(gang: Gang, current: Placement) -> dict[Share, str]:
     return {share: why for share, why in found.items() if why}
 
 
-def _spare(gang: Gang, current: Placement, kept: Iterable[Share]) -> tuple[Share, ...]:
-    """Those of the held shares that no worker is on, and that are to be left or that nobody needs: others hold the whole gang."""
+def _spare(gang: Gang, current: Placement, kept: Iterable[Share], bad: Unstarted) -> tuple[Share, ...]:
+    """Those of the held shares that no worker is on, and that are to be left or that nobody needs: others hold the whole gang,
+    and nobody is on the way to one."""
     kept = tuple(kept)
     empty = [share for share in kept if _key(current, share) not in gang.occupied]
     drained = [share for share in empty if share.cluster in gang.draining]
-    room = sum(share.workers for share in _staying(gang, kept)) - current.wanted
+    room = 0 if unstarted.away(gang) else _places(gang, current, kept, bad) - current.wanted
     more = []
     for share in reversed([share for share in empty if share not in drained]):
         if share.workers <= room:
@@ -79,6 +107,11 @@ def _spare(gang: Gang, current: Placement, kept: Iterable[Share]) -> tuple[Share
 def _staying(gang: Gang, shares: Iterable[Share]) -> list[Share]:
     """The shares whose workers need no other place."""
     return [share for share in shares if share.cluster not in gang.draining]
+
+
+def _places(gang: Gang, current: Placement, shares: Iterable[Share], bad: Unstarted) -> int:
+    """For how many workers there is a place on some shares that they need not leave."""
+    return sum(bad.places(share, _key(current, share)) for share in _staying(gang, shares))
 
 
 def _held(current: Placement) -> list[Share]:
@@ -107,9 +140,9 @@ def _why(gone: Mapping[Share, str]) -> str:
     return f"Workers were lost, {'; '.join(parts)}." if parts else ""
 
 
-def _missing(gang: Gang, current: Placement) -> int:
+def _missing(gang: Gang, current: Placement, bad: Unstarted) -> int:
     """How many workers have no place, or must leave theirs."""
-    return max(current.wanted - sum(share.workers for share in _staying(gang, current.live)), 0)
+    return max(current.wanted - _places(gang, current, current.live, bad), 0)
 
 
 def _blocked(gang: Gang, current: Placement) -> dict[str, str]:

@@ -93,6 +93,7 @@ class Placement:
     blocked: tuple[Exclusion, ...]
     status: Raw
     resource_version: str = ""
+    unstarted: int = 0  # how often workers of the attempt did not start in time, and were to start elsewhere
 
     @property
     def withdrawing(self) -> bool:
@@ -156,6 +157,7 @@ def placement(raw: Raw) -> Placement:
         placed_round=int(status.get("placedRound") or 0),
         status=status,
         resource_version=str(meta(raw).get("resourceVersion") or ""),
+        unstarted=int(spec.get("unstarted") or 0),
     )
 
 
@@ -192,6 +194,7 @@ def manifest(place: Placement, job: Job | None, check: str, considered: Sequence
             "attempt": place.attempt,
             "round": place.round,
             "givenUp": place.given_up,
+            "unstarted": place.unstarted,
             "plannedAt": place.planned_at and timestamp(place.planned_at),
             "wanted": place.wanted,
             "shares": [_share_spec(share) for share in place.shares[:MOST_SHARES]],

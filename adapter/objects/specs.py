@@ -170,6 +170,10 @@ class DispatchPolicy(_Spec):
     # Longer than a control plane takes to be upgraded, or a link to be mended; Ray itself gives up a node that it cannot
     # reach after a minute, and then nobody waits for this.
     worker_lost_timeout: Duration = Field(default=timedelta(minutes=5), alias="workerLostTimeout")
+    # What a cluster-autoscaler gives a node by default before it tries another kind of node (--max-node-provision-time), and
+    # longer than an image of 10 GB takes to be pulled. Kueue gives all pods of a job twice as long (waitForPodsReady): it stops
+    # the whole job then, and here one worker moves, and only where there is a place for it.
+    worker_start_timeout: Duration = Field(default=timedelta(minutes=15), alias="workerStartTimeout")
     on_share_lost: Literal["Replace", "Restart"] | None = Field(default=None, alias="onShareLost")
     require_reachable: bool = Field(default=False, alias="requireReachable")
 

@@ -59,8 +59,11 @@ class Request:
         return min(self.minimum, self.workers) if self.gang == "BestEffort" else self.workers
 
 
-def rest(request: Request, kept: Iterable[Share], draining: Collection[str]) -> Request:
-    """What a gang that runs asks for beside the shares that it keeps, of which those in clusters that are drained do not count.
+def rest(
+    request: Request, kept: Iterable[Share], draining: Collection[str], without: Mapping[str, int] | None = None
+) -> Request:
+    """What a gang that runs asks for beside the shares that it keeps, of which those in clusters that are drained do not count,
+    nor so many slots of others as `without` says of each group.
 
     Its job goes on meanwhile, so some of the workers at once are better than none; but at least a quarter of those that are
     missing: each round is one more share in a cluster, and so they are few however the room comes.
@@ -68,6 +71,7 @@ def rest(request: Request, kept: Iterable[Share], draining: Collection[str]) -> 
     held = Counter[str]()
     for share in (one for one in kept if one.cluster not in draining):
         held.update({group.name: group.count for group in share.groups})
+    held.subtract(without or {})
     left = [replace(group, count=max(group.count - held[group.name], 0)) for group in request.groups]
     groups = tuple(group for group in left if group.count)
     if request.gang == "SameCluster":

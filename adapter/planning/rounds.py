@@ -140,13 +140,15 @@ def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> 
         placed_round=0,
         blocked=(),
         status={},
+        unstarted=(before.unstarted if before else 0) + action.unstarted,
     )
 
 
 def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
     """Whether the round that a plan becomes, as its Placement's `spec`, says nothing new beside the one that stands: the same
-    shares, and the same sentence."""
-    if not before.round or before.withdrawing or len(before.excluded) != len(action.excluded):
+    shares, the same clusters left out, and the same sentence."""
+    left_out = [{(one.cluster, one.until) for one in listed} for listed in (before.excluded, action.excluded)]
+    if not before.round or before.withdrawing or left_out[0] != left_out[1]:
         return False
     same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
     return same and bool(before.explanation == spec["explanation"])

@@ -74,8 +74,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     # 4. No slot of this plan: take the first free one, in the order of the plan. (An annotation may say anything: users
     #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
     if _may_choose(worker, pod, placement) and (slot in worker.taken or not is_slot(placement, pod, slot)):
-        planned = slots(placement, pod)
-        free = next((free for free in planned if free not in worker.taken and _open(worker, free)), "")
+        free = _free_slot(worker, pod, placement, now)
         return [AssignSlot(pod, share_key(free)[0], free)] if free else []
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
@@ -114,6 +113,17 @@ def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
     cluster = share_key(slot)[0]
     seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
     return not slot or (seen and not worker.made and wants_slot(pod, worker.remotes))
+
+
+def _free_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> str:
+    """The first free slot, in the order of the plan, empty when there is none; one in a cluster that the plan leaves out now only
+    when there is no other: workers of this gang may not start there."""
+    avoided = {one.cluster for one in placement.excluded if one.until > now}
+    free = (slot for slot in slots(placement, pod) if slot not in worker.taken and _open(worker, slot))
+    first = next(free, "")
+    if share_key(first)[0] not in avoided:
+        return first
+    return next((slot for slot in free if share_key(slot)[0] not in avoided), first)
 
 
 def _open(worker: Worker, slot: str) -> bool:

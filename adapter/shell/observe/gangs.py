@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
-from adapter.admission.policy import lost_after, reservation_timeout, when_share_lost
+from adapter.admission.policy import lost_after, reservation_timeout, start_timeout, together, when_share_lost
 from adapter.gang.facts import Gang
 from adapter.gang.releasing import unwanted
 from adapter.objects.placement import Placement, placement
@@ -67,6 +67,8 @@ class Gangs:
             # its policy, and what keeps it from being planned
             timeout=reservation_timeout(chosen),
             on_share_lost=when_share_lost(chosen),
+            start_timeout=start_timeout(chosen),
+            together=together(chosen),
             problem=problem or self._policies.rivals(work) or self._policies.gate_problem(),
             refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
             absent=self._refusals.absent(work, check) if work and check else "",
@@ -88,6 +90,7 @@ class Gangs:
             there=_shares(self._slots.there(p) for p in found),
             alive=_shares(self._slots.alive(p) for p in found),
             unplaced=any(self._slots.unplaced(p) for p in found),
+            workers=next((self._slots.unready(p, standing) for p in found if work and p.attempt == work.attempt), None),
             movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
         )
         seen = self._memory.first_seen(gang.current, now) if gang.current else None

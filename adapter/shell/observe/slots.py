@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from adapter import names
 from adapter.actions import Action, AssignSlot
 from adapter.gang import drain
+from adapter.gang.drain import Gathered
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Key, Raw, key_of, label, uid_of
+from adapter.objects.raw import Key, Raw, is_true, key_of, label, true_since, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import ended, leaving, share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.indexes import by_placement
+from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
 
 
@@ -98,10 +99,26 @@ class Slots:
         draining = {name: members[name].spec.max_unavailable for name in self._fleet.draining()}
         if not draining:  # most of the time, and then a large gang is not gathered
             return ()
+        return drain.movers(self._gather(place, standing), draining)
+
+    def unready(self, place: Placement, standing: Iterable[Reservation]) -> Gathered | None:
+        """The workers of a Placement; None while all that its RayCluster is to have are ready, and then they are not gathered."""
+        pods = self._manager.pods.group(_group(place))
+        ready = sum(is_true(pod, "Ready") for pod in pods)
+        settled = ready == len(pods) and ready >= self._desired(pods, place)
+        return None if settled else self._gather(place, standing)
+
+    def _gather(self, place: Placement, standing: Iterable[Reservation]) -> Gathered:
         pods = self._manager.pods.group(_group(place))
         admitted = {(one.cluster, one.round) for one in standing if one.placement == place.name and one.admitted}
-        gang = drain.Gathered(place, pods, self._copies(pods), self.held(place), admitted, self._desired(pods, place))
-        return drain.movers(gang, draining)
+        desired, head = self._desired(pods, place), self._head(pods)
+        since = true_since(head, "Ready") if head else None
+        return Gathered(place, pods, self._copies(pods), self.held(place), admitted, desired, since)
+
+    def _head(self, pods: Iterable[Raw]) -> Raw | None:
+        """The head that these pods join."""
+        first = next((pod for pod in pods if not leaving(pod)), None)
+        return raycluster.head(first, self._manager.heads.group(by_ray_cluster(first))) if first else None
 
     def _copies(self, pods: Iterable[Raw]) -> dict[Key, Raw]:
         """What stands for each of these pods in the cluster of its slot, by the pod's key."""

@@ -7,7 +7,7 @@ the stores hear meanwhile is for the next plan.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -105,7 +105,7 @@ class Planning:
         work = action.workload
         check = self._policies.check_of(work)
         chosen, _ = self._policies.policy(check)
-        made = await self.plan(work, check, chosen, action.excluded, now, action.kept)
+        made = await self.plan(work, check, chosen, action.excluded, now, action.kept, action.without)
         place = rounds.next_round(action, made, self._snapshot.request(work, check).workers, now)
         again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))
         return manifest(place, work.job, check, made.plan.verdicts), made.plan, again
@@ -118,12 +118,13 @@ class Planning:
         excluded: Sequence[Exclusion],
         now: datetime,
         kept: Sequence[Share] | None = None,
+        without: Mapping[str, int] | None = None,
     ) -> Made:
         """Plan a gang on the clusters as they stand, after those whose turn comes before its own; of one that runs, and keeps
-        shares, only the workers that have no place, or must leave theirs."""
+        shares, only the workers that have no place, or must leave theirs. `without`: slots on them that are no place, by group."""
         request = self._snapshot.request(work, check, chosen.policy if chosen else None)
         if kept is not None:
-            request = rest(request, kept, self._fleet.draining())
+            request = rest(request, kept, self._fleet.draining(), without)
             if not request.workers:
                 return rounds.complete(request, kept)
         me = self._snapshot.asking(request, chosen, excluded)

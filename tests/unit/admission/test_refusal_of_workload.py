@@ -97,12 +97,21 @@ def test_a_workload_without_a_job_is_named_itself() -> None:
 def test_what_holds_without_a_policy() -> None:
     """What runs is not given up for want of a policy, and is not stopped either: the defaults of the policy itself."""
     default = Chosen(dispatch_policy(make_policy()), ())
-    for read in (policy.reservation_timeout, policy.lost_after, policy.when_share_lost):
+    for read in (
+        policy.reservation_timeout,
+        policy.lost_after,
+        policy.start_timeout,
+        policy.when_share_lost,
+        policy.together,
+    ):
         assert read(None) == read(default)
 
 
 def test_what_a_policy_says_holds() -> None:
-    spec = {"reservationTimeout": "1m", "workerLostTimeout": "2m", "onShareLost": "Restart"}
+    spec = {"reservationTimeout": "1m", "workerLostTimeout": "2m", "workerStartTimeout": "3m", "onShareLost": "Restart"}
     chosen = Chosen(dispatch_policy(make_policy(**spec)), ())
     told = policy.reservation_timeout(chosen), policy.lost_after(chosen), policy.when_share_lost(chosen)
     assert (told[0].total_seconds(), told[1].total_seconds(), told[2]) == (60, 120, "Restart")
+    assert policy.start_timeout(chosen).total_seconds() == 180
+    assert not policy.together(chosen)
+    assert policy.together(Chosen(dispatch_policy(make_policy(gang="SameCluster")), ()))

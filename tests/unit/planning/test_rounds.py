@@ -210,6 +210,12 @@ def test_a_later_round(
     assert made.explanation == f"{lost} 1 of 1 worker to west.".lstrip()
 
 
+def test_how_often_workers_did_not_start_is_counted() -> None:
+    for closed in (False, True):
+        action = actions.Plan(WORK, before(unstarted=2), (), unstarted=closed)
+        assert rounds.next_round(action, REST, 4, at(7)).unstarted == 2 + closed
+
+
 def test_once_all_have_a_place_nothing_is_lost() -> None:
     made = rounds.complete(FULL.request, [EAST, WEST, EAST])
     assert made.plan.sentence == "All workers have a place: 6 east, 1 west."
@@ -225,6 +231,10 @@ def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
     assert rest(Request("demo", "ray", groups, gang="SameCluster"), [kept], ()).needed == 5
     assert rest(Request("demo", "ray", groups), [kept, kept, kept, kept, kept, kept], ()).workers == 0
     assert rest(Request("demo", "ray", groups), [kept], {"east"}).workers == 8, "what is drained must leave"
+    short = rest(Request("demo", "ray", groups), [kept], (), {"b": 1})
+    assert {group.name: group.count for group in short.groups} == {"a": 5, "b": 1}, (
+        "nor is a slot where nobody starts a place"
+    )
 
 
 def test_who_keeps_what_preemption_would_free_is_waited_for_and_not_named() -> None:
@@ -246,6 +256,10 @@ BOTH = placement(STANDS).shares
         pytest.param(STANDS, (), BOTH[:1], 2, "2 in east, 2 in west.", False, id="a share less is kept"),
         pytest.param(STANDS, (), None, 2, "2 in east, 2 in west.", False, id="a first round, which keeps nothing"),
         pytest.param(STANDS, (CORDONED,), BOTH, 2, "2 in east, 2 in west.", False, id="another cluster is not asked"),
+        pytest.param(
+            make_placement(make_workload(), explanation="2 in east, 2 in west.", excluded={CORDONED.cluster: 5}), (CORDONED,), BOTH, 2,
+            "2 in east, 2 in west.", False, id="it is not asked for longer",
+        ),
         pytest.param(
             make_placement(make_workload(), explanation="2 in east, 2 in west.", withdrawn=1), (), BOTH, 2,
             "2 in east, 2 in west.", False, id="the one that stands is given up",

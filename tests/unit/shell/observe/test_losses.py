@@ -21,6 +21,7 @@ from tests.unit.builders import (
     at,
     make_condition,
     make_copy,
+    make_meta,
     make_placement,
     make_pod,
     make_policy,
@@ -138,6 +139,36 @@ def test_who_leaves_is_told_from_the_stores() -> None:
     assert slots.movers(placement(PLACE), standing) == (), "KubeRay has yet to make one"
 
 
+def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
+    """While all are ready nothing is; the rest is said in gang/unstarted.py."""
+    sight = Sight({"east": 8, "west": 8})
+    ready, starts = pod("a", "east/1/role-workers/0"), make_pod("b", placement=NAME, slot="east/1/role-workers/1")
+    fill(
+        sight.manager.ray_clusters,
+        {**make_ray_cluster(), "spec": {"workerGroupSpecs": [{"groupName": "workers", "replicas": 1}]}},
+    )
+    fill(sight.manager.pods, ready)
+    slots, standing = Slots(sight.manager, sight.fleet, Claims()), [reservation("east", make_reservation(PLACE))]
+    assert slots.unready(placement(PLACE), standing) is None
+    fill(sight.manager.pods, ready, starts)
+    fill(sight.members["east"].pods, make_copy(starts))
+    found = slots.unready(placement(PLACE), standing)
+    assert found
+    assert [facts.key_of(copy)[1] for copy in found.copies.values()] == ["b"]
+    assert (found.admitted, found.desired, found.head_since) == ({("east", 1)}, 1, None)
+    owner = starts["metadata"]["ownerReferences"]
+    labels = {names.RAY_GCS_CLUSTER_LABEL: "train-abc", names.RAY_NODE_TYPE_LABEL: names.HEAD}
+    head = {"metadata": make_meta("head", labels=labels, ownerReferences=owner), "status": {"podIP": "10.0.0.1"}}
+    head["status"]["conditions"] = [make_condition("Ready", since=9)]
+    fill(sight.manager.heads, head)
+    found = slots.unready(placement(PLACE), standing)
+    assert found
+    assert found.head_since == at(9)
+    fill(sight.manager.pods)
+    gone = slots.unready(placement(PLACE), standing)
+    assert gone is None, "nobody is there, so nobody starts"
+
+
 def pod(name: str, slot: str) -> Raw:
     made = make_pod(name, placement=NAME, slot=slot, dispatched=True)
     made["status"]["conditions"].append(make_condition("Ready"))
@@ -169,3 +200,15 @@ def test_a_worker_knows_whether_its_gang_starts_again(spec: Raw, restarts: bool)
     fill(sight.manager.placements, PLACE)
     fill(sight.manager.pods, pod)
     assert sight.facts.workers.facts(facts.key_of(pod)).restarts is restarts
+
+
+def test_a_gang_knows_who_starts_and_for_how_long_it_may() -> None:
+    sight = Sight({"east": 8}, workerStartTimeout="2m", gang="SameCluster")
+    work = make_workload(check=names.CHECK_READY)
+    fill(sight.manager.workloads, work)
+    fill(sight.manager.placements, PLACE)
+    fill(sight.manager.pods, make_pod(placement=NAME, slot="east/1/role-workers/0"))
+    found = sight.facts.gangs.facts(facts.key_of(work), at(0))
+    assert found.workers
+    assert len(found.workers.pods) == 1
+    assert (found.start_timeout, found.together) == (2 * MINUTE, True)
