@@ -56,6 +56,7 @@ REFUSED = [
     ("a price in words", "WorkerCluster", {"source": SOURCE, "pricePerHour": {"cpu": "cheap"}}, "is not a decimal number"),
     ("a deadline that is none", "DispatchPolicy", {"clusters": {"names": ["x"]}, "reservationTimeout": "soon"}, '"soon" is not a time'),
     ("a deadline for next week", "DispatchPolicy", {"clusters": {"names": ["x"]}, "reservationTimeout": "200h"}, "from 5s to 1h"),
+    ("a start in no time", "DispatchPolicy", {"clusters": {"names": ["x"]}, "workerStartTimeout": "5s"}, "from 10s to 24h"),
     ("a strategy that does not exist", "DispatchPolicy", {"clusters": {"names": ["x"]}, "strategy": "Best"}, "FillInOrder"),
 ]  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""What becomes of a running gang that waits for room again, starts again, has a cluster out of sight, or one that is drained?
+"""What becomes of a running gang that waits for room again, starts again, has a cluster out of sight, one that is drained, or one
+without nodes?
 
 Real Kueue and KubeRay; workers on fake nodes, so no Ray head tells who is alive.
 """
@@ -11,7 +12,7 @@ import pytest
 from adapter import names
 from hack.lab import faults
 from hack.lab.base.lab import Lab
-from hack.testbed.clusters import Clusters, condition, wait
+from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.controller import Controller, dump
 from hack.testbed.preemption import preempt, status, uids, workers_in
 from hack.testbed.reader import Raw
@@ -25,6 +26,13 @@ def east(fleet: Clusters) -> Iterator[str]:
     """East's WorkerCluster, as it was afterwards."""
     yield "east"
     _set(fleet, cordoned=None, draining=None, maxUnavailable=None)
+
+
+@pytest.fixture
+def no_nodes(fleet: Clusters) -> Iterator[Cluster]:
+    """East, whose nodes a test cordons."""
+    yield fleet.workers["east"]
+    fleet.workers["east"].kubectl("uncordon", "--selector=type=kwok")
 
 
 @pytest.mark.long
@@ -116,6 +124,28 @@ def test_who_has_no_other_place_stays_in_a_drained_cluster(stage: Stage, running
         "the other one follows",
         lambda: dump(stage, running),
     )
+
+
+@pytest.mark.long
+def test_a_worker_that_finds_no_node_starts_elsewhere(stage: Stage, running: Controller, no_nodes: Cluster) -> None:
+    """A spot node is reclaimed, say, and none comes: its worker moves, with its quota reserved first, and the other one stays."""
+    stage.build({"east": 2, "west": 1}, policy={"workerStartTimeout": "10s"})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run in east", running.tail)
+    assert pods_by_cluster(stage.workers()) == {"east": 2}
+    no_nodes.kubectl("cordon", "--selector=type=kwok")
+    lost, stayed = (pod["metadata"] for pod in stage.remote()["east"])
+    no_nodes.kubectl("delete", "pod", lost["name"], "--namespace", stage.name, "--wait=false")
+    wait(lambda: "NotStarted" in stage.events("pi"), 60, "its worker found no node", lambda: dump(stage, running))
+    assert "no node took it" in stage.events("pi")["NotStarted"]
+    wait(
+        lambda: pods_by_cluster(stage.workers()) == {"east": 1, "west": 1} and stage.running(2),
+        60,
+        "it runs in west",
+        lambda: dump(stage, running),
+    )
+    assert uids(stage, "east") == {stayed["uid"]}
+    assert [one["cluster"] for one in stage.placement("pi")["spec"]["excluded"]] == ["east"]
 
 
 def _other(stage: Stage, first: str) -> bool:

@@ -113,7 +113,7 @@ def late(found: Gang, seconds: float) -> list[str]:
     return [one["metadata"]["name"] for one in unstarted.found(found, found.placements[0], at(seconds)).late]
 
 
-KUBELET = {"started": 5, "node": "n"}
+KUBELET: Raw = {"started": 5, "node": "n"}
 NEVER, UNREADY = make_condition("Ready", False, since=6), make_condition("Ready", False, since=40)
 
 

@@ -179,3 +179,15 @@ def test_a_worker_knows_whether_its_gang_starts_again(spec: Raw, restarts: bool)
     fill(sight.manager.placements, PLACE)
     fill(sight.manager.pods, pod)
     assert sight.facts.workers.facts(facts.key_of(pod)).restarts is restarts
+
+
+def test_a_gang_knows_who_starts_and_for_how_long_it_may() -> None:
+    sight = Sight({"east": 8}, workerStartTimeout="2m", gang="SameCluster")
+    work = make_workload(check=names.CHECK_READY)
+    fill(sight.manager.workloads, work)
+    fill(sight.manager.placements, PLACE)
+    fill(sight.manager.pods, make_pod(placement=NAME, slot="east/1/role-workers/0"))
+    found = sight.facts.gangs.facts(facts.key_of(work), at(0))
+    assert found.workers
+    assert len(found.workers.pods) == 1
+    assert (found.start_timeout, found.together) == (2 * MINUTE, True)

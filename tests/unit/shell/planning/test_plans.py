@@ -57,6 +57,17 @@ def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mappin
     return {share.cluster: share.workers for share in made.shares}, settles
 
 
+def test_slots_where_workers_do_not_start_are_planned_anew() -> None:
+    """Both have a slot in east; when one of these is no place, one more is sought."""
+    sight = Sight({"east": 8, "west": 8})
+    work = gang("train", 2)
+    fill(sight.manager.workloads, work)
+    place = placement(make_placement(work, shares={"east": {"workers0": 2}}))
+    for without, want in ({}, 0), ({"workers0": 1}, 1):
+        action = Plan(workload(work), place, (), place.shares, without=without)
+        assert sum(share.workers for share in sight.planning.body(action, builders.START)[1].shares) == want
+
+
 def taken(made: Made) -> Mapping[str, int]:
     return {share.cluster: share.workers for share in made.plan.shares}
 
