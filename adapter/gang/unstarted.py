@@ -137,7 +137,7 @@ def _short(
     off = {key_of(pod) for pod in late}
     stay = Counter((share_key(slot_of(pod)), group_of(pod)) for pod in _placed(workers) if key_of(pod) not in off)
     shares = [((share.cluster, current.round_of(share)), share) for share in current.live if share.cluster in closed]
-    return {key: Counter({g.name: g.count - stay[key, g.name] for g in share.groups}) for key, share in shares}
+    return {key: +Counter({g.name: g.count - stay[key, g.name] for g in share.groups}) for key, share in shares}
 
 
 def _leaving(gang: Gang, workers: Gathered, bad: Unstarted, now: datetime) -> Iterator[Raw]:

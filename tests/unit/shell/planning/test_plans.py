@@ -81,9 +81,8 @@ def test_slots_where_workers_do_not_start_are_planned_anew() -> None:
     place = placement(make_placement(work, shares={"east": {"workers0": 2}}))
     for without, want in ({}, 0), ({"workers0": 1}, 1):
         action = Plan(workload(work), place, (), place.shares, without=without)
-        assert (
-            sum(share.workers for share in asyncio.run(sight.planning.body(action, builders.START))[1].shares) == want
-        )
+        _, made, _ = asyncio.run(sight.planning.body(action, builders.START))
+        assert sum(share.workers for share in made.shares) == want
 
 
 def taken(made: Made) -> Mapping[str, int]:
