@@ -22,7 +22,7 @@ LONGEST_OF_ONE = 1_024  # of what is said of one cluster among others
 
 def meta(raw: Raw) -> Raw:
     """The object's metadata, or nothing."""
-    return _map(_map(raw).get("metadata"))
+    return _map(raw.get("metadata"))
 
 
 def key_of(raw: Raw) -> Key:
@@ -47,9 +47,7 @@ def annotation(raw: Raw, name: str) -> str:
 
 def condition(raw: Raw, kind: str) -> Raw:
     """The condition of that type from the object's status, or an empty one."""
-    return next(
-        (found for found in _maps(_map(_map(raw).get("status")).get("conditions")) if found.get("type") == kind), {}
-    )
+    return next((found for found in _maps(_map(raw.get("status")).get("conditions")) if found.get("type") == kind), {})
 
 
 def is_true(raw: Raw, kind: str) -> bool:

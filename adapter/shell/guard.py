@@ -76,7 +76,7 @@ def each(task: str, objects: Iterable[Raw], read: Callable[[Raw], Read]) -> Iter
         try:
             found = read(raw)
         except Exception as error:
-            failed(task, error, key_of(raw))
+            failed(task, error, key_of(raw) if isinstance(raw, dict) else type(raw).__name__)
         else:
             yield raw, found
 

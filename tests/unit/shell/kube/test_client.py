@@ -152,9 +152,8 @@ async def test_who_waits_for_a_server_that_hangs_learns_of_it_from_the_probe() -
         assert await client.get(PATH) == {"kind": "Pod"}
 
 
-@pytest.mark.parametrize("proxy", ["http://us:swordfish@127.0.0.1:{port}", "us:swordfish@127.0.0.1:{port}"])
-async def test_a_proxys_password_is_not_told(server: Server, proxy: str) -> None:
-    url = proxy.format(port=URL(server.url).port)
+async def test_a_proxys_password_is_not_told(server: Server) -> None:
+    url = f"http://us:swordfish@127.0.0.1:{URL(server.url).port}"
     content = yaml.safe_dump(kubeconfig("https://10.0.0.1:6443", cluster={"proxy-url": url}))
     client = await Client.from_kubeconfig(content)
     try:

@@ -123,6 +123,7 @@ async def test_no_certificate_stays_behind(tmp_path: Path, monkeypatch: pytest.M
         pytest.param({"server": "https://ea\nst"}, "server is no URL of an API server", id="a line break"),
         pytest.param({"server": ["https://east"]}, "server is no text", id="a list"),
         pytest.param({"proxy-url": "http://[::1"}, "proxy-url is no URL", id="a proxy's bracket"),
+        pytest.param({"proxy-url": f"us:{SECRET}@proxy:3128"}, "proxy-url is no URL", id="a proxy without a scheme"),
         pytest.param({"proxy-url": "socks5://proxy:1080"}, "proxy-url is no URL", id="a proxy of another kind"),
         pytest.param({"tls-server-name": "a b"}, "tls-server-name is no host name", id="no name"),
         pytest.param({"insecure-skip-tls-verify": "false"}, "is neither true nor false", id="a word"),
