@@ -16,7 +16,8 @@ from adapter.shell.kube.client import Body, Client, TooLarge, Unreachable
 from adapter.shell.kube.resources import kind_of
 from adapter.shell.kube.store import number
 
-# Objects in a page, and what is asked for instead while they are too large; of the last, whatever they are, each fits.
+# Objects in a page, and what is asked for instead while they are too large; of the last, whatever they are, each fits. In one
+# piece, a list peaks at seven times the memory (docs/upstream.md, "A list comes in pages").
 SIZES = (250, 50, 10, 2)
 # A continue token is good for about five minutes, because etcd is compacted as often; nobody can read on for longer.
 LIST_SECONDS = 300.0
