@@ -126,7 +126,9 @@ async def _compare(what: Following) -> None:
 async def _list(what: Following) -> str:
     known = what.store.newest
     objects, version = await pages.listed(what.client, what.path, what.store.slimmed, **what.selectors)
-    if restored := 0 < number(version) < known:
+    if not version:
+        raise Unreachable(f"its list of {what.resource.plural} has no version")
+    if restored := number(version) < known:
         log.warning("%s: following %s: %s (%d, now %s)", _whose(what), what.resource.plural, RESTORED, known, version)
         what.restored()
     _odd(what, what.store.replace(objects, version, restored=restored))

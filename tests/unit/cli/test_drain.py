@@ -177,7 +177,10 @@ async def test_a_drain_tells_each_change_until_the_cluster_is_empty(
     assert said.err == ""
     _, wrote, _, listed, _ = server.asked[:5]
     assert (wrote.method, wrote.path, wrote.body) == ("PATCH", PATH, {"spec": {"draining": True}})
-    assert (listed.path, listed.query) == ("/api/v1/pods", {"labelSelector": "rayspan.dev/cluster=east"})
+    assert (listed.path, listed.query) == (
+        "/api/v1/pods",
+        {"limit": "250", "labelSelector": "rayspan.dev/cluster=east"},
+    )
 
 
 async def test_a_drain_that_goes_on_is_only_watched(

@@ -36,7 +36,8 @@ async def attacker(*said: bytes, drip: bytes = b"") -> AsyncIterator[Client]:
             while drip and not over.is_set():
                 writer.write(drip)
                 await writer.drain()
-                await asyncio.sleep(0.5)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), 0.5)
             if not drip:
                 writer.write_eof()
             await over.wait()

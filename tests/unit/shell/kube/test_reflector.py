@@ -122,6 +122,7 @@ async def test_all_is_well_when_a_watch_opens() -> None:
         pytest.param(apiserver.says({"kind": "Status"}), "Unreachable", id="an object that is no list"),
         pytest.param(apiserver.says({"items": 5, "metadata": {}}), "Unreachable", id="items that are none"),
         pytest.param(apiserver.says({"items": []}), "Unreachable", id="a list without a version"),
+        pytest.param(lists(10**30), "Unreachable", id="a version beyond all"),
     ],
 )
 @hurried

@@ -290,8 +290,8 @@ async def test_a_pod_that_only_looks_like_a_worker_has_nothing_copied() -> None:
 async def test_a_cluster_that_talks_nonsense_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async with benched([secret()]) as bench:
         pod, remote = worker()
-        remote["metadata"]["ownerReferences"] = ["nonsense"]
         bench.run((pod, remote))
+        fill(bench.member.workloads, {"metadata": {"name": "share"}, "spec": {"podSets": ["nonsense"]}})
         await bench.copier._look_after(bench.member)
         assert "copies failed at ('demo', 'w0') by " in caplog.text and not bench.copier._busy
 
