@@ -202,7 +202,7 @@ BAD = [
     ("&a {kind: List, items: [*a]}", "The file holds no Ray worker: "),
     ("just words", "The file holds no Ray worker: "),
     ([{"kind": "Service"}], "The file holds no Ray worker: "),
-    ([{"kind": "Pod", "metadata": 5}], "Pod without a name cannot be read; "),
+    ([{"kind": "Pod", "metadata": 5}], "The file holds no Ray worker: "),
     ([worker(containers=5)], "Pod w cannot be read; `kubectl apply --dry-run=server` says what is wrong with it.\n"),
     ([worker(volumes=[5])], "Pod w cannot be read; "),
     ([{"kind": "RayJob", "metadata": {"name": "j"}, "spec": {"rayClusterSpec": {"workerGroupSpecs": [5]}}}], "RayJob j cannot be read; "),
