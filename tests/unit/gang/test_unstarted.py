@@ -211,6 +211,7 @@ def test_a_cluster_is_closed_for_longer_each_time(times: int, seconds: float) ->
 
 def excluding(raw: Raw, cluster: str = "east", until: float = 200) -> Raw:
     raw["spec"]["excluded"] = [{"cluster": cluster, "until": stamp(until), "reason": REASON}]
+    raw["spec"].setdefault("unstarted", 1)
     return raw
 
 

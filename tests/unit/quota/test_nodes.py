@@ -129,7 +129,6 @@ def test_machines_of_several_kinds_are_counted_each_by_its_own() -> None:
         pytest.param({"spec": {"taints": [{"effect": "NoSchedule", "key": {}}]}}, id="a taint of an object"),
         pytest.param({"metadata": {"labels": ["a"]}}, id="labels are a list"),
         pytest.param({"metadata": {"labels": {"a": ["b"]}}}, id="a label is a list"),
-        pytest.param({"metadata": "x"}, id="metadata is text"),
     ],
 )
 def test_a_node_with_wrong_types_is_left_out(odd: Raw) -> None:

@@ -61,7 +61,7 @@ def test_a_share_that_cannot_be_read_hides_its_cluster_from_its_own_gang_only() 
     sight = Sight({"east": 8, "west": 8})
     work = make_workload()
     place = make_placement(work, shares={"east": {"workers": 2}, "west": {"workers": 2}})
-    odd = {**make_reservation(place), "spec": ["x"]}
+    odd = {**make_reservation(place), "spec": {"podSets": ["x"]}}
     fill(sight.manager.worker_clusters, make_worker_cluster("east"), make_worker_cluster("west"))
     for store, raw in ((sight.manager.workloads, work), (sight.manager.placements, place)):
         fill(store, raw)

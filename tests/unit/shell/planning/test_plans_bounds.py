@@ -47,8 +47,8 @@ NODES, NO_NODE = "_node_objects", "it has no ready node"
         pytest.param("flavors", {"spec": {"nodeLabels": ["a"]}}, "ResourceFlavor any cannot be read", id="a flavor's labels are a list"),
         pytest.param("flavors", {"spec": {"nodeLabels": {"a": ["b"]}}}, "ResourceFlavor any cannot be read (a value in spec.nodeLabels is no text)", id="one of them is"),
         pytest.param("flavors", {"spec": {"tolerations": ["a"]}}, "ResourceFlavor any cannot be read", id="its tolerations are text"),
-        pytest.param("local_queues", {"spec": ["team-a"]}, "the LocalQueue cannot be read", id="a LocalQueue's spec is a list"),
-        pytest.param("local_queues", {"status": {"conditions": ["Active"]}, "spec": {"clusterQueue": "team-a"}}, "the LocalQueue cannot be read", id="its conditions are text"),
+        pytest.param("local_queues", {"spec": ["team-a"]}, "no LocalQueue team-a", id="a LocalQueue's spec is a list"),
+        pytest.param("local_queues", {"status": {"conditions": ["Active"]}, "spec": {"clusterQueue": "team-a"}}, "no LocalQueue team-a", id="its conditions are text"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_in_one_cluster_is_that_clusters_alone(store: str, odd: Raw, why: str) -> None:

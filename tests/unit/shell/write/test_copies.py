@@ -293,7 +293,7 @@ async def test_a_cluster_that_talks_nonsense_ends_nothing(caplog: pytest.LogCapt
         bench.run((pod, remote))
         fill(bench.member.workloads, {"metadata": {"name": "share"}, "spec": {"podSets": ["nonsense"]}})
         await bench.copier._look_after(bench.member)
-        assert "copies failed at ('demo', 'w0') by " in caplog.text and not bench.copier._busy
+        assert "copies failed at ('', 'share') by " in caplog.text and not bench.copier._busy
 
 
 async def test_nothing_is_remembered_of_a_share_that_is_gone() -> None:
