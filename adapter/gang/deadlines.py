@@ -84,14 +84,11 @@ def unstarted_for(timeout: timedelta, current: Placement) -> timedelta:
     return min(_doubled(timeout, current.unstarted), timeout * MOST_TIMEOUTS)
 
 
-def excluded(current: Placement | None, now: datetime) -> tuple[Exclusion, ...]:
+def excluded(current: Placement | None, now: datetime, start_timeout: timedelta) -> tuple[Exclusion, ...]:
     """The clusters that are not asked now: those of earlier rounds and those that made the last one fail. One that is said to be
-    left out for longer than any is was written by a clock that went ahead of ours, and is asked; where workers did not start, the
-    policy says how long that is, and nothing is too long."""
-    if current is None:
-        return ()
-    latest = datetime.max.replace(tzinfo=now.tzinfo) if current.unstarted else now + LONGEST_EXCLUDED
-    listed = (*current.excluded, *current.blocked)
+    left out for longer than any is was written by a clock that went ahead of ours, and is asked; `start_timeout` is the policy's."""
+    latest = now + max(LONGEST_EXCLUDED, MOST_TIMEOUTS * start_timeout)
+    listed = (*current.excluded, *current.blocked) if current else ()
     return tuple({e.cluster: e for e in listed if now < e.until <= latest}.values())
 
 

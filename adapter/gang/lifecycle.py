@@ -123,7 +123,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         return []
     # 9. No round yet, or the last one is withdrawn: plan.
     if current is None or (current.withdrawing and not ready):
-        return [Plan(work, current, excluded(current, now))]
+        return [Plan(work, current, excluded(current, now, gang.start_timeout))]
     # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
     if not current.shares and not ready:
         return waiting.wait(gang, work, current, now)

@@ -37,7 +37,10 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
     spared = _spare(gang, seen, left, bad)
     if gone or spared or current.withdrawing:
         again = now + excluded_for(current)
-        live = (*excluded(current, now), *(Exclusion(share.cluster, again, gone[share]) for share in refused))
+        live = (
+            *excluded(current, now, gang.start_timeout),
+            *(Exclusion(share.cluster, again, gone[share]) for share in refused),
+        )
         kept = tuple(share for share in left if share not in spared)
         return [*told, *_plan(gang, work, current, live, kept, bad, why, len(refused))]
     if asked := _asked(seen):
@@ -68,7 +71,7 @@ def _whole(
     gang: Gang, work: Workload, current: Placement, seen: Placement, bad: Unstarted, now: datetime
 ) -> list[Action]:
     """What is left to do while no share is lost or asked for: more workers may fit, and others are to move."""
-    live, missing = excluded(current, now), _missing(gang, seen, bad)
+    live, missing = excluded(current, now, gang.start_timeout), _missing(gang, seen, bad)
     found = any(seen.round_of(share) == seen.round for share in seen.live)  # by the last plan
     waits = bool(missing or (seen.lost and not found))  # what it says of lost workers is not true any more
     if bad.exclusions or (missing and bad.late and found) or (waits and may_fit(gang, current, live, now)):

@@ -68,7 +68,7 @@ def _unstarted(
     where = Counter(map(_cluster, late))
     first = {_cluster(pod): _stuck_at(workers.copies.get(key_of(pod))) for pod in reversed(late)}
     told = "; ".join(f"{count} in {cluster}: {first[cluster].removesuffix('.')}" for cluster, count in where.items())
-    live = {one.cluster for one in excluded(current, now)}
+    live = {one.cluster for one in excluded(current, now, gang.start_timeout)}
     until, reason = now + unstarted_for(gang.start_timeout, current), f"workers did not start there {_in_time(gang)}"
     closed = frozenset(where) | live
     return Unstarted(
@@ -155,9 +155,12 @@ def _leaving(gang: Gang, workers: Gathered, bad: Unstarted, now: datetime) -> It
 
 
 def _wedged(workers: Gathered, pod: Raw, before: datetime) -> bool:
+    """Whether it has a node on which it comes no further. One whose init container runs does: it may load data for hours."""
     copy = workers.copies[key_of(pod)]
     since = _since(copy, workers.head_since)
-    return bool((copy.get("spec") or {}).get("nodeName")) and since is not None and since <= before
+    starting = (copy.get("status") or {}).get("initContainerStatuses") or ()
+    busy = any("running" in (one.get("state") or {}) for one in starting if not one.get("started"))
+    return bool((copy.get("spec") or {}).get("nodeName")) and not busy and since is not None and since <= before
 
 
 def _end(gang: Gang, pod: Raw, workers: Gathered) -> PatchStatus:

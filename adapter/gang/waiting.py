@@ -16,7 +16,7 @@ from adapter.objects.workload import Workload
 
 def wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
     """Look again when something changed, and give way to those who queue behind."""
-    live = excluded(current, now)
+    live = excluded(current, now, gang.start_timeout)
     if may_fit(gang, current, live, now):
         return [Plan(work, current, live), LookAgain(SOON)]
     reason = current.explanation

@@ -6,11 +6,16 @@ in worker/dispatch.py.
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.objects.placement import GroupShare, Placement, Share
-from adapter.objects.raw import Raw, annotation, condition, label, meta, number
+from adapter.objects.raw import Raw, annotation, condition, label, meta, moment, number
 from adapter.objects.workload import Workload
+
+# A pod that should have ended by then counts as gone, though its cluster still shows it: its node is lost, and nobody may ever say
+# that it has ended. As long as Kubernetes waits for a node before it gives its pods up (tolerationSeconds of 300 by default).
+GONE_AFTER = timedelta(minutes=5)
 
 
 def share_key(slot: str) -> tuple[str, int]:
@@ -94,6 +99,12 @@ def unheld(pod: Raw) -> str:
 def leaving(raw: Raw) -> bool:
     """Whether a pod is being deleted."""
     return bool(meta(raw).get("deletionTimestamp"))
+
+
+def gone(raw: Raw, now: datetime) -> bool:
+    """Whether a pod should have ended so long ago that nobody will say that it has: its time is over, grace included."""
+    due = moment(meta(raw).get("deletionTimestamp"))
+    return due is not None and now >= due + GONE_AFTER
 
 
 def ended(raw: Raw) -> bool:

@@ -10,7 +10,7 @@ import yaml
 from adapter import names
 from hack.lab.base.progress import LabError
 from hack.testbed.clusters import Clusters, condition, wait
-from hack.testbed.rayjob import JOB_SECONDS, NAMESPACE, SAMPLE
+from hack.testbed.rayjob import JOB_SECONDS, NAMESPACE, SAMPLE, released
 from hack.testbed.reader import Raw
 
 PATIENCE = 180  # seconds: what the owner of a RayCluster is promised when its head is restarted
@@ -40,9 +40,10 @@ class RayCluster:
         self.fleet.manager.apply(yaml.safe_dump(made))
 
     def delete(self) -> None:
-        """`kubectl delete` it, and wait until no worker is left: the 60 s that its owner is promised."""
+        """`kubectl delete` it, and wait until no worker is left: the 60 s that its owner is promised, and as long for what ends then."""
         self.fleet.manager.delete("raycluster", self.name, wait=False)
         wait(lambda: not self.pods("worker"), 60, "its workers are gone")
+        wait(lambda: released(self.fleet), 60, "its quota is free again")
 
     def wait_until_joined(self) -> None:
         """Wait until all run, and are one to Ray, for the first time."""

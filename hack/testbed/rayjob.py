@@ -125,6 +125,7 @@ class Job:
     def wait_until_gone(self) -> None:
         """Wait until nothing of it is left in any cluster: the 60 s that the job's owner is promised."""
         wait(lambda: not self.leftovers() and not self.pods(), 60, "nothing is left", lambda: str(self.leftovers()))
+        wait(lambda: released(self.fleet), 60, "its quota is free again", self.dump)
 
     def dump(self) -> str:
         """What to know when it does not go on."""
@@ -132,6 +133,12 @@ class Job:
         which = ("logs", "deploy/rayspan-controller", "--all-pods", "--tail=20")  # of the one that stands by, too
         log = self.manager.kubectl("-n", names.SYSTEM_NAMESPACE, *which)
         return f"{self.status()}\n{self.events()}\n{pods}\n{log}"
+
+
+def released(fleet: Clusters) -> bool:
+    """Whether no job holds quota in the demo's queues of the worker clusters, as these show it: a second after the last one has gone."""
+    queues = [worker.get("clusterqueues", QUEUE) for worker in fleet.workers.values()]
+    return not any((queue.get("status") or {}).get("reservingWorkloads") for queue in queues)
 
 
 @contextmanager

@@ -230,7 +230,10 @@ class Client:
     async def stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a stream; its lines end when the server ends it or when nothing has come for `silence` seconds."""
         timeout = aiohttp.ClientTimeout(total=LONGEST_STREAM_SECONDS, sock_connect=TIMEOUT_SECONDS, sock_read=silence)
-        headers = await self._login()
+        headers = {
+            **await self._login(),
+            "Accept-Encoding": "identity",
+        }  # a packed line comes when the next one fills its block
         url = self._url(path)
         try:
             async with asyncio.timeout(silence):  # for the headers as a whole, which may come byte by byte
@@ -239,6 +242,8 @@ class Client:
                 if answer.status != 200 or answer.content_type != "application/json":
                     await _read(answer, bodies.OBJECT_BYTES)
                     raise Unreachable(NO_API_SERVER)
+                if answer.headers.get("Content-Encoding", "identity") != "identity":
+                    raise bodies.Unreadable("packs what it tells as it happens, which was not asked for")
                 with metrics.WATCHES.labels(self._cluster, kind_of(path)[0]).track_inprogress():
                     yield bodies.lines(answer)
         except bodies.Excess as error:

@@ -162,7 +162,7 @@ def _is_url(text: str, schemes: tuple[str, ...], *, login: bool = False) -> bool
         plain = url.user is None and url.password is None
         return (
             url.scheme in schemes
-            and _is_host(url.host or "")
+            and _is_host(url.raw_host or "")
             and bool(url.port)
             and (login or plain)
             and text.isprintable()

@@ -13,6 +13,7 @@ watch is taken up only after the cluster was asked how far it is; when it is beh
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ from adapter.shell.kube import pages
 from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store, number
+from adapter.shell.pace import Bucket
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,9 @@ class Following:
     namespace: str = ""
     selectors: dict[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
     restored: Callable[[], None] = _nobody  # the cluster went back to an older version
+    told: Bucket = field(
+        default_factory=lambda: Bucket(10, 60.0)
+    )  # lines in the log: whoever sends odd objects decides how many
 
     @property
     def path(self) -> str:
@@ -87,7 +92,8 @@ async def follow(what: Following, anew: asyncio.Event | None = None) -> None:
                 place.version = await _list(what)
             await _watch(what, place)
         except ApiError as error:
-            place.version = ""  # gone (410) or refused: only a fresh list tells what is true
+            if error.status != 429:  # who is busy is not asked for a whole list on top
+                place.version = ""  # gone (410) or refused: only a fresh list tells what is true
             if error.status != 410:
                 what.trouble(error)
         except Unreachable as error:
@@ -140,11 +146,12 @@ def _whose(what: Following) -> str:
 
 
 def _odd(what: Following, refused: Sequence[str]) -> None:
-    """Tell of what stood where objects should be: once for a list, however many there are."""
+    """Tell of what stood where objects should be: once for a list, however many there are, and of a stream of them now and then."""
     if refused:
         metrics.ODD.labels(what.client.cluster, what.resource.plural).inc(len(refused))
         sentence = "%s: %d of its %s are left out, as an API server does not write them: of the first, %s"
-        log.warning(sentence, _whose(what), len(refused), what.resource.plural, refused[0])
+        if what.told.take(time.monotonic()):
+            log.warning(sentence, _whose(what), len(refused), what.resource.plural, refused[0])
 
 
 async def _watch(what: Following, place: _Place) -> None:

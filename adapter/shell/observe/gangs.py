@@ -94,7 +94,7 @@ class Gangs:
             movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
         )
         seen = self._memory.first_seen(gang.current, now) if gang.current else None
-        return replace(gang, ending={one.uid: self._slots.ending(one) for one in unwanted(gang)}, first_seen=seen)
+        return replace(gang, ending={one.uid: self._slots.ending(one, now) for one in unwanted(gang)}, first_seen=seen)
 
     def _near(self, work: Workload, placements: tuple[Placement, ...]) -> dict[str, Target]:
         """What the rewriter must know of each cluster that a share is asked for in, as far as it can be seen."""

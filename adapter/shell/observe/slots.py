@@ -7,6 +7,7 @@ shows it.
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, AssignSlot
@@ -16,7 +17,7 @@ from adapter.objects import raycluster
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw, is_true, key_of, label, true_since, uid_of
 from adapter.objects.reservation import Reservation
-from adapter.objects.workerpod import ended, leaving, share_key, slot_of
+from adapter.objects.workerpod import ended, gone, leaving, share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
@@ -72,12 +73,12 @@ class Slots:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
         return frozenset[str]().union(*(one.pods.count(_group(place)) for one in self._fleet.members().values()))
 
-    def ending(self, share: Reservation) -> tuple[Raw, ...]:
-        """The copies on a share of a cluster that can be seen, but for those that have ended: they hold its quota. Of a large gang
-        they are gathered for a share that is to go, and not at each look."""
+    def ending(self, share: Reservation, now: datetime) -> tuple[Raw, ...]:
+        """The copies on a share of a cluster that can be seen, but for those that have ended, or count as gone: they hold its
+        quota. Of a large gang they are gathered for a share that is to go, and not at each look."""
         pods = self._fleet.members()[share.cluster].pods.group(f"{share.namespace}/{share.placement}")
         on_it = (pod for pod in pods if share_key(slot_of(pod)) == (share.cluster, share.round))
-        return tuple(pod for pod in on_it if not ended(pod))
+        return tuple(pod for pod in on_it if not ended(pod) and not gone(pod, now))
 
     def alive(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that its living pods hold."""

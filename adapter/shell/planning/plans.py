@@ -8,11 +8,11 @@ the stores hear meanwhile is for the next plan.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from adapter import actions, names
-from adapter.admission.policy import Chosen
+from adapter.admission.policy import Chosen, start_timeout
 from adapter.gang.deadlines import excluded
 from adapter.objects.placement import Exclusion, Share, manifest, placement
 from adapter.objects.raw import is_true
@@ -83,7 +83,8 @@ class Waiters:
             if gangorder.waits(work, check, current) and not self._shares.leaving(work):
                 of = current.uid if current and not current.withdrawing else ""
                 looked = self._memory.looked(of, self._fleet.room_version, now)
-                yield Waiting(work, looked, excluded(current, now))
+                chosen, _ = self._policies.policy(check)
+                yield Waiting(work, looked, excluded(current, now, start_timeout(chosen)))
 
     def _aside(self, now: datetime) -> Iterator[Waiting]:
         for work, since in self._memory.aside.values():
@@ -105,7 +106,9 @@ class Planning:
         work = action.workload
         check = self._policies.check_of(work)
         chosen, _ = self._policies.policy(check)
+        began = asyncio.get_running_loop().time()
         made = await self.plan(work, check, chosen, action.excluded, now, action.kept, action.without)
+        now += timedelta(seconds=int(asyncio.get_running_loop().time() - began))  # its shares are asked for only now
         place = rounds.next_round(action, made, self._snapshot.request(work, check).workers, now)
         again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))
         return manifest(place, work.job, check, made.plan.verdicts), made.plan, again

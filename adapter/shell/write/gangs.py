@@ -100,7 +100,8 @@ class GangWriter:
         try:
             await deed
         except ApiError as refusal:
-            self._memory.unreleased[found.uid] = refusal.message or refusal.reason
+            if not refusal.passing:
+                self._memory.unreleased[found.uid] = refusal.message or refusal.reason
             raise
         self._memory.unreleased.pop(found.uid, None)
 

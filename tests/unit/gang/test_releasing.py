@@ -79,6 +79,12 @@ def test_workers_go_before_their_share(share: Raw, pods: list[Raw], want: list[A
     assert decide(seen(None, share, *pods), at(5)) == want
 
 
+@pytest.mark.parametrize(("seconds", "want"), [(299, []), (300, [Release(east(OLD))])])
+def test_a_worker_that_nobody_will_see_end_holds_no_quota_for_ever(seconds: float, want: list[Action]) -> None:
+    """Its node is lost: whoever could say that it has ended is gone. Kubernetes itself waits as long for a node."""
+    assert decide(seen(None, OLD, ENDS, now=seconds), at(seconds)) == want
+
+
 @pytest.mark.parametrize(
     "work",
     [

@@ -211,7 +211,6 @@ def test_a_cluster_is_closed_for_longer_each_time(times: int, seconds: float) ->
 
 def excluding(raw: Raw, cluster: str = "east", until: float = 200) -> Raw:
     raw["spec"]["excluded"] = [{"cluster": cluster, "until": stamp(until), "reason": REASON}]
-    raw["spec"].setdefault("unstarted", 1)
     return raw
 
 
@@ -344,7 +343,22 @@ def test_a_place_is_kept_while_somebody_is_on_the_way_to_it() -> None:
 )
 def test_who_has_no_other_place_is_tried_on_another_node(node: str, seconds: float, who: list[str]) -> None:
     workers = gathered([E0, RUNS, W0, W1], {"a": copy_of(E0, NEVER, node=node, started=5)})
-    assert ends(gang(workers, excluding(without_room(), until=1000)), seconds) == who
+    assert ends(gang(workers, excluding(without_room(), until=seconds + 200)), seconds) == who
+
+
+@pytest.mark.parametrize(
+    ("init", "who"),
+    [
+        pytest.param({"state": {"running": {}}}, [], id="it loads what it works on: that may take hours"),
+        pytest.param({"state": {"running": {}}, "started": True}, ["a"], id="a sidecar beside it says nothing of it"),
+        pytest.param({"state": {"waiting": {"reason": "ImagePullBackOff"}}}, ["a"], id="it comes no further"),
+    ],
+)
+def test_who_comes_on_is_left_alone_on_its_node(init: Raw, who: list[str]) -> None:
+    copy = copy_of(E0, NEVER, node="n", started=5)
+    copy["status"]["initContainerStatuses"] = [{"name": "load", **init}]
+    workers = gathered([E0, RUNS, W0, W1], {"a": copy})
+    assert ends(gang(workers, excluding(without_room(), until=400)), 200) == who
 
 
 def statuses(**kinds: Raw) -> list[Raw]:

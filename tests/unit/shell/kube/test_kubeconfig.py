@@ -141,6 +141,7 @@ async def test_what_no_connection_can_be_made_by_is_said_before_one_is_tried(clu
     [
         {"server": "https://[fd00::1]:6443"},
         {"server": "https://10.0.0.1"},
+        {"server": "https://bücher.example:6443"},
         {"server": "https://east.example.com:6443/k8s/clusters/c-1/"},
         {"server": "http://my_host:80", "proxy-url": f"http://us:{SECRET}@proxy:3128"},
         {
