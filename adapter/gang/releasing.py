@@ -53,7 +53,7 @@ def hold_up(gang: Gang, work: Workload, shares: Iterable[Reservation], now: date
 
 def told(gang: Gang, shares: Iterable[Reservation]) -> str:
     """Where workers of these shares still end: a sentence, or empty where none does. It is the same until the last one is gone."""
-    parts = [_part(share) for share in shares if gang.ending.get(share.uid)]
+    parts = sorted(_part(share) for share in shares if gang.ending.get(share.uid))  # stores tell of them in any order
     return (
         f"Workers are still ending: quota {', '.join(parts)} is held until the last of them is gone." if parts else ""
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from adapter import names
@@ -1284,6 +1284,7 @@ def test_nothing_remains_of_what_is_over(rooms: list[int], wanted: int, script: 
 
 @WORLD
 @given(ROOMS, SCRIPTS)
+@example([0, 1, 3], [*[("kueue", "a")] * 16, (1, None), (2, None), ("kueue", "b"), ("kueue", "c")])
 def test_the_same_facts_in_another_order_give_the_same_actions(rooms: list[int], script: list[Any]) -> None:
     """Stores tell of what stands in any order."""
     seen = played(rooms, 4, script).observed()
