@@ -48,9 +48,8 @@ class Gang:
     there: frozenset[tuple[str, int]] = frozenset()  # those that a copy is on
     unusable: Mapping[tuple[str, int], str] = field(default_factory=dict)  # shares whose pods were refused, and why
     unreleased: Mapping[str, str] = field(default_factory=dict)  # by uid: shares that could not be deleted, and why
-    ending: Mapping[str, tuple[Raw, ...]] = field(
-        default_factory=dict
-    )  # by uid: the copies on shares that are to go, but for ended ones
+    # By uid: the copies on shares that are to go, but for those that have ended or count as gone.
+    ending: Mapping[str, tuple[Raw, ...]] = field(default_factory=dict)
     alive: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on that has not failed
     first_seen: datetime | None = None  # when this process saw the round that stands for the first time
     workers: Gathered | None = None  # while not all of them are ready

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from adapter import names
 from adapter.admission import limits
 from adapter.objects import podrequests
-from adapter.objects.placement import Exclusion, Placement
+from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw
 from adapter.objects.workload import PodSet, Workload
 
@@ -41,7 +41,7 @@ class Waiting:
 
     work: Workload
     looked: bool  # planned since room changed last: nothing fitted
-    excluded: tuple[Exclusion, ...] = ()  # clusters that it does not ask now
+    current: Placement | None = None  # of its present attempt, which says whom it does not ask now
     until: datetime | None = None  # when one that stepped aside keeps nothing any more
 
     @property

@@ -28,9 +28,8 @@ _LONGEST = 8_000  # characters of a trace: the places nearest to the fault are e
 
 Read = TypeVar("Read")
 _Fault = tuple[str, str, str]  # of which task, of which type, at which place
-_told: dict[
-    _Fault, tuple[float, int]
-] = {}  # when it was told, and how often it came since; one for each place in the code
+# When it was told, and how often it came since; one for each place in the code.
+_told: dict[_Fault, tuple[float, int]] = {}
 
 
 async def guarded(

@@ -84,9 +84,8 @@ class Member(Cluster):
                 true_since(after, names.QUOTA_RESERVED),
                 self._reserved.get(uid_of(after), (None, 0)),
             )
-            if (
-                since != known or version(after) < first
-            ):  # the latter after a restore: its versions count from lower down
+            restored = version(after) < first  # versions count from lower down
+            if since != known or restored:
                 self._reserved[uid_of(after)] = since, version(after)
         self._tell.reservation(self.name, before, after)
 

@@ -41,9 +41,8 @@ class BadLogin(ValueError):
 async def login(text: str) -> kube.ApiClient:
     """The official client by the text of a kubeconfig from elsewhere; raises BadLogin."""
     try:
-        return await _without_files(
-            await asyncio.to_thread(_harmless, text)
-        )  # beside the loop: a long one takes a second
+        content = await asyncio.to_thread(_harmless, text)  # beside the loop: a long one takes a second
+        return await _without_files(content)
     except BadLogin:
         raise
     except kube_config.ConfigException as error:

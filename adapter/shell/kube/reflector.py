@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from adapter.objects.raw import Raw
+from adapter.objects.raw import UNREADABLE, Raw
 from adapter.shell import metrics
 from adapter.shell.kube import pages
 from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable
@@ -102,13 +102,7 @@ async def follow(what: Following, anew: asyncio.Event | None = None) -> None:
             if anew and isinstance(error, Restored):
                 anew.set()
             what.trouble(error)
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ) as error:  # what a proxy, say, makes of it
+        except (*UNREADABLE, RecursionError) as error:  # what a proxy, say, makes of it
             log.warning("following %s: unreadable answer (%s)", what.resource.plural, type(error).__name__)
             place.version = ""
             what.trouble(Unreachable("its answer cannot be read"))

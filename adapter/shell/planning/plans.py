@@ -52,18 +52,19 @@ class Waiters:
         waiting = [one for one in (*self._waiting(now), *self._aside(now)) if gangorder.takes_part(one, now)]
         found = []
         for one in gangorder.before(me, waiting):
-            if asking := self._asking(one):
+            if asking := self._asking(one, now):
                 found.append((one, asking))
             await asyncio.sleep(0)
         return found
 
-    def _asking(self, one: Waiting) -> Asking | None:
+    def _asking(self, one: Waiting, now: datetime) -> Asking | None:
         check = self._policies.check_of(one.work)
         chosen, problem = self._policies.policy(check)
         chosen = rounds.usable(chosen, self._obstacles(one.work, check, chosen, problem))
         if chosen is None:
             return None
-        return self._snapshot.asking(self._snapshot.request(one.work, check, chosen.policy), chosen, one.excluded)
+        left_out = excluded(one.current, now, start_timeout(chosen))
+        return self._snapshot.asking(self._snapshot.request(one.work, check, chosen.policy), chosen, left_out)
 
     def _obstacles(self, work: Workload, check: str, chosen: Chosen | None, problem: str) -> Iterator[str]:
         yield problem
@@ -83,8 +84,7 @@ class Waiters:
             if gangorder.waits(work, check, current) and not self._shares.leaving(work):
                 of = current.uid if current and not current.withdrawing else ""
                 looked = self._memory.looked(of, self._fleet.room_version, now)
-                chosen, _ = self._policies.policy(check)
-                yield Waiting(work, looked, excluded(current, now, start_timeout(chosen)))
+                yield Waiting(work, looked, current)
 
     def _aside(self, now: datetime) -> Iterator[Waiting]:
         for work, since in self._memory.aside.values():

@@ -1,7 +1,6 @@
 """An answer is an object, an ApiError or Unreachable, and a probe waits behind nobody: over real sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,18 +18,6 @@ Raw = dict[str, Any]
 PATH = "/api/v1/pods"
 THING = {"metadata": {"name": "a", "uid": "u1"}}
 EDIT = [{"op": "test", "path": "/metadata/uid", "value": "u1"}]
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    async with apiserver.serving() as found:
-        yield found
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[Client]:
-    async with apiserver.connected(server.url) as found:
-        yield found
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """A list is read to its end, and one without an end, or of no objects, is a sentence."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -10,22 +9,9 @@ from adapter.shell.kube import pages
 from adapter.shell.kube.bodies import OBJECT_BYTES, PAGE_BYTES
 from adapter.shell.kube.client import Client, TooLarge, Unreachable
 from adapter.shell.kube.pages import SIZES, listed
-from tests.unit import apiserver
 from tests.unit.apiserver import Server, lists, says
 
 PATH = "/api/v1/pods"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    async with apiserver.serving() as found:
-        yield found
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[Client]:
-    async with apiserver.connected(server.url) as found:
-        yield found
 
 
 def thing(number: int, size: int = 0) -> dict[str, Any]:
