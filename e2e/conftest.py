@@ -1,7 +1,8 @@
 """The clusters with Rayspan as a user installs it, and jobs that each test may change before it submits them.
 
 A test takes the sample as it is (`job`) where four workers or stock requests are what it asks about, and half of it (`pair`) elsewhere:
-to start Ray's processes is most of what a test here takes.
+to start Ray's processes is most of what a test here takes. Those of a pair are asked each second whether they are ready, those of the
+sample as KubeRay does it.
 """
 
 from collections.abc import Iterator
