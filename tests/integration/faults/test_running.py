@@ -18,7 +18,8 @@ from hack.testbed.preemption import preempt, status, uids, workers_in
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, pods_by_cluster
 
-pytestmark = pytest.mark.alone  # clusters are drained, and links cut
+# Clusters are drained or lose their nodes here; who cuts a link is alone by that.
+alone = pytest.mark.alone
 
 
 @pytest.fixture
@@ -89,6 +90,7 @@ def test_a_cluster_out_of_sight_is_given_up_in_time(stage: Stage, running: Contr
     assert stage.running(3)
 
 
+@alone
 def test_a_drained_cluster_is_left_one_by_one(stage: Stage, running: Controller, east: str) -> None:
     stage.build({"east": 3, "west": 3})
     stage.ray_cluster("pi", workers=3)
@@ -108,6 +110,7 @@ def test_a_drained_cluster_is_left_one_by_one(stage: Stage, running: Controller,
     wait(lambda: workers_in(stage.fleet) == 0, 30, "east says that nobody is left", running.tail)
 
 
+@alone
 @pytest.mark.long
 def test_who_has_no_other_place_stays_in_a_drained_cluster(stage: Stage, running: Controller, east: str) -> None:
     stage.build({"east": 2, "west": 1})
@@ -126,6 +129,7 @@ def test_who_has_no_other_place_stays_in_a_drained_cluster(stage: Stage, running
     )
 
 
+@alone
 @pytest.mark.long
 def test_a_worker_that_finds_no_node_starts_elsewhere(stage: Stage, running: Controller, no_nodes: Cluster) -> None:
     """A spot node is reclaimed, say, and none comes: its worker moves, with its quota reserved first, and the other one stays."""
