@@ -8,6 +8,7 @@ import pytest
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.testbed import rayspec
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.rayjob import NAMESPACE, QUEUE, SAMPLE, Job
 
@@ -63,7 +64,7 @@ def test_too_large_waits_and_starts_when_quota_is_raised(job: Job) -> None:
     _set_cpu(west, "100m")
     try:
         job.workers = 2
-        job.submit()
+        job.submit(change=rayspec.soon_ready)
         wait(lambda: "Waiting" in job.events(), 60, "it waits with a sentence", job.dump)
         reason = job.placement()["status"]["reason"]
         assert "2 workers needed at once, 1 fit now" in reason
@@ -88,7 +89,7 @@ def test_a_broken_cluster_does_not_stop_the_others(job: Job) -> None:
         message = condition(manager.get("workerclusters", "west"), names.CONNECTED)["message"]
         assert message.startswith("Secret west in rayspan-system holds no usable kubeconfig")
         job.workers = 2
-        job.submit()
+        job.submit(change=rayspec.soon_ready)
         assert job.wait_for_end() == "SUCCEEDED", job.output()
         assert {node["cluster"] for node in job.result()["nodes"]} == {"manager", "east"}
         told = [

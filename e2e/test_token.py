@@ -1,72 +1,143 @@
-"""Does a RayCluster whose nodes must show a token span the clusters? KubeRay makes the Secret, and names it in its pods only.
+"""Does a RayCluster span the clusters whose nodes must show a token, or encrypt with their user's certificates?
 
-By the head's address with KubeRay's token; by its name with the user's own, and with TLS, whose certificate must have that name.
+KubeRay's own token: it makes the Secret, and names it in its pods only. The user's own token and certificates are in one RayCluster,
+whose worker in east has the head's address, and whose worker in west has its name, for which the certificate must stand.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from adapter import names
 from hack.testbed import tls
-from hack.testbed.clusters import Clusters
-from hack.testbed.rayjob import NAMESPACE, Job
+from hack.testbed.clusters import Cluster, Clusters
+from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
+from hack.testbed.workerclusters import found_by
 
 SECRET = "e2e-token"
+BY_NAME = {"west": {"address": "ServiceMirror"}}
 
 
 def test_workers_elsewhere_show_the_token_that_kuberay_made(pair: Job) -> None:
     """authOptions alone: the Secret is named like the RayCluster, and exists before the first worker does."""
     pair.submit(change=lambda spec: spec.update(authOptions={"mode": "token"}))
     pair.wait_for_workers()
-    _each_cluster_has_one_copy(pair, pair.status()["rayClusterName"])
+    source = pair.status()["rayClusterName"]
+    for name, there in _there(pair).items():
+        _shows(there, source, name)
     assert pair.wait_for_end() == "SUCCEEDED", pair.output()
     assert {node["cluster"] for node in pair.result()["nodes"]} == {"manager", "east", "west"}
 
 
-@pytest.fixture
-def secret(fleet: Clusters) -> Iterator[str]:
-    """A token of the user's own. Name it before the job: without it KubeRay finishes no RayJob that is deleted while it runs."""
-    fleet.manager.delete("secret", SECRET)
-    fleet.manager.kubectl("create", "secret", "generic", SECRET, f"--from-literal=auth_token={'t' * 40}")
-    yield SECRET
-    fleet.manager.delete("secret", SECRET)
+@dataclass(frozen=True)
+class There:
+    """What is of a job in a worker cluster: its one worker, and what was copied for it, by what that is the copy of."""
+
+    worker: Raw
+    copies: Mapping[str | None, str]
+
+    @property
+    def env(self) -> dict[str, Raw]:
+        return {entry["name"]: entry for entry in self.worker["spec"]["containers"][0]["env"]}
+
+
+@dataclass(frozen=True)
+class Story:
+    """What a job had in each worker cluster while it ran, what its head said to a client with a certificate, and what it found."""
+
+    there: Mapping[str, There]
+    answer: str
+    result: Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def story(fleet: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """A job with the user's token and certificates, for each takes half a minute."""
+    with (
+        _secret(fleet),
+        tls.authority(fleet.manager, tmp_path_factory.mktemp("authority")),
+        found_by(fleet, BY_NAME),
+        removed(Job(fleet, "users-own", 2, apart=True)) as job,
+    ):
+        job.submit(change=_with_the_users_own)
+        job.wait_for_workers()
+        there = _there(job)
+        certificate = ("-cert", tls.FILES["RAY_TLS_SERVER_CERT"], "-key", tls.FILES["RAY_TLS_SERVER_KEY"])
+        answer = _asked_by(job, *certificate)
+        assert job.wait_for_end() == "SUCCEEDED", job.output()
+        return Story(there, answer, job.result())
+
+
+@pytest.mark.long  # a Secret that Ray needs for joining is copied above, too
+def test_workers_elsewhere_speak_tls_with_the_users_certificates(story: Story) -> None:
+    """The head takes nobody who has no certificate of that CA, and every worker is taken."""
+    for name, there in story.there.items():
+        users = {f"Secret {tls.NAME}", f"ConfigMap {tls.NAME}", f"Secret {SECRET}"}
+        assert there.copies.keys() == {*users, None}, name  # and the anchor
+        assert there.env["RAY_USE_TLS"]["value"] == "1", name
+    assert "Verification: OK" in story.answer
+    assert {node["cluster"] for node in story.result["nodes"]} == {"manager", "east", "west"}
 
 
 @pytest.mark.long  # it is copied like the one above
-@pytest.mark.usefixtures("mirroring", "authority")
-def test_by_name_over_tls_they_show_the_users_own_token(secret: str, pair: Job) -> None:
-    """authOptions.secretName, TLS and ServiceMirror in one RayCluster, for each takes half a minute."""
-
-    def change(spec: Raw) -> None:
-        tls.encrypt(spec)
-        spec.update(authOptions={"mode": "token", "secretName": secret})
-
-    pair.submit(change=change)
-    pair.wait_for_workers()
-    _each_cluster_has_one_copy(pair, secret)
-    for name, cluster in pair.fleet.workers.items():
-        for pod in cluster.items("pods", NAMESPACE, names.MANAGER_LABEL):
-            env = _env(pod)
-            assert env["RAY_USE_TLS"]["value"] == "1", name
-            assert env["FQ_RAY_IP"]["value"].endswith(f"-head-svc.{NAMESPACE}.svc.cluster.local"), name
-    assert pair.wait_for_end() == "SUCCEEDED", pair.output()
-    assert {node["cluster"] for node in pair.result()["nodes"]} == {"manager", "east", "west"}
+def test_by_name_over_tls_they_show_the_users_own_token(story: Story) -> None:
+    """authOptions.secretName: in west by the head's name, and in east by its address."""
+    for name, there in story.there.items():
+        _shows(there, SECRET, name)
+    called = {name: there.env["FQ_RAY_IP"]["value"] for name, there in story.there.items()}
+    assert called["west"].endswith(f"-head-svc.{NAMESPACE}.svc.cluster.local")
+    (head,) = (node for node in story.result["nodes"] if node["head"])
+    assert called["east"] == head["address"]
 
 
-def _each_cluster_has_one_copy(job: Job, source: str) -> None:
-    """Its worker reads the copy, under a name that the source does not have, and shows it to Ray."""
-    for name, cluster in job.fleet.workers.items():
-        copies = cluster.items("secrets", NAMESPACE, names.MANAGER_LABEL)
-        (copy,) = (
-            one for one in copies if one["metadata"]["annotations"][names.COPY_OF_ANNOTATION] == f"Secret {source}"
-        )
-        (pod,) = cluster.items("pods", NAMESPACE, names.MANAGER_LABEL)
-        env = _env(pod)
-        assert env["RAY_AUTH_MODE"]["value"] == "token", name
-        assert env["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == copy["metadata"]["name"] != source, name
+@contextmanager
+def _secret(fleet: Clusters) -> Iterator[None]:
+    """A token of the user's own. It goes after the job: without it KubeRay finishes no RayJob that is deleted while it runs."""
+    fleet.manager.delete("secret", SECRET)
+    fleet.manager.kubectl("create", "secret", "generic", SECRET, f"--from-literal=auth_token={'t' * 40}")
+    try:
+        yield
+    finally:
+        fleet.manager.delete("secret", SECRET)
 
 
-def _env(pod: Raw) -> dict[str, Raw]:
-    return {entry["name"]: entry for entry in pod["spec"]["containers"][0]["env"]}
+def _with_the_users_own(spec: Raw) -> None:
+    tls.encrypt(spec)
+    spec.update(authOptions={"mode": "token", "secretName": SECRET})
+
+
+def _there(job: Job) -> dict[str, There]:
+    return {name: There(_worker(cluster), _copies(cluster)) for name, cluster in job.fleet.workers.items()}
+
+
+def _worker(cluster: Cluster) -> Raw:
+    (found,) = cluster.items("pods", NAMESPACE, names.MANAGER_LABEL)
+    return found
+
+
+def _copies(cluster: Cluster) -> dict[str | None, str]:
+    """Their names, by what each is the copy of; None for what is the copy of nothing."""
+    found = [one for kind in ("secrets", "configmaps") for one in cluster.items(kind, NAMESPACE, names.MANAGER_LABEL)]
+    return {
+        one["metadata"].get("annotations", {}).get(names.COPY_OF_ANNOTATION): one["metadata"]["name"] for one in found
+    }
+
+
+def _shows(there: There, source: str, name: str) -> None:
+    """The worker reads the copy, under a name that the source does not have, and shows it to Ray."""
+    copy = there.copies[f"Secret {source}"]
+    assert there.env["RAY_AUTH_MODE"]["value"] == "token", name
+    assert there.env["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == copy != source, name
+
+
+def _asked_by(job: Job, *certificate: str) -> str:
+    """What the head's GCS answers to a client in the head's own pod."""
+    which = f"{names.RAY_GCS_CLUSTER_LABEL}={job.status()['rayClusterName']},{names.RAY_NODE_TYPE_LABEL}={names.HEAD}"
+    (head,) = job.manager.items("pods", NAMESPACE, which)
+    ask = ("openssl", "s_client", "-brief", "-connect", "127.0.0.1:6379", "-CAfile", tls.CA, *certificate)
+    shell = f"{' '.join(ask)} </dev/null 2>&1 || true"  # a gRPC server ends such a talk in a way that s_client calls an error
+    return job.manager.kubectl("exec", head["metadata"]["name"], "-c", "ray-head", "--", "sh", "-c", shell)

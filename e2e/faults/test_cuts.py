@@ -1,4 +1,7 @@
-"""Does a running job outlive a cut link, and does nothing of it run twice? Asked of Ray itself: actors, processes, results."""
+"""Does a running job outlive a cut link, and does nothing of it run twice? Asked of Ray itself: actors, processes, results.
+
+One job is cut twice, for its start and its end take as long as a cut: first as it must not notice, then as it must.
+"""
 
 import json
 from collections.abc import Iterator
@@ -11,9 +14,10 @@ from adapter.objects.raw import moment
 from adapter.worker.headturns import ASK_SECONDS
 from hack.lab import faults
 from hack.lab.base.lab import Lab
+from hack.lab.base.progress import LabError
 from hack.testbed import actors, rayspec
 from hack.testbed.clusters import Clusters, condition, wait
-from hack.testbed.rayjob import NAMESPACE, Job
+from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 
 # What becomes of a silent cluster where no Ray can be asked: tests/integration/faults/test_running.py.
@@ -22,6 +26,14 @@ pytestmark = pytest.mark.long
 TIMEOUT = timedelta(seconds=10)  # the policy's workerLostTimeout here: the shortest there is
 ASKED_SINCE = timedelta(seconds=ASK_SECONDS + 5)  # the head is asked so often, and may take that long to answer
 POLICY = "everywhere"
+
+
+@pytest.fixture(scope="module")
+def job(fleet: Clusters) -> Iterator[Job]:
+    """A worker in each cluster, and actors that are asked. Its head tells nobody without its token how its nodes are."""
+    with removed(Job(fleet, "cut", 2, apart=True)) as made:
+        actors.submit(made, _impatient_with_a_token)
+        yield made
 
 
 @pytest.fixture
@@ -33,62 +45,75 @@ def hasty(fleet: Clusters) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hasty")
-def test_what_ray_hears_from_is_not_given_up(pair: Job, lab: Lab) -> None:
+def test_what_ray_hears_from_is_not_given_up(job: Job, lab: Lab) -> None:
     """East's API is silent for longer than the policy waits; the pods' network is whole. No process is replaced."""
-    actors.submit(pair)
-    before = {pod["metadata"]["uid"] for pod in pair.pods()}
+    before, first = {pod["metadata"]["uid"] for pod in job.pods()}, _asked_since(job, 0)
     faults.cut(lab, lab.cluster("east"), scope="api", way="drop")
-    wait(lambda: len(_unknown(pair)) == 1, 60, "nothing is known of east's worker", pair.dump)
+    wait(lambda: len(_unknown(job)) == 1, 60, "nothing is known of east's worker", job.dump)
     wait(
-        lambda: _lost_for(pair) > TIMEOUT + ASKED_SINCE,
+        lambda: _lost_for(job) > TIMEOUT + ASKED_SINCE,
         60,
         "the timeout is over, and Ray was asked since",
-        pair.dump,
+        job.dump,
     )
-    assert {pod["metadata"]["uid"] for pod in pair.pods()} == before
+    assert {pod["metadata"]["uid"] for pod in job.pods()} == before
     faults.heal(lab)
-    wait(lambda: not _unknown(pair), 60, "east is seen again", pair.dump)
-    found = actors.end(pair)
-    assert {pod["metadata"]["uid"] for pod in pair.pods()} == before
-    assert [one[:2] for one in found["first"]] == [one[:2] for one in found["last"]], "an actor moved or started again"
-    assert {count for _, _, count in found["last"]} == {found["asked"]}, "something was asked twice, or not at all"
+    wait(lambda: not _unknown(job), 60, "east is seen again", job.dump)
+    last = _asked_since(job, actors.seen(job).asked)
+    assert {pod["metadata"]["uid"] for pod in job.pods()} == before
+    assert first.processes == last.processes, "an actor moved or started again"
+    assert {count for _, _, count in last.actors} == {last.asked}, "something was asked twice, or not at all"
 
 
-def test_what_ray_lost_is_replaced_and_never_doubled(pair: Job, lab: Lab) -> None:
+def test_what_ray_lost_is_replaced_and_never_doubled(job: Job, lab: Lab) -> None:
     """East is cut off altogether. Ray gives its node up, the worker comes up in west, and the old one does not come back.
 
-    The head tells so to nobody without its token: by the policy's own time it would be five minutes.
+    By the policy's own time it would be five minutes.
     """
-    west = pair.fleet.workers["west"]
-    _set_quota(pair, "800m", "2Gi")
+    west = job.fleet.workers["west"]
+    _set_quota(job, "800m", "2Gi")
     try:
-        actors.submit(pair, _impatient_with_a_token)
-        (old,) = (pod["metadata"]["uid"] for pod in pair.pods() if _cluster(pod) == "east")
+        (old,) = (pod["metadata"]["uid"] for pod in job.pods() if _cluster(pod) == "east")
         faults.cut(lab, lab.cluster("east"), way="drop")
-        wait(lambda: old not in {pod["metadata"]["uid"] for pod in pair.pods()}, 120, "Ray gave it up", pair.dump)
+        wait(lambda: old not in {pod["metadata"]["uid"] for pod in job.pods()}, 120, "Ray gave it up", job.dump)
         wait(
-            lambda: [_cluster(pod) for pod in pair.pods() if _ready(pod)] == ["west"] * 2,
+            lambda: [_cluster(pod) for pod in job.pods() if _ready(pod)] == ["west"] * 2,
             120,
             "both run in west",
-            pair.dump,
+            job.dump,
         )
         faults.heal(lab)
         wait(
-            lambda: not pair.fleet.workers["east"].items("pods", NAMESPACE, names.MANAGER_LABEL),
+            lambda: not job.fleet.workers["east"].items("pods", NAMESPACE, names.MANAGER_LABEL),
             60,
             "east's is gone",
-            pair.dump,
+            job.dump,
         )
-        found = actors.end(pair)
+        found = actors.end(job)
         assert len(found["alive"]) == 2, "more nodes than workers"
         assert len(west.items("pods", NAMESPACE, names.MANAGER_LABEL)) == 2
     finally:
-        _set_quota(pair, "400m", "1Gi")
+        _set_quota(job, "400m", "1Gi")
 
 
 def _impatient_with_a_token(spec: Raw) -> None:
     rayspec.impatient(spec)
     spec.update(authOptions={"mode": "token"})
+
+
+def _asked_since(job: Job, times: int) -> actors.Seen:
+    """What the driver saw when it had asked more often than that."""
+
+    def found() -> actors.Seen | None:
+        try:
+            seen = actors.seen(job)
+        except LabError:  # it has written nothing yet
+            return None
+        return seen if seen.asked > times else None
+
+    seen = wait(found, 60, "the actors are asked", job.dump)
+    assert seen
+    return seen
 
 
 def _unknown(job: Job) -> list[object]:

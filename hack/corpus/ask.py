@@ -24,7 +24,7 @@ from hack.testbed.clusters import condition
 Raw = dict[str, Any]
 Key = tuple[str, str]
 
-_PATIENCE: Final = 90.0  # seconds for KubeRay to make all pods; it has a tenth of a core
+_PATIENCE: Final = 90.0  # seconds for KubeRay to make all pods; on other clusters than the lab it has a tenth of a core
 _STRICT: Final = "dryRun=All&fieldValidation=Strict"  # as kubectl asks
 _RAY: Final = {
     kind: Resource(names.RAY_API_VERSION, f"{kind.lower()}s")

@@ -1,9 +1,9 @@
 """How is the controller run under test: as a process with the rights of its own ServiceAccount, which can be made to die.
 
-`python -m hack.testbed.controller PORT PACE ELECT KIND N NAMESPACE` is the controller as it is shipped, except for its pace
-(pace.py), and that it is killed right after the Nth action of that kind for that namespace: the hook is in what writes, the logic
-does not know of it. It runs alone and takes part in no election, unless ELECT is `elect`: one that was killed would else keep
-the next one waiting.
+`python -m hack.testbed.controller` reads its words, a JSON list, from its standard input when it has imported all that it needs: PORT PACE
+ELECT KIND N NAMESPACE. It is the controller as it is shipped, except for its pace (pace.py), and that it is killed right after the Nth
+action of that kind for that namespace: the hook is in what writes, the logic does not know of it. It runs alone and takes part in no
+election, unless ELECT is `elect`: one that was killed would else keep the next one waiting.
 """
 
 import asyncio
@@ -52,6 +52,9 @@ class Controller:
     ) -> None:
         self.manager, self._folder, self._pace, self._elect = manager, folder, pace, elect
         self._process: subprocess.Popen[bytes] | None = None
+        self._next: subprocess.Popen[bytes] | None = (
+            None  # imports while a test waits for this one's death, a second and more
+        )
         self.log = folder / "controller.log"
         self._process_id = folder / "process"  # for who looks at it without having started it
         self.port = 20_000 + 4 * (os.getpid() % 2_500) + 2 * number
@@ -67,14 +70,22 @@ class Controller:
     def start(self, *, die_after: tuple[str, int, str] | None = None) -> None:
         """Start it; `die_after` is a kind of action, which of them is the last thing it does, and the namespace it is for."""
         words = [str(self.port), self._pace, ELECT if self._elect else "", *map(str, die_after or ())]
+        self._process, self._next = self._next or self._begun(), None
+        assert self._process.stdin is not None
+        with self._process.stdin as told:
+            told.write(json.dumps(words).encode())
+        self._process_id.write_text(str(self._process.pid))
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        """One that does nothing before it is told its words."""
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "hack.testbed.controller", *words],
+            return subprocess.Popen(
+                [sys.executable, "-m", "hack.testbed.controller"],
                 env={**os.environ, "KUBECONFIG": str(self._kubeconfig())},
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
             )
-        self._process_id.write_text(str(self._process.pid))
 
     def check(self) -> None:
         """Raises LabError if it does not run; for whoever did not start it."""
@@ -91,8 +102,9 @@ class Controller:
             self.start()
 
     def wait_for_death(self, timeout: float = 60) -> None:
-        """Wait until the crash that was asked for has happened."""
+        """Wait until the crash that was asked for has happened; the next one is made ready meanwhile."""
         assert self._process is not None
+        self._next = self._next or self._begun()
         try:
             status = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -106,6 +118,9 @@ class Controller:
         if self._process and self._process.poll() is None:
             self._process.send_signal(sign)
             self._process.wait(20)
+        if self._next:  # it has nothing to say
+            self._next.communicate()
+            self._next = None
 
     def send(self, sign: int) -> None:
         """Send it a signal that may not be its end."""
@@ -196,7 +211,6 @@ def _die_with_parent() -> None:
 
 def main(port: str, pace: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
     """Run the controller at that pace, mortal if asked."""
-    _die_with_parent()
     from adapter.shell.controller import wiring
 
     death = _Death(kind, int(count), namespace)
@@ -207,4 +221,6 @@ def main(port: str, pace: str, elect: str = "", kind: str = "", count: str = "0"
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    _die_with_parent()
+    said = sys.stdin.read()
+    sys.exit(main(*json.loads(said)) if said else 0)  # it is not needed where nothing is said

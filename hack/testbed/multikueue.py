@@ -137,16 +137,18 @@ def account(fleet: Clusters, name: str) -> Iterator[str]:
 def working(fleet: Clusters) -> Iterator[None]:
     """Stock Kueue in all clusters, set so that MultiKueue works; as it was before when this ends."""
     with ExitStack() as stack:
-        stack.callback(_restart, fleet.workers.values())  # they look for the kinds that there are when they start
+        stack.callback(_restart, fleet.all)  # Kueue reads its configuration, and which kinds there are, when it starts
         for worker in fleet.workers.values():
             stack.callback(worker.kubectl, "delete", "crd", *RAY_DEFINITIONS, "--ignore-not-found")
             worker.kubectl("apply", "--server-side", "-f", "-", input=_definitions(fleet.manager))
         stack.enter_context(_configured(fleet.manager))
+        _restart([fleet.manager])
         yield
 
 
 @contextmanager
 def _configured(manager: Cluster) -> Iterator[None]:
+    """Change what Kueue reads when it starts."""
     name, key = _CONFIG
     before = manager.get("configmaps", name, names.KUEUE_NAMESPACE)["data"][key]
     config = yaml.safe_load(before)
@@ -156,7 +158,6 @@ def _configured(manager: Cluster) -> Iterator[None]:
     def write(text: str) -> None:
         patch = json.dumps({"data": {key: text}})
         manager.kubectl("-n", names.KUEUE_NAMESPACE, "patch", "configmap", name, "--type=merge", "-p", patch)
-        _restart([manager])
 
     try:
         write(yaml.safe_dump(config))

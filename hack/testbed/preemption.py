@@ -37,9 +37,9 @@ def status(stage: Stage) -> dict[str, str]:
     return {"state": "", "workers": "", "reason": "", **(stage.placement("pi").get("status") or {})}
 
 
-def workers_in(fleet: Clusters) -> int:
-    """For how many workers east says that quota is held."""
-    return int((fleet.manager.get("workerclusters", "east").get("status") or {}).get("workers") or 0)
+def workers_in(fleet: Clusters, name: str) -> int:
+    """For how many workers a WorkerCluster says that quota is held."""
+    return int((fleet.manager.get("workerclusters", name).get("status") or {}).get("workers") or 0)
 
 
 def lend(stage: Stage, name: str, cpu: int) -> None:

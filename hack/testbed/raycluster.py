@@ -9,6 +9,7 @@ import yaml
 
 from adapter import names
 from hack.lab.base.progress import LabError
+from hack.testbed import rayspec
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.rayjob import JOB_SECONDS, NAMESPACE, SAMPLE, released
 from hack.testbed.reader import Raw
@@ -19,7 +20,7 @@ _ALIVE = "import json, ray; ray.init(logging_level='ERROR'); print(json.dumps([n
 
 @dataclass(frozen=True)
 class RayCluster:
-    """The RayCluster of the sample RayJob, renamed and without the program."""
+    """The RayCluster of the sample RayJob, renamed, without the program, and with readiness that is asked each second."""
 
     fleet: Clusters
     name: str
@@ -32,6 +33,7 @@ class RayCluster:
         template = spec["headGroupSpec"]["template"]["spec"]
         template.pop("volumes")
         template["containers"][0].pop("volumeMounts")
+        rayspec.soon_ready(spec)
         group = spec["workerGroupSpecs"][0]
         group["replicas"] = group["minReplicas"] = group["maxReplicas"] = self.workers
         metadata = {"name": self.name, "namespace": NAMESPACE, "labels": rayjob["metadata"]["labels"]}

@@ -25,7 +25,7 @@ LOG_SECONDS = 30  # the submitter asks the head for log lines about once a secon
 
 
 class Job:
-    """The sample RayJob, renamed. `apart`: with no two workers in one worker cluster."""
+    """The sample RayJob, renamed. `apart`: with no two workers in one worker cluster, and with readiness that is asked each second."""
 
     def __init__(self, fleet: Clusters, name: str, workers: int = 4, *, apart: bool = False) -> None:
         self.fleet, self.name, self.workers, self._apart = fleet, name, workers, apart
@@ -48,6 +48,7 @@ class Job:
             code["data"] = dict.fromkeys(code["data"], program)
         if self._apart:
             rayspec.apart(spec["rayClusterSpec"])
+            rayspec.soon_ready(spec["rayClusterSpec"])
         change(spec["rayClusterSpec"])
         self.manager.apply(yaml.safe_dump_all(objects))
 

@@ -1,4 +1,4 @@
-"""What do tests change about a RayCluster beside what they ask about: who shares a cluster, how soon Ray gives a node up?
+"""What do tests change about a RayCluster beside what they ask about: who shares a cluster, how soon a node is ready, or given up by Ray?
 
 Each function changes a spec in place. A spec that none of them has touched is the sample's.
 """
@@ -14,6 +14,21 @@ _PATIENCE = {
     "RAY_health_check_timeout_ms": "4000",
     "RAY_health_check_failure_threshold": "3",
 }
+# What KubeRay asks of Ray 2.53 and later (kuberay: controllers/ray/common/pod.go), from the second second on and every second, where its
+# own first question comes after ten and the next ones every five. It gives a node the same 50 s until it is not ready any more.
+_PROBE = {
+    "httpGet": {"path": "/api/healthz", "port": 52365},
+    "initialDelaySeconds": 1,
+    "periodSeconds": 1,
+    "timeoutSeconds": 5,
+    "failureThreshold": 50,
+}
+
+
+def soon_ready(spec: Raw) -> None:
+    """Ray's nodes are ready when they are, and not up to ten seconds later: for tests that do not ask about KubeRay's own probe."""
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        _ray(group)["readinessProbe"] = _PROBE
 
 
 def apart(spec: Raw) -> None:

@@ -76,6 +76,19 @@ class Stage:
         # A job that is submitted before its queues are known waits first, and says so.
         wait(lambda: all(self._open_to_jobs(name) for name in cpu), 30, "the worker clusters' queues are active")
 
+    def own(self, name: str) -> str:
+        """Make a WorkerCluster of this stage alone, which leads to a worker cluster, so that a test may change it; returns its name.
+
+        Whoever builds the stage afterwards names it in `clusters`, in place of the one that all share.
+        """
+        own = f"{self.name}-{name}"
+        made = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": own}}
+        self.manager.delete("workercluster", own)  # that of an earlier, interrupted run
+        self.manager.apply(yaml.safe_dump({**made, "spec": {"source": {"kubeConfig": {"secretRef": {"name": name}}}}}))
+        self.made.append((self.manager, f"workercluster.{names.DOMAIN}", own))
+        wait(lambda: self.connected([own]), 30, f"{own} is connected")
+        return own
+
     def connected(self, worker_clusters: Iterable[str]) -> bool:
         """Whether the controller sees the clusters of all these WorkerClusters."""
         found = [self.manager.get("workerclusters", name) for name in worker_clusters]

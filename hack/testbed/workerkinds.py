@@ -6,6 +6,7 @@ Two groups: `plain` has two sidecars, `gpu` has a GPU and an image of its own; b
 import yaml
 
 from hack.lab.cluster.node import GPU
+from hack.testbed import rayspec
 from hack.testbed.rayjob import NAMESPACE, SAMPLE
 from hack.testbed.reader import Raw
 
@@ -67,6 +68,7 @@ def raycluster() -> Raw:
     gpu["template"]["metadata"] = {"annotations": {"ray.io/overwrite-container-cmd": "true"}}
     metadata = {"name": NAME, "namespace": NAMESPACE, "labels": rayjob["metadata"]["labels"]}
     whole = {**spec, "workerGroupSpecs": [plain, gpu]}
+    rayspec.soon_ready(whole)
     return {"apiVersion": rayjob["apiVersion"], "kind": "RayCluster", "metadata": metadata, "spec": whole}
 
 

@@ -22,7 +22,7 @@ from hack.testbed.pace import PACES, QUICK
 from hack.testbed.stage import Stage
 
 # Whoever kills the controller, runs another one, cuts a link, or changes what all stages share: a WorkerCluster, a role.
-ALONE = {"process", "deployed", "lab", "give", "no_services", "unbound", "open_again"}
+ALONE = {"process", "deployed", "lab", "no_services", "unbound", "open_again"}
 _SHARED = pytest.StashKey[Controller]()
 
 

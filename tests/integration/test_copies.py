@@ -162,9 +162,9 @@ def test_without_the_right_it_waits_and_says_what_to_bind(unbound: Stage, runnin
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_killed_between_the_writes(stage: Stage, process: Controller, count: int) -> None:
     """The next process finds the copies under their names, and writes what is missing."""
+    process.start(die_after=("Copy", count, stage.name))
     stage.build({"east": 1, "west": 1})
     _sources(stage)
-    process.start(die_after=("Copy", count, stage.name))
     _submit(stage, 2)
     process.wait_for_death()
     _secret(stage, "token", "newer")

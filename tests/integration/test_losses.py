@@ -43,7 +43,7 @@ def test_a_worker_cluster_with_workers_is_not_deleted_by_mistake(stage: Stage, r
     stage.build({"east": 1, "west": 0})
     stage.ray_cluster("pi", workers=1)
     wait(lambda: stage.running(1), 90, "a worker runs in east", running.tail)
-    wait(lambda: workers_in(stage.fleet) >= 1, 30, "east says so", running.tail)
+    wait(lambda: workers_in(stage.fleet, "east") >= 1, 30, "east says so", running.tail)
     with pytest.raises(
         LabError, match=r"WorkerCluster east: status\.workers is \d+\. Drain it first with kubectl rayspan drain east"
     ):

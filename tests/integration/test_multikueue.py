@@ -22,7 +22,8 @@ from hack.testbed.reader import Raw
 from hack.testbed.rights import Row, may, wrong
 from hack.testbed.stage import FAKE_NODE, TOLERATION, Stage, added, pods_by_cluster, told
 
-pytestmark = pytest.mark.alone  # rights, and Kueue itself, are changed
+# The controller's own rights are changed, or Kueue itself: by a process of the test's own, which is alone by that, or by an admin.
+alone = pytest.mark.alone
 
 CLUSTERS = ("east", "west")
 OURS = {name: f"it-mk-{name}" for name in CLUSTERS}  # WorkerClusters; their MultiKueueClusters are called so, too
@@ -219,6 +220,7 @@ def test_stock_multikueue_works_beside_us(parked: Clusters, stage: Stage, proces
         wait(lambda: not _left(stage), 60, "MultiKueue tidies up", lambda: str(_left(stage)))
 
 
+@alone
 @pytest.mark.long
 def test_the_manuals_commands_give_the_rights_that_it_speaks_of(fleet: Clusters) -> None:
     """As they stand, in an account's place that has no right before; and the controller may read the Secrets in the end."""

@@ -20,22 +20,21 @@ TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSc
 
 
 @pytest.fixture
-def give(stage: Stage) -> Iterator[Give]:
-    """Write east's spec.pods and wait until the controller knows; whatever it was, other tests need it to be nothing."""
+def give(stage: Stage, running: Controller) -> Give:
+    """Write the spec.pods of a WorkerCluster of the test's own, which leads to east, and wait until the controller knows."""
+    own = stage.own("east")
+    stage.clusters = (own, "west")
 
-    def write(pods: Raw | None) -> None:
-        stage.manager.kubectl(
-            "patch", "workercluster", "east", "--type=merge", "-p", json.dumps({"spec": {"pods": pods}})
-        )
-        wait(_seen, 20, "the controller has seen it")
+    def write(pods: Raw) -> None:
+        stage.manager.kubectl("patch", "workercluster", own, "--type=merge", "-p", json.dumps({"spec": {"pods": pods}}))
+        wait(_seen, 20, "the controller has seen it", running.tail)
 
     def _seen() -> bool:
-        found = stage.manager.get("workerclusters", "east")
+        found = stage.manager.get("workerclusters", own)
         told = condition(found, names.CONNECTED).get("observedGeneration")
         return bool(told == found["metadata"]["generation"])
 
-    yield write
-    stage.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", '{"spec": {"pods": null}}')
+    return write
 
 
 def test_copies_have_it_and_rules_about_other_pods_hold_there(stage: Stage, running: Controller, give: Give) -> None:
@@ -106,7 +105,7 @@ def test_the_overhead_of_a_runtime_class_is_held_and_not_planned_with(
     stage.build({"east": 3, "west": 3})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "both run", running.tail)
-    assert stage.where("pi") == "2 east"
+    assert stage.where("pi") == f"2 {stage.clusters[0]}"
     assert {copy["spec"]["overhead"]["cpu"] for copy in stage.remote()["east"]} == {"500m"}
     wait(lambda: _reserved(stage) == "3", 20, "two workers and their overhead are held", running.tail)
     stage.manager.delete("raycluster", "pi", stage.name, wait=False)

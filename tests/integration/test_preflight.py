@@ -23,7 +23,9 @@ from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 
-pytestmark = [pytest.mark.alone, pytest.mark.long]  # every WorkerCluster of the manager is told of
+pytestmark = pytest.mark.long
+# East is cordoned, or seconds are counted: who cuts a link is alone by that. The others name their clusters, and share them.
+alone = pytest.mark.alone
 
 BOTH = ("--cluster", "east", "--cluster", "west")
 
@@ -66,6 +68,7 @@ def reachable(stage: Stage, name: str) -> dict[str, str]:
     return dict(condition(stage.manager.get("workerclusters", name), names.REACHABLE))
 
 
+@alone
 def test_all_is_well_between_three_clusters(stage: Stage) -> None:
     stage.build({"east": 1, "west": 1})
     start = time.monotonic()
@@ -114,6 +117,7 @@ def test_a_cluster_that_is_cut_off_is_told_and_passed_over(stage: Stage, running
     wait(lambda: stage.where("large") == "4 east, 2 west", 60, "who waited for east starts", running.tail)
 
 
+@alone
 def test_what_the_controller_tells_stands_beside_it(stage: Stage, running: Controller) -> None:
     """Both write the same list of conditions, and neither takes the other's away."""
     stage.build({"east": 1, "west": 1})
@@ -163,6 +167,7 @@ def test_rights_that_are_missing_are_told_one_by_one(stage: Stage) -> None:
     assert "it could not be made: 403 Forbidden" in why
 
 
+@alone
 def test_an_image_that_cannot_be_had_is_told_at_once(stage: Stage) -> None:
     stage.build({"east": 1})
     before = reachable(stage, "east")

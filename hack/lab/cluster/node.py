@@ -74,6 +74,9 @@ def _kubelet_config(cluster: Cluster) -> dict[str, object]:
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": cgroups.path(cluster),
         "enforceNodeAllocatable": [],  # it would limit all pods together, in a cgroup that several kubelets claim
+        # What all wait for here are KubeRay, with a tenth of a core, and its `wait-gcs-ready` in each Ray worker, with a fifth: limits
+        # that are fine on a node with much to do, and make three clusters on one machine wait beside cores that are idle.
+        "cpuCFSQuota": False,
         "failCgroupV1": False,  # a machine may still have version 1
         "failSwapOn": False,  # and swap: both are the machine's, not ours to change
         # A full disk is not what the lab tests by accident: evict late, and never collect images that no registry has.

@@ -18,14 +18,13 @@ from hack.testbed.preemption import preempt, status, uids, workers_in
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, pods_by_cluster
 
-pytestmark = pytest.mark.alone  # clusters are drained, and links cut
-
 
 @pytest.fixture
-def east(fleet: Clusters) -> Iterator[str]:
-    """East's WorkerCluster, as it was afterwards."""
-    yield "east"
-    _set(fleet, cordoned=None, draining=None, maxUnavailable=None)
+def east(stage: Stage, running: Controller) -> str:
+    """A WorkerCluster of the test's own, which leads to east: nobody else's workers are moved."""
+    own = stage.own("east")
+    stage.clusters = (own, "west")
+    return own
 
 
 @pytest.fixture
@@ -93,8 +92,8 @@ def test_a_drained_cluster_is_left_one_by_one(stage: Stage, running: Controller,
     stage.build({"east": 3, "west": 3})
     stage.ray_cluster("pi", workers=3)
     wait(lambda: stage.running(3), 90, "three workers run in east", running.tail)
-    assert pods_by_cluster(stage.workers()) == {"east": 3}
-    _set(stage.fleet, draining=True)
+    assert pods_by_cluster(stage.workers()) == {east: 3}
+    _drain(stage, east)
     away: list[int] = []
 
     def left() -> bool:
@@ -105,7 +104,7 @@ def test_a_drained_cluster_is_left_one_by_one(stage: Stage, running: Controller,
     assert max(away) <= 1, "more than one was away at once"
     wait(lambda: stage.where("pi") == "3 west", 30, "the share in east is given back", lambda: dump(stage, running))
     wait(lambda: not stage.remote("workloads")["east"], 30, "and gone", lambda: dump(stage, running))
-    wait(lambda: workers_in(stage.fleet) == 0, 30, "east says that nobody is left", running.tail)
+    wait(lambda: workers_in(stage.fleet, east) == 0, 30, "east says that nobody is left", running.tail)
 
 
 @pytest.mark.long
@@ -113,8 +112,8 @@ def test_who_has_no_other_place_stays_in_a_drained_cluster(stage: Stage, running
     stage.build({"east": 2, "west": 1})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run in east", running.tail)
-    _set(stage.fleet, draining=True)
-    wait(lambda: stage.where("pi") == "1 east, 1 west" or pods_by_cluster(stage.workers()) == {"east": 1, "west": 1},
+    _drain(stage, east)
+    wait(lambda: stage.where("pi") == f"1 {east}, 1 west" or pods_by_cluster(stage.workers()) == {east: 1, "west": 1},
          60, "one has moved", lambda: dump(stage, running))  # fmt: skip
     wait(lambda: stage.running(2), 30, "both run", lambda: dump(stage, running))
     stage.set_quota(stage.fleet.workers["west"], 2)
@@ -126,6 +125,7 @@ def test_who_has_no_other_place_stays_in_a_drained_cluster(stage: Stage, running
     )
 
 
+@pytest.mark.alone  # nodes are cordoned
 @pytest.mark.long
 def test_a_worker_that_finds_no_node_starts_elsewhere(stage: Stage, running: Controller, no_nodes: Cluster) -> None:
     """A spot node is reclaimed, say, and none comes: its worker moves, with its quota reserved first, and the other one stays."""
@@ -157,5 +157,6 @@ def _unknown(stage: Stage) -> list[Raw]:
     return [one for one in found if one.get("status") == "Unknown"]
 
 
-def _set(fleet: Clusters, **spec: object) -> None:
-    fleet.manager.kubectl("patch", "workercluster", "east", "--type=merge", "-p", json.dumps({"spec": spec}))
+def _drain(stage: Stage, name: str) -> None:
+    patch = json.dumps({"spec": {"draining": True}})
+    stage.manager.kubectl("patch", "workercluster", name, "--type=merge", "-p", patch)
