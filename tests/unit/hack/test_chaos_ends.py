@@ -220,6 +220,8 @@ def test_nothing_is_deleted_while_its_evidence_cannot_be_read() -> None:
         pytest.param([fault("scaled")] * 6, Help(3, 1, 1, 1, 1), id="KubeRay forgets one in three at most"),
         pytest.param([fault("apiserver-killed", MANAGER, lasts=3.0)], Help(1, 4, 5, 1, 1), id="an outage costs Leases and processes"),
         pytest.param([fault("etcd-killed", "east", lasts=3.0)], Help(1, 2, 5, 1, 1), id="in a worker cluster only Kueue's"),
+        pytest.param([fault("etcd-restored", "east", lasts=3.0)] * 2, Help(1, 3, 9, 1, 1), id="who is restored starts anew"),
+        pytest.param([fault("kubeconfig-swapped", "east", lasts=3.0)] * 3, Help(2, 1, 1, 1, 1), id="a cluster out of sight"),
         pytest.param([fault("controller-killed")] * 2, Help(1, 3, 1, 1, 1), id="kills"),
         pytest.param([fault("copy-deleted", "east", moment="placed")] * 20, Help(1, 1, 1, 5, 3), id="aimed"),
     ],
