@@ -71,7 +71,9 @@ def clone(cluster: Cluster, copy: Path) -> Iterator[clusters.Cluster]:
             _end(cluster, seat)  # of an interrupted run
             _copy(copy, seat.data(cluster))
             kubeconfig.touch(mode=0o600)
-            kubeconfig.write_text(cluster.kubeconfig.read_text(encoding="utf-8").replace(first, second), encoding="utf-8")
+            kubeconfig.write_text(
+                cluster.kubeconfig.read_text(encoding="utf-8").replace(first, second), encoding="utf-8"
+            )
             control_plane.ensure_servers(cluster, seat)
         yield clusters.Cluster(f"clone of {cluster.name}", kubeconfig)
     finally:
@@ -101,8 +103,11 @@ def frozen(number: int) -> Iterator[None]:
 
 
 def _stands_still(number: int) -> bool:
-    stats = Path(f"/proc/{number}/task").glob("*/stat")
-    return all(stat.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T" for stat in stats)
+    try:
+        stats = [stat.read_text(encoding="utf-8") for stat in Path(f"/proc/{number}/task").glob("*/stat")]
+    except OSError:  # a thread has just ended
+        return False
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def _copy(source: Path, goal: Path) -> None:

@@ -56,7 +56,9 @@ CLONE = Seat("clone-", 12379, 12380, 16443)
 
 def ensure_servers(cluster: Cluster, seat: Seat = FIRST) -> None:
     (cluster.directory / "audit-policy.json").write_text(json.dumps(_AUDIT), encoding="utf-8")
-    for name, process, flags in zip(SERVERS, seat.processes, (_etcd(cluster, seat), _apiserver(cluster, seat)), strict=True):
+    for name, process, flags in zip(
+        SERVERS, seat.processes, (_etcd(cluster, seat), _apiserver(cluster, seat)), strict=True
+    ):
         processes.ensure(cluster, process, [tools.path(name), *flags], inside=isolation.node(cluster))
 
 

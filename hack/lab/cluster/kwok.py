@@ -13,7 +13,9 @@ from hack.lab.cluster import api, certificates, isolation, processes
 
 NAME = "kwok"
 KEY = "kwok.x-k8s.io/node"  # the annotation by which kwok knows its nodes, and the taint that keeps others away
-LEAVES_WITHIN = "pod-leave.stage.kwok.x-k8s.io/jitter-delay"  # a pod's annotation: the longest that it takes to leave, as "5s"
+LEAVES_WITHIN = (
+    "pod-leave.stage.kwok.x-k8s.io/jitter-delay"  # a pod's annotation: the longest that it takes to leave, as "5s"
+)
 _VALUE = "fake"
 _STAGES = (  # as its module publishes them: node comes up and stays up, pod gets ready, completes
     "node/fast/node-initialize.yaml",

@@ -35,7 +35,9 @@ TAKEN_OVER = 20  # the Lease's duration and one look
 
 def test_a_restored_worker_cluster(stage: Stage, pair: Pair, lab: Lab) -> None:
     """The backup knows neither a second gang nor who replaced a worker of the first, and knows the worker that went."""
-    stage.build({"east": 8, "west": 8})  # for twice both gangs: what the backup brought back holds quota until it is gone
+    stage.build(
+        {"east": 8, "west": 8}
+    )  # for twice both gangs: what the backup brought back holds quota until it is gone
     east, home = stage.fleet.workers["east"], lab.cluster("east")
     stage.ray_cluster("pi", workers=2)
     wait(lambda: _well(stage, pi=2), WELL, "the first gang runs", lambda: _wrong(stage, pair, pi=2))

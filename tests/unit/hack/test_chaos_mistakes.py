@@ -13,11 +13,12 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from adapter.shell.kube import reflector
 from hack.lab.base.lab import Cluster as Home
 from hack.lab.base.lab import Lab
+from hack.lab.base.paths import REPO
 from hack.lab.cluster import control_plane
 from hack.lab.cluster.control_plane import CLONE, FIRST
-from hack.lab.base.paths import REPO
 from hack.testbed import install
 from hack.trials import restore
 from hack.trials.chaos import draw, mistakes
@@ -99,11 +100,12 @@ def test_etcd_is_put_back_to_what_it_was_when_the_fault_began(stood: Stood) -> N
 
 
 def test_the_short_trial_has_each_of_them() -> None:
-    """`make test` draws the same faults each time."""
+    """`make test` draws the same faults each time, and these last for so long that they are noticed."""
     said = re.search(r"--n (\d+) --seed (\d+)", (REPO / "Makefile").read_text())
     assert said, "make test-chaos names its seed"
     drawn = [draw.fault(int(said[2]), number, 20.0) for number in range(1, int(said[1]) + 1)]
-    assert {one.kind for one in drawn} >= NEW
+    assert {one.kind for one in drawn if one.lasts > reflector.PROBE_SECONDS / 2} >= NEW
+    assert len({one.kind for one in drawn}) == 13
 
 
 # --- restoring -----------------------------------------------------------------------------------------------------------
