@@ -32,7 +32,7 @@ def over(container: str, code: int = 137, reason: str = "Error") -> Raw:
     return {"terminated": {"containerID": f"containerd://{container}", "exitCode": code, "reason": reason}}
 
 
-RUNS: Raw = {"running": {}}
+RUNS: Raw = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
 BACK_OFF: Raw = {"waiting": {"reason": "CrashLoopBackOff"}}
 
 
@@ -208,6 +208,21 @@ def test_nothing_is_deleted_while_its_evidence_cannot_be_read() -> None:
     with pytest.raises(Unreachable):
         container.mend()
     assert manager.__dict__["done"] == [] and container.book.ends() == 0, "it is asked again"
+
+
+@pytest.mark.parametrize(
+    ("pods", "killed"),
+    [
+        pytest.param([pod("c0", RUNS)], {"c0"}, id="it runs"),
+        pytest.param([pod("c0", RUNS), pod("d0", RUNS, name="b")], {"c0", "d0"}, id="who stands by, too"),
+        pytest.param([pod("c0", BACK_OFF, over("c0", 1))], set(), id="it has ended by itself"),
+        pytest.param([], set(), id="there is none"),
+    ],
+)
+def test_whatever_runs_is_ended_before_a_restore(pods: list[Raw], killed: set[str]) -> None:
+    container = a_container(Manager(pods))
+    container.end()
+    assert container.killed == killed
 
 
 # --- help -------------------------------------------------------------------------------------------------------------------
