@@ -13,6 +13,8 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +40,7 @@ from hack.testbed.stage import Stage
 KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
 ELECT = "elect"
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Controller:
@@ -130,6 +133,18 @@ class Controller:
     def status(self) -> int | None:
         """What it ended with; None while it has not."""
         return self._process.poll() if self._process else None
+
+    def ask(self, path: str) -> str:
+        """What it says of itself at a path such as /metrics; empty while it says nothing."""
+        try:
+            with _direct.open(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return str(answer.read().decode())
+        except (urllib.error.URLError, OSError):
+            return ""
+
+    def leads(self) -> bool:
+        """Whether it is the one that writes."""
+        return "rayspan_leader 1.0" in self.ask("/metrics").splitlines()
 
     def tail(self, lines: int = 25) -> str:
         """The end of its log."""

@@ -122,15 +122,21 @@ def _apply(cluster: Cluster, overlay: str) -> list[str]:
 
 
 def _hand_over(manager: Cluster, worker: tuple[str, Cluster]) -> None:
-    """Give the manager its access to a worker cluster. Applied by the server, so that no annotation repeats the token."""
+    """Give the manager its access to a worker cluster."""
     name, cluster = worker
     kubeconfig = commands.run(
         [_SCRIPT, "--kubeconfig", cluster.kubeconfig], env={"KUBECTL": clusters.program()}, timeout=_PATIENCE
     )
+    hand_over(manager, name, kubeconfig)
+
+
+def hand_over(manager: Cluster, name: str, kubeconfig: str) -> None:
+    """Let the manager reach a worker cluster by this kubeconfig from now on, whatever stands in it."""
     data = {names.KUBECONFIG_KEY: base64.b64encode(kubeconfig.encode()).decode()}
     if manager.get("secret", name, names.SYSTEM_NAMESPACE).get("data") == data:
         return
     metadata = {"name": name, "namespace": names.SYSTEM_NAMESPACE}
+    # Applied by the server, so that no annotation repeats the token.
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
     how = ("--server-side", "--force-conflicts", "--field-manager=rayspan-install", "-f", "-")
     manager.kubectl("apply", *how, input=json.dumps(secret))

@@ -137,15 +137,19 @@ class Stage:
         more: Mapping[str, str] | None = None,
         head_on: Mapping[str, str] = FAKE_NODE,
         priority: str = "",
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Submit a RayCluster to the queue, whose pods go to fake nodes.
 
-        `more`: what a worker asks for beside cpu; `head_on`: the head's node selector; `priority`: a WorkloadPriorityClass.
+        `more`: what a worker asks for beside cpu; `head_on`: the head's node selector; `priority`: a WorkloadPriorityClass;
+        `annotations`: of its worker pods.
         """
         made = ray_cluster(name, self.name, groups or {"workers": workers}, cpu, more or {})
         made["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"] = dict(head_on)
         if priority:
             made["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = priority
+        for group in made["spec"]["workerGroupSpecs"] if annotations else ():
+            group["template"]["metadata"] = {"annotations": dict(annotations or {})}
         self.manager.apply(yaml.safe_dump(made))
 
     def priority(self, name: str, value: int) -> str:

@@ -1,10 +1,13 @@
 """How does a cluster's control plane run? etcd, API server, controller manager and scheduler, with their stock defaults.
 
 Everything listens on the same ports in every cluster: a cluster has its network namespace to itself. Only speed is bought
-with durability (etcd without fsync); nothing here makes a cluster behave otherwise than a real one.
+with durability (etcd without fsync); nothing here makes a cluster behave otherwise than a real one. A clone of a cluster, made of
+a copy of its data, has servers of its own in the same namespace, on other ports.
 """
 
 import json
+from dataclasses import dataclass
+from pathlib import Path
 
 from hack.lab.base.lab import SERVICES, Cluster
 from hack.lab.build import tools
@@ -12,7 +15,6 @@ from hack.lab.cluster import api, certificates, isolation, processes
 
 SERVERS = ("etcd", "kube-apiserver")
 CLIENTS = ("kube-controller-manager", "kube-scheduler")
-_ETCD = "http://127.0.0.1:2379"
 _PATIENCE = 90.0  # seconds; ready in 4 to 10, but machines differ and so does what else they do
 _AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
@@ -22,16 +24,50 @@ _AUDIT = {
 }
 
 
-def ensure_servers(cluster: Cluster) -> None:
+@dataclass(frozen=True)
+class Seat:
+    """Where etcd and the API server sit: `prefix` goes before the names of their processes and files."""
+
+    prefix: str
+    etcd: int
+    peers: int
+    serves: int
+
+    @property
+    def processes(self) -> tuple[str, ...]:
+        return tuple(f"{self.prefix}{name}" for name in SERVERS)
+
+    def data(self, cluster: Cluster) -> Path:
+        """The directory of etcd's data."""
+        return cluster.directory / f"{self.prefix}etcd"
+
+    def audit_log(self, cluster: Cluster) -> Path:
+        return cluster.audit_log.with_name(f"{self.prefix}{cluster.audit_log.name}")
+
+    @property
+    def url(self) -> str:
+        """How clients of etcd reach it."""
+        return f"http://127.0.0.1:{self.etcd}"
+
+
+FIRST = Seat("", 2379, 2380, 6443)
+CLONE = Seat("clone-", 12379, 12380, 16443)
+
+
+def ensure_servers(cluster: Cluster, seat: Seat = FIRST) -> None:
     (cluster.directory / "audit-policy.json").write_text(json.dumps(_AUDIT), encoding="utf-8")
-    _ensure(cluster, SERVERS, (_etcd(cluster), _apiserver(cluster)))
+    for name, process, flags in zip(
+        SERVERS, seat.processes, (_etcd(cluster, seat), _apiserver(cluster, seat)), strict=True
+    ):
+        processes.ensure(cluster, process, [tools.path(name), *flags], inside=isolation.node(cluster))
 
 
 def ensure_clients(cluster: Cluster) -> None:
     """Wait for the API server, then start these: they end at once where their roles are not there yet."""
     log = processes.log(cluster, "kube-apiserver")
     api.wait(f"The API server of {cluster.name}", lambda: serving(cluster), seconds=_PATIENCE, advice=f"see {log}")
-    _ensure(cluster, CLIENTS, (_controller_manager(cluster), _scheduler(cluster)))
+    for name, flags in zip(CLIENTS, (_controller_manager(cluster), _scheduler(cluster)), strict=True):
+        processes.ensure(cluster, name, [tools.path(name), *flags], inside=isolation.node(cluster))
 
 
 def serving(cluster: Cluster) -> bool:
@@ -46,26 +82,23 @@ def check(cluster: Cluster) -> None:
         processes.check(cluster, name)
 
 
-def _ensure(cluster: Cluster, names: tuple[str, ...], commands: tuple[list[str], ...]) -> None:
-    for name, flags in zip(names, commands, strict=True):
-        processes.ensure(cluster, name, [tools.path(name), *flags], inside=isolation.node(cluster))
-
-
-def _etcd(cluster: Cluster) -> list[str]:
+def _etcd(cluster: Cluster, seat: Seat) -> list[str]:
     return [
         f"--name={cluster.name}",
-        f"--data-dir={cluster.directory / 'etcd'}",
+        f"--data-dir={seat.data(cluster)}",
         "--unsafe-no-fsync",  # a lab is thrown away, and three clusters share one disk
-        f"--listen-client-urls={_ETCD}",
-        f"--advertise-client-urls={_ETCD}",
+        f"--listen-client-urls={seat.url}",
+        f"--advertise-client-urls={seat.url}",
+        f"--listen-peer-urls=http://127.0.0.1:{seat.peers}",
         "--log-level=warn",
     ]
 
 
-def _apiserver(cluster: Cluster) -> list[str]:
+def _apiserver(cluster: Cluster, seat: Seat) -> list[str]:
     pki = certificates.directory(cluster)
     return [
-        f"--etcd-servers={_ETCD}",
+        f"--etcd-servers={seat.url}",
+        f"--secure-port={seat.serves}",
         f"--advertise-address={cluster.address}",
         f"--service-cluster-ip-range={SERVICES}",
         "--authorization-mode=Node,RBAC",
@@ -90,7 +123,7 @@ def _apiserver(cluster: Cluster) -> list[str]:
         f"--proxy-client-cert-file={pki / 'front-proxy.crt'}",
         f"--proxy-client-key-file={pki / 'front-proxy.key'}",
         f"--audit-policy-file={cluster.directory / 'audit-policy.json'}",
-        f"--audit-log-path={cluster.audit_log}",
+        f"--audit-log-path={seat.audit_log(cluster)}",
         "--audit-log-maxsize=500",  # megabytes: about a million requests before the first line is lost
         "--audit-log-maxbackup=1",
     ]

@@ -13,6 +13,9 @@ from hack.lab.cluster import api, certificates, isolation, processes
 
 NAME = "kwok"
 KEY = "kwok.x-k8s.io/node"  # the annotation by which kwok knows its nodes, and the taint that keeps others away
+LEAVES_WITHIN = (
+    "pod-leave.stage.kwok.x-k8s.io/jitter-delay"  # a pod's annotation: the longest that it takes to leave, as "5s"
+)
 _VALUE = "fake"
 _STAGES = (  # as its module publishes them: node comes up and stays up, pod gets ready, completes
     "node/fast/node-initialize.yaml",
@@ -22,10 +25,10 @@ _STAGES = (  # as its module publishes them: node comes up and stays up, pod get
 )
 # A pod that is deleted with a grace runs on for part of it. Were it gone at once, whoever gives its room away too early would never be
 # seen: a successor is made and let go within a few tenths of a second, and samples are two tenths apart. So it takes a second, the least
-# in which both are seen together, and up to a half more, so that those of one gang do not all go in one instant. One that is deleted by
-# force needs no stage: the API server itself removes it. The comparison is jq's, to which a field that is absent is less than any number;
-# kwok itself compares no numbers.
-_LEAVING = """
+# in which both are seen together, and up to a half more, so that those of one gang do not all go in one instant; or up to what the pod
+# itself says, where a trial is after those who wait for it too little. One that is deleted by force needs no stage: the API server itself
+# removes it. The comparison is jq's, to which a field that is absent is less than any number; kwok itself compares no numbers.
+_LEAVING = f"""
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
 metadata:
@@ -43,6 +46,8 @@ spec:
   delay:
     durationMilliseconds: 1000
     jitterDurationMilliseconds: 1500
+    jitterDurationFrom:
+      expressionFrom: '.metadata.annotations["{LEAVES_WITHIN}"]'
   next:
     delete: true
 """

@@ -37,8 +37,9 @@ def ready(cluster: Cluster) -> bool:
 
 
 def give_gpus(cluster: Cluster) -> None:
-    """Pretend that the node has GPUs. The kubelet counts them as its own from then on; no device stands behind them."""
-    if GPU not in _get(cluster)["status"].get("capacity", {}):
+    """Pretend that the node has GPUs. The kubelet counts them as its own from then on, though one that starts anew may forget them
+    (k8s:pkg/kubelet/kubelet_node_status.go, reconcileExtendedResource); no device stands behind them."""
+    if _get(cluster)["status"].get("capacity", {}).get(GPU) != str(GPUS):
         patch = [{"op": "add", "path": f"/status/capacity/{GPU.replace('/', '~1')}", "value": str(GPUS)}]
         api.call(cluster, "PATCH", f"/api/v1/nodes/{cluster.name}/status", patch, content=api.JSON_PATCH)
 

@@ -20,7 +20,7 @@ from hack.lab.base.lab import Lab
 from hack.lab.cluster import kwok, processes
 from hack.testbed.reader import Raw
 from hack.testbed.stage import QUEUE
-from hack.trials.chaos import restarts
+from hack.trials.chaos import mistakes, restarts
 from hack.trials.chaos.draw import Fault
 from hack.trials.chaos.ground import CPU, LARGEST, Ground, taken
 
@@ -220,11 +220,15 @@ OUTAGES: Mapping[str, Callable[[Ground, Fault], AbstractContextManager[None]]] =
     "cut": _cut,
     "cordoned": _cordoned,
     "preempted": _preempted,
+    **mistakes.OUTAGES,
 }
 
 
 def silences(outage: Fault) -> bool:
-    """Whether the API server of its cluster does not answer this machine meanwhile: a cut leaves us in, but for a pulled cable."""
+    """Whether the API server of its cluster does not answer this machine meanwhile: a cut leaves us in, but for a pulled cable.
+
+    Where etcd is restored it answers until that is done, and who does it notes the silence.
+    """
     return outage.kind in ("apiserver-killed", "etcd-killed") or (outage.kind == "cut" and outage.way == "unplugged")
 
 

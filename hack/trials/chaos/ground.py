@@ -16,6 +16,7 @@ from adapter.objects.raw import Raw, is_true
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
+from hack.lab.cluster import kwok
 from hack.testbed.clusters import Cluster
 from hack.testbed.reader import Refused
 from hack.testbed.stage import Stage
@@ -30,6 +31,8 @@ GANGS = 5  # alive at any time: over two clusters, and few enough that a change 
 LARGEST = 3  # workers
 # Of each worker cluster: what is wanted at most fits into both with room to spare, and three quarters of it into one.
 CPU = 12
+# A worker takes one second to end, or up to five: whoever gives its room away before shows in many samples.
+_LEAVES_WITHIN = "5s"
 _PATIENCE = 60.0  # seconds for an order to be taken; operators whose webhooks must answer may still be starting
 _PAUSE = 0.3
 
@@ -63,7 +66,8 @@ class Load:
         name = f"gang-{self._made:04}"
         workers = random.Random(f"{self._seed}/gang/{self._made}").randint(1, LARGEST)
         self.wanted[name] = workers
-        taken(lambda: self.stage.ray_cluster(name, workers=workers))
+        leaves = {kwok.LEAVES_WITHIN: _LEAVES_WITHIN}
+        taken(lambda: self.stage.ray_cluster(name, workers=workers, annotations=leaves))
         return name
 
     def renew(self) -> str:

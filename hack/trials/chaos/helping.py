@@ -11,8 +11,10 @@ from hack.lab.base.lab import MANAGER
 from hack.trials.chaos.draw import Fault
 
 # Faults after which KubeRay may have to make workers anew while Kueue suspends their RayCluster, which is where it forgets.
-_SUSPENDING = ("scaled", "preempted", "share-deleted", "cut")
-_SERVERS = ("apiserver-killed", "etcd-killed")
+_SUSPENDING = (
+    "scaled", "preempted", "share-deleted", "cut", "kubeconfig-swapped", "kubeconfig-mistyped", "etcd-restored",
+)  # fmt: skip
+_SERVERS = ("apiserver-killed", "etcd-killed", "etcd-restored")
 
 
 @dataclass

@@ -8,7 +8,7 @@ shows of its ends is noted. A cluster's own processes run again by the lab's own
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +47,15 @@ class Container:
     def kill(self) -> None:
         """End its processes as a power cut would; returns when they are gone."""
         self.take_evidence()  # a kill hides the end before it
-        found = self._id()
+        self._kill(self._id())
+
+    def end(self) -> None:
+        """As `kill`, but of whatever runs of it, be it nothing."""
+        self.take_evidence()
+        for found in _running(self._pods()):
+            self._kill(found)
+
+    def _kill(self, found: str) -> None:
         self.killed.add(found)
         self._signal(found, signal.SIGKILL)
         deadline = time.monotonic() + _PATIENCE
@@ -127,8 +135,7 @@ class Container:
         return self.cluster.items("pods", self.namespace, self.selector)
 
     def _id(self) -> str:
-        running = [pod for pod in self._at_work() if (container_status(pod).get("state") or {}).get("running")]
-        found = [container for container in map(_container, running) if container]
+        found = _running(self._at_work())
         if len(found) != 1:
             raise LabError(f"{self.called} in {self.home.name} has {len(found)} containers that run instead of one.")
         return found[0]
@@ -152,6 +159,10 @@ def kuberay(cluster: Cluster, home: definition.Cluster) -> Container:
     return Container("KubeRay", cluster, home, addons.KUBERAY.namespace, "app.kubernetes.io/component=kuberay-operator")
 
 
+def coredns(cluster: Cluster, home: definition.Cluster) -> Container:
+    return Container("CoreDNS", cluster, home, addons.COREDNS.namespace, "k8s-app=kube-dns")
+
+
 def _processes(home: definition.Cluster, container: str) -> list[int]:
     """Those of the cluster's processes whose cgroup is named after the container."""
     return [process for process in cgroups.processes(home) if container in _cgroup(process)]
@@ -167,6 +178,12 @@ def _cgroup(process: int) -> str:
 def _waits(pod: Raw) -> str:
     """For what its container waits, empty if it does not."""
     return str(((container_status(pod).get("state") or {}).get("waiting") or {}).get("reason") or "")
+
+
+def _running(pods: Sequence[Raw]) -> list[str]:
+    """The ids of the containers that run."""
+    running = [pod for pod in pods if (container_status(pod).get("state") or {}).get("running")]
+    return [container for container in map(_container, running) if container]
 
 
 def _container(pod: Raw) -> str:

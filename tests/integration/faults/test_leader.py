@@ -5,10 +5,7 @@ Both are local processes of one election, against the real clusters; the deploye
 
 import json
 import signal
-import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +14,6 @@ from hack.testbed import audit
 from hack.testbed.auditlog import WRITES, log_of
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.controller import Controller
-from hack.testbed.pace import SHIPPED
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, ray_cluster
 
@@ -25,32 +21,10 @@ pytestmark = pytest.mark.alone  # two controllers of one election
 
 Pair = tuple[Controller, Controller]
 OURS = ("rayspan-controller", "rayspan-worker")  # the controller's accounts, in the manager and in worker clusters
-# The Lease's duration and one look, and the start of a Python process on a busy machine.
+# Seconds: the Lease's duration and one look.
 TAKEN_OVER = 20
-STARTED = 60
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-@pytest.fixture
-def pair(standing: Controller, parked: Clusters, tmp_path: Path) -> Iterator[Pair]:
-    """The first leads; the second stands by and is ready to. They wait as those that are shipped do."""
-    standing.stop()
-    folders = (tmp_path / "first", tmp_path / "second")
-    for folder in folders:
-        folder.mkdir()
-    first, second = (Controller(parked.manager, f, pace=SHIPPED, elect=True, number=n) for n, f in enumerate(folders))
-    try:
-        first.start()
-        wait(lambda: _leads(first), STARTED, "the first one leads", first.tail)
-        second.start()
-        wait(lambda: "standing by" in second.tail(), STARTED, "the second one stands by", second.tail)
-        yield first, second
-    finally:
-        for one in (second, first):
-            if one.status() is None:
-                one.send(signal.SIGCONT)
-            one.stop(signal.SIGTERM)  # the Lease is given back: whoever comes next need not wait
 
 
 def test_another_takes_over_from_one_that_dies(stage: Stage, pair: Pair) -> None:
@@ -60,12 +34,12 @@ def test_another_takes_over_from_one_that_dies(stage: Stage, pair: Pair) -> None
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", first.tail)
     wait(lambda: _plan(stage, second) == _plan(stage, first), 10, "both plan the same", second.tail)
-    assert not _leads(second) and _get(second, "/readyz") == "ok"
+    assert not second.leads() and second.ask("/readyz") == "ok"
     before = _lease(stage.manager)
     uids = {pod["metadata"]["uid"] for pod in stage.workers()}
 
     first.stop()
-    wait(lambda: _leads(second), TAKEN_OVER, "the second one leads", second.tail)
+    wait(second.leads, TAKEN_OVER, "the second one leads", second.tail)
     after = _lease(stage.manager)
     assert after["holderIdentity"] != before["holderIdentity"]
     assert after["leaseTransitions"] == before["leaseTransitions"] + 1
@@ -80,7 +54,7 @@ def test_one_that_is_asked_to_stop_gives_the_lease_back(stage: Stage, pair: Pair
     first, second = pair
     stage.build({"east": 1, "west": 1})
     first.stop(signal.SIGTERM)
-    wait(lambda: _leads(second), 10, "the second one leads", second.tail)
+    wait(second.leads, 10, "the second one leads", second.tail)
     assert first.status() == 0 and "is given back" in first.tail()
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", second.tail)
@@ -98,7 +72,7 @@ def test_a_leader_that_was_stopped_for_long_writes_nothing_more(stage: Stage, pa
     assert _writes(logs), "what it writes shows in the logs"
 
     first.send(signal.SIGSTOP)
-    wait(lambda: _leads(second), TAKEN_OVER, "the second one leads", second.tail)
+    wait(second.leads, TAKEN_OVER, "the second one leads", second.tail)
     stage.ray_cluster("next", workers=1)
     wait(lambda: stage.running(3), 90, "a third worker runs", second.tail)
     second.stop(signal.SIGTERM)
@@ -115,19 +89,6 @@ def test_a_leader_that_was_stopped_for_long_writes_nothing_more(stage: Stage, pa
 
     second.start()
     wait(lambda: stage.running(4), 90, "all workers run", second.tail)
-
-
-def _get(one: Controller, path: str) -> str:
-    """What it says of itself; empty while it says nothing."""
-    try:
-        with _direct.open(f"http://127.0.0.1:{one.port}{path}", timeout=5) as answer:
-            return str(answer.read().decode())
-    except (urllib.error.URLError, OSError):
-        return ""
-
-
-def _leads(one: Controller) -> bool:
-    return "rayspan_leader 1.0" in _get(one, "/metrics").splitlines()
 
 
 def _plan(stage: Stage, one: Controller) -> str:

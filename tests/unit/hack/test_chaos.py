@@ -287,6 +287,7 @@ def test_only_what_was_scaled_or_suspended_is_reminded_of(scaled: set[str], evic
         pytest.param(fault(1, "apiserver-killed"), True, id="the API server"),
         pytest.param(fault(1, "kubelet-killed"), False, id="a kubelet answers nobody"),
         pytest.param(fault(1, "preempted"), False, id="a preemption"),
+        pytest.param(fault(1, "etcd-restored"), False, id="before a restore all answer"),
     ],
 )
 def test_which_outage_excuses_that_nobody_could_look(struck: Fault, want: bool) -> None:

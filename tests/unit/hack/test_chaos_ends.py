@@ -32,7 +32,7 @@ def over(container: str, code: int = 137, reason: str = "Error") -> Raw:
     return {"terminated": {"containerID": f"containerd://{container}", "exitCode": code, "reason": reason}}
 
 
-RUNS: Raw = {"running": {}}
+RUNS: Raw = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
 BACK_OFF: Raw = {"waiting": {"reason": "CrashLoopBackOff"}}
 
 
@@ -210,6 +210,21 @@ def test_nothing_is_deleted_while_its_evidence_cannot_be_read() -> None:
     assert manager.__dict__["done"] == [] and container.book.ends() == 0, "it is asked again"
 
 
+@pytest.mark.parametrize(
+    ("pods", "killed"),
+    [
+        pytest.param([pod("c0", RUNS)], {"c0"}, id="it runs"),
+        pytest.param([pod("c0", RUNS), pod("d0", RUNS, name="b")], {"c0", "d0"}, id="who stands by, too"),
+        pytest.param([pod("c0", BACK_OFF, over("c0", 1))], set(), id="it has ended by itself"),
+        pytest.param([], set(), id="there is none"),
+    ],
+)
+def test_whatever_runs_is_ended_before_a_restore(pods: list[Raw], killed: set[str]) -> None:
+    container = a_container(Manager(pods))
+    container.end()
+    assert container.killed == killed
+
+
 # --- help -------------------------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +235,8 @@ def test_nothing_is_deleted_while_its_evidence_cannot_be_read() -> None:
         pytest.param([fault("scaled")] * 6, Help(3, 1, 1, 1, 1), id="KubeRay forgets one in three at most"),
         pytest.param([fault("apiserver-killed", MANAGER, lasts=3.0)], Help(1, 4, 5, 1, 1), id="an outage costs Leases and processes"),
         pytest.param([fault("etcd-killed", "east", lasts=3.0)], Help(1, 2, 5, 1, 1), id="in a worker cluster only Kueue's"),
+        pytest.param([fault("etcd-restored", "east", lasts=3.0)] * 2, Help(1, 3, 9, 1, 1), id="who is restored starts anew"),
+        pytest.param([fault("kubeconfig-swapped", "east", lasts=3.0)] * 3, Help(2, 1, 1, 1, 1), id="a cluster out of sight"),
         pytest.param([fault("controller-killed")] * 2, Help(1, 3, 1, 1, 1), id="kills"),
         pytest.param([fault("copy-deleted", "east", moment="placed")] * 20, Help(1, 1, 1, 5, 3), id="aimed"),
     ],

@@ -14,4 +14,6 @@ def test_a_fake_pod_leaves_after_a_while() -> None:
     assert delay["durationMilliseconds"] < delay["jitterDurationMilliseconds"] <= 2000, (
         "and cleaning does not take long"
     )
+    said = delay["jitterDurationFrom"]["expressionFrom"]
+    assert said == f'.metadata.annotations["{kwok.LEAVES_WITHIN}"]', "or as long as the pod says"
     assert not any("delete" in name for name in kwok._STAGES), "the module's own stage deletes at once"

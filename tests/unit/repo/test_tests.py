@@ -10,6 +10,7 @@ from hack.lab.base.paths import REPO
 _FILES = [REPO / "conftest.py", *(REPO / "tests").rglob("*.py"), *(REPO / "e2e").rglob("*.py")]
 # Which file may sleep, and why that waits for nothing. A sleep of 0 lets other tasks have their turn, and is no wait.
 _SLEEPS = {
+    "tests/unit/hack/test_chaos_mistakes.py": "between two looks at what is written, or not while its writer stands still",
     "tests/unit/hack/test_lab_interrupt.py": "between two looks at processes, until they have begun or gone",
     "tests/unit/hack/test_watch.py": "what hangs, and what is slow, is what is tested",
     "tests/unit/cli/test_plan.py": "between two looks at what was printed, until it is there",
