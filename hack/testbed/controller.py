@@ -13,9 +13,12 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from adapter import names
 from adapter.actions import Action
@@ -38,6 +41,7 @@ from hack.testbed.stage import Stage
 KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
 ELECT = "elect"
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy for the Internet knows no way to it
 
 
 class Controller:
@@ -115,6 +119,18 @@ class Controller:
     def status(self) -> int | None:
         """What it ended with; None while it has not."""
         return self._process.poll() if self._process else None
+
+    @property
+    def pid(self) -> int:
+        """Its process, also for who did not start it."""
+        return int(self._process_id.read_text())
+
+    def metric(self, name: str, **labels: str) -> float:
+        """What its samples of a name, with these labels among theirs, add up to now; 0 while it has none."""
+        with _direct.open(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        samples = (one for family in text_string_to_metric_families(text) for one in family.samples)
+        return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
 
     def tail(self, lines: int = 25) -> str:
         """The end of its log."""
