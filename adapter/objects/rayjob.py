@@ -216,6 +216,8 @@ def _text(holder: Raw, field: str, where: str) -> str:
 def _number(holder: Raw, field: str, where: str, default: int) -> int:
     value = holder.get(field)
     found: int = _checked(default if value is None else value, int, _at(where, field), "a whole number")
+    if abs(found) > _MOST_PODS:  # which one is not said: it may have thousands of digits
+        raise Unusable(f"{_at(where, field)} is no number of 32 bits; nobody can count so many.")
     if found < 0:
         raise Unusable(f"{_at(where, field)} is {found}: it must be 0 or more.")
     return found
