@@ -14,7 +14,7 @@ from adapter.admission import limits
 from adapter.admission.policy import Chosen
 from adapter.objects import raycluster
 from adapter.objects.podrequests import PODS, pod_requests
-from adapter.objects.raw import Raw, annotation, label
+from adapter.objects.raw import Raw, annotation, label, quoted
 from adapter.objects.workload import PodSet, Workload
 
 _Rule = Callable[[Raw], Iterator[str]]
@@ -43,7 +43,7 @@ def of_workload(
     given = _account_given(chosen, clusters)
     for podset in podsets:
         if why := of_template(podset.template, account_given=given) or of_marks(podset.template):
-            return f"{_of_whom(work)}: worker group {podset.name}: {why}. {AGAIN}"
+            return f"{_of_whom(work)}: worker group {quoted(podset.name)}: {why}. {AGAIN}"
     if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, job)):
         return f"{_of_whom(work)}: {why}"
     return ""
@@ -96,7 +96,7 @@ def of_marks(template: Raw) -> str:
     for where, held in [*marks, ("spec.nodeSelector", spec.get("nodeSelector"))]:
         for key in held or {}:
             if key == names.LOCK_NODE_SELECTOR or (key.startswith(f"{names.DOMAIN}/") and key not in _OF_USERS):
-                return f"{where} has {key}: Rayspan writes that itself, and reads it; remove it"
+                return f"{where} has {quoted(key)}: Rayspan writes that itself, and reads it; remove it"
     return ""
 
 
@@ -210,6 +210,10 @@ def _no_requests(spec: Raw) -> Iterator[str]:
         yield "spec.containers have no resources.requests"
 
 
+def _named(volume: Raw) -> str:
+    return f"spec.volumes[{quoted(volume.get('name'))}]"
+
+
 def _host_network(spec: Raw) -> Iterator[str]:
     if spec.get("hostNetwork"):
         yield "spec.hostNetwork is true"
@@ -219,14 +223,14 @@ def _volumes(kind: str) -> _Rule:
     def rule(spec: Raw) -> Iterator[str]:
         for volume in spec.get("volumes") or ():
             if source := volume.get(kind):
-                yield f"spec.volumes[{volume.get('name')}].{kind} is {source.get('path') or source.get('claimName')}"
+                yield f"{_named(volume)}.{kind} is {quoted(source.get('path') or source.get('claimName') or '')}"
 
     return rule
 
 
 def _resource_claims(spec: Raw) -> Iterator[str]:
     for claim in spec.get("resourceClaims") or ():
-        yield f"spec.resourceClaims has {claim.get('name')}"
+        yield f"spec.resourceClaims has {quoted(claim.get('name'))}"
 
 
 def _identities(spec: Raw) -> Iterator[str]:
@@ -234,17 +238,18 @@ def _identities(spec: Raw) -> Iterator[str]:
         for source in (volume.get("projected") or {}).get("sources") or ():
             for kind in ("serviceAccountToken", "podCertificate", "clusterTrustBundle"):
                 if kind in source and not (source[kind] or {}).get("optional"):
-                    yield f"spec.volumes[{volume.get('name')}].projected has a {kind}"
+                    yield f"{_named(volume)}.projected has a {kind}"
 
 
 def _node_name(spec: Raw) -> Iterator[str]:
     if spec.get("nodeName"):
-        yield f"spec.nodeName is {spec['nodeName']}"
+        yield f"spec.nodeName is {quoted(spec['nodeName'])}"
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("nodeSelectorTerms") or ():
         for one in term.get("matchFields") or ():
-            yield f"spec.affinity.nodeAffinity has matchFields {one.get('key')} {', '.join(one.get('values') or ())}"
+            values = ", ".join(one.get("values") or ())
+            yield f"spec.affinity.nodeAffinity has matchFields {quoted(one.get('key'))} {quoted(values)}"
 
 
 def _beside_the_head(spec: Raw) -> Iterator[str]:
@@ -270,13 +275,13 @@ def _sources_of_volumes(spec: Raw) -> Iterator[str]:
         for field in ("dataSource", "dataSourceRef", "volumeName"):
             if source := claim.get(field):
                 found = source.get("name") if isinstance(source, dict) else source
-                yield f"spec.volumes[{volume.get('name')}].ephemeral.volumeClaimTemplate.spec.{field} is {found}"
+                yield f"{_named(volume)}.ephemeral.volumeClaimTemplate.spec.{field} is {quoted(found)}"
 
 
 def _service_account(spec: Raw) -> Iterator[str]:
     for field in ("serviceAccountName", "serviceAccount"):
         if spec.get(field) not in (None, "", "default"):
-            yield f"spec.{field} is {spec[field]}"
+            yield f"spec.{field} is {quoted(spec[field])}"
 
 
 def _driver_secrets(spec: Raw) -> Iterator[str]:
@@ -284,7 +289,7 @@ def _driver_secrets(spec: Raw) -> Iterator[str]:
     for volume in spec.get("volumes") or ():
         for kind, source in volume.items():
             if isinstance(source, dict) and kind not in ("secret", "configMap", "projected"):
-                where = f"spec.volumes[{volume.get('name')}].{kind}"
+                where = f"{_named(volume)}.{kind}"
                 yield from _keyed(where, (source,), ("secretRef", "secretName", "nodePublishSecretRef"))
 
 
@@ -295,7 +300,7 @@ def _keyed(where: str, sources: Iterable[Raw], keys: tuple[str, ...]) -> Iterato
             reference = source.get(key)
             name = reference.get("name") if isinstance(reference, dict) else reference
             if reference and not (isinstance(reference, dict) and reference.get("optional")):
-                yield f"{where}.{key} is {name}"
+                yield f"{where}.{key} is {quoted(name)}"
 
 
 _RULES: tuple[tuple[_Rule, str], ...] = (

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from adapter.objects.raw import quoted
+
 Resources = Mapping[str, int]  # resource name -> millicores for cpu, whole units for all else
 _Nanos = dict[str, int]  # resource name -> billionths of a unit, the finest step that a Quantity holds
 
@@ -108,7 +110,7 @@ def _rounded(nanos: int, resource: str) -> int:
 def _nanos(text: object) -> int:
     # bool is an int to Python, and `cpu: true` is a mistake worth a sentence
     if isinstance(text, bool) or not isinstance(text, str | int | float):
-        raise ValueError(f"{text!r} is not a quantity such as 500m, 2 or 1.5Gi")
+        raise ValueError(f"{quoted(repr(text))} is not a quantity such as 500m, 2 or 1.5Gi")
     return _parsed(str(text))
 
 

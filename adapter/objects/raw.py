@@ -18,6 +18,7 @@ UNREADABLE: Final = (AttributeError, KeyError, TypeError, ValueError)  # what a 
 # twenty flavors each would say more. Nobody reads on for as long as that.
 LONGEST = 16_384
 LONGEST_OF_ONE = 1_024  # of what is said of one cluster among others
+LONGEST_QUOTED = 64  # of what somebody else wrote: enough to know it again; a sentence quotes it two or three times
 
 
 def meta(raw: Raw) -> Raw:
@@ -109,3 +110,12 @@ def number(text: str) -> int:
 def bounded(text: str, most: int = LONGEST) -> str:
     """A text, of which no more is left than an object can hold."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def quoted(found: object, most: int = LONGEST_QUOTED) -> str:
+    """What somebody else wrote, as it may stand in a sentence and in a log: its beginning, without what ends a line or hides."""
+    text = str(found)
+    if len(text) <= most and text.isprintable():
+        return text
+    shown = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:most])
+    return shown if len(text) <= most else f"{shown}…"

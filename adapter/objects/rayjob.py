@@ -13,10 +13,11 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import podrequests
-from adapter.objects.raw import UNREADABLE, Raw, timestamp
+from adapter.objects.raw import UNREADABLE, Raw, quoted, timestamp
 from adapter.objects.workload import PodSet, Workload
 
 MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
+LONGEST_NAME = 253  # of an object
 _MOST_PODS = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
 
 
@@ -37,7 +38,7 @@ class Asked:
     raw: Raw
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
+        return f"{self.kind} {quoted(self.name, LONGEST_NAME)}"
 
 
 def worker_groups(work: Workload, job: Raw) -> list[PodSet]:
@@ -63,17 +64,17 @@ def read(raw: object, namespace: str) -> Asked:
     whole = raw if isinstance(raw, dict) else {}
     kind = whole.get("kind")
     if kind not in names.RAY_KINDS or not str(whole.get("apiVersion")).startswith(f"{names.RAY_DOMAIN}/"):
-        found = f"{whole.get('apiVersion')} {kind}" if whole else "no object"
+        found = quoted(f"{whole.get('apiVersion')} {kind}") if whole else "no object"
         raise Unusable(f"A plan is made for {' or '.join(names.RAY_KINDS)} of {names.RAY_DOMAIN}, found {found}.")
     meta = _mapping(whole, "metadata", f"{kind}:")
     name = _text(meta, "name", f"{kind}: metadata") or _text(meta, "generateName", f"{kind}: metadata")
     if not name:
         raise Unusable(f"{kind}: metadata.name is missing; give it one.")
-    labels = _mapping(meta, "labels", f"{kind} {name}: metadata")
-    queue = _text(labels, names.QUEUE_LABEL, f"{kind} {name}: metadata.labels")
-    priority_class = _text(labels, names.PRIORITY_CLASS_LABEL, f"{kind} {name}: metadata.labels")
-    asked = Asked(str(kind), name, namespace, queue, priority_class, (), whole)
-    return replace(asked, podsets=tuple(_podsets(asked)))
+    asked = Asked(str(kind), name, namespace, "", "", (), whole)
+    labels = _mapping(meta, "labels", f"{asked}: metadata")
+    queue = _text(labels, names.QUEUE_LABEL, f"{asked}: metadata.labels")
+    priority_class = _text(labels, names.PRIORITY_CLASS_LABEL, f"{asked}: metadata.labels")
+    return replace(asked, queue=queue, priority_class=priority_class, podsets=tuple(_podsets(asked)))
 
 
 def workload(
@@ -154,7 +155,7 @@ def _refuse_twice(where: str, podsets: list[str]) -> None:
     twice = sorted({name for name in podsets if podsets.count(name) > 1})
     if twice:
         raise Unusable(
-            f"{where}.workerGroupSpecs: the name {twice[0]} is taken twice; give each group a name of its own."
+            f"{where}.workerGroupSpecs: the name {quoted(twice[0])} is taken twice; give each group a name of its own."
         )
 
 
@@ -215,6 +216,8 @@ def _text(holder: Raw, field: str, where: str) -> str:
 def _number(holder: Raw, field: str, where: str, default: int) -> int:
     value = holder.get(field)
     found: int = _checked(default if value is None else value, int, _at(where, field), "a whole number")
+    if abs(found) > _MOST_PODS:  # which one is not said: it may have thousands of digits
+        raise Unusable(f"{_at(where, field)} is no number of 32 bits; nobody can count so many.")
     if found < 0:
         raise Unusable(f"{_at(where, field)} is {found}: it must be 0 or more.")
     return found

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adapter.objects.raw import Raw
+from adapter.objects.raw import Raw, quoted
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 
@@ -55,14 +55,14 @@ def _walked(spec: Raw, visit: _Visit) -> dict[str, Any]:
         changed["volumes"] = [_volume(one, visit) for one in spec["volumes"]]
     for kind in ("containers", "initContainers"):  # KubeRay repeats the first one's env in an init container of its own
         if spec.get(kind):
-            changed[kind] = [_container(one, f"spec.{kind}[{one.get('name')}]", visit) for one in spec[kind]]
+            changed[kind] = [_container(one, f"spec.{kind}[{quoted(one.get('name'))}]", visit) for one in spec[kind]]
     if spec.get("imagePullSecrets"):
         changed["imagePullSecrets"] = [_pull_secret(one, visit) for one in spec["imagePullSecrets"]]
     return {**spec, **changed}
 
 
 def _volume(volume: Raw, visit: _Visit) -> Raw:
-    field = f"spec.volumes[{volume.get('name')}]"
+    field = f"spec.volumes[{quoted(volume.get('name'))}]"
     volume = _pointed(volume, "secret", SECRET, field, visit, "secretName")
     volume = _pointed(volume, "configMap", CONFIG_MAP, field, visit)
     projected = volume.get("projected")
@@ -79,7 +79,7 @@ def _source(source: Raw, field: str, visit: _Visit) -> Raw:
 def _container(container: Raw, field: str, visit: _Visit) -> Raw:
     changed: dict[str, Any] = {}
     if container.get("env"):
-        changed["env"] = [_env(one, f"{field}.env[{one.get('name')}]", visit) for one in container["env"]]
+        changed["env"] = [_env(one, f"{field}.env[{quoted(one.get('name'))}]", visit) for one in container["env"]]
     if container.get("envFrom"):
         changed["envFrom"] = [_env_from(one, f"{field}.envFrom", visit) for one in container["envFrom"]]
     return {**container, **changed} if changed else container

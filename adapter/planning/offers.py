@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import replace
 
 from adapter.objects.podrequests import UNLIMITED
+from adapter.objects.raw import quoted
 from adapter.planning.request import Candidate, Group, Offer, Request, pod_spec_in, queue_name
 from adapter.quota import nodes, tree
 from adapter.quota.tree import Demand, Fit, Line, Shortfall, Survey
@@ -48,7 +49,7 @@ class Offers:
     def reason(self, candidate: Candidate, line: Line, group: Group) -> str:
         """Say why it could not take all pods of a group."""
         if _elsewhere(candidate, group):
-            return f"worker group {group.name} asks for zone {group.zone}, this is {candidate.zone}"
+            return f"worker group {quoted(group.name)} asks for zone {quoted(group.zone)}, this is {candidate.zone}"
         survey = self._survey(candidate, line, group)
         short = survey.reason(group.count)
         return short or ("" if _grows(candidate) else self._held(candidate, group, survey.fit(group.count))[1])

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.objects.podrequests import PODS, UNLIMITED, Resources, as_text
-from adapter.objects.raw import UNREADABLE, Raw
+from adapter.objects.raw import UNREADABLE, Raw, quoted
 from adapter.objects.selectors import Labels, selects
 from adapter.quota import cohort, flavor
 from adapter.quota.clusterqueue import Group, Queue
 from adapter.quota.cohort import Cell, Line
 from adapter.quota.flavor import Flavor
+
+_LONGEST_LIST = 200  # characters of what a job asks for, and a queue does not know
 
 
 class Choice(NamedTuple):
@@ -57,7 +59,7 @@ def _outside(queue: Queue, namespace: Labels | None) -> str:
 def _uncovered(queue: Queue, request: Resources) -> str:
     asked = {name for name, need in request.items() if need and name != PODS}
     left = asked.difference(*(group.resources for group in queue.groups))
-    return f"ClusterQueue {queue.name} does not cover {', '.join(sorted(left))}" if left else ""
+    return f"ClusterQueue {queue.name} does not cover {quoted(', '.join(sorted(left)), _LONGEST_LIST)}" if left else ""
 
 
 def _shared_out(queue: Queue, request: Resources) -> list[tuple[Group, dict[str, int]]]:

@@ -13,11 +13,12 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from adapter import names
 from adapter.actions import Action
@@ -40,7 +41,8 @@ from hack.testbed.stage import Stage
 KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
 ELECT = "elect"
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_PATIENCE = 10.0  # seconds for an answer of its own
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy for the Internet knows no way to it
 
 
 class Controller:
@@ -134,17 +136,34 @@ class Controller:
         """What it ended with; None while it has not."""
         return self._process.poll() if self._process else None
 
+    @property
+    def pid(self) -> int:
+        """Its process, also for who did not start it."""
+        return int(self._process_id.read_text())
+
     def ask(self, path: str) -> str:
-        """What it says of itself at a path such as /metrics; empty while it says nothing."""
+        """What it says of itself at a path such as /readyz; empty while it says nothing."""
         try:
-            with _direct.open(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
-                return str(answer.read().decode())
-        except (urllib.error.URLError, OSError):
+            return self._answer(path)
+        except OSError:
             return ""
+
+    def metrics(self) -> str:
+        """What its /metrics say; raises OSError while it does not answer."""
+        return self._answer("/metrics")
+
+    def metric(self, name: str, **labels: str) -> float:
+        """What its samples of a name, with these labels among theirs, add up to now; 0 while it has none."""
+        samples = (one for family in text_string_to_metric_families(self.metrics()) for one in family.samples)
+        return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
 
     def leads(self) -> bool:
         """Whether it is the one that writes."""
         return "rayspan_leader 1.0" in self.ask("/metrics").splitlines()
+
+    def _answer(self, path: str) -> str:
+        with _direct.open(f"http://127.0.0.1:{self.port}{path}", timeout=_PATIENCE) as answer:
+            return str(answer.read().decode())
 
     def tail(self, lines: int = 25) -> str:
         """The end of its log."""

@@ -14,7 +14,7 @@ from adapter.admission.policy import Chosen
 from adapter.admission.refusal import AGAIN
 from adapter.objects import rayjob
 from adapter.objects.admissioncheck import listed
-from adapter.objects.raw import UNREADABLE, Raw, key_of
+from adapter.objects.raw import UNREADABLE, Raw, key_of, quoted
 from adapter.objects.rayjob import Asked, Unusable
 from adapter.objects.workload import Workload, workload
 from adapter.planning import preview
@@ -108,7 +108,7 @@ class Preview:
         there = sorted(key_of(queue)[1] for queue in self._manager.local_queues if key_of(queue)[0] == asked.namespace)
         have = f"it has {', '.join(there)}" if there else "it has none"
         raise Unusable(
-            f"{asked}: namespace {asked.namespace} has no LocalQueue {name}, {have}; name one in metadata.labels "
+            f"{asked}: namespace {asked.namespace} has no LocalQueue {quoted(name)}, {have}; name one in metadata.labels "
             f"{names.QUEUE_LABEL}."
         )
 
@@ -143,6 +143,6 @@ def _notes(asked: Asked, cluster_queue: Raw, priority: int | None) -> list[str]:
         notes.append(f"{waiting} {noun} for the manager's own quota in ClusterQueue {key_of(cluster_queue)[1]}.")
     if asked.priority_class and priority is None:
         notes.append(
-            f"No job of WorkloadPriorityClass {asked.priority_class} is known yet, so its priority is taken for 0."
+            f"No job of WorkloadPriorityClass {quoted(asked.priority_class)} is known yet, so its priority is taken for 0."
         )
     return notes

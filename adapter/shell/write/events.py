@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 # API servers forget an Event after an hour: a job that waits for longer shall still say why.
 REPEATED_SECONDS = 30 * 60.0
 _LONGEST = 1024  # characters; the API server refuses longer ones
+_LONGEST_PREFIX = (
+    253 - 17
+)  # of an Event's name, beside the digest that tells it from others: a job's name may be as long as any
 
 
 # Of one reason about one object. client-go lets 25 pass, and then one in five minutes (k8s:client-go/tools/record/
@@ -108,11 +111,11 @@ class Announcer:
 
 def _event(about: Job, reason: str, message: str, warning: bool) -> dict[str, Any]:
     digest = hashlib.sha256(f"{about.uid}/{reason}".encode()).hexdigest()[:16]
-    now = timestamp(datetime.now(UTC))
+    now, beginning = timestamp(datetime.now(UTC)), about.name[:_LONGEST_PREFIX].rstrip("-.")
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{about.name}.{digest}", "namespace": about.namespace or "default"},
+        "metadata": {"name": f"{beginning}.{digest}", "namespace": about.namespace or "default"},
         "involvedObject": {
             "apiVersion": about.api_version,
             "kind": about.kind,
@@ -121,7 +124,7 @@ def _event(about: Job, reason: str, message: str, warning: bool) -> dict[str, An
             "uid": about.uid,
         },
         "reason": reason,
-        "message": message[:_LONGEST],
+        "message": bounded(message, _LONGEST),
         "type": "Warning" if warning else "Normal",
         "source": {"component": names.EVENT_SOURCE},
         "firstTimestamp": now,

@@ -73,6 +73,31 @@ def test_a_template_brings_along_nothing_that_is_ours(template: Raw, want: str) 
     assert said.startswith(want) and bool(said) is bool(want)
 
 
+LONG = "x" * 100_000
+CUT = "x" * 64 + "…"
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        ({"nodeName": LONG}, f"spec.nodeName is {CUT}: "),
+        ({"nodeName": "a\nERROR b"}, "spec.nodeName is a\N{REPLACEMENT CHARACTER}ERROR b: "),
+        ({"serviceAccountName": LONG}, f"spec.serviceAccountName is {CUT}: "),
+        ({"volumes": [{"name": LONG, "hostPath": {"path": LONG}}]}, f"spec.volumes[{CUT}].hostPath is {CUT}: "),
+        ({"volumes": [{"name": "v", "csi": {"driver": "d", "nodePublishSecretRef": {"name": LONG}}}]}, f"spec.volumes[v].csi.nodePublishSecretRef is {CUT}: "),
+        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": LONG}}}}]}, f"spec.volumes[v].ephemeral.volumeClaimTemplate.spec.volumeName is {CUT}: "),
+        ({"resourceClaims": [{"name": LONG}]}, f"spec.resourceClaims has {CUT}: "),
+        ({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [{"key": LONG, "values": [LONG]}]}]}}}}, f"spec.affinity.nodeAffinity has matchFields {CUT} {CUT}: "),
+        ({"nodeSelector": {f"rayspan.dev/{LONG}": ""}}, f"spec.nodeSelector has rayspan.dev/{'x' * 52}…: "),
+    ],
+)  # fmt: skip
+def test_what_a_template_holds_is_quoted_and_what_to_do_is_said(spec: Raw, want: str) -> None:
+    """A check takes 32 768 characters and an event 1 024: what stands at the end must not be what is cut."""
+    said = refusal.of_workload(workload(make_workload()), JOB, CHECK, [group(**spec)], CHOSEN, [EAST])
+    assert said.startswith(f"RayJob train: worker group workers: {want}")
+    assert said.endswith(refusal.AGAIN) and len(said) < 1_024
+
+
 def test_marks_are_refused_with_the_job() -> None:
     marked = PodSet(
         "workers", 1, {**make_template("1"), "metadata": {"labels": {"rayspan.dev/manager": "x"}}}, frozenset()

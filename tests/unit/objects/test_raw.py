@@ -110,6 +110,25 @@ def test_moment(text: object, want: datetime | None) -> None:
     assert facts.moment(text) == want
 
 
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        pytest.param("east-node-7", "east-node-7", id="what is plain"),
+        pytest.param("café 🦖", "café 🦖", id="in any writing"),
+        pytest.param("", "", id="nothing"),
+        pytest.param(None, "None", id="no text"),
+        pytest.param(-7, "-7", id="a number"),
+        pytest.param("a\nERROR b\x1b[2J", "a\N{REPLACEMENT CHARACTER}ERROR b\N{REPLACEMENT CHARACTER}[2J", id="what would begin a line of a log"),
+        pytest.param("x\u202ey\u200dz", "x\N{REPLACEMENT CHARACTER}y\N{REPLACEMENT CHARACTER}z", id="what hides"),
+        pytest.param("x" * 64, "x" * 64, id="as long as may be"),
+        pytest.param("x" * 65, "x" * 64 + "…", id="longer"),
+        pytest.param("x" * 1_000_000, "x" * 64 + "…", id="far longer"),
+    ],
+)  # fmt: skip
+def test_what_others_wrote_is_quoted_so_that_a_sentence_stays_one(found: object, want: str) -> None:
+    assert facts.quoted(found) == want
+
+
 @given(st.datetimes(datetime(1971, 1, 1), datetime(2999, 1, 1)), st.integers(-14, 14))
 def test_a_timestamp_reads_back_to_the_second(when: datetime, hours: int) -> None:
     aware = when.replace(microsecond=0, tzinfo=timezone(timedelta(hours=hours)))

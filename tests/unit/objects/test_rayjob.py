@@ -153,6 +153,10 @@ GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
             f"{GROUPS}[0].replicas asks for 2147483648 workers; nobody can count so many.",
         ),
         (
+            make_ray_job(make_group(10**4_000, numOfHosts=10**4_000)),
+            f"{GROUPS}[0].minReplicas is no number of 32 bits; nobody can count so many.",
+        ),
+        (
             make_ray_job(make_group(1) | {"template": {"spec": {}}}),
             f"{GROUPS}[0].template.spec.containers is empty; name Ray's container.",
         ),

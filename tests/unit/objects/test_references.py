@@ -151,3 +151,13 @@ def test_every_reference_is_renamed_and_nothing_else_is_touched(spec: Spec) -> N
         f"{one.kind}/{one.name}": field for one, field in wanted(spec).items()
     }
     assert renamed(there, lambda one: one.name.partition("/")[2]) == spec
+
+
+def test_a_field_is_named_so_that_a_sentence_stays_one() -> None:
+    """Nobody checks the names in a template before it is a pod."""
+    long, cut = "x" * 100_000, "x" * 64 + "…"
+    container = {"name": long, "env": [{"name": "a\nb", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}
+    found = wanted({"containers": [container], "volumes": [{"name": long, "configMap": {"name": "c"}}]})
+    assert sorted(found.values()) == [
+        f"spec.containers[{cut}].env[a\N{REPLACEMENT CHARACTER}b].secretKeyRef", f"spec.volumes[{cut}].configMap",
+    ]  # fmt: skip

@@ -161,3 +161,16 @@ async def test_what_stays_true_is_said_again_before_it_is_forgotten(server: Serv
         clock.now += 3600.0
         await announcer.say(JOB, "Other", "thing")
         assert list(announcer._said) == [(JOB.uid, "Other")], "what nobody says any more is forgotten"
+
+
+async def test_what_is_too_long_for_an_event_is_said_all_the_same(server: Server) -> None:
+    """A job may have a name of 253 characters, and so may its Event, which has a digest in its own; a message has 1 024."""
+    server.lists = [says({"kind": "Event"})] * 3
+    async with apiserver.connected(server.url) as client:
+        announcer = Announcer(client)
+        await announcer.say(replace(JOB, name="x" * 253), "Refused", "no. " * 500, warning=True)
+        await announcer.say(replace(JOB, name="x" * 235 + ".y"), "Refused", "no.", warning=True)
+    long, dotted = (asked.body for asked in server.asked)
+    assert len(long["metadata"]["name"]) == 253 and long["involvedObject"]["name"] == "x" * 253
+    assert len(long["message"]) == 1_024 and long["message"].endswith("…")
+    assert ".." not in dotted["metadata"]["name"], "a DNS name"

@@ -1,0 +1,232 @@
+"""Does a tenant who submits whatever the CRDs can hold delay another's job, end the controller, or leave anything behind?
+
+Jobs with extremes are drawn from the schemas that the manager's API server has (hack/testbed/extremes.py), and submitted to it: what
+it refuses itself never comes to us. Beside them another namespace submits good jobs, one after the other, before and meanwhile.
+"""
+
+import logging
+import os
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from adapter import names
+from adapter.objects.raw import LONGEST
+from adapter.shell.kube.resources import WORKLOADS
+from hack.testbed import extremes, seed, sentence
+from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw, Refused, Unreachable
+from hack.testbed.recorder import Recorder
+from hack.testbed.stage import Stage, ray_cluster
+
+pytestmark = pytest.mark.alone  # it measures
+log = logging.getLogger(__name__)
+
+FEW, MANY = 20, 150
+FIXED = 7  # the seed of those that are the same ones each time
+_SEED = "RAYSPAN_SEED"
+DELAY = 2.0  # seconds by which the others may make a good job start later
+STARTS = 5  # good jobs without the others: as many as beside few of them
+BATCH = 4  # hostile jobs that come while one good job starts
+WORKERS = 8  # that the hostile tenant may have in each cluster: what it is given by mistake must not fill the machine
+SLOWEST = "rayspan_decision_seconds"  # a plan, during which no other gang is planned
+TAKEN = "taken"
+KUEUES = "Reset to Pending after eviction."  # what Kueue writes on a check (kueue:pkg/workload/evict/evict.go)
+
+
+@pytest.fixture
+def tenant(stage: Stage) -> Iterator[Stage]:
+    """The hostile one's namespace, with queues, a policy and a check of its own."""
+    with Stage(stage.fleet, f"{stage.name}-x") as made:
+        yield made
+
+
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Controller, count: int) -> None:
+    """Good jobs start within 2 s of their usual time, those that run stay, the controller is the same; each hostile job is placed
+    like any other or told why not in a sentence, and nothing is left of it."""
+    number = _seed(count)
+    stage.build({"east": 60, "west": 60}, manager_cpu=1_000)
+    # `pods` is covered, so that no amount that is as good as nothing makes thousands of them; in the manager all have room.
+    tenant.build(dict.fromkeys(tenant.clusters, WORKERS), manager_cpu=10**12, resource="pods")
+    drawn = extremes.drawn(_schemas(stage.manager), number, count)
+    jobs = [extremes.submittable(job, tenant.name, index) for index, job in enumerate(drawn)]
+    answers, beside = Counter[str](), list[float]()
+    stage.ray_cluster("steady", workers=2)
+    wait(lambda: stage.running(2), 90, "a good job runs", running.tail)
+    steady, process = _uids(stage, "steady"), running.pid
+    failures, long_plans = running.metric("rayspan_task_failures_total"), _long_plans(running)
+
+    with _recorded(stage) as good, _recorded(tenant) as hostile, ThreadPoolExecutor(1) as pool:
+        before = [_start(stage, good, f"before-{one}") for one in range(STARTS)]
+        for first in range(0, len(jobs), BATCH):
+            load = pool.submit(_submit, tenant, jobs[first : first + BATCH])
+            beside.append(_start(stage, good, f"beside-{first}"))
+            answers += load.result()
+        wait(
+            lambda: not _unanswered(tenant),
+            120,
+            "every hostile job is answered",
+            lambda: f"{_unanswered(tenant)} {running.tail()}",
+        )
+        checks = list(_checks(tenant, hostile))
+
+    reached = {name for name, _, _ in checks}
+    delay = statistics.median(beside) - statistics.median(before)
+    told = (
+        f"{dict(answers)}; {len(reached)} Workloads were told something by our check; a good job starts in {_spread(before)}, beside them in {_spread(beside)}: "
+        f"{delay:+.2f} s"
+    )
+    log.info("%s", told)  # seen with --log-cli-level=INFO
+    running.check()
+    assert running.pid == process, "another process answers"
+    assert running.metric("rayspan_task_failures_total") == failures, f"a task failed: {running.tail(60)}"
+    assert _long_plans(running) == long_plans, f"a plan took longer than 3 s; {told}"
+    assert _uids(stage, "steady") == steady, "workers of the good job were replaced"
+    assert delay < DELAY, told
+    assert answers[TAKEN] >= count // 5 and len(reached) >= count // 10, f"next to nothing came to us: {told}"
+    odd = sorted({f"{name}: {why}: {text[:300]!r}" for name, text, why in (*checks, *_events(tenant)) if why})
+    assert not odd, "\n".join([f"{len(odd)} sentences are none", *odd[:10]])
+
+    _remove(tenant)
+    wait(
+        lambda: not _left(tenant),
+        240,
+        "nothing is left of the hostile jobs",
+        lambda: f"{_left(tenant)} {running.tail()}",
+    )
+    wait(lambda: tenant.reserving() == 0, 60, "their quota is free", running.tail)
+    assert _uids(stage, "steady") == steady and running.metric("rayspan_task_failures_total") == failures
+
+
+def _seed(count: int) -> int:
+    """The same one for few in the usual profile; else the one that was asked for, or a new one."""
+    asked = os.environ.get(_SEED)
+    number = (
+        FIXED
+        if count == FEW and settings().derandomize and asked is None
+        else seed.drawn(int(asked) if asked else None)
+    )
+    seed.tell(number, f"{_SEED}={number} .venv/bin/python -m pytest tests/integration/test_tenant.py -k {count}")
+    return number
+
+
+def _schemas(manager: Cluster) -> dict[str, extremes.Schema]:
+    found = {}
+    for kind in extremes.KINDS:
+        crd = manager.get("customresourcedefinitions", f"{kind.lower()}s.{names.RAY_DOMAIN}")
+        (version,) = (one for one in crd["spec"]["versions"] if one["name"] == "v1")
+        found[kind] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def _recorded(stage: Stage) -> Recorder:
+    return Recorder(stage.name, {stage.manager: [WORKLOADS]})
+
+
+# --- good jobs -----------------------------------------------------------------------------------------------------------
+
+
+def _start(stage: Stage, seen: Recorder, name: str) -> float:
+    """Seconds from a good job's submission until its check is Ready; then it goes, and the next one finds the same."""
+    job, first = ray_cluster(name, stage.name, {"workers": 2}), len(seen.changes)
+    began = time.monotonic()
+    stage.manager.writer.apply(job)
+    seen.wait(lambda now: any(_ready(stage, raw, name) for raw in now.values()), 60, f"{name} is placed")
+    changes = [one for one in seen.changes[first:] if one.after and _ready(stage, one.after, name)]
+    stage.manager.writer.delete(f"raycluster.{names.RAY_DOMAIN}", name, stage.name)
+    return changes[0].at - began
+
+
+def _ready(stage: Stage, raw: Raw | Mapping[str, Any], job: str) -> bool:
+    owned = any(owner["name"] == job for owner in raw["metadata"].get("ownerReferences", ()))
+    return owned and _entry(stage, raw).get("state") == names.CHECK_READY
+
+
+def _entry(stage: Stage, raw: Raw | Mapping[str, Any]) -> Raw:
+    """Our entry in a Workload's checks."""
+    entries = (raw.get("status") or {}).get("admissionChecks") or ()
+    return next((entry for entry in entries if entry["name"] == stage.name), {})
+
+
+def _uids(stage: Stage, job: str) -> set[str]:
+    mine = (pod for pod in stage.workers() if pod["metadata"]["labels"].get(names.RAY_GCS_CLUSTER_LABEL) == job)
+    return {pod["metadata"]["uid"] for pod in mine if condition(pod, "Ready").get("status") == "True"}
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f}, {len(seconds)} jobs)"
+
+
+def _long_plans(running: Controller) -> float:
+    """How many plans took longer than 3 s."""
+    return running.metric(f"{SLOWEST}_count") - running.metric(f"{SLOWEST}_bucket", le="3.0")
+
+
+# --- hostile jobs --------------------------------------------------------------------------------------------------------
+
+
+def _submit(tenant: Stage, jobs: Iterable[Raw]) -> Counter[str]:
+    """Submit some, and count what their API server says."""
+    answers, reader = Counter[str](), tenant.manager.reader
+    for job in jobs:
+        try:
+            reader.post(reader.path(f"{job['kind'].lower()}.{names.RAY_DOMAIN}", None, tenant.name), job)
+            answers[TAKEN] += 1
+        except Refused as refusal:
+            answers[f"refused with {refusal.status}"] += 1
+        except Unreachable:  # how a server says that its store takes nothing so large, or that a webhook has failed
+            answers["refused with 5xx"] += 1
+    return answers
+
+
+def _unanswered(tenant: Stage) -> list[str]:
+    """The Workloads that hold the manager's quota, and of which we have said nothing."""
+    return [
+        raw["metadata"]["name"]
+        for raw in tenant.manager.items("workloads", tenant.name)
+        if condition(raw, names.QUOTA_RESERVED).get("status") == "True"
+        and condition(raw, names.FINISHED).get("status") != "True"
+        and _entry(tenant, raw).get("message") == ""
+    ]
+
+
+def _checks(tenant: Stage, seen: Recorder) -> Iterator[tuple[str, str, str]]:
+    """What we said on the checks of the hostile Workloads at any time: of whom, what, and what is wrong with it."""
+    for change in list(seen.changes):
+        text = str(_entry(tenant, change.after or {}).get("message") or "")
+        if text and not text.startswith(KUEUES):
+            yield change.name, text, sentence.fault(text, LONGEST)
+
+
+def _events(tenant: Stage) -> Iterator[tuple[str, str, str]]:
+    """The same of what we said on their jobs. Of what is too long for an event there is the beginning; the check has all of it."""
+    for one in tenant.manager.items("events", tenant.name):
+        text = one["message"]
+        if one["source"].get("component") == names.EVENT_SOURCE:
+            yield one["involvedObject"]["name"], text, "" if text.endswith("…") else sentence.fault(text)
+
+
+def _remove(tenant: Stage) -> None:
+    words = (
+        "-n",
+        tenant.name,
+        "delete",
+        f"rayjobs.{names.RAY_DOMAIN},rayclusters.{names.RAY_DOMAIN}",
+        "--all",
+        "--wait=false",
+    )
+    tenant.manager.kubectl(*words)
+
+
+def _left(tenant: Stage) -> list[str]:
+    """Shares, copies and Placements of the hostile jobs."""
+    places = (one["metadata"]["name"] for one in tenant.manager.items("placements", tenant.name))
+    return [*tenant.leftovers(), *(f"manager placements {name}" for name in places)]

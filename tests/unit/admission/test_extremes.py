@@ -1,0 +1,99 @@
+"""Whatever a tenant writes is read, is refused in a sentence, or becomes a pod; and none of it takes long."""
+
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+
+from adapter.admission import refusal
+from adapter.objects import rayjob
+from adapter.objects.placement import placement_name
+from adapter.objects.rayjob import Asked, Unusable
+from adapter.objects.workload import PodSet, Workload, workload
+from adapter.rewrite import copies, groupworkload, rewriter
+from adapter.rewrite.headaddress import HeadAddress
+from hack.testbed import extremes, sentence
+from tests.unit import builders
+from tests.unit.bounded import soon
+from tests.unit.builders import CHECK, NAMESPACE, START
+from tests.unit.rayschema import SCHEMAS
+from tests.unit.rewrite.test_rewriter import kuberay_pod
+
+Raw = dict[str, Any]
+
+hostile = settings(max_examples=300, suppress_health_check=list(HealthCheck))
+EAST = builders.make_target("east")
+
+
+def read(job: Raw) -> Asked | None:
+    """The job, or None where its reader has refused it in a sentence."""
+    try:
+        return rayjob.read(job, NAMESPACE)
+    except Unusable as error:
+        assert sentence.fault(str(error)) == "", error
+        return None
+
+
+def queued(asked: Asked) -> Workload:
+    """What Kueue makes of it."""
+    return workload(rayjob.workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
+
+
+@hostile
+@given(extremes.jobs(SCHEMAS))
+def test_a_job_is_read_or_refused_in_a_sentence(job: Raw) -> None:
+    with soon():
+        asked = read(job)
+        if asked is None:
+            return
+        work = queued(asked)
+        groups = rayjob.worker_groups(work, job)
+        said = refusal.of_workload(work, job, CHECK, groups, None, ())
+    assert [one.name for one in groups] == [one.name for one in asked.podsets[1:]]
+    assert not said or sentence.fault(said) == "", said
+
+
+@hostile
+@given(extremes.jobs(SCHEMAS))
+def test_what_it_refers_to_is_found_or_refused_in_a_sentence(job: Raw) -> None:
+    asked = read(job)
+    if asked is None:
+        return
+    work = queued(asked)
+    with soon():
+        groups = [one for one in rayjob.worker_groups(work, job) if not refusal.of_template(one.template)]
+        missing = dict.fromkeys(copies.wanted_by(groups), copies.MISSING)
+        never = refusal.of_sources(work, copies.refusal_of_groups(groups, missing))
+        said = never or refusal.not_yet(work, copies.absent_of_groups(NAMESPACE, groups, missing))
+    assert not said or sentence.fault(said) == "", said
+
+
+@hostile
+@given(extremes.jobs(SCHEMAS))
+def test_what_passes_the_door_is_held_and_made_into_a_pod(job: Raw) -> None:
+    asked = read(job)
+    work = queued(asked) if asked else None
+    if asked is None or work is None or refusal.of_workload(work, job, CHECK, asked.podsets[1:], None, ()):
+        return
+    assert len(placement_name(work)) <= 63
+    for podset in asked.podsets[1:]:
+        with soon():
+            share = groupworkload.group_workload(
+                EAST, NAMESPACE, [(podset.name, podset.count, podset.template)], "a-uid"
+            )
+            made = remote(podset)
+        (held,) = share["spec"]["podSets"]
+        assert json.loads(json.dumps(made)) == made
+        assert groupworkload.excess(made["spec"], held["template"]) == "", "a pod asks for no more than is held for it"
+
+
+def remote(podset: PodSet) -> Raw:
+    """The copy of the pod that KubeRay makes of a podset, as far as that is its user's."""
+    pod, template = kuberay_pod(), podset.template
+    theirs = template.get("metadata") or {}
+    for field in ("labels", "annotations"):
+        pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **(theirs.get(field) or {})}
+    pod["spec"] = {**pod["spec"], **template["spec"]}
+    slot = f"east/1/{groupworkload.role(podset.name)}/0"
+    head = HeadAddress.of(pod, "10.11.0.12")
+    return rewriter.remote_pod(pod, head=head, target=EAST, role="r", total=podset.count, slot=slot, anchor_uid="a-uid")

@@ -1,0 +1,85 @@
+"""Whatever a tenant submits gets an answer: a plan, or a sentence on the check and on the job; and no look at it fails or takes long."""
+
+import asyncio
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+
+from adapter.actions import Action, Plan, Record, Say, SetCheck
+from adapter.gang import lifecycle
+from adapter.objects import rayjob
+from adapter.objects.raw import key_of
+from adapter.objects.rayjob import Unusable
+from hack.testbed import extremes, sentence
+from tests.unit import builders
+from tests.unit.bounded import soon
+from tests.unit.builders import CHECK, NAMESPACE, START
+from tests.unit.rayschema import SCHEMAS
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+
+hostile = settings(max_examples=300, suppress_health_check=list(HealthCheck))
+
+
+def submitted(job: Raw) -> tuple[Raw, Raw] | None:
+    """The job and the Workload that Kueue makes of it, as their API servers give them; None of what these would turn away."""
+    try:
+        asked = rayjob.read(job, NAMESPACE)
+    except Unusable:
+        return None
+    job = copy.deepcopy(job)
+    job["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-of-job"}
+    work: Raw = dict(rayjob.workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
+    (owner,) = work["metadata"]["ownerReferences"]
+    owner |= {"name": job["metadata"]["name"], "uid": "uid-of-job"}
+    work["metadata"] |= {"name": "rayjob-train", "uid": "uid-of-work"}
+    return job, work
+
+
+def sentences(actions: list[Action]) -> Iterator[str]:
+    for one in actions:
+        match one:
+            case SetCheck() | Say():
+                yield one.message
+            case Record():
+                yield str(one.status["reason"])
+
+
+@hostile
+@given(extremes.jobs(SCHEMAS))
+def test_it_is_planned_or_told(job: Raw) -> None:
+    if (found := submitted(job)) is None:
+        return
+    sight, (job, work) = Sight({"east": 2, "west": 2}), found
+    fill(sight.manager.ray_jobs if job["kind"] == "RayJob" else sight.manager.ray_clusters, job)
+    fill(sight.manager.workloads, work)
+    with soon():
+        actions = lifecycle.decide(sight.facts.gangs.facts(key_of(work), START), START)
+    assert actions
+    plans = [one for one in actions if isinstance(one, Plan)]
+    said = list(sentences(actions))
+    for plan in plans:
+        with soon():
+            body, _, _ = asyncio.run(sight.planning.body(plan, START))
+        said.append(body["spec"]["explanation"])
+        placed = sum(group["count"] for share in body["spec"]["shares"] for group in share["groups"])
+        assert placed in (0, body["spec"]["wanted"]) and placed <= 4, "all of it or nothing, and never beyond quota"
+    assert said
+    for one in said:
+        assert sentence.fault(one) == "", one
+
+
+@hostile
+@given(extremes.jobs(SCHEMAS))
+def test_a_question_about_it_is_answered(job: Raw) -> None:
+    """Nobody has checked it: an API server has not seen it."""
+    sight = Sight({"east": 2, "west": 2})
+    with soon():
+        try:
+            said = asyncio.run(sight.preview.answer(job, NAMESPACE, START))["sentence"]
+        except Unusable as error:
+            said = str(error)
+    assert sentence.fault(said) == "", said
