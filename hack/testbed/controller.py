@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ from hack.testbed.stage import Stage
 
 KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
 ELECT = "elect"
+_PATIENCE = 10.0  # seconds for an answer of its own
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
@@ -115,6 +117,17 @@ class Controller:
     def status(self) -> int | None:
         """What it ended with; None while it has not."""
         return self._process.poll() if self._process else None
+
+    @property
+    def pid(self) -> int:
+        """Which process it is, or was last."""
+        return int(self._process_id.read_text())
+
+    def metrics(self) -> str:
+        """What its /metrics say; raises OSError while it does not answer."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=_PATIENCE) as answer:
+            text: str = answer.read().decode()
+        return text
 
     def tail(self, lines: int = 25) -> str:
         """The end of its log."""
