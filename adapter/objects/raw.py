@@ -109,3 +109,9 @@ def number(text: str) -> int:
 def bounded(text: str, most: int = LONGEST) -> str:
     """A text, of which no more is left than an object can hold."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def line(text: str, most: int = LONGEST) -> str:
+    """What somebody else wrote, as one line of so many characters: whoever reads a log shall not take a part of it for a line of ours."""
+    short = bounded(text, most)
+    return short if short.isprintable() else "".join(one if one.isprintable() else " " for one in short)
