@@ -310,9 +310,11 @@ def _why(error: BaseException) -> str:
         return f"it {error}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
-    # The texts of these two hold the URL, and that of a proxy may hold a password.
-    if isinstance(error, aiohttp.ClientResponseError):
+    # The texts of these hold the URL, and that of a proxy may hold a password.
+    if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy before it answers {error.status}"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return NO_API_SERVER
     if isinstance(error, aiohttp.InvalidURL):
         return "its URL or its proxy's cannot be used; see server and proxy-url in the kubeconfig"
     return line(str(error) or type(error).__name__, LONGEST_OF_ONE)

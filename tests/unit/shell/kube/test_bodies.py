@@ -136,7 +136,7 @@ async def test_a_refusal_is_one_line() -> None:
         pytest.param(answer(packed(MIB)[:-50], "Content-Encoding: gzip"), "no Kubernetes API server", id="half packed"),
         pytest.param(answer(b"[" * 100_000), "no Kubernetes API server", id="a deep one"),
         pytest.param(answer(b'{"a":' * 100_000), "no Kubernetes API server", id="another deep one"),
-        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "", id="another protocol"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "no Kubernetes API server", id="another protocol"),
         pytest.param(head("X: " + "y" * MIB), "", id="a header without an end"),
         pytest.param(head("Content-Length: -5"), "", id="a length that is none"),
     ],
