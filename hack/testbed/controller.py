@@ -39,6 +39,7 @@ from hack.testbed.stage import Stage
 KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
 ELECT = "elect"
 _PATIENCE = 10.0  # seconds for an answer of its own
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
@@ -125,9 +126,8 @@ class Controller:
 
     def metrics(self) -> str:
         """What its /metrics say; raises OSError while it does not answer."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=_PATIENCE) as answer:
-            text: str = answer.read().decode()
-        return text
+        with _direct.open(f"http://127.0.0.1:{self.port}/metrics", timeout=_PATIENCE) as answer:
+            return str(answer.read().decode())
 
     def tail(self, lines: int = 25) -> str:
         """The end of its log."""

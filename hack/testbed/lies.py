@@ -23,7 +23,8 @@ HUGE = 150 * MIB
 # What a message begins a line of a log with that nobody wrote, unless line breaks come through.
 FORGED = "FORGED by a worker cluster"
 ENDLESS = "endless"  # how the tokens of lists without an end begin
-_TOLD = 40  # lines of a stream, at most; each is a lie of its own
+_TOLD = 100  # lines of a stream, at most; each is a lie of its own
+_FLOOD = 7 * MIB  # of one answer: as much as a page of a list may have
 _PATIENCE = 6.0  # seconds of saying nothing or little: longer than a client under test waits
 
 
@@ -155,7 +156,9 @@ def specimen(asked: Asked, name: str, version: int) -> dict[str, Any]:
         "status": {
             "phase": "Running",
             "allocatable": {"cpu": "4", "pods": "110"},
-            "conditions": [{"type": kind, "status": "True", **since} for kind in ("Ready", names.ACTIVE, names.ADMITTED)],
+            "conditions": [
+                {"type": kind, "status": "True", **since} for kind in ("Ready", names.ACTIVE, names.ADMITTED)
+            ],
             "containerStatuses": [{"name": "c", "ready": True, "restartCount": 0, "state": {"running": {}}}],
         },
     }
@@ -186,7 +189,9 @@ def _wrong_types(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer
     things = _things(draw, asked, true)
     if asked.watch:
         kinds = ("ADDED", "MODIFIED", "DELETED")
-        return _stream(_event(draw.choice(kinds), bent(draw, draw.choice(things))) for _ in range(draw.randint(1, _TOLD)))
+        return _stream(
+            _event(draw.choice(kinds), bent(draw, draw.choice(things))) for _ in range(draw.randint(1, _TOLD))
+        )
     if "items" in true and draw.random() < 0.8:
         return _json({**true, "items": [bent(draw, one, draw.randint(0, 2)) for one in things]})
     return _json(bent(draw, true, draw.randint(1, 3)))
@@ -212,7 +217,16 @@ def _garbage(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
         b"[" * 100_000, b'{"a":' * 100_000, b'{"items": [NaN, Infinity]}', b'{"metadata": {"name": "\\ud800"}}', b'{"a": 1, "a": 2}', b"null", b"\x00" * 99,
         b'{"items": [' + b"1" * 5000 + b"]}", body.decode().encode("utf-16"), body.replace(b":", b"\n:\n"),
     ])  # fmt: skip
-    kind = draw.choice(["application/json", "application/json", "text/html", "application/json; charset=utf-16", "application/vnd.kubernetes.protobuf", ";"])
+    kind = draw.choice(
+        [
+            "application/json",
+            "application/json",
+            "text/html",
+            "application/json; charset=utf-16",
+            "application/vnd.kubernetes.protobuf",
+            ";",
+        ]
+    )
     if asked.watch:
         return _stream([said.replace(b"\n", b" "), said, _event("ADDED", {})])
     return _whole(said, kind=kind)
@@ -221,29 +235,38 @@ def _garbage(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
 def _huge(draw: random.Random, _: Asked, __: Raw, ___: str) -> Answer:
     """150 MB that begin as what was asked for: as they are, or as one chunk after the other."""
     # An object of which the text is without an end, and a list of nothing but empty objects: a few bytes are then many objects.
-    begun, part = draw.choice([(b'{"a": "', b"x" * MIB), (b'{"items": [{}', b",{}" * (MIB // 3)), (b"", b" " * MIB)])
+    begun, part = draw.choice(
+        [(b'{"a": "', b"x" * MIB), (b'{"items": [{}', b",{}" * (MIB // 3 + 1)), (b"", b" " * MIB)]
+    )
     if draw.random() < 0.5:
-        return (Said(head("200 OK", f"Content-Length: {HUGE + len(begun)}") + begun, lies=1), Said(part, times=HUGE // MIB))
-    return (Said(head("200 OK", CHUNKED), lies=1), *(Said(chunk(begun)) for _ in begun[:1]), Said(chunk(part), times=HUGE // MIB))
+        return (
+            Said(head("200 OK", f"Content-Length: {HUGE + len(begun)}") + begun, lies=1),
+            Said(part, times=HUGE // MIB),
+        )
+    return (
+        Said(head("200 OK", CHUNKED), lies=1),
+        *(Said(chunk(begun)) for _ in begun[:1]),
+        Said(chunk(part), times=HUGE // MIB),
+    )
 
 
 @functools.cache
 def _packed(begun: bytes, part: bytes, times: int, end: bytes) -> bytes:
     """So much of it, of which little goes over the wire."""
-    squeeze = zlib.compressobj(9, wbits=31)
+    squeeze = zlib.compressobj(6, wbits=31)
     parts = [squeeze.compress(begun), *(squeeze.compress(part) for _ in range(times)), squeeze.compress(end)]
     return b"".join([*parts, squeeze.flush()])
 
 
 def _bomb(draw: random.Random, _: Asked, __: Raw, ___: str) -> Answer:
     """150 MB that are packed into a few."""
-    begun, part, end = draw.choice([(b'{"a": 1', b" " * MIB, b"}"), (b'{"items": [{}', b",{}" * (MIB // 3), b"]}")])
+    begun, part, end = draw.choice([(b'{"a": 1', b" " * MIB, b"}"), (b'{"items": [{}', b",{}" * (MIB // 3 + 1), b"]}")])
     return _whole(_packed(begun, part, HUGE // MIB, end), "200 OK", "Content-Encoding: gzip")
 
 
 def _dense(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """Within every bound in bytes, and as many Python objects as they can be: lists in lists, in an object that is one."""
-    inner = b",".join([draw.choice([b"[]", b"{}", b"[[]]", b"1.5"])] * draw.randint(1, 600_000))
+    inner = b",".join([draw.choice([b"[]", b"{}", b"[[]]", b"1.5"])] * int(10 ** draw.uniform(0, 5.8)))
     thing = specimen(asked, str(draw.randrange(50)), max(1, asked.version) + 1)
     body = json.dumps({**thing, "spec": {"dense": ["DENSE"]}}).encode().replace(b'"DENSE"', inner)
     if asked.watch:
@@ -262,7 +285,10 @@ def _drip(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     if asked.watch and draw.random() < 0.7:
         return (Said(head("200 OK", CHUNKED), lies=1), Said(chunk(draw.choice([b"\n", b" ", b"{"])), times, pause))
     if draw.random() < 0.3:
-        return (Said(head("200 OK", "Content-Length: 99999") + json.dumps(true).encode(), lies=1), Said(b" ", times, pause))
+        return (
+            Said(head("200 OK", "Content-Length: 99999") + json.dumps(true).encode(), lies=1),
+            Said(b" ", times, pause),
+        )
     return (Said(begun, lies=1), Said(b"x", times, pause))
 
 
@@ -273,13 +299,14 @@ def _silence(draw: random.Random, asked: Asked, _: Raw, __: str) -> Answer:
 
 
 def page(token: str, asked: Asked) -> Answer:
-    """The next page of a list without an end."""
+    """The next page of a list without an end, which is no lie of its own: else one list were thousands."""
     _, number, size, each = token.split("-")
     items = [specimen(asked, f"{number}-{one}", 5) for one in range(int(size))]
     for one in items:
         one["spec"]["text"] = "x" * int(each)
     following = "-".join([ENDLESS, str(int(number) + 1), size, each])
-    return _json({"metadata": {"resourceVersion": "5", "continue": following}, "items": items})
+    (said,) = _json({"metadata": {"resourceVersion": "5", "continue": following}, "items": items})
+    return (Said(said.what, lies=int(number == "0")),)
 
 
 def _endless(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
@@ -287,23 +314,44 @@ def _endless(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     if asked.watch or "items" not in true:
         return _json({"metadata": {"continue": f"{ENDLESS}-0-1-1"}, "items": []})
     if draw.random() < 0.2:
-        return _json({**true, "metadata": {"resourceVersion": "5", "continue": draw.choice(["more", "x" * 9000, 5, ["x"], "\n"])}})
+        return _json(
+            {
+                **true,
+                "metadata": {"resourceVersion": "5", "continue": draw.choice(["more", "x" * 9000, 5, ["x"], "\n"])},
+            }
+        )
     size, each = draw.choice([(0, 0), (1, 10), (250, 100), (250, 20_000), (2, 1_500_000)])
     return page(f"{ENDLESS}-0-{size}-{each}", asked)
 
 
 def _backwards(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """A cluster that is of an older version than it was, or far ahead, or of one that is none."""
-    versions: list[Any] = ["1", "0", "-1", "", "soon", 5, None, "9" * 19, "9" * 30, str(max(0, asked.version - draw.randrange(1000)))]
+    versions: list[Any] = [
+        "1",
+        "0",
+        "-1",
+        "",
+        "soon",
+        5,
+        None,
+        "9" * 19,
+        "9" * 30,
+        str(max(0, asked.version - draw.randrange(1000))),
+    ]
     if asked.watch:
         lines = []
-        for _ in range(draw.randint(1, _TOLD)):
+        for _each in range(draw.randint(1, _TOLD)):
             thing = specimen(asked, str(draw.randrange(9)), 1)
             thing["metadata"]["resourceVersion"] = draw.choice([*versions, str(asked.version + draw.randrange(9))])
             lines.append(_event(draw.choice(["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]), thing))
         return _stream(lines)
     metadata = true.get("metadata")
-    return _json({**true, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "resourceVersion": draw.choice(versions)}})
+    return _json(
+        {
+            **true,
+            "metadata": {**(metadata if isinstance(metadata, dict) else {}), "resourceVersion": draw.choice(versions)},
+        }
+    )
 
 
 def _ends(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
@@ -313,21 +361,51 @@ def _ends(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     said = draw.choice([b"", b"HTTP", whole[:40], head("200 OK", f"Content-Length: {len(body)}"), whole[:-1]])
     if asked.watch:
         half = chunk(_event("ADDED", specimen(asked, "x", asked.version + 1)))[:-20]
-        said = draw.choice([said, head("200 OK", CHUNKED), head("200 OK", CHUNKED) + LAST_CHUNK, head("200 OK", CHUNKED) + half])
+        said = draw.choice(
+            [said, head("200 OK", CHUNKED), head("200 OK", CHUNKED) + LAST_CHUNK, head("200 OK", CHUNKED) + half]
+        )
     return (Said(said, lies=1),)
 
 
 def _redirect(draw: random.Random, asked: Asked, _: Raw, elsewhere: str) -> Answer:
     """To somebody who would like to see the token, in every way that there is."""
     status = draw.choice(["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent", "200 OK"])
-    to = draw.choice([elsewhere + asked.path, elsewhere, asked.path, "//elsewhere.invalid/", "file:///etc/passwd", "http://[", ""])
+    to = draw.choice(
+        [elsewhere + asked.path, elsewhere, asked.path, "//elsewhere.invalid/", "file:///etc/passwd", "http://[", ""]
+    )
     more = ("Set-Cookie: session=stolen; Path=/", f"Refresh: 0; url={elsewhere}", f"Link: <{elsewhere}>; rel=preload")
     return _whole(b'{"kind": "Status"}', status, f"Location: {to}", *more)
 
 
 def _refusal(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """A status that is none of success, with what an API server would say, or not; a watch tells it as an event."""
-    code = draw.choice([100, 101, 199, 201, 204, 205, 206, 304, 400, 401, 403, 404, 409, 410, 418, 422, 429, 500, 503, 504, 599, 700, 999])
+    code = draw.choice(
+        [
+            100,
+            101,
+            199,
+            201,
+            204,
+            205,
+            206,
+            304,
+            400,
+            401,
+            403,
+            404,
+            409,
+            410,
+            418,
+            422,
+            429,
+            500,
+            503,
+            504,
+            599,
+            700,
+            999,
+        ]
+    )
     said = {"kind": "Status", "code": code, "reason": draw.choice(["Forbidden", "AlreadyExists", "Expired", *ODD])}
     said["message"] = draw.choice([f"no\n{FORGED}", f"\x1b[2J{FORGED}", "metadata.uid", "m" * 100_000, *ODD])
     if asked.watch and draw.random() < 0.5:
@@ -361,7 +439,10 @@ def _promise(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     things = [_granted(one) for one in _things(draw, asked, true)]
     if asked.watch:
         newer = asked.version + 1 + draw.randrange(9)
-        told = ({**one, "metadata": {**one["metadata"], "resourceVersion": str(newer + at)}} for at, one in enumerate(things))
+        told = (
+            {**one, "metadata": {**one["metadata"], "resourceVersion": str(newer + at)}}
+            for at, one in enumerate(things)
+        )
         return _stream(_event("MODIFIED", one) for one in told)
     return _json({**true, "items": things} if "items" in true else _granted(true))
 
@@ -370,22 +451,42 @@ def _granted(one: Any) -> Any:
     if not isinstance(one, dict) or not isinstance(one.get("metadata"), dict):
         return one
     since = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Test", "message": "granted"}
-    kinds = (names.QUOTA_RESERVED, names.ADMITTED, names.ACTIVE, "Ready", "PodScheduled", "Initialized", "ContainersReady")
+    kinds = (
+        names.QUOTA_RESERVED,
+        names.ADMITTED,
+        names.ACTIVE,
+        "Ready",
+        "PodScheduled",
+        "Initialized",
+        "ContainersReady",
+    )
     conditions = [{"type": kind, "status": "True", **since} for kind in kinds]
     spec = one.get("spec") if isinstance(one.get("spec"), dict) else {}
     podsets = [
-        {"name": podset.get("name"), "flavors": {"cpu": "lie"}, "count": podset.get("count"), "resourceUsage": {"cpu": "0"}}
+        {
+            "name": podset.get("name"),
+            "flavors": {"cpu": "lie"},
+            "count": podset.get("count"),
+            "resourceUsage": {"cpu": "0"},
+        }
         for podset in (spec or {}).get("podSets") or ()
     ]
     admission = {"clusterQueue": "lie", "podSetAssignments": podsets}
-    more = {"conditions": conditions, "admission": admission, "phase": "Running", "podIP": "10.0.0.1", "hostIP": "10.0.0.1"}
+    more = {
+        "conditions": conditions,
+        "admission": admission,
+        "phase": "Running",
+        "podIP": "10.0.0.1",
+        "hostIP": "10.0.0.1",
+    }
     return {**one, "status": {**(one.get("status") or {}), **more}}
 
 
 def _flood(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """Always more objects, each as an API server would write it, of some size: as events, or as one page."""
     number, each = draw.randrange(10**9), draw.choice([10, 1_000, 100_000, 1_000_000])
-    things = (specimen(asked, f"{number}-{one}", asked.version + 1 + one) for one in range(_TOLD))
+    many = min(_TOLD, _FLOOD // each)
+    things = (specimen(asked, f"{number}-{one}", asked.version + 1 + one) for one in range(many))
     full = [{**one, "spec": {**one["spec"], "text": "x" * each}} for one in things]
     if asked.watch:
         return _stream(_event("ADDED", one) for one in full)
@@ -399,7 +500,9 @@ def _gone(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
         return _stream(_event("DELETED", one) for one in things)
     if "items" in true and draw.random() < 0.5:
         return _json({**true, "items": []})
-    others = [{**one, "metadata": {**(one.get("metadata") or {}), "uid": f"other-{draw.randrange(99)}"}} for one in things]
+    others = [
+        {**one, "metadata": {**(one.get("metadata") or {}), "uid": f"other-{draw.randrange(99)}"}} for one in things
+    ]
     return _json({**true, "items": others} if "items" in true else others[0])
 
 
@@ -422,6 +525,10 @@ SORTS: Mapping[str, _Sort] = {
     "a flood": _flood,
     "gone": _gone,
 }
+
+# To be drawn from: what makes a client wait for its time-out is drawn less often than the rest, which it takes in milliseconds.
+SLOW = ("a slow drip", "silence")
+DRAWN = (*SORTS, *(sort for sort in SORTS if sort not in SLOW for _ in range(5)))
 
 
 def wire(said: Answer) -> Iterator[bytes]:

@@ -44,8 +44,8 @@ _SHORT: _Waits = {
         "YIELD_AFTER": timedelta(seconds=4.5),
     },
 }
-# A cluster that goes back in its versions, or whose probe fails, rests for one probe: of ten kinds in parallel nobody else does.
-_AT_ONCE: _Waits = {reflector: {"FIRST_BACKOFF": 0.02, "LAST_BACKOFF": 0.3}}
+# One cluster that goes back in its versions, or whose probe fails, is left alone until the next probe.
+_AT_ONCE: _Waits = {reflector: {"FIRST_BACKOFF": 0.02, "LAST_BACKOFF": 0.1, "PROBE_SECONDS": 0.2}}
 _WAITS: Mapping[str, tuple[_Waits, ...]] = {
     SHIPPED: (),
     REAL: (_NO_NETS,),

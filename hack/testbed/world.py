@@ -29,12 +29,20 @@ class World:
         self.add("namespaces", "", {"metadata": {"name": "kube-system", "uid": UID}})
         ready = [{"type": "Ready", "status": "True", "lastTransitionTime": _SINCE}]
         room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-        node = {"metadata": {"name": "node", "labels": FAKE_NODE}, "spec": {}, "status": {"allocatable": room, "conditions": ready}}
+        node = {
+            "metadata": {"name": "node", "labels": FAKE_NODE},
+            "spec": {},
+            "status": {"allocatable": room, "conditions": ready},
+        }
         self.add("nodes", "", node)
 
     def furnish(self, stage: str, cpu: int) -> None:
         """Let it have a stage's namespace and queues, with so much quota."""
-        active = {"conditions": [{"type": names.ACTIVE, "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": _SINCE}]}
+        active = {
+            "conditions": [
+                {"type": names.ACTIVE, "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": _SINCE}
+            ]
+        }
         quota = {"name": stage, "resources": [{"name": "cpu", "nominalQuota": str(cpu)}]}
         spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [quota]}]}
         self.add("namespaces", "", {"metadata": {"name": stage}})

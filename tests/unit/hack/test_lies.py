@@ -10,8 +10,8 @@ import pytest
 
 from adapter.objects import shape
 from hack.testbed import lies
-from hack.testbed.lies import HUGE, MIB, SORTS, Answer, Asked, Lie
 from hack.testbed.liar import _truth
+from hack.testbed.lies import HUGE, MIB, SORTS, Answer, Asked, Lie
 from hack.testbed.world import World, place
 
 ELSEWHERE = "http://127.0.0.1:1"
@@ -30,12 +30,13 @@ def told(sort: str, asked: Asked, number: int) -> Answer:
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("asked", [LIST, WATCH, GET, DELETE, POST], ids=["list", "watch", "get", "delete", "create"])
 def test_each_sort_lies_to_each_question(sort: str, asked: Asked) -> None:
-    for number in range(20):
+    for number in range(5):
         answer = told(sort, asked, number)
         assert sum(part.lies for part in answer) >= 1
         assert sum(len(part.what) for part in answer) < 64 * MIB, "it is held in pieces"
         assert answer == told(sort, asked, number), "it can be told again"
-    assert len({told(sort, asked, number) for number in range(60)}) > 1
+    drawn = {told(sort, LIST, number) for number in range(15)}
+    assert len(drawn) > 1, "another number is another lie"
 
 
 def body(answer: Answer) -> Iterator[bytes]:
@@ -63,7 +64,7 @@ def test_a_bomb_is_small_until_it_is_unpacked(number: int) -> None:
 
 def test_pages_go_on_for_ever() -> None:
     token, seen = "", set()
-    for _ in range(50):
+    for _ in range(9):
         answer = lies.page(token, LIST) if token else next(_first_pages())
         page = json.loads(b"".join(body(answer)))
         token = page["metadata"]["continue"]
