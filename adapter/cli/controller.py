@@ -10,6 +10,7 @@ import uuid
 import uvloop
 from prometheus_client import REGISTRY
 
+from adapter.shell import guard
 from adapter.shell.controller import servers
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease, Lost
@@ -29,7 +30,9 @@ def main(port: int, plan_port: int, *, verbose: bool, leader_elect: bool) -> int
 async def _run(port: int, plan_port: int, leader_elect: bool) -> int:
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(guard.unawaited)
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
     election = await Client.local()
     lease = Lease(election, _name()) if leader_elect else None
     client = await Client.local(lease.may_write) if lease else await Client.local()

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from adapter.objects.raw import Raw, key_of
 from adapter.shell import metrics
@@ -92,6 +92,17 @@ def failed(task: str, error: Exception, about: object = "") -> None:
     more = f" ({since} more like it since it was told last)" if since else ""
     whom = f" at {str(about)[:200]}" if about else ""
     log.error("%s failed%s by %s%s:\n%s", task, whom, type(error).__name__, more, _trace(error))
+
+
+def unawaited(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Take what breaks where nobody waits for it, a connection that ends in the middle of what it sends, say: a loop's exception
+    handler. A server that provokes such breaks does not decide how long the log gets.
+    """
+    error = context.get("exception")
+    if isinstance(error, Exception):
+        failed("event loop", error, context.get("message", ""))
+    else:
+        loop.default_exception_handler(context)
 
 
 def _place(error: Exception) -> str:

@@ -34,13 +34,18 @@ def memory(pids: Iterable[int]) -> float:
     return sum(_memory(_read(Path(f"/proc/{pid}/status")).decode(errors="replace")) for pid in pids)
 
 
+def peak(pid: int) -> float:
+    """The most megabytes that a process has held since it began; 0 if it is gone."""
+    return _memory(_read(Path(f"/proc/{pid}/status")).decode(errors="replace"), "VmHWM:")
+
+
 def _cpu(stat: str) -> float:
     fields = stat.rpartition(")")[2].split()  # the name may hold anything
     return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
 
 
-def _memory(status: str) -> float:
-    found = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "VmRSS: 0 kB")
+def _memory(status: str, which: str = "VmRSS:") -> float:
+    found = next((line for line in status.splitlines() if line.startswith(which)), f"{which} 0 kB")
     return int(found.split()[1]) / 1024
 
 

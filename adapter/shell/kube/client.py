@@ -22,7 +22,7 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import __version__
-from adapter.objects.raw import LONGEST, LONGEST_OF_ONE, bounded
+from adapter.objects.raw import LONGEST, LONGEST_OF_ONE, quoted
 from adapter.shell import metrics
 from adapter.shell.kube import bodies, kubeconfig
 from adapter.shell.kube.kubeconfig import BadLogin
@@ -50,7 +50,7 @@ class ApiError(Exception):
     """The API server answered, but not with success."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
-        self.status, self.reason, self.message = status, bounded(reason, LONGEST_OF_ONE), bounded(message, LONGEST)
+        self.status, self.reason, self.message = status, quoted(reason, LONGEST_OF_ONE), quoted(message, LONGEST)
         super().__init__(f"{status} {self.reason}: {self.message}")
 
     @property
@@ -310,12 +310,14 @@ def _why(error: BaseException) -> str:
         return f"it {error}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
-    # The texts of these two hold the URL, and that of a proxy may hold a password.
-    if isinstance(error, aiohttp.ClientResponseError):
+    # The texts of these hold the URL, and that of a proxy may hold a password.
+    if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy before it answers {error.status}"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return NO_API_SERVER
     if isinstance(error, aiohttp.InvalidURL):
         return "its URL or its proxy's cannot be used; see server and proxy-url in the kubeconfig"
-    return bounded(str(error) or type(error).__name__, LONGEST_OF_ONE)
+    return quoted(str(error) or type(error).__name__, LONGEST_OF_ONE)
 
 
 def counting(cluster: str, server: str) -> aiohttp.TraceConfig:

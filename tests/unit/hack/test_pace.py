@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hack.lab.base.paths import REPO
-from hack.testbed.pace import PACES, QUICK, REAL, SHIPPED
+from hack.testbed.pace import HASTY, PACES, QUICK, REAL, SHIPPED
 
 _ASK = """
 import json, sys
@@ -29,6 +29,7 @@ print(json.dumps({
     "first": deadlines.EXCLUDED_FIRST.total_seconds(), "longest": deadlines.EXCLUDED_FOR.total_seconds(),
     "settled": anchors.SETTLED.total_seconds(), "timeout": client.TIMEOUT_SECONDS, "probe": reflector.PROBE_SECONDS,
     "pause": copies.PAUSE_SECONDS, "again": copies.AGAIN_SECONDS, "ask": headturns.ASK_SECONDS,
+    "first backoff": reflector.FIRST_BACKOFF, "last backoff": reflector.LAST_BACKOFF,
 }))
 """
 
@@ -36,7 +37,7 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def waits() -> dict[str, dict[str, Any]]:
     """The waits of each pace, in seconds."""
-    asked = {pace: [sys.executable, "-c", _ASK, pace] for pace in PACES}
+    asked = {pace: [sys.executable, "-c", _ASK, pace] for pace in (*PACES, HASTY)}
     return {pace: json.loads(subprocess.check_output(words, cwd=REPO)) for pace, words in asked.items()}
 
 
@@ -48,10 +49,16 @@ def test_no_net_is_under_the_watches_but_that_which_is_shipped(waits: dict[str, 
 def test_only_quick_is_quick(waits: dict[str, dict[str, Any]]) -> None:
     shipped, real, quick = ({name: s for name, s in waits[pace].items() if name != "resyncs"} for pace in PACES)
     assert real == shipped
-    assert {name for name in quick if quick[name] >= shipped[name]} == {"spill"}
+    assert {name for name in quick if quick[name] >= shipped[name]} == {"spill", "first backoff", "last backoff"}
 
 
-@pytest.mark.parametrize("pace", PACES)
+def test_hasty_is_quick_but_for_who_is_lied_to(waits: dict[str, dict[str, Any]]) -> None:
+    quick, hasty = waits[QUICK], waits[HASTY]
+    assert {name for name in quick if quick[name] != hasty[name]} == {"first backoff", "last backoff", "probe"}
+    assert hasty["first backoff"] < hasty["last backoff"] < 1 and hasty["probe"] < quick["probe"]
+
+
+@pytest.mark.parametrize("pace", (*PACES, HASTY))
 def test_waits_keep_their_order(waits: dict[str, dict[str, Any]], pace: str) -> None:
     """Another cluster is tried before a gang gives way or asks the same one again; no write is older than an anchor that settled."""
     found = waits[pace]

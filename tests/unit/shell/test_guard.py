@@ -138,3 +138,24 @@ def test_one_that_cannot_be_read_hides_no_other() -> None:
     objects: list[Raw] = [{"metadata": {"name": "a"}, "n": 1}, {"metadata": 7}, {"n": "x"}, {"n": 4}]
     assert [found for _, found in each("t", objects, lambda raw: 1 + raw["n"])] == [2, 5]
     assert [found for _, found in each("t", [cast(Raw, 7), *objects], lambda raw: 1 + raw["n"])] == [2, 5]
+
+
+async def test_what_nobody_waits_for_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """A connection that a server breaks, again and again: the loop itself would tell each with its trace."""
+    loop, before = asyncio.get_running_loop(), counted("event loop")
+    loop.set_exception_handler(guard.unawaited)
+    try:
+        for _ in range(5):
+            loop.call_soon(fault)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    finally:
+        loop.set_exception_handler(None)
+    assert counted("event loop") == before + 5
+    (told,) = caplog.messages
+    assert told.startswith("event loop failed at Exception in callback") and "in fault" in told and SECRET not in told
+
+
+async def test_what_is_told_without_an_exception_is_told_as_ever(caplog: pytest.LogCaptureFixture) -> None:
+    guard.unawaited(asyncio.get_running_loop(), {"message": "a session is not closed"})
+    assert caplog.messages == ["a session is not closed"]

@@ -112,6 +112,15 @@ async def test_a_long_refusal_is_told_in_short() -> None:
     assert len(str(found.value)) < 20_000
 
 
+async def test_a_refusal_is_one_line() -> None:
+    """It is logged: no line of a log begins with what somebody else wrote."""
+    body = json.dumps({"reason": "r\nforged", "message": "m\r\x1b[2J\u2028forged\x00"}).encode()
+    async with attacker(answer(body, status="403 Forbidden")) as client:
+        with pytest.raises(ApiError) as found:
+            await client.get(PATH)
+    assert str(found.value).isprintable() and "forged" in str(found.value)
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -127,7 +136,7 @@ async def test_a_long_refusal_is_told_in_short() -> None:
         pytest.param(answer(packed(MIB)[:-50], "Content-Encoding: gzip"), "no Kubernetes API server", id="half packed"),
         pytest.param(answer(b"[" * 100_000), "no Kubernetes API server", id="a deep one"),
         pytest.param(answer(b'{"a":' * 100_000), "no Kubernetes API server", id="another deep one"),
-        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "", id="another protocol"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "no Kubernetes API server", id="another protocol"),
         pytest.param(head("X: " + "y" * MIB), "", id="a header without an end"),
         pytest.param(head("Content-Length: -5"), "", id="a length that is none"),
     ],
@@ -136,7 +145,7 @@ async def test_what_no_api_server_answers_is_a_sentence(said: bytes, why: str) -
     async with attacker(said) as client:
         with pytest.raises(Unreachable) as found:
             await client.get(PATH)
-        assert why in str(found.value) and len(str(found.value)) < 2000
+        assert why in str(found.value) and len(str(found.value)) < 2000 and str(found.value).isprintable()
         with pytest.raises((Unreachable, ApiError)):
             await client.alive()
         with pytest.raises((Unreachable, ApiError)):

@@ -1,0 +1,151 @@
+"""Whatever a worker cluster says, and however: what comes out is a documented error or a JSON object, and who follows it goes on.
+
+The attacker is that of the integration tests, in this process, and each client waits for a fraction of the usual time.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from adapter.objects import shape
+from adapter.objects.specs import WorkerCluster, worker_cluster
+from adapter.shell.clusters.member import Listeners, Member
+from adapter.shell.kube import client as clients
+from adapter.shell.kube import pages, reflector
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.resources import NAMESPACES, NODES, PODS, WORKLOADS
+from hack.testbed.liar import TOKEN, Liar
+from hack.testbed.lies import DRAWN, FORGED, SORTS, Lie
+from hack.testbed.world import World
+
+LIES = st.builds(Lie, st.sampled_from(DRAWN), st.integers(0, 2**32))
+DEALT = st.lists(LIES, min_size=5, max_size=30)
+SHARES = st.sampled_from([0.2, 0.6, 0.95])
+BODY = {"metadata": {"name": "a"}}
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(clients, "LONGEST_STREAM_SECONDS", 0.5)
+    monkeypatch.setattr(pages, "LIST_SECONDS", 1.0)
+    for name, seconds in (
+        ("FIRST_BACKOFF", 0.001),
+        ("LAST_BACKOFF", 0.01),
+        ("PROBE_SECONDS", 0.02),
+        ("SILENCE_SECONDS", 0.2),
+    ):
+        monkeypatch.setattr(reflector, name, seconds)
+
+
+@asynccontextmanager
+async def lied_to(some: Sequence[Lie], share: float = 1.0) -> AsyncIterator[Liar]:
+    """An API server that tells these lies."""
+    world = World()
+    world.furnish("demo", 8)
+    async with Liar(world) as liar:
+        liar.deal(some, share)
+        yield liar
+        assert liar.strayed == [] and liar.logins <= {f"Bearer {TOKEN}"}
+
+
+def no_log_is_forged(error: Exception) -> None:
+    assert FORGED not in str(error) or str(error).isprintable(), "it would be a line of its own in a log"
+
+
+async def ask(liar: Liar) -> None:
+    """Ask everything that an engine asks, by a client that has met no silence yet: it would ask nothing more."""
+    client = await Client.from_kubeconfig(liar.kubeconfig(), "liar")
+    try:
+        await _ask(client)
+    finally:
+        await client.close()
+
+
+async def _ask(client: Client) -> None:
+    one = PODS.path("demo", "a")
+    asked: list[Callable[[], Awaitable[object]]] = [
+        lambda: client.get(PODS.path()),
+        lambda: client.get(NAMESPACES.path(name="kube-system")),
+        lambda: pages.listed(client, NODES.path()),
+        lambda: client.create(WORKLOADS.path("demo"), BODY),
+        lambda: client.merge(one, BODY),
+        lambda: client.replace(one, BODY),
+        lambda: client.edit(one, [], "test"),
+        lambda: client.delete(one, "uid"),
+        lambda: client.alive(),
+    ]
+    for question in asked:
+        try:
+            assert isinstance(await question(), dict | tuple | None)
+        except (ApiError, Unreachable) as error:
+            no_log_is_forged(error)
+    try:
+        async with client.stream(PODS.path(), {"watch": "true"}, 0.2) as lines:
+            async for line in lines:
+                assert isinstance(line, bytes)
+    except (ApiError, Unreachable) as error:
+        no_log_is_forged(error)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+async def test_a_lie_of_each_sort_is_a_documented_error_or_an_object(sort: str) -> None:
+    async with lied_to([Lie(sort, number) for number in range(40)]) as liar:
+        for _ in range(3):
+            await ask(liar)
+        assert liar.told[sort] >= 15
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(some=DEALT, share=SHARES)
+def test_lies_that_are_drawn_are_documented_errors_or_objects(some: list[Lie], share: float) -> None:
+    async def told() -> None:
+        async with lied_to(some, share) as liar:
+            await ask(liar)
+
+    asyncio.run(told())
+
+
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+)
+@given(some=DEALT, share=SHARES)
+def test_who_follows_a_liar_goes_on_and_believes_no_odd_object(some: list[Lie], share: float) -> None:
+    """A whole worker cluster, as the engine follows it: it ends by itself never, and what is read of its stores can be read."""
+
+    async def followed() -> None:
+        async with lied_to(some, share) as liar:
+            client = await Client.from_kubeconfig(liar.kubeconfig(), "liar")
+            member = Member("liar", SPEC, client, "manager", Listeners())
+            task = asyncio.create_task(member.run())
+            async with asyncio.timeout(60):
+                for told in range(5, 60, 5):
+                    await liar.until(told)
+                    for row in member._rows:
+                        assert not any(map(shape.odd, row.store))
+                    assert member.why_silent.isprintable()
+                    read(member)
+            assert not task.done(), task
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await client.close()
+
+    asyncio.run(followed())
+
+
+def read(member: Member) -> None:
+    """Everything that is reckoned of its stores."""
+    _ = member.tree, member.nodes, member.queues, member.namespace_labels, member.unmirrored
+
+
+SPEC: WorkerCluster = worker_cluster(
+    {
+        "metadata": {"name": "liar"},
+        "spec": {"source": {"kubeConfig": {"secretRef": {"name": "liar"}}}, "zone": "nowhere"},
+    }
+)
