@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
-# CPython 3.12 to 3.14, as sys.getsizeof says it, with what the garbage collector puts before it. A dict of up to five keys takes 184
+# CPython 3.11, as sys.getsizeof says it, with what the garbage collector puts before it. A dict of up to five keys takes 184
 # bytes, and then some 20 more for each. A text takes 49 and its characters: four bytes for each, where one of them is no ASCII.
 # Keys are counted each time, though those of an honest object are shared with all others of its kind, and so are spare places in
 # small dicts: what an API server says weighs twice of what it takes (8 KB of a pod's JSON: 31 KB, and a weight of 60), and what is made up
-# for it (up to 24 times its JSON) about what it takes. Measured with tracemalloc: tests/unit/shell/kube/test_weight.py.
+# for it (up to 24 times its JSON) about what it takes. Measured with tracemalloc, and held by a test.
 _DICT, _MEMBER, _LIST, _ENTRY, _TEXT, _NUMBER = 200, 16, 72, 8, 56, 32
 _WIDEST = 4
 
