@@ -4,8 +4,10 @@ An answer may come from anybody who sits behind a kubeconfig's URL. It is counte
 cannot become many, and nothing is kept of what is larger than an API server can say. Nothing is understood here.
 """
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 
 import aiohttp
 
@@ -34,14 +36,22 @@ class Excess(Unreadable):
     """It is larger than what was asked for can be."""
 
 
-async def whole(answer: aiohttp.ClientResponse, most: int) -> bytearray:
-    """The answer's body, unpacked; raises Excess as soon as there is more of it than `most`, and Unreadable."""
+async def whole(answer: aiohttp.ClientResponse, most: int, turn: asyncio.Lock | None = None) -> bytearray:
+    """The answer's body, unpacked; raises Excess as soon as there is more of it than `most`, and Unreadable.
+
+    One that is larger than a word takes its `turn`, and the others wait, as TCP lets whoever sends them wait: else each of those
+    that are asked for at the same time would be held with all that it may have.
+    """
     unpack, said = _unpacking(answer.headers.get("Content-Encoding", "")), bytearray()
-    async for chunk in answer.content.iter_any():
-        said += unpack(chunk, most + 1 - len(said))
-        _bound(said, most)
-    _bound_memory(said, most)
-    return said
+    async with AsyncExitStack() as taken:
+        async for chunk in answer.content.iter_any():
+            said += unpack(chunk, most + 1 - len(said))
+            _bound(said, most)
+            if turn and len(said) > WORD_BYTES:
+                await taken.enter_async_context(turn)
+                turn = None
+        _bound_memory(said, most)
+        return said
 
 
 async def lines(answer: aiohttp.ClientResponse, most: int = OBJECT_BYTES) -> AsyncIterator[bytes]:

@@ -15,8 +15,8 @@ _MIB = 2**20
 # An honest cluster's objects take half of what they weigh (`weight.py`), and a hostile one's all of it. Of a worker cluster 128 MiB are
 # 6 000 workers of 21 KB each, or ten thousand nodes; of the manager 384 MiB are 6 000 worker pods of 60 KB each, with their
 # Workloads. The limit in manifests/controller.yaml, 512Mi, is for 3 000 workers in ten clusters of which one is hostile: 100 MiB
-# for the process, 100 for the manager, 50 for nine honest clusters, 128 for the hostile one and 64 for a page of its
-# (`bodies.MEMORY`). docs/failures.md has the sum for other sizes.
+# for the process, 100 for the manager, 50 for nine honest clusters, 128 for the hostile one, and 120 for what is being read of it: a
+# page once it is parsed (`bodies.MEMORY`), an event of each kind before it is, and small answers. docs/failures.md has the sum for other sizes.
 OF_WORKER_CLUSTER = 128 * _MIB
 OF_MANAGER = 384 * _MIB
 
