@@ -2,7 +2,7 @@
 
 Each action is safe to do twice: it names the uid it is meant for, or creates under a name that only its own attempt can
 have. And each is closed: it carries all that its doer needs, so what was decided is done as it was decided, and nobody looks
-at the stores again in between. `shell/write/execute.py` says who does each.
+at the stores again in between; but for a Plan, which is decided on once more when its turn has come. `shell/write/execute.py` says who does each.
 """
 
 from collections.abc import Mapping

@@ -1,13 +1,14 @@
 """Which parts of an object does nobody read here, so that it need not be kept?
 
 A controller keeps every object of a kind, and some are mostly what others wrote into them: a Node its images, a RayJob its
-templates, which its Workload holds as well. Each of these takes an object and leaves it as it was. What they drop, no decision
+templates, which its Workload holds as well, a copy the spec that we made ourselves. Each of these takes an object and leaves it as it was. What they drop, no decision
 can read: whoever needs a field of these kinds says so here. What is within `spec` and `status` may be of any type.
 """
 
-from collections.abc import Collection, Iterable
-from typing import Final, TypeGuard
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, TypeGuard
 
+from adapter import names
 from adapter.objects.raw import Raw, meta
 
 # kubectl writes the whole object a second time into this annotation.
@@ -15,6 +16,13 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 # What a user writes that may be long. All else of a job stays, for rules that are yet to be written.
 _LONG_OF_A_JOB: Final = ("entrypoint", "runtimeEnvYAML", "submitterPodTemplate", "metadata")
 _LONG_OF_A_GROUP: Final = ("template", "rayStartParams")
+# Of a Workload's status. Beside these Kueue writes down what it reckons for itself: topology assignments by node, usages, statistics.
+_OF_A_WORKLOAD: Final = ("conditions", "admission", "admissionChecks")
+_OF_ITS_PODSETS: Final = ("name", "flavors", "count")
+_OF_A_SHARE: Final = {"spec": ("active", "priority", "podSets"), "status": ("conditions", "admission")}
+_OF_ITS_PODS: Final = ("name", "flavors", "resourceUsage")
+_OF_A_COPY: Final = ("nodeName",)
+_OURS: Final = f"{names.DOMAIN}/"
 _OF_A_NODE: Final = {"spec": ("taints", "unschedulable"), "status": ("allocatable", "conditions")}
 
 
@@ -42,6 +50,35 @@ def ray_job(raw: Raw) -> Raw:
     return _with_spec(raw, {**spec, "rayClusterSpec": _cluster(cluster)} if _is_mapping(cluster) else spec)
 
 
+def workload(raw: Raw) -> Raw:
+    """A manager's Workload without what Kueue reckons for itself."""
+    return {**bare(raw), **_with_admission(raw, {"status": _OF_A_WORKLOAD}, _OF_ITS_PODSETS)}
+
+
+def share(raw: Raw) -> Raw:
+    """A group Workload of ours: what its quota is held for, and what became of it. Kueue makes each pod of the group an owner of it,
+    which are thousands; of these only the anchor counts."""
+    kept = bare(raw)
+    metadata, owners = dict(meta(kept)), meta(kept).get("ownerReferences")
+    if owners:
+        metadata["ownerReferences"] = [one for one in owners if one.get("kind") == "ConfigMap"]
+    return {**kept, "metadata": metadata, **_with_admission(raw, _OF_A_SHARE, _OF_ITS_PODS)}
+
+
+def copy(raw: Raw) -> Raw:
+    """A worker's copy: which node it has, and what is said of it. Of its annotations ours, for what users and tools write into them
+    may be long."""
+    metadata = dict(_without(meta(raw), ("managedFields",)))
+    if notes := metadata.get("annotations"):
+        metadata["annotations"] = {key: text for key, text in notes.items() if key.startswith(_OURS)}
+    return {**raw, "metadata": metadata, **({"spec": _part(raw["spec"] or {}, _OF_A_COPY)} if "spec" in raw else {})}
+
+
+def frame(raw: Any) -> Any:
+    """Anything without what it holds, of which only the metadata count: what is no object stays what it is."""
+    return {"metadata": _without(meta(raw), ("managedFields",))} if _is_mapping(raw) else raw
+
+
 def node(raw: Raw) -> Raw:
     """A Node's labels and taints, what it has for pods, and whether it is ready."""
     parts = {name: _part(raw.get(name) or {}, fields) for name, fields in _OF_A_NODE.items()}
@@ -55,6 +92,16 @@ def namespace(raw: Raw) -> Raw:
 
 def _with_spec(raw: Raw, spec: Raw) -> Raw:
     return {**bare(raw), "spec": spec} if spec else bare(raw)
+
+
+def _with_admission(raw: Raw, parts: Mapping[str, Collection[str]], of_podsets: Collection[str]) -> Raw:
+    """These parts of an object, with these fields of each, and of those that Kueue assigned to its podsets."""
+    kept = {part: _part(raw[part] or {}, fields) for part, fields in parts.items() if part in raw}
+    admission = kept.get("status", {}).get("admission")
+    if _is_mapping(admission) and isinstance(assigned := admission.get("podSetAssignments"), list):
+        few = [_part(one, of_podsets) if _is_mapping(one) else one for one in assigned]
+        kept["status"] = {**kept["status"], "admission": {**admission, "podSetAssignments": few}}
+    return kept
 
 
 def _cluster(spec: Raw) -> Raw:

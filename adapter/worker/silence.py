@@ -53,8 +53,12 @@ def of_pod(found: Silence | None, pod: Raw, nodes: Mapping[str, bool] | None, la
         return None
     if found.since and nodes is None:
         return replace(found, until=None)
-    address = str((pod.get("status") or {}).get("podIP") or "")
-    return replace(found, alive=(nodes or {}).get(address), late=late)
+    return replace(found, alive=(nodes or {}).get(address(pod)), late=late)
+
+
+def address(pod: Raw) -> str:
+    """The address by which Ray's head knows a worker's node, empty while it has none."""
+    return str((pod.get("status") or {}).get("podIP") or "")
 
 
 def given_up(found: Mapping[str, Silence | None], now: datetime) -> dict[str, str]:

@@ -49,6 +49,33 @@ def hurried(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     return run
 
 
+class Jumping(asyncio.SelectorEventLoop):
+    """A loop for a process that can be stopped: nothing in it runs meanwhile, and its clock goes on."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+def stop_for(seconds: float) -> None:
+    """Stop the process for so long."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, Jumping)
+    loop.ahead += seconds
+
+
+def stoppable(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test on that loop."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=Jumping) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One request."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from adapter.shell.kube import reflector
+from adapter.shell.kube.budget import Budget
 from adapter.shell.kube.client import Client, Unreachable
 from adapter.shell.kube.reflector import Following
 from adapter.shell.kube.resources import Resource
@@ -42,8 +43,9 @@ class Row:
 class Cluster:
     """One API server with a store for each kind that we read there; `run` keeps them true until cancelled."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, client: Client, kept: int) -> None:
+        """`kept`: how much memory its objects may take, over all kinds."""
+        self.client, self._budget = client, Budget(kept)
         self.unread: dict[Resource, Exception] = {}  # kinds that it does without, and why
         self.restored_at: datetime | None = None  # when it was last found to have gone back to an older version
         self._rows: Sequence[Row] = ()
@@ -62,6 +64,7 @@ class Cluster:
     async def run(self) -> None:
         """Follow everything, and probe, until cancelled."""
         self._note(CONNECTION, None)
+        self._budget.clear()
         followed = [
             Following(
                 self.client,
@@ -71,10 +74,14 @@ class Cluster:
                 row.namespace,
                 dict(row.selectors),
                 self._restored,
+                self._budget.room(row.resource.plural),
             )
             for row in self._rows
         ]
-        await reflector.keep(self.client, functools.partial(self._note, PROBE), followed)
+        await reflector.keep(self.client, functools.partial(self._note, PROBE), followed, self._forget)
+
+    def _forget(self) -> None:
+        """Hear that its stores were emptied: they held more than may be kept of one cluster."""
 
     def _restored(self) -> None:
         """Hear that it went back to an older version."""

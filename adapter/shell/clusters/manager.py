@@ -17,6 +17,7 @@ from adapter.objects.workload import Job
 from adapter.shell.clusters.cluster import Cluster, Row, never
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, by_workload
 from adapter.shell.kube import resources
+from adapter.shell.kube.budget import OF_MANAGER
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store
@@ -32,9 +33,9 @@ class Manager(Cluster):
     """The manager cluster."""
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client)
+        super().__init__(client, OF_MANAGER)
         self.filled = asyncio.Event()  # every store has had its first list
-        self.workloads = Store()
+        self.workloads = Store(slims=slim.workload)
         self.placements = Store(index=by_workload)
         self.pods = Store(index=by_placement, counted=slot_of)
         self.heads = Store(index=by_ray_cluster)

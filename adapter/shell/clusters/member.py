@@ -22,6 +22,7 @@ from adapter.rewrite.servicemirror import Standing, slice_keys
 from adapter.shell.clusters.cluster import PROBE, Cluster, Row
 from adapter.shell.clusters.indexes import by_placement, by_reserved_workload
 from adapter.shell.kube import resources
+from adapter.shell.kube.budget import OF_WORKER_CLUSTER
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.store import Changed, Store, version
 
@@ -51,7 +52,7 @@ class Member(Cluster):
     """One connected worker cluster; `run` keeps it true until cancelled."""
 
     def __init__(self, name: str, spec: WorkerCluster, client: Client, manager_id: str, tell: Listeners) -> None:
-        super().__init__(client)
+        super().__init__(client, OF_WORKER_CLUSTER)
         self.name, self.spec = name, spec
         self._tell, self._manager_id = tell, manager_id
         self.seen = asyncio.Event()  # set once it was seen for the first time
@@ -66,9 +67,9 @@ class Member(Cluster):
         self._queues: dict[Key, tuple[str, str]] | None = None
         self._namespace_labels: dict[str, Labels] | None = None
 
-        self.workloads = Store(self._share, by_reserved_workload)
+        self.workloads = Store(self._share, by_reserved_workload, slims=slim.share)
         self._reserved: dict[str, tuple[datetime | None, int]] = {}  # share's uid -> holds quota since, as of version
-        self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement, slot_of)
+        self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement, slot_of, slim.copy)
         self.services, self.slices = Store(tell.head_mirror), Store(tell.head_mirror)
         self.cluster_queues, self.cohorts, self.flavors = (Store(self._news(self._forget_tree)) for _ in range(3))
         self.local_queues = Store(self._news(self._forget_queues))
@@ -114,6 +115,11 @@ class Member(Cluster):
 
     def _forget_nodes(self) -> None:
         self._nodes = None
+
+    def _forget(self) -> None:
+        """Keep nothing that was read of the stores either."""
+        self._reserved.clear()
+        self._tree, self._nodes, self._queues, self._namespace_labels = None, None, None, None
 
     @property
     def why_silent(self) -> str:

@@ -2,7 +2,7 @@
 
 Keys: a gang (Workload), a worker pod (with its copies), a WorkerCluster, an AdmissionCheck, a ClusterQueue, an anchor. What to do
 is recomputed from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
-nobody else.
+nobody else. A plan waits for those before it, so whether it is wanted, and of what, is decided once more when its turn has come.
 """
 
 import asyncio
@@ -33,6 +33,8 @@ from adapter.shell.write.quotas import Aggregator
 from adapter.worker import dispatch
 
 log = logging.getLogger(__name__)
+# The shortest time after which a key is looked at again.
+SOONEST_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +107,39 @@ class Looks:
         for trouble in done:
             if isinstance(trouble, BaseException):
                 raise trouble
+        if not all(done):
+            return SOONEST_SECONDS
         waits = [action.after.total_seconds() for action in actions if isinstance(action, LookAgain)]
-        return max(min(waits), 0.05) if waits else None
+        return max(min(waits), SOONEST_SECONDS) if waits else None
 
-    async def _in_order(self, key: Key, actions: Sequence[Action]) -> None:
+    async def _in_order(self, key: Key, actions: Sequence[Action]) -> bool:
+        """Do actions one after the other; False when a plan is not wanted any more: something else is to be decided."""
+        wanted = True
         for action in actions:
             if not isinstance(action, LookAgain | Say):  # what is said again every time is not done every time
                 log.info("%s/%s %s", *key, describe(action))
             if isinstance(action, Plan):
-                async with self._one_plan:
-                    await self.executor.do(action)
+                wanted = await self._plan(key) and wanted
             else:
                 await self.executor.do(action)
-            measure.done(action, cluster_of(action), datetime.now(UTC))
+                measure.done(action, cluster_of(action), datetime.now(UTC))
+        return wanted
+
+    async def _plan(self, key: Key) -> bool:
+        """Make the plan that a gang wants when its turn has come; False when it wants none any more.
+
+        Before it there may be hundreds, and meanwhile its Workload may have been evicted, another Placement have been written, a
+        cluster be drained. What is decided now is done now, so nobody's news can put off a plan for ever.
+        """
+        async with self._one_plan:
+            if self.manager.lost:
+                raise Postpone(self.manager.lost)
+            now = datetime.now(UTC)
+            decided = lifecycle.decide(self.gangs.facts(key, now), now)
+            plan = next((action for action in decided if isinstance(action, Plan)), None)
+            if plan is None:
+                log.info("%s/%s is not to be planned any more", *key)
+                return False
+            await self.executor.do(plan)
+        measure.done(plan, cluster_of(plan), datetime.now(UTC))
+        return True

@@ -4,21 +4,28 @@ An answer may come from anybody who sits behind a kubeconfig's URL. It is counte
 cannot become many, and nothing is kept of what is larger than an API server can say. Nothing is understood here.
 """
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 
 import aiohttp
+
+from adapter.shell.kube import weight
 
 # etcd takes 1.5 MiB for an object. What is stored as JSON, as all custom resources are, comes as it is stored; what is stored
 # packed, as pods are, unfolds to about twice as much.
 OBJECT_BYTES = 4 * 2**20
-# A page's Python objects take some seven times as much memory, for a moment. Two of the largest objects fit, so every list can
-# be read (`pages.SIZES`).
+# Two of the largest objects fit, so every list can be read (`pages.SIZES`).
 PAGE_BYTES = 2 * OBJECT_BYTES
+# So many times the largest answer one may weigh once it is read (`weight.py`). Pods, nodes and Workloads weigh seven to twelve times
+# their bytes, and those of megabytes less, for they are large by their texts; what is made up for it takes 24 times its bytes.
+MEMORY = 8
 # A refusal, or a word such as "ok". A Status that names each wrong field of an object has a few kilobytes.
 WORD_BYTES = 256 * 2**10
 
 _MIB = 2**20
+_WORST = 40  # of a byte of JSON no more memory comes than that: small answers are not weighed
 
 
 class Unreadable(Exception):
@@ -29,13 +36,22 @@ class Excess(Unreadable):
     """It is larger than what was asked for can be."""
 
 
-async def whole(answer: aiohttp.ClientResponse, most: int) -> bytearray:
-    """The answer's body, unpacked; raises Excess as soon as there is more of it than `most`, and Unreadable."""
+async def whole(answer: aiohttp.ClientResponse, most: int, turn: asyncio.Lock | None = None) -> bytearray:
+    """The answer's body, unpacked; raises Excess as soon as there is more of it than `most`, and Unreadable.
+
+    One that is larger than a word takes its `turn`, and the others wait, as TCP lets whoever sends them wait: else each of those
+    that are asked for at the same time would be held with all that it may have.
+    """
     unpack, said = _unpacking(answer.headers.get("Content-Encoding", "")), bytearray()
-    async for chunk in answer.content.iter_any():
-        said += unpack(chunk, most + 1 - len(said))
-        _bound(said, most)
-    return said
+    async with AsyncExitStack() as taken:
+        async for chunk in answer.content.iter_any():
+            said += unpack(chunk, most + 1 - len(said))
+            _bound(said, most)
+            if turn and len(said) > WORD_BYTES:
+                await taken.enter_async_context(turn)
+                turn = None
+        _bound_memory(said, most)
+        return said
 
 
 async def lines(answer: aiohttp.ClientResponse, most: int = OBJECT_BYTES) -> AsyncIterator[bytes]:
@@ -47,6 +63,7 @@ async def lines(answer: aiohttp.ClientResponse, most: int = OBJECT_BYTES) -> Asy
             for line in ended:
                 rest += line
                 _bound(rest, most)
+                _bound_memory(rest, most)
                 yield bytes(rest)
                 rest.clear()
             rest += begun  # grows in place: who sends single bytes shall not have everything copied for each
@@ -58,6 +75,11 @@ async def lines(answer: aiohttp.ClientResponse, most: int = OBJECT_BYTES) -> Asy
 def _bound(said: bytearray, most: int) -> None:
     if len(said) > most:
         raise Excess(f"answers with more than {most / _MIB:g} MiB at once")
+
+
+def _bound_memory(said: bytearray, most: int) -> None:
+    if len(said) * _WORST > most * MEMORY and weight.of_text(said) > most * MEMORY:
+        raise Excess(f"answers with what takes more than {most * MEMORY / _MIB:g} MiB of memory at once")
 
 
 def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:

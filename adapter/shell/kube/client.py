@@ -103,7 +103,7 @@ class Client:
             cookie_jar=aiohttp.DummyCookieJar(),
             trace_configs=[counting(cluster, api.configuration.host)],
         )
-        self._slots = asyncio.Semaphore(PARALLEL)
+        self._slots, self._large = asyncio.Semaphore(PARALLEL), asyncio.Lock()  # large answers come one by one
         self._mute = ""  # why the last probe had no answer; empty when it had one, and while nobody probes
         # A redirect leads to somebody's login page, never to an API server.
         self._how = {
@@ -222,7 +222,7 @@ class Client:
             async with self._session.request(
                 method, self._url(path), params=params, data=data, headers=headers, timeout=timeout, **self._how
             ) as answer:
-                return await _read(answer, most, text=text)
+                return await _read(answer, most, self._large, text=text)
         except _LOST as error:
             raise Unreachable(_why(error)) from None
 
@@ -240,7 +240,7 @@ class Client:
                 answer = await self._session.get(url, params=params, headers=headers, timeout=timeout, **self._how)
             async with answer:
                 if answer.status != 200 or answer.content_type != "application/json":
-                    await _read(answer, bodies.OBJECT_BYTES)
+                    await _read(answer, bodies.OBJECT_BYTES, self._large)
                     raise Unreachable(NO_API_SERVER)
                 if answer.headers.get("Content-Encoding", "identity") != "identity":
                     raise bodies.Unreadable("packs what it tells as it happens, which was not asked for")
@@ -272,12 +272,12 @@ def _fenced(may_write: MayWrite) -> type[aiohttp.ClientRequest]:
     return Fenced
 
 
-async def _read(answer: aiohttp.ClientResponse, most: int, *, text: bool = False) -> Body:
+async def _read(answer: aiohttp.ClientResponse, most: int, turn: asyncio.Lock, *, text: bool = False) -> Body:
     """The answer's body; what is no JSON object did not come from an API server, whatever its status says."""
     if answer.status >= 300:
         raise await _refusal(answer)
     try:
-        said = await bodies.whole(answer, bodies.WORD_BYTES if text else most)
+        said = await bodies.whole(answer, bodies.WORD_BYTES if text else most, turn)
     except bodies.Excess as error:
         raise TooLarge(f"it {error}") from None
     body = _object(said) if answer.content_type == "application/json" else {}

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import orjson
-
 from adapter.objects.raw import Raw
+from adapter.shell.kube import weight
 from adapter.shell.kube.bodies import PAGE_BYTES
+from adapter.shell.kube.budget import Budget, Room
 from adapter.shell.kube.client import Body, Client, TooLarge, Unreachable
 from adapter.shell.kube.resources import kind_of
 from adapter.shell.kube.store import number
@@ -21,9 +21,9 @@ from adapter.shell.kube.store import number
 SIZES = (250, 50, 10, 2)
 # A continue token is good for about five minutes, because etcd is compacted as often; nobody can read on for longer.
 LIST_SECONDS = 300.0
-# What is kept of one list, as JSON. A process that holds it takes more than a gigabyte: long before that, its memory would have
-# to be raised for honest lists. A list that goes on for ever ends here.
-KEPT_BYTES = 256 * 2**20
+# What a list takes of memory that nobody gives a room to: a verb's, which runs on a user's machine and keeps whole objects, twenty
+# thousand pods of 50 KB each. One that goes on for ever ends here.
+KEPT_BYTES = 2**30
 MOST_PAGES = 10_000  # of pages with nothing in them
 _LONGEST_TOKEN = 8192  # an API server refuses a longer URL; its own are of some hundred characters
 
@@ -34,13 +34,15 @@ def _all(raw: Any) -> Raw:
     return raw  # type: ignore[no-any-return]
 
 
-async def listed(client: Client, path: str, keep: Keep = _all, /, **selectors: str) -> tuple[list[Any], str]:
+async def listed(
+    client: Client, path: str, keep: Keep = _all, room: Room | None = None, /, **selectors: str
+) -> tuple[list[Any], str]:
     """Everything in a collection, as `keep` leaves it, and the version that it is of, empty where none is told; raises ApiError or
-    Unreachable.
+    Unreachable, which is Overfull where it does not go into its `room`.
 
     Each is whatever stands among the items: whoever takes it in looks whether it is an object (`objects.shape`).
     """
-    reading = _Reading(client, path, selectors)
+    reading = _Reading(client, path, room or Budget(KEPT_BYTES).room(kind_of(path)[0]), selectors)
     try:
         async with asyncio.timeout(LIST_SECONDS):
             return await reading.all(keep)
@@ -51,9 +53,9 @@ async def listed(client: Client, path: str, keep: Keep = _all, /, **selectors: s
 class _Reading:
     """One list that is being read."""
 
-    def __init__(self, client: Client, path: str, selectors: dict[str, str]) -> None:
-        self._client, self._path, self._selectors = client, path, selectors
-        self._sizes = list(SIZES)
+    def __init__(self, client: Client, path: str, room: Room, selectors: dict[str, str]) -> None:
+        self._client, self._path, self._room, self._selectors = client, path, room, selectors
+        self._sizes, self._kept = list(SIZES), 0
 
     @property
     def endless(self) -> str:
@@ -61,18 +63,25 @@ class _Reading:
 
     async def all(self, keep: Keep) -> tuple[list[Any], str]:
         found: list[Any] = []
-        token, kept = "", 0
+        token = ""
         for _ in range(MOST_PAGES):
-            page = await self._page(token)
-            before, (token, version) = token, self._place(page)
-            some = [keep(one) for one in page["items"] or ()]
-            kept += len(orjson.dumps(some))
+            before = token
+            async with self._room.budget.page:
+                some, token, version = self._read(await self._page(token), keep)
             found += some
             if not token:
                 return found, version
-            if token == before or kept > KEPT_BYTES:
+            if token == before:
                 break
         raise Unreachable(self.endless)
+
+    def _read(self, page: Body, keep: Keep) -> tuple[list[Any], str, str]:
+        """What is kept of a page, which takes its room, and what `_place` says."""
+        place = self._place(page)
+        some = [keep(one) for one in page["items"] or ()]
+        self._kept += weight.of(some)
+        self._room.take(self._kept)
+        return some, *place
 
     async def _page(self, token: str) -> Body:
         following = {"continue": token} if token else {}

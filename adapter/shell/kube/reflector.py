@@ -22,6 +22,7 @@ import orjson
 from adapter.objects.raw import UNREADABLE, Raw
 from adapter.shell import metrics
 from adapter.shell.kube import pages
+from adapter.shell.kube.budget import OF_WORKER_CLUSTER, Budget, Overfull, Room
 from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store, number
@@ -36,6 +37,10 @@ SILENCE_SECONDS = 90.0
 # A watch that the server ends early is taken up after the first pause; only one that lasted resets the doubling.
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 15.0
 
+
+# A cluster that shows more than is kept of one is listed anew after the first pause, and each time that it still does after twice as
+# long: what it showed meanwhile took the memory, and each list of it costs as much again.
+FIRST_PAUSE, LAST_PAUSE = 15.0, 600.0
 
 # A cut link shows within PROBE_SECONDS + the client's time-out: quick enough for a gang to spill within its own
 # reservation timeout, slow enough that one lost packet means nothing.
@@ -61,6 +66,7 @@ class Following:
     namespace: str = ""
     selectors: dict[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
     restored: Callable[[], None] = _nobody  # the cluster went back to an older version
+    room: Room = field(default_factory=lambda: Budget(OF_WORKER_CLUSTER).room("objects"))  # what may be kept of it
     told: Bucket = field(
         default_factory=lambda: Bucket(10, 60.0)
     )  # lines in the log: whoever sends odd objects decides how many
@@ -79,8 +85,11 @@ class _Place:
     version: str = ""  # from which a watch can go on; empty: list first
 
 
-async def follow(what: Following, anew: asyncio.Event | None = None) -> None:
-    """Keep a store true until cancelled; sets `anew` when nothing that was read of the cluster counts any more."""
+Anew = asyncio.Future[Unreachable]  # why nothing that was read of the cluster counts any more
+
+
+async def follow(what: Following, anew: Anew | None = None) -> None:
+    """Keep a store true until cancelled; says in `anew` when nothing that was read of the cluster counts any more."""
     place, backoff = _Place(), FIRST_BACKOFF
     clock = asyncio.get_running_loop().time
     while True:
@@ -97,10 +106,10 @@ async def follow(what: Following, anew: asyncio.Event | None = None) -> None:
             if error.status != 410:
                 what.trouble(error)
         except Unreachable as error:
-            if isinstance(error, Restored | TooLarge):
+            if isinstance(error, Restored | TooLarge | Overfull):
                 place.version = ""
-            if anew and isinstance(error, Restored):
-                anew.set()
+            if anew and not anew.done() and isinstance(error, Restored | Overfull):
+                anew.set_result(error)
             what.trouble(error)
         except (*UNREADABLE, RecursionError) as error:  # what a proxy, say, makes of it
             log.warning("following %s: unreadable answer (%s)", what.resource.plural, type(error).__name__)
@@ -125,13 +134,14 @@ async def _compare(what: Following) -> None:
 
 async def _list(what: Following) -> str:
     known = what.store.newest
-    objects, version = await pages.listed(what.client, what.path, what.store.slimmed, **what.selectors)
+    objects, version = await pages.listed(what.client, what.path, what.store.slimmed, what.room, **what.selectors)
     if not version:
         raise Unreachable(f"its list of {what.resource.plural} has no version")
     if restored := number(version) < known:
         log.warning("%s: following %s: %s (%d, now %s)", _whose(what), what.resource.plural, RESTORED, known, version)
         what.restored()
     _odd(what, what.store.replace(objects, version, restored=restored))
+    what.room.take(what.store.weight)
     return version
 
 
@@ -176,6 +186,7 @@ def _take(what: Following, event: Raw, version: str) -> str:
     if kind != "BOOKMARK":
         why = what.store.remove(raw) if kind == "DELETED" else what.store.put(raw)
         _odd(what, [why] if why else ())
+        what.room.take(what.store.weight)
     return at
 
 
@@ -186,31 +197,51 @@ def _version(raw: Raw) -> str:
     return found if isinstance(found, str) and number(found) else ""
 
 
-async def keep(client: Client, tell: Tell, followed: Sequence[Following]) -> None:
-    """Follow while the cluster answers, until cancelled; after a silence, or a step back, list everything anew."""
+async def keep(client: Client, tell: Tell, followed: Sequence[Following], forget: Callable[[], None] = _nobody) -> None:
+    """Follow while the cluster answers, until cancelled; after a silence, or a step back, list everything anew. `forget` is called
+    when it shows more than may be kept, so that nothing of it is."""
+    pause, clock = FIRST_PAUSE, asyncio.get_running_loop().time
     while True:
+        began = clock()
         await _answered(client, tell)
-        anew = asyncio.Event()
-        async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(follow(what, anew)) for what in followed]
-            end = await _end(client, tell, anew)
-            for task in following:
-                task.cancel()
+        end = await _followed(client, tell, followed)
         for what in followed:
             what.trouble(end)
         if isinstance(end, Restored):  # who goes back all the time is not listed all the time
             await asyncio.sleep(PROBE_SECONDS)
+        elif isinstance(end, Overfull):
+            _drop(followed, forget)
+            pause = FIRST_PAUSE if clock() - began > LAST_PAUSE else pause
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, LAST_PAUSE)
 
 
-async def _end(client: Client, tell: Tell, anew: asyncio.Event) -> Unreachable:
-    """Wait until nothing that was read counts any more; returns why."""
+async def _followed(client: Client, tell: Tell, followed: Sequence[Following]) -> Unreachable:
+    """Follow until nothing that was read counts any more; returns why."""
+    anew: Anew = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as tasks:
-        silence, restored = tasks.create_task(_silence(client, tell)), tasks.create_task(anew.wait())
-        await asyncio.wait({silence, restored}, return_when=asyncio.FIRST_COMPLETED)
-        found = Restored(RESTORED) if restored.done() else silence.result()
+        following = [tasks.create_task(follow(what, anew)) for what in followed]
+        end = await _end(client, tell, anew)
+        for task in following:
+            task.cancel()
+    return end
+
+
+def _drop(followed: Sequence[Following], forget: Callable[[], None]) -> None:
+    for what in followed:
+        what.store.forget()
+        what.room.take(0)
+    forget()
+
+
+async def _end(client: Client, tell: Tell, anew: Anew) -> Unreachable:
+    """Wait until nothing that was read counts any more; returns why."""
+    silence = asyncio.create_task(_silence(client, tell))
+    try:
+        await asyncio.wait({silence, anew}, return_when=asyncio.FIRST_COMPLETED)
+        return anew.result() if anew.done() else silence.result()
+    finally:
         silence.cancel()
-        restored.cancel()
-    return found
 
 
 async def _answered(client: Client, tell: Tell) -> None:

@@ -1,7 +1,7 @@
 """What do we know of one kind of object in one cluster: the last state of each, as list and watch delivered it.
 
 A store that was never filled is not synced, and whoever asks must do nothing then rather than read "none". Objects are
-never changed in place. What is no object (`objects.shape`) does not come in, and an object comes in as a whole or not at all.
+never changed in place. It knows how much memory they take, and leaves to others how much that may be. What is no object (`objects.shape`) does not come in, and an object comes in as a whole or not at all.
 """
 
 import time
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from adapter.objects import shape, slim
 from adapter.objects.raw import UNREADABLE, Key, Raw, key_of, meta
+from adapter.shell.kube import weight
 
 Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 
@@ -41,6 +42,8 @@ class Store:
         self.newest = -1  # the highest version that was ever heard of, by list, watch or the answer to a write
         self._changed = changed
         self._objects: dict[Key, Raw] = {}
+        self._weights: dict[Key, int] = {}
+        self.weight = 0  # the memory that all of them take
         self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
         self._floor = -1  # version of the last full list
         self._index, self._counted, self._slims = index, counted, slims
@@ -105,6 +108,12 @@ class Store:
                 self._set(key, raw)
         return refused
 
+    def forget(self) -> None:
+        """Drop everything, as if it had never been read. Nobody is told: whoever calls this has said that nothing can be seen."""
+        for known in (self._objects, self._weights, self._gone, self._groups, self._counts):
+            known.clear()
+        self.weight, self.synced = 0, False
+
     def _taken(self, objects: Iterable[Raw]) -> tuple[dict[Key, Raw], list[str]]:
         fresh: dict[Key, Raw] = {}
         refused: list[str] = []
@@ -158,6 +167,7 @@ class Store:
     def _set(self, key: Key, raw: Raw) -> None:
         before, (group, counted) = self._objects.get(key), self._places(raw)
         self._unindex(key)
+        self._weigh(key, weight.of(raw))
         self._objects[key] = raw
         if self._index:
             self._groups[group].add(key)
@@ -190,8 +200,14 @@ class Store:
 
     def _drop(self, key: Key) -> None:
         self._unindex(key)
+        self._weigh(key, 0)
+        del self._weights[key]
         before = self._objects.pop(key)
         self._changed(before, None)
+
+    def _weigh(self, key: Key, now: int) -> None:
+        self.weight += now - self._weights.get(key, 0)
+        self._weights[key] = now
 
     def _unindex(self, key: Key) -> None:
         if self._index and key in self._objects:

@@ -9,6 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from adapter import names
@@ -123,12 +124,19 @@ class Losses:
 
     def _note(self, head: Head, answer: Heard, heard: Tell) -> None:
         now, key = asyncio.get_running_loop().time(), headturns.ray_cluster(head)
-        before = self._alive.get(key), self._late.get(key, "")
+        before, answer = (self._alive.get(key), self._late.get(key, "")), self._of_pods(key, answer)
         self._turns[head] = headturns.after(self._turns[head], answer.nodes is not None, now)
         self._alive[key] = raynodes.newest(answer.nodes, before[0], now)
         self._late[key] = answer.late
         if before[0] is None or (before[0][0], before[1]) != (self._alive[key][0], answer.late):
             self._tell(key, heard)
+
+    def _of_pods(self, key: Key, answer: Heard) -> Heard:
+        """What an answer says of the pods for whose sake it was asked: the rest may be any number of nodes."""
+        if answer.nodes is None:
+            return answer
+        there = {silence.address(pod) for pod in self._pods.get(key, ())}
+        return replace(answer, nodes={node: heard for node, heard in answer.nodes.items() if node in there})
 
     def _tell(self, key: Key, heard: Tell) -> None:
         for pod in self._pods.get(key, ()):

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from adapter import names
 from adapter.gang import anchors
+from adapter.objects import slim
 from adapter.objects.placement import placement
 from adapter.objects.raw import Raw, key_of, label, meta, uid_of
 from adapter.shell import metrics
@@ -20,6 +21,7 @@ from adapter.shell.clusters.indexes import by_reserved_workload
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
 from adapter.shell.guard import each, failed
+from adapter.shell.kube.budget import Budget
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.pages import listed
 from adapter.shell.kube.resources import CONFIG_MAPS
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 
 # How long after its share was to be made, or went, an anchor is looked at: until then its gang has taken note.
 BEREFT_SECONDS = 5.0
+# What the anchors of one namespace may take of memory while they are gone through: some five thousand, each with its owner's names.
+SWEPT_BYTES = 16 * 2**20
 
 
 async def look(member: Member | None, namespace: str, name: str, manager: Manager) -> float | None:
@@ -79,7 +83,8 @@ async def _sweep(member: Member, manager: Manager, manager_id: str) -> None:
 async def _namespace(member: Member, namespace: str, manager: Manager, manager_id: str) -> None:
     # Without copies, which go with their anchors: what they hold may come to many megabytes.
     ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
-    found, _ = await listed(member.client, CONFIG_MAPS.path(namespace), labelSelector=ours)
+    room = Budget(SWEPT_BYTES).room(CONFIG_MAPS.plural)
+    found, _ = await listed(member.client, CONFIG_MAPS.path(namespace), slim.frame, room, labelSelector=ours)
     for anchor, goes in each("anchors", found, lambda one: _forlorn(one, member, manager)):
         if goes:
             await _delete(anchor, member)

@@ -45,6 +45,8 @@ class GangWriter:
         version = self._fleet.room_version
         with metrics.DECISION.time():
             body, _, settles = await self._planning.body(action, datetime.now(UTC))
+        if self._manager.lost:  # since it was begun: what it was made of is not to be believed
+            raise Unreachable(self._manager.lost)
         # NB: it pauses on its way, and another plan must not read the stores before they show this one's Placement: the looks
         # therefore make one plan at a time.
         before = action.placement

@@ -1,5 +1,7 @@
 """What is dropped of an object, nobody reads: every reader says the same of what is left."""
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -7,10 +9,24 @@ import yaml
 
 from adapter import names
 from adapter.admission import refusal
-from adapter.objects import raycluster, slim
-from adapter.quota import nodes
+from adapter.gang import unstarted
+from adapter.gang.anchors import settled
+from adapter.objects import raycluster, rayjob, slim, workerpod
+from adapter.objects.raw import controller_uid, is_true, key_of, uid_of
+from adapter.objects.references import Reference
+from adapter.objects.reservation import anchor_uid, anchors, reservation
+from adapter.objects.shape import odd
+from adapter.objects.workload import workload
+from adapter.quota import nodes, preemption
+from adapter.rewrite import copies
+from adapter.rewrite.headaddress import HeadAddress
+from adapter.shell.clusters import indexes
+from adapter.shell.controller import predicates
+from adapter.shell.observe.reservations import _workers
+from adapter.worker import mirror, report
 from hack.lab.base.paths import REPO
-from tests.unit import stores
+from tests.unit import builders, stores
+from tests.unit.builders import START, make_condition, make_placement, make_pod
 
 JOBS = [
     (path.stem, one)
@@ -81,3 +97,207 @@ def test_what_kubectl_notes_down_is_not_kept() -> None:
 def test_a_namespace_keeps_its_labels() -> None:
     left = slim.namespace({"metadata": {"name": "a", "labels": {"x": "y"}, "annotations": {"long": "x"}}})
     assert left["metadata"] == {"name": "a", "labels": {"x": "y"}}
+
+
+# --- what Kueue and the worker clusters write ------------------------------------------------------------------------
+
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "train-abc-worker-0", "uid": "copy-of-it"}
+TEMPLATE = {
+    "metadata": {"annotations": {names.ZONE_ANNOTATION: "a"}},
+    **stores.make_template("2", nodeSelector={"x": "y"}),
+}
+TOPOLOGY = {"levels": ["kubernetes.io/hostname"], "domains": [{"values": [f"node-{n}"], "count": 1} for n in range(50)]}
+KUEUES = {
+    "reclaimablePods": [{"name": "workers", "count": 1}],
+    "requeueState": {"count": 3, "requeueAt": builders.stamp(9)},
+    "resourceRequests": [{"name": "workers", "resources": {"cpu": "8"}}],
+    "schedulingStats": {"evictions": [{"reason": "Preempted", "count": 1}]},
+    "accumulatedPastExecutionTimeSeconds": 90,
+}
+
+
+def _workload(raw: dict[str, Any], flavors: dict[str, str], *owners: dict[str, Any]) -> dict[str, Any]:
+    """As a cluster with a busy Kueue shows it: with all that nobody here asks about."""
+    given = {"name": "workers", "count": 4, "flavors": flavors, "resourceUsage": {"cpu": "8"}}
+    raw["metadata"] |= {
+        "managedFields": [{"manager": "kueue"}],
+        "resourceVersion": "5",
+        "creationTimestamp": builders.stamp(),
+        "ownerReferences": [*raw["metadata"]["ownerReferences"], *owners],
+    }
+    raw["spec"] |= {"priority": 7, "priorityClassRef": {"kind": "WorkloadPriorityClass", "name": "high"}}
+    raw["spec"]["podSets"] = [
+        {"name": "workers", "count": 4, "template": TEMPLATE, "topologyRequest": {"required": "rack"}}
+    ]
+    raw["status"] |= KUEUES | {
+        "admission": {
+            "clusterQueue": "team-a",
+            "podSetAssignments": [given | {"topologyAssignment": TOPOLOGY}],
+        }
+    }
+    return raw
+
+
+WORKLOADS = {
+    "waits": builders.make_workload(reserved=None),
+    "holds quota": builders.make_workload(message="all is well"),
+    "runs": builders.make_workload(check=names.CHECK_READY, conditions=[names.ADMITTED]),
+    "evicted": builders.make_workload(conditions=[names.EVICTED]),
+    "steps aside": builders.make_workload(active=False, yielded=5, yields=2),
+    "over": builders.make_workload(conditions=[names.FINISHED], deleting=True),
+}
+OF_WORKLOADS: list[Callable[[Any], object]] = [
+    key_of, uid_of, controller_uid, odd, workload, predicates.turn, lambda raw: rayjob.known_priority("high", [raw]),
+    lambda raw: (raw.get("status") or {}).get("admissionChecks"), lambda raw: is_true(raw, names.QUOTA_RESERVED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", range(len(OF_WORKLOADS)))
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_is_read_the_same(name: str, read: int) -> None:
+    whole = _workload(WORKLOADS[name], {"cpu": "remote"})
+    assert OF_WORKLOADS[read](slim.workload(whole)) == OF_WORKLOADS[read](whole)
+
+
+def test_what_kueue_reckons_for_itself_is_not_kept() -> None:
+    left = slim.workload(_workload(builders.make_workload(), {"cpu": "remote"}))
+    assert set(left["status"]) == {"conditions", "admission", "admissionChecks"}
+    assert "node-" not in str(left) and "managedFields" not in left["metadata"]
+
+
+PLACE = make_placement(builders.make_workload())
+SHARES = {
+    "waits": builders.make_reservation(PLACE, admitted=False, message="no quota", counts={"workers": 4}),
+    "admitted": builders.make_reservation(PLACE, counts={"workers": 4}),
+    "evicted": builders.make_reservation(PLACE, conditions=[names.EVICTED], counts={"workers": 4}),
+    "over": builders.make_reservation(PLACE, conditions=[names.FINISHED], active=False, deleting=True),
+}
+QUEUE = builders.make_cluster_queue(8, preemption={"withinClusterQueue": "LowerPriority"})
+QUEUE["status"] = {"flavorsReservation": [{"name": "any", "resources": [{"name": "cpu", "total": "8"}]}]}
+OF_SHARES: list[Callable[[Any], object]] = [
+    key_of, uid_of, odd, lambda raw: reservation("east", raw), anchors, anchor_uid, _workers, indexes.by_reserved_workload,
+    lambda raw: predicates.share("east", raw), lambda raw: predicates.standing("east", raw),
+    lambda raw: preemption.relieved([QUEUE], [raw], 9), lambda raw: preemption.relieved([QUEUE], [raw], 7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", range(len(OF_SHARES)))
+@pytest.mark.parametrize("name", SHARES)
+def test_a_share_is_read_the_same(name: str, read: int) -> None:
+    whole = _workload(SHARES[name], {"cpu": "any"}, OWNER)
+    assert OF_SHARES[read](slim.share(whole)) == OF_SHARES[read](whole)
+
+
+def test_a_shares_pods_are_not_kept_as_its_owners() -> None:
+    """Kueue makes each of them one, and writes the whole list anew as each comes."""
+    whole = _workload(builders.make_reservation(PLACE), {}, *({**OWNER, "uid": str(n)} for n in range(5000)))
+    left = slim.share(whole)
+    assert [one["kind"] for one in left["metadata"]["ownerReferences"]] == ["ConfigMap"]
+    assert len(whole["metadata"]["ownerReferences"]) == 5001 and "node-" not in str(left)
+
+
+LOCAL = make_pod(placement="train", slot="east/1/workers/0", dispatched=True)
+LOCAL["spec"]["containers"][0]["restartPolicy"] = "Never"
+READY, STARTS = {"running": {"startedAt": builders.stamp()}}, {"waiting": {"reason": "PodInitializing"}}
+STATUSES: dict[str, dict[str, Any]] = {
+    "new": {},
+    "finds no node": {"phase": "Pending", "conditions": [make_condition("PodScheduled", False, message="0/3 nodes")]},
+    "pulls": {
+        "phase": "Pending",
+        "startTime": builders.stamp(),
+        "conditions": [make_condition("PodScheduled"), make_condition("Ready", False)],
+        "initContainerStatuses": [{"name": "wait", "state": STARTS, "allocatedResourcesStatus": [{"name": "gpu"}]}],
+        "containerStatuses": [{"name": "ray-worker", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}],
+    },
+    "runs": {
+        "phase": "Running", "podIP": "10.1.0.7", "podIPs": [{"ip": "10.1.0.7"}], "hostIP": "10.0.0.1", "qosClass": "Burstable",
+        "startTime": builders.stamp(), "conditions": [make_condition("PodScheduled"), make_condition("Ready", since=30)],
+        "containerStatuses": [{"name": "ray-worker", "state": READY, "ready": True}],
+    },
+    "failed": {
+        "phase": "Failed", "reason": "Evicted", "message": "the node was low on memory",
+        "conditions": [make_condition("DisruptionTarget", message="preempted")],
+        "containerStatuses": [{"name": "ray-worker", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}],
+    },
+}  # fmt: skip
+LATER = START + timedelta(hours=1)
+HEAD, MOVED = HeadAddress.of(LOCAL, "10.9.9.9"), Reference("Secret", "s")
+OF_COPIES: list[Callable[[Any], object]] = [
+    key_of, uid_of, odd, anchor_uid, workerpod.slot_of, workerpod.leaving, workerpod.ended, lambda raw: workerpod.gone(raw, LATER),
+    indexes.by_placement, predicates.stand, unstarted.started, unstarted._stuck_at, lambda raw: unstarted._since(raw, START),
+    lambda raw: (raw.get("spec") or {}).get("nodeName"), lambda raw: mirror.trouble(raw, "east"),
+    lambda raw: mirror.status_patch(LOCAL, raw, "east"), lambda raw: report.mirrored(None, LOCAL, raw, "east", START),
+    lambda raw: report.stuck(LOCAL, raw, "east", LATER), lambda raw: report.ending(raw, START),
+    lambda raw: HEAD.moved_from(raw, mirrored=True), lambda raw: HEAD.moved_from(raw, mirrored=False),
+    lambda raw: copies.copy(MOVED, {"data": {}}, raw),
+]  # fmt: skip
+COPIES = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.out.yaml"))
+
+
+@pytest.mark.parametrize("read", range(len(OF_COPIES)))
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_copy_is_read_the_same(status: str, read: int) -> None:
+    assert COPIES
+    for path in COPIES:
+        whole = yaml.safe_load(path.read_text())
+        whole["metadata"] |= {
+            "uid": "u",
+            "resourceVersion": "7",
+            "creationTimestamp": builders.stamp(),
+            "managedFields": [{}],
+        }
+        whole["spec"]["nodeName"], whole["status"] = "node-1", STATUSES[status]
+        if status == "failed":
+            whole["metadata"]["deletionTimestamp"] = builders.stamp(9)
+        assert OF_COPIES[read](slim.copy(whole)) == OF_COPIES[read](whole), path
+
+
+def test_what_we_made_ourselves_of_a_copy_is_not_kept() -> None:
+    whole = yaml.safe_load(COPIES[0].read_text())
+    whole["metadata"]["annotations"]["tools.example.com/trace"] = "x" * 1000
+    left = slim.copy(whole)
+    assert left["spec"] == {} and not any(key.startswith("tools") for key in left["metadata"]["annotations"])
+    assert left["metadata"]["annotations"][names.SLOT_ANNOTATION]
+
+
+ANCHOR = {
+    "metadata": builders.make_meta(
+        "train-1",
+        creationTimestamp=builders.stamp(),
+        labels={names.CLUSTER_LABEL: "east"},
+        annotations={names.WORKLOAD_ANNOTATION: "rayjob-train"},
+    ),
+    "data": {"large": "x" * 1000},
+}
+
+
+def test_of_an_anchor_its_frame_is_enough() -> None:
+    left = slim.frame(ANCHOR)
+    assert "data" not in left
+    for read in (key_of, uid_of, indexes.by_reserved_workload, lambda raw: settled(raw, LATER)):
+        assert read(left) == read(ANCHOR)
+    assert slim.frame(5) == 5 and slim.frame({}) == {"metadata": {}}
+
+
+@pytest.mark.parametrize("slims", [slim.workload, slim.share, slim.copy])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"spec": None, "status": None},
+        {"spec": {"podSets": 5}, "status": {"admission": 5}},
+        {"spec": {"podSets": [5]}, "status": {"admission": {"podSetAssignments": 5}}},
+        {"status": {"admission": {"podSetAssignments": [5]}}},
+    ],
+)
+def test_what_is_odd_stays_odd_and_breaks_nothing(slims: Callable[[Any], Any], part: dict[str, Any]) -> None:
+    whole = {"metadata": {"name": "a", "ownerReferences": None, "annotations": None}, **part}
+    left = slims(whole)
+    for read in (workload, lambda raw: reservation("east", raw)):
+        assert slims is slim.copy or _outcome(read, left) == _outcome(read, whole)
+
+
+def _outcome(read: Callable[[Any], object], raw: Any) -> object:
+    try:
+        return read(raw)
+    except (AttributeError, TypeError) as error:
+        return type(error)

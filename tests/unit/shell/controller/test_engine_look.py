@@ -1,21 +1,25 @@
 """A gang is looked at with what no store holds, which takes a moment in which much may happen."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
+from adapter.actions import Plan
 from adapter.gang.facts import Gang
 from adapter.shell.clusters.cluster import PROBE
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE
-from adapter.shell.controller.looks import Looks
+from adapter.shell.controller.looks import SOONEST_SECONDS, Looks
 from adapter.shell.controller.workqueue import Postpone
-from adapter.shell.kube.client import Unreachable
+from adapter.shell.kube.client import Client, Unreachable
 from adapter.shell.observe.gangs import Gangs
-from tests.unit import apiserver
+from adapter.shell.write.execute import Executor
+from tests.unit import apiserver, builders
 from tests.unit.gang.test_lifecycle import gang
 
 
@@ -93,3 +97,84 @@ async def test_nothing_is_looked_at_while_the_manager_cannot_be_seen(what: str) 
         with pytest.raises(Postpone, match="the manager cluster cannot be seen: no answer in time"):
             await engine._handle((what, "demo", "train"))
         assert looked == [what]
+
+
+class Queued:
+    """Two gangs whose plans are done one at a time, with what is seen of each, and what was done."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.seen: dict[str, Gang] = {name: gang(builders.make_workload(name=name)) for name in ("first", "second")}
+        self.done: list[Plan] = []
+        self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
+        unasked: Any = None
+        self.looks = Looks(
+            manager=manager,
+            fleet=unasked,
+            gangs=cast(Gangs, self),
+            workers=unasked,
+            claims=unasked,
+            executor=cast(Executor, self),
+            conditions=unasked,
+            aggregator=unasked,
+            waker=cast(Waker, self),
+        )
+
+    async def look(self, _: object) -> bool:
+        return False
+
+    def facts(self, key: tuple[str, str], _: object) -> Gang:
+        return self.seen[key[1]]
+
+    def tried(self, _: object) -> None:
+        """Nobody waits for it."""
+
+    async def do(self, action: object) -> None:
+        assert isinstance(action, Plan)
+        self.begun.set()
+        await self.goes_on.wait()
+        self.done.append(action)
+
+    async def both(self, meanwhile: Callable[[], None]) -> list[float | None]:
+        """Look at both, of which the second waits for the first one's plan; `meanwhile` something happens."""
+        looks = [asyncio.create_task(self.looks.look((GANG, "demo", name))) for name in ("first", "second")]
+        await self.begun.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)  # the second one has decided, and waits
+        meanwhile()
+        self.goes_on.set()
+        return await asyncio.gather(*looks)
+
+
+async def test_a_plan_is_made_of_what_is_seen_when_its_turn_comes() -> None:
+    """Its Workload was evicted and reserved again: a Placement for the first attempt would hold quota for nobody."""
+    async with apiserver.connected("http://127.0.0.1:1") as nobody:
+        queued = Queued(_seen(nobody))
+        before = queued.seen["second"].workload
+        again = builders.make_workload(name="second", reserved=60, version=9)
+        assert await queued.both(lambda: queued.seen.update(second=gang(again))) == [None, None]
+        first, second = queued.done
+        assert before and (first.workload.name, second.workload.name) == ("first", "second")
+        assert second.workload.resource_version == "9" and second.workload.attempt != before.attempt
+
+
+async def test_a_plan_that_is_not_wanted_any_more_is_not_made() -> None:
+    """What is wanted instead is decided at once, by another look."""
+    async with apiserver.connected("http://127.0.0.1:1") as nobody:
+        queued = Queued(_seen(nobody))
+        assert await queued.both(lambda: queued.seen.update(second=gang(None))) == [None, SOONEST_SECONDS]
+        assert [plan.workload.name for plan in queued.done] == ["first"]
+
+
+async def test_nothing_is_planned_once_the_manager_is_out_of_sight() -> None:
+    async with apiserver.connected("http://127.0.0.1:1") as nobody:
+        manager = _seen(nobody)
+        queued = Queued(manager)
+        with pytest.raises(Postpone, match="the manager cluster cannot be seen"):
+            await queued.both(lambda: manager._note(PROBE, Unreachable("no answer in time")))
+        assert [plan.workload.name for plan in queued.done] == ["first"]
+
+
+def _seen(client: Client) -> Manager:
+    manager = Manager(client)
+    manager._note(PROBE, None)
+    return manager

@@ -17,18 +17,21 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from adapter import names
-from adapter.shell import metrics
+from adapter.shell import guard, metrics
+from adapter.shell.clusters import manager as manager_cluster
 from adapter.shell.clusters.member import Member
+from adapter.shell.controller import engine as engine_of_one
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.workqueue import WorkQueue
+from adapter.shell.kube import reflector
 from adapter.shell.kube.client import FENCED, Client
 from adapter.shell.observe.losses import Losses
 from adapter.shell.write import anchors
 from adapter.shell.write.copies import Copier
 from hack.lab.base.paths import REPO
 from tests.unit import apiserver, builders
-from tests.unit.apiserver import Server, event, holds, kubeconfig, lists, refuses, says, silence, text
-from tests.unit.shell.controller.test_lease import COLLECTION, Counted, Shelf, stoppable
+from tests.unit.apiserver import Server, event, holds, kubeconfig, lists, refuses, says, silence, stoppable, text
+from tests.unit.shell.controller.test_lease import COLLECTION, Counted, Shelf
 
 Raw = dict[str, Any]
 
@@ -74,7 +77,8 @@ class Manager:
     async def watch(self, request: web.Request) -> web.StreamResponse:
         if not request.path.endswith("/workerclusters"):
             return await silence(self.server)(request)
-        await self.grown.wait()
+        closing, grown = (asyncio.create_task(one.wait()) for one in (self.server.closing, self.grown))
+        await asyncio.wait({closing, grown}, return_when=asyncio.FIRST_COMPLETED)
         west = _versioned(builders.make_worker_cluster("west"), 2)
         return await holds(self.server, event("ADDED", west))(request)
 
@@ -128,8 +132,10 @@ async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest
 
 
 @stoppable
-async def test_whoever_starts_while_the_manager_is_away_waits_for_it() -> None:
+async def test_whoever_starts_while_the_manager_is_away_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ready as long as the manager can be seen, and no longer."""
+    monkeypatch.setattr(manager_cluster, "_ASK_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(reflector, "PROBE_SECONDS", 0.1)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         manager = Manager(server)
         manager.away = True
@@ -170,7 +176,6 @@ async def test_what_nobody_can_read_stops_nobody(caplog: pytest.LogCaptureFixtur
             assert engine._parts is not None and "server is no URL" in engine._parts.fleet.problems["west"]
             assert not engine._parts.fleet.members()["east"].why_silent
         finally:
-            manager.grown.set()  # or the server would wait for those who wait for it
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -193,8 +198,10 @@ async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPat
     for one in whose:
         monkeypatch.setattr(one, "run", breaks)
     monkeypatch.setattr(Engine, "_resync", breaks)
+    monkeypatch.setattr(engine_of_one, "FIRST_CONTACT_SECONDS", 0.1)  # no worker cluster will be seen
+    monkeypatch.setattr(guard, "FIRST_PAUSE", 0.01)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
-        manager = Manager(server)
+        Manager(server)
         engine = Engine(client, None)
         task = asyncio.create_task(engine.run())
         try:
@@ -203,7 +210,6 @@ async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPat
                     await asyncio.wait([task], timeout=0.1)
                     assert not task.done()
         finally:
-            manager.grown.set()
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -228,7 +234,6 @@ async def leading(folder: Path) -> AsyncIterator[tuple[Process, Shelf]]:
             if process.returncode is None:
                 process.kill()
             await process.wait()
-            manager.grown.set()  # or the server would wait for those who wait for it
 
 
 async def _end(process: Process) -> tuple[int | None, str]:

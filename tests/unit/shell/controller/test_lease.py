@@ -1,12 +1,11 @@
 """A process writes only while it holds the Lease, however long it was stopped: over real sockets, by a clock that can jump."""
 
 import asyncio
-import functools
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, cast
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -18,40 +17,12 @@ from adapter.shell.clusters.logins import Login, Logins
 from adapter.shell.controller.lease import Lease, Lost
 from adapter.shell.kube.client import FENCED, PARALLEL, ApiError, Client, Unreachable
 from tests.unit import apiserver, builders
-from tests.unit.apiserver import Server, kubeconfig, refuses, says
+from tests.unit.apiserver import Server, kubeconfig, refuses, says, stop_for, stoppable
 
 Raw = dict[str, Any]
-P = ParamSpec("P")
 COLLECTION = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
 PATH = f"{COLLECTION}/{names.LEASE}"
 PODS = "/api/v1/namespaces/demo/pods"
-
-
-class Jumping(asyncio.SelectorEventLoop):
-    """A loop for a process that can be stopped: nothing in it runs meanwhile, and its clock goes on."""
-
-    ahead = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.ahead
-
-
-def stop_for(seconds: float) -> None:
-    """Stop the process for so long."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, Jumping)
-    loop.ahead += seconds
-
-
-def stoppable(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run a test on that loop."""
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        with asyncio.Runner(loop_factory=Jumping) as runner:
-            runner.run(test(*args, **kwargs))
-
-    return run
 
 
 @dataclass

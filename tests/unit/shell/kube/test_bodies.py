@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapter.shell.kube.bodies import OBJECT_BYTES
+from adapter.shell.kube.bodies import OBJECT_BYTES, WORD_BYTES
 from adapter.shell.kube.client import LONGEST_STREAM_SECONDS, TIMEOUT_SECONDS, ApiError, Client, TooLarge, Unreachable
 from tests.unit import apiserver
-from tests.unit.apiserver import hurried
+from tests.unit.apiserver import Server, hurried, says, streams
 
 PATH = "/api/v1/pods"
 MIB = 2**20
@@ -235,3 +236,29 @@ def test_no_lie_escapes_as_something_else(said: bytes) -> None:
                         pass
 
     asyncio.run(ask())
+
+
+async def test_large_answers_of_a_cluster_are_held_one_by_one(server: Server, client: Client) -> None:
+    """Thirty-two may be on their way, and each may be as large as an object can be; what is small waits for nobody."""
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    large = json.dumps({"kind": "Pod", "text": "x" * (2 * WORD_BYTES)})
+
+    async def then(_: web.Request) -> None:
+        begun.set()
+        await goes_on.wait()
+
+    server.lists = [streams(large[:-2], then=then), says({"kind": "Pod"}), streams(large)]
+    async with asyncio.timeout(apiserver.PATIENCE):
+        first = asyncio.create_task(client.get("/api/v1/pods"))
+        await begun.wait()
+        while not client._large.locked():  # noqa: ASYNC110 (a lock tells nobody that it is taken)
+            await asyncio.sleep(0)
+        assert await client.get("/api/v1/pods") == {"kind": "Pod"}
+        second = asyncio.create_task(client.get("/api/v1/pods"))
+        while not client._large._waiters:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert not second.done()
+    goes_on.set()
+    with pytest.raises(Unreachable):  # it was cut short
+        await first
+    assert len((await second)["text"]) == 2 * WORD_BYTES

@@ -1,5 +1,6 @@
 """A list is read to its end, and one without an end, or of no objects, is a sentence."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from aiohttp import web
 
 from adapter.shell.kube import pages
 from adapter.shell.kube.bodies import OBJECT_BYTES, PAGE_BYTES
+from adapter.shell.kube.budget import Budget, Overfull
 from adapter.shell.kube.client import Client, TooLarge, Unreachable
 from adapter.shell.kube.pages import SIZES, listed
 from tests.unit.apiserver import Server, lists, says
@@ -67,9 +69,48 @@ async def test_a_list_that_goes_on_and_on_is_given_up(
 ) -> None:
     monkeypatch.setattr(pages, bound, {"MOST_PAGES": 5, "KEPT_BYTES": 500, "LIST_SECONDS": 0.3}[bound])
     server.lists = [lists(7, [thing(number, 100)], str(number)) for number in range(2000)]
-    with pytest.raises(Unreachable, match="its list of pods does not end"):
+    with pytest.raises(Unreachable, match=r"its list of pods does not end|it shows more objects than"):
         await listed(client, PATH)
     assert server.lists, "it was not read to the end of what the server had"
+
+
+async def test_a_list_ends_where_its_cluster_has_no_room_left(server: Server, client: Client) -> None:
+    """Other kinds take of it as well; and what is kept counts, not what came."""
+    budget = Budget(1_000_000)
+    budget.room("nodes").take(900_000)
+    room = budget.room("pods")
+    server.lists = [lists(7, [thing(number, 50_000)], str(number)) for number in range(9)]
+    with pytest.raises(Overfull, match=r"\(nodes 1 MiB, pods 0 MiB\)"):
+        await listed(client, PATH, lambda raw: raw, room)
+    assert len(server.asked) == 2
+    server.lists = [lists(7, [thing(number, 50_000)]) for number in range(9)]
+    assert len((await listed(client, PATH, lambda raw: raw["metadata"], room))[0]) == 1
+
+
+async def test_a_page_is_read_when_the_one_before_is_kept(server: Server, client: Client) -> None:
+    """Of all kinds of a cluster: each may take as much, for a moment, as all that is kept of it."""
+    flying, most = 0, 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal flying, most
+        flying += 1
+        most = max(most, flying)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        flying -= 1
+        return await lists(7, [thing(1)])(request)
+
+    server.lists, budget = [answer] * 9, Budget(10**6)
+    await asyncio.gather(*(listed(client, PATH, lambda raw: raw, budget.room(kind)) for kind in "abcdefghi"))
+    assert most == 1
+
+
+async def test_a_page_that_takes_too_much_memory_is_asked_for_in_smaller_ones(server: Server, client: Client) -> None:
+    """A few bytes of JSON may take thirty times as many."""
+    odd = [{"metadata": {"name": str(number)}, "x": [{}] * 25_000} for number in range(100)]
+    server.lists = [lists(7, odd[:45]), lists(7, odd[:10])]
+    found, _ = await listed(client, PATH, lambda raw: raw["metadata"])
+    assert (len(found), [asked.query["limit"] for asked in server.asked]) == (10, ["250", "50"])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from aiohttp import web
 
 from adapter.objects.raw import Raw, key_of
 from adapter.shell import metrics
+from adapter.shell.kube import reflector
+from adapter.shell.kube.budget import Budget, Overfull
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.reflector import FIRST_BACKOFF, PROBE_SECONDS, RESTORED, Following, follow, keep
 from adapter.shell.kube.resources import PODS
@@ -436,3 +438,42 @@ async def test_an_event_of_what_is_no_object_says_nothing_and_ends_nothing() -> 
 
 def _odd_ones() -> float:
     return float(metrics.ODD.labels("", "pods")._value.get())
+
+
+# --- a budget --------------------------------------------------------------------------------------------------------
+
+
+@hurried
+async def test_a_cluster_that_shows_too_much_is_forgotten_and_asked_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Told before anything is dropped, so that nobody takes what is not kept for gone; of all kinds, which share the memory."""
+    async with apiserver.serving(Server(ready=True)) as server, apiserver.connected(server.url) as client:
+        monkeypatch.setattr(reflector, "FIRST_PAUSE", 1.0)
+        budget, benches = Budget(20_000), [Bench(server), Bench(server)]
+        seen: list[tuple[Exception | None, int, bool]] = []
+        followed = [Following(client, PODS, one.store, one.trouble, room=budget.room("pods")) for one in benches]
+        server.lists = [lists(7, [thing("a", 5)]), lists(7, [thing("b", 6)])]
+        grows = [event(ADDED, thing(f"c{number}", 8 + number, text="x" * 5_000)) for number in range(9)]
+        server.watches = [apiserver.silence(server), apiserver.holds(server, *grows)]
+
+        def forget() -> None:
+            seen.extend((one.troubles[-1], len(one.store), one.store.synced) for one in benches)
+            server.lists = [lists(29, [thing("a", 5)]), lists(29, [thing("b", 6)])]
+            server.news.set()
+
+        task = asyncio.create_task(keep(client, lambda _: None, followed, forget))
+        try:
+            await server.until(lambda: bool(seen))
+            clock = asyncio.get_running_loop().time
+            began, asked = clock(), len(server.asked)
+            for trouble, size, synced in seen:
+                assert isinstance(trouble, Overfull) and not size and not synced
+            assert not any(text.startswith("-") for one in benches for text in one.told), "nothing is gone"
+            await server.until(lambda: len(server.asked) > asked)
+            assert clock() - began > 0.5
+            await server.until(lambda: all(one.troubles[-1] is None for one in benches))
+            assert [one.texts() for one in benches] == [{"a:5"}, {"b:6"}]
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -392,3 +392,30 @@ def test_a_store_shows_what_the_server_holds_however_late_answers_come(steps: li
         elif answers:
             heard.store.put(answers[len(steps) % len(answers)])
         assert heard.texts() == {raw["text"] for raw in server.values()}
+
+
+def test_what_objects_weigh_is_known_as_they_come_and_go(heard: Heard) -> None:
+    store = heard.store
+    store.put(thing("a", 1))
+    first = store.weight
+    store.put(thing("b", 2))
+    assert store.weight == 2 * first
+    store.put(thing("a", 3, text="a" * 1000))
+    assert 900 < store.weight - 2 * first < 1100
+    store.put(thing("a", 2, text="a" * 5000))
+    assert store.weight < 2 * first + 1100, "an old state is not kept"
+    store.remove(thing("a", 4))
+    store.replace([thing("b", 5), thing("c", 5)], "9")
+    assert store.weight == 2 * first
+    store.replace([], "10")
+    assert store.weight == 0 and not store._weights
+
+
+def test_what_is_forgotten_was_never_read(heard: Heard) -> None:
+    heard.store.replace([thing("a", 5, group="g")], "7")
+    told = list(heard.changes)
+    heard.store.forget()
+    assert (len(heard.store), heard.store.weight, heard.store.synced, heard.store.newest) == (0, 0, False, 7)
+    assert heard.store.group("g") == [] and heard.store.count("g") == {} and heard.changes == told
+    heard.store.replace([thing("a", 5, group="g")], "7")
+    assert heard.texts() == {"a5"} and len(heard.store.group("g")) == 1

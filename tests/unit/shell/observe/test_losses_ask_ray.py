@@ -128,6 +128,9 @@ async def test_a_thousand_nodes_are_heard_of_whatever_another_head_says(odd: Cal
             await until(lambda: {(NAMESPACE, _GOOD), (NAMESPACE, _ODD)} <= found._alive.keys())
             silence = found.of_pod("east", good, MINUTE)
             assert silence and silence.alive is True and silence.since == START
+            assert found._alive[NAMESPACE, _GOOD][0] == {"10.0.3.249": True}, (
+                "of a thousand, those of its pods are kept"
+            )
             nothing = found.of_pod("east", odd_one, MINUTE)
             assert nothing and nothing.until and nothing.alive is None and not nothing.late
         assert len(other.asked) == 1 and not elsewhere.asked
@@ -273,3 +276,41 @@ async def test_large_answers_take_a_tenth_of_the_loop(monkeypatch: pytest.Monkey
         for size in (headclient.SMALL + 1, headclient.SMALL + 1, headclient.SMALL):
             await client._read(bytearray(size))
     assert slept == [-100.0, 4.5]
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    """Let others run until it has."""
+    async with asyncio.timeout(apiserver.PATIENCE):
+        while not happened():  # noqa: ASYNC110 (a lock tells nobody that it is taken)
+            await asyncio.sleep(0)
+
+
+async def test_no_more_large_answers_are_held_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes all of its time holds up the large ones that come after it, and no small one."""
+    monkeypatch.setattr(headclient, "LARGE_AT_ONCE", 1)
+    async with serving() as slow, serving() as ray, headclient.opened(lost_east(0).manager) as client:
+        slow.lists = [apiserver.holds(slow, nodes(NODES)[: 2 * headclient.SMALL])]
+        ray.lists = [streams(nodes(1)), streams(*parts(nodes(NODES)))]
+        holds = asyncio.create_task(client.ask(head("slow", slow.url, namespace="a")))
+        await until(client._large.locked)
+        assert (await client.ask(head("small", ray.url, namespace="b"))).nodes == {"10.0.0.0": True}
+        waits = asyncio.create_task(client.ask(head("large", ray.url, namespace="c")))
+        await until(lambda: client._large_of["c"].locked())
+        assert not waits.done()
+        holds.cancel()
+        assert len((await waits).nodes or ()) == NODES
+
+
+async def test_a_tenants_large_answers_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of its heads take their time, others have their places."""
+    monkeypatch.setattr(headclient, "LARGE_AT_ONCE", 2)
+    async with serving() as slow, serving() as ray, headclient.opened(lost_east(0).manager) as client:
+        slow.lists = [apiserver.holds(slow, nodes(NODES)[: 2 * headclient.SMALL])] * 3
+        ray.lists = [streams(*parts(nodes(NODES)))]
+        drips = [asyncio.create_task(client.ask(head(f"slow-{n}", slow.url, namespace="a"))) for n in range(3)]
+        await slow.until(lambda: len(slow.asked) == 3)
+        await until(lambda: client._large_of["a"].locked())
+        assert len((await client.ask(head("large", ray.url, namespace="b"))).nodes or ()) == NODES
+        for drip in drips:
+            drip.cancel()
+        await asyncio.gather(*drips, return_exceptions=True)
