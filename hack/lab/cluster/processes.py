@@ -51,7 +51,7 @@ def pid(cluster: Cluster, name: str) -> int | None:
     except (OSError, ValueError):
         return None
     here = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-    return number if (boot, number, recorded) == (here, current, started) and not _zombie(number) else None
+    return number if (boot, number, recorded) == (here, current, started) and not gone(number) else None
 
 
 def known(cluster: Cluster) -> list[str]:
@@ -102,11 +102,16 @@ def _identity(stat: str) -> tuple[int, str]:
     return int(number), rest.rpartition(")")[2].split()[19]
 
 
-def _zombie(number: int) -> bool:
+def gone(number: int) -> bool:
+    """Whether it has ended, with all of its threads: the first one may be gone while another still holds the ports."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(number, os.WNOHANG)
+    return all(_ended(thread) for thread in Path(f"/proc/{number}/task").glob("*/stat"))
+
+
+def _ended(thread: Path) -> bool:
     try:
-        stat = Path(f"/proc/{number}/stat").read_text(encoding="utf-8")
+        stat = thread.read_text(encoding="utf-8")
     except OSError:
         return True
     return stat.rpartition(")")[2].split()[0] in ("Z", "X")
