@@ -1,27 +1,21 @@
 """Why can the workers of a job not run in another cluster: a sentence, a fragment of one, or nothing?
 
-Asked at the admission check, before any quota is held: a pod that cannot start elsewhere would hold its whole gang. What
-can be removed or replaced is the rewriter's business (`rewrite.stripping`), and whether the Secrets and ConfigMaps that it refers
-to can be copied is asked of the manager (`rewrite.copies`); what KubeRay adds to the template afterwards (operator-wide sidecars)
-is not in a podset and not seen here. A field of a KubeRay that is newer than the manager's is not there, and nothing is said
-of it.
+Asked at the admission check, before any quota is held: a pod that cannot start elsewhere would hold its whole gang. What its
+templates must not have is said in `portability.py`, and whether the Secrets and ConfigMaps that it refers to can be copied is
+asked of the manager (`rewrite.copies`); what KubeRay adds to the template afterwards (operator-wide sidecars) is not in a podset
+and not seen here. A field of a KubeRay that is newer than the manager's is not there, and nothing is said of it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from adapter import names
-from adapter.admission import limits
+from adapter.admission import portability
 from adapter.admission.policy import Chosen
 from adapter.objects import raycluster
-from adapter.objects.podrequests import PODS, pod_requests
-from adapter.objects.raw import Raw, annotation, label, quoted
+from adapter.objects.raw import Raw, annotation, quoted
 from adapter.objects.workload import PodSet, Workload
 
-_Rule = Callable[[Raw], Iterator[str]]
-
 AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
-# What a user may write into a template: its zone, and which of the manager's pools of nodes a pod asks for.
-_OF_USERS = (names.ZONE_ANNOTATION, names.POOL_LABEL)
 _CHANGED = (
     "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first
 )
@@ -42,7 +36,8 @@ def of_workload(
         return f"{_of_whom(work)}: {beside}. {AGAIN}"
     given = _account_given(chosen, clusters)
     for podset in podsets:
-        if why := of_template(podset.template, account_given=given) or of_marks(podset.template):
+        template = podset.template
+        if why := portability.of_template(template, account_given=given) or portability.of_marks(template):
             return f"{_of_whom(work)}: worker group {quoted(podset.name)}: {why}. {AGAIN}"
     if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, job)):
         return f"{_of_whom(work)}: {why}"
@@ -71,59 +66,10 @@ def _account_given(chosen: Chosen | None, clusters: Iterable[Raw]) -> bool:
     return all(one.get("serviceAccountName") for one in pods) and (bool(pods) or chosen is None)
 
 
-def of_template(template: Raw, *, account_given: bool = False) -> str | None:
-    """Say why a pod template (anything with a pod's `spec`) cannot run in another cluster, or None when it can.
-
-    The fragment names the field, what was found and what to do: `spec.hostNetwork is true: …`. Why these: docs/upstream.md,
-    "Jobs whose workers must stay together". `account_given`: wherever it may go, the cluster gives it a service account in
-    place of its own.
-    """
-    if why := limits.of_template(template):  # before anything that goes through all of it
-        return why
-    spec = template.get("spec") or {}
-    rules = [rule for rule in _RULES if not (account_given and rule[0] is _service_account)]
-    return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), None)
-
-
-def of_marks(template: Raw) -> str:
-    """Say the same of what only we put on pods, and a template must not bring along; empty when there is nothing of it.
-
-    A label of ours may make somebody take a pod for what it is not, and Kueue does not start a job whose template contradicts
-    what our check adds to it. A running job that was written to a file and submitted anew has some.
-    """
-    found, spec = template.get("metadata") or {}, template.get("spec") or {}
-    marks = [("metadata.labels", found.get("labels")), ("metadata.annotations", found.get("annotations"))]
-    for where, held in [*marks, ("spec.nodeSelector", spec.get("nodeSelector"))]:
-        for key in held or {}:
-            if key == names.LOCK_NODE_SELECTOR or (key.startswith(f"{names.DOMAIN}/") and key not in _OF_USERS):
-                return f"{where} has {quoted(key)}: Rayspan writes that itself, and reads it; remove it"
-    return ""
-
-
-def of_pod(pod: Raw) -> str:
-    """Say the same of a worker pod as KubeRay made it, where only its labels tell what its job says; empty when it may go."""
-    if label(pod, names.RAY_HOST_INDEX_LABEL):
-        return (
-            f"metadata.labels has {names.RAY_HOST_INDEX_LABEL}: the hosts of one replica could come into different clusters; set "
-            "numOfHosts of its worker group to 1"
-        )
-    return ""
-
-
-def of_copy(spec: Raw) -> str:
-    """Say the same of a copy's pod spec, as it is to be made; empty when it may be.
-
-    A template may be edited after its job was admitted, and the manager's admission adds to pods. What is reserved is
-    asked elsewhere (`groupworkload.excess`), and the account is the one that the worker cluster gives.
-    """
-    rules = [rule for rule in _RULES if rule[0] not in (_service_account, _no_requests)]
-    return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), "")
-
-
 def of_job(kind: str, job: Raw) -> str:
     """Say in a fragment why the workers of a RayJob or RayCluster cannot run elsewhere, empty when they can.
 
-    Like `of_template`: field, what was found, what to do. KubeRay acts on these fields when it makes pods, and none of them is in a
+    As of a template: field, what was found, what to do. KubeRay acts on these fields when it makes pods, and none of them is in a
     Workload's podsets. Sources: kuberay:apis/ray/v1/raycluster_types.go; docs/upstream.md,
     "Jobs whose workers must stay together".
     """
@@ -203,121 +149,3 @@ def waits_for_all(kind: str, ray_job: Raw) -> str:
         f"its spec.submissionMode {mode} starts the job only when every worker is ready, and the policy's gang BestEffort "
         "may place fewer; submit it with SidecarMode, or through a queue whose policy places all."
     )
-
-
-def _no_requests(spec: Raw) -> Iterator[str]:
-    if not any(amount for name, amount in pod_requests(spec).items() if name != PODS):
-        yield "spec.containers have no resources.requests"
-
-
-def _named(volume: Raw) -> str:
-    return f"spec.volumes[{quoted(volume.get('name'))}]"
-
-
-def _host_network(spec: Raw) -> Iterator[str]:
-    if spec.get("hostNetwork"):
-        yield "spec.hostNetwork is true"
-
-
-def _volumes(kind: str) -> _Rule:
-    def rule(spec: Raw) -> Iterator[str]:
-        for volume in spec.get("volumes") or ():
-            if source := volume.get(kind):
-                yield f"{_named(volume)}.{kind} is {quoted(source.get('path') or source.get('claimName') or '')}"
-
-    return rule
-
-
-def _resource_claims(spec: Raw) -> Iterator[str]:
-    for claim in spec.get("resourceClaims") or ():
-        yield f"spec.resourceClaims has {quoted(claim.get('name'))}"
-
-
-def _identities(spec: Raw) -> Iterator[str]:
-    for volume in spec.get("volumes") or ():
-        for source in (volume.get("projected") or {}).get("sources") or ():
-            for kind in ("serviceAccountToken", "podCertificate", "clusterTrustBundle"):
-                if kind in source and not (source[kind] or {}).get("optional"):
-                    yield f"{_named(volume)}.projected has a {kind}"
-
-
-def _node_name(spec: Raw) -> Iterator[str]:
-    if spec.get("nodeName"):
-        yield f"spec.nodeName is {quoted(spec['nodeName'])}"
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    for term in required.get("nodeSelectorTerms") or ():
-        for one in term.get("matchFields") or ():
-            values = ", ".join(one.get("values") or ())
-            yield f"spec.affinity.nodeAffinity has matchFields {quoted(one.get('key'))} {quoted(values)}"
-
-
-def _beside_the_head(spec: Raw) -> Iterator[str]:
-    rules = (spec.get("affinity") or {}).get("podAffinity") or {}
-    for term in rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-        if _node_types(term.get("labelSelector") or {}) == {names.HEAD}:
-            yield f"spec.affinity.podAffinity requires a pod with {names.RAY_NODE_TYPE_LABEL}={names.HEAD}"
-
-
-def _node_types(selector: Raw) -> set[str]:
-    """Which Ray nodes a label selector asks for; empty when it says nothing of that."""
-    asked = (selector.get("matchLabels") or {}).get(names.RAY_NODE_TYPE_LABEL)
-    found = {asked} if asked else set()
-    for one in selector.get("matchExpressions") or ():
-        if one.get("key") == names.RAY_NODE_TYPE_LABEL and one.get("operator") == "In":
-            found |= {*(one.get("values") or ())}
-    return found
-
-
-def _sources_of_volumes(spec: Raw) -> Iterator[str]:
-    for volume in spec.get("volumes") or ():
-        claim = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec") or {}
-        for field in ("dataSource", "dataSourceRef", "volumeName"):
-            if source := claim.get(field):
-                found = source.get("name") if isinstance(source, dict) else source
-                yield f"{_named(volume)}.ephemeral.volumeClaimTemplate.spec.{field} is {quoted(found)}"
-
-
-def _service_account(spec: Raw) -> Iterator[str]:
-    for field in ("serviceAccountName", "serviceAccount"):
-        if spec.get(field) not in (None, "", "default"):
-            yield f"spec.{field} is {quoted(spec[field])}"
-
-
-def _driver_secrets(spec: Raw) -> Iterator[str]:
-    """Volumes of csi, azureFile, cephfs, flexVolume, iscsi, rbd, …: each names its Secret in one of three ways."""
-    for volume in spec.get("volumes") or ():
-        for kind, source in volume.items():
-            if isinstance(source, dict) and kind not in ("secret", "configMap", "projected"):
-                where = f"{_named(volume)}.{kind}"
-                yield from _keyed(where, (source,), ("secretRef", "secretName", "nodePublishSecretRef"))
-
-
-def _keyed(where: str, sources: Iterable[Raw], keys: tuple[str, ...]) -> Iterator[str]:
-    """Yield each reference that must exist for the pod to start: an optional one may be missing, so it may travel."""
-    for source in sources:
-        for key in keys:
-            reference = source.get(key)
-            name = reference.get("name") if isinstance(reference, dict) else reference
-            if reference and not (isinstance(reference, dict) and reference.get("optional")):
-                yield f"{where}.{key} is {quoted(name)}"
-
-
-_RULES: tuple[tuple[_Rule, str], ...] = (
-    (_host_network, "a worker needs a pod IP of its own, which the other clusters can reach; remove it"),
-    (_volumes("hostPath"), "the files of the manager's nodes are not there; use emptyDir or object storage"),
-    (_volumes("persistentVolumeClaim"), "the claim is not there; use emptyDir or object storage"),
-    (_resource_claims, "the claim is not there; ask for devices in resources.limits"),
-    (_identities, "it is issued in the manager, which the other cluster does not trust; remove the source"),
-    (_node_name, "the manager's nodes are not there; leave it out, or use labels that its nodes have, too"),
-    (_beside_the_head, "the head stays in the manager; remove it"),
-    (_sources_of_volumes, "the claim, snapshot or volume is not there; leave it out, and the volume is empty at first"),
-    (
-        _service_account,
-        "the account is not there; leave it out, and the worker cluster's default is used, or have "
-        "spec.pods.serviceAccountName of every WorkerCluster of the policy name one",
-    ),
-    (_driver_secrets, "Secrets of volume drivers are not copied to worker clusters; use emptyDir or object storage"),
-    # The init container that KubeRay adds does ask for something: without a reservation it would run on others' quota.
-    (_no_requests, "nothing could be reserved for a worker; say what it needs"),
-)

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from adapter import names
-from adapter.admission import refusal
+from adapter.admission import portability, refusal
 from adapter.cli import common
 from adapter.cli.common import DONE, USAGE, complain
 from adapter.cli.poddiff import changes
@@ -120,7 +120,7 @@ def _read(raw: Raw, account_given: bool) -> Iterator[Found]:
     try:
         if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
             bare = {**raw, "spec": _unscheduled(raw)}
-            why = refusal.of_template(bare, account_given=account_given) or refusal.of_pod(raw)
+            why = portability.of_template(bare, account_given=account_given) or portability.of_pod(raw)
             yield Found(where, raw, why)
         elif kind in names.RAY_KINDS:
             yield from _templates(raw, where, account_given)
@@ -142,7 +142,7 @@ def _templates(raw: Raw, where: str, account_given: bool) -> Iterator[Found]:
     beside = refusal.of_job(raw["kind"], raw)
     for group in cluster.get("workerGroupSpecs") or ():
         template = group.get("template") or {}
-        why = beside or refusal.of_template(template, account_given=account_given) or refusal.of_marks(template)
+        why = beside or portability.of_template(template, account_given=account_given) or portability.of_marks(template)
         yield Found(
             f"{where}: worker group {group.get('groupName')}", _as_pod(raw, group, template), why, template=True
         )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adapter.actions import Action, CreatePod, MirrorHead, say
-from adapter.admission import refusal
+from adapter.admission import portability
 from adapter.objects.placement import Placement, Share
 from adapter.objects.raw import Raw
 from adapter.objects.reservation import Reservation
@@ -45,7 +45,7 @@ def _make(
 ) -> list[Action]:
     body = _copy(worker, pod, reservation, share, slot)
     wanted = rewriter.referred(pod, worker.pull_secrets)
-    if why := refusal.of_copy(body["spec"]) or _beyond(body, reservation, slot) or copies.too_much(wanted, {}):
+    if why := portability.of_copy(body["spec"]) or _beyond(body, reservation, slot) or copies.too_much(wanted, {}):
         text = f"A worker for {share.cluster} is not made: {why}."
         return say(worker.job, "WorkerTrouble", text, warning=True)
     made = CreatePod(share.cluster, worker.job, placement, share_key(slot), pod, body, wanted)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from adapter import names
-from adapter.admission import refusal
+from adapter.admission import portability, refusal
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
@@ -100,13 +100,13 @@ def _of_pods(seen: Seen) -> tuple[str, str, str]:
         return REFUSED, said, ""
     groups = {group["groupName"]: group for group in seen.cluster["spec"]["workerGroupSpecs"]}
     for name, group in groups.items():
-        if why := refusal.of_template(group["template"]):
+        if why := portability.of_template(group["template"]):
             return REFUSED, why, name
     for name in groups:
         if why := _fault(seen, name):
             return BROKEN, why, name
     for name in groups:
-        if why := refusal.of_template(rewritten(seen.pods[name])):
+        if why := portability.of_template(rewritten(seen.pods[name])):
             return STUCK, f"{why} (KubeRay adds it to the pod, so it is not seen before)", name
     return DISPATCHED, "", ""
 

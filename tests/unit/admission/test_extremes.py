@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
-from adapter.admission import refusal
+from adapter.admission import portability, refusal
 from adapter.objects import rayjob
 from adapter.objects.placement import placement_name
 from adapter.objects.rayjob import Asked, Unusable
@@ -61,7 +61,7 @@ def test_what_it_refers_to_is_found_or_refused_in_a_sentence(job: Raw) -> None:
         return
     work = queued(asked)
     with soon():
-        groups = [one for one in rayjob.worker_groups(work, job) if not refusal.of_template(one.template)]
+        groups = [one for one in rayjob.worker_groups(work, job) if not portability.of_template(one.template)]
         missing = dict.fromkeys(copies.wanted_by(groups), copies.MISSING)
         never = refusal.of_sources(work, copies.refusal_of_groups(groups, missing))
         said = never or refusal.not_yet(work, copies.absent_of_groups(NAMESPACE, groups, missing))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapter.admission import policy, refusal
+from adapter.admission import policy, portability, refusal
 from adapter.admission.policy import Chosen
 from adapter.objects.specs import dispatch_policy
 from adapter.objects.workload import PodSet, workload
@@ -69,7 +69,7 @@ def test_why_a_job_may_never_run_elsewhere(
     ],
 )  # fmt: skip
 def test_a_template_brings_along_nothing_that_is_ours(template: Raw, want: str) -> None:
-    said = refusal.of_marks(template)
+    said = portability.of_marks(template)
     assert said.startswith(want) and bool(said) is bool(want)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names, programs
-from adapter.admission import refusal
+from adapter.admission import portability
 from adapter.objects.references import Reference
 from adapter.objects.specs import Head
 from adapter.rewrite import copies
@@ -732,7 +732,7 @@ ALLOWED: list[Pod] = [
 
 @pytest.mark.parametrize(("spec", "want"), REFUSED, ids=[want for _, want in REFUSED])
 def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_remedy(spec: Pod, want: str) -> None:
-    said = refusal.of_template({"spec": spec})
+    said = portability.of_template({"spec": spec})
     assert said is not None
     assert said.startswith(want)
     assert len(said) > len(want) + 20, "what to do is missing"
@@ -741,7 +741,7 @@ def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_
 
 @pytest.mark.parametrize("spec", ALLOWED, ids=str)
 def test_a_template_that_can_run_elsewhere_is_not_refused(spec: Pod) -> None:
-    assert refusal.of_template({"spec": {"resources": {"requests": {"cpu": "1"}}, **spec}}) is None
+    assert portability.of_template({"spec": {"resources": {"requests": {"cpu": "1"}}, **spec}}) is None
 
 
 @pytest.mark.parametrize(
@@ -758,13 +758,13 @@ def test_a_template_that_can_run_elsewhere_is_not_refused(spec: Pod) -> None:
 def test_a_worker_that_asks_for_nothing_is_refused(containers: list[Pod], refused: bool) -> None:
     """KubeRay's init container asks for something in any case, so its pods would run on quota that nobody gave."""
     want = "spec.containers have no resources.requests: nothing could be reserved for a worker; say what it needs"
-    assert refusal.of_template({"spec": {"containers": containers}}) == (want if refused else None)
+    assert portability.of_template({"spec": {"containers": containers}}) == (want if refused else None)
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_rewritten_pod_would_not_be_refused(name: str) -> None:
     pod = recorded(name)
-    assert refusal.of_template(rewrite(pod)) is None
+    assert portability.of_template(rewrite(pod)) is None
 
 
 # --- properties ------------------------------------------------------------------------------------------------------------

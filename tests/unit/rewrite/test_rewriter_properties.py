@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from adapter import names
-from adapter.admission import refusal
+from adapter.admission import portability
 from adapter.cli.poddiff import changes
 from adapter.objects import podrequests
 from adapter.objects.specs import PodMapping
@@ -380,7 +380,7 @@ def test_what_a_pod_could_ask_for_is_refused_stripped_or_left_to_the_clusters_ow
     wish: Raw, fate: str
 ) -> None:
     template = {"spec": {"containers": [{"name": "ray", "resources": {"requests": {"cpu": "1"}}}], **wish}}
-    assert bool(refusal.of_template(template)) == (fate == REFUSED)
+    assert bool(portability.of_template(template)) == (fate == REFUSED)
     pod = kuberay_pod()
     out = rewrite({**pod, "spec": {**pod["spec"], **wish}})["spec"]
     if fate == STRIPPED:
