@@ -24,7 +24,8 @@ import yaml
 from hack.lab.base import commands
 from hack.lab.base.progress import LabError
 from hack.testbed import lies
-from hack.testbed.lies import CHUNKED, LAST_CHUNK, Answer, Asked, Lie, Said, chunk
+from hack.testbed.lies import Lie
+from hack.testbed.said import CHUNKED, LAST_CHUNK, Answer, Asked, Said, chunk
 from hack.testbed.world import World
 
 TOKEN = "a-token-of-the-liar"

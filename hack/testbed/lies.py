@@ -10,19 +10,19 @@ import functools
 import json
 import random
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import chain
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from adapter import names
+from hack.testbed.oddities import EVENTS, FORGED, ODD, bent, granted, specimen
+from hack.testbed.said import CHUNKED, LAST_CHUNK, Answer, Asked, Said, as_json, chunk, event, head, stream, whole
 
 Raw = Mapping[str, Any]
 MIB = 2**20
 HUGE = 150 * MIB
-# What a message begins a line of a log with that nobody wrote, unless line breaks come through.
-FORGED = "FORGED by a worker cluster"
 ENDLESS = "endless"  # how the tokens of lists without an end begin
+_CODES = (100, 101, 199, 201, 204, 205, 206, 304, 400, 401, 403, 404, 409, 410, 418, 422, 429, 500, 503, 504, 599, 700, 999)  # fmt: skip
+_TYPES = (*["application/json"] * 3, "text/html", "application/json; charset=utf-16", "application/vnd.kubernetes.protobuf", ";")  # fmt: skip
 _TOLD = 100  # lines of a stream, at most; each is a lie of its own
 _FLOOD = 7 * MIB  # of one answer: as much as a page of a list may have
 _PATIENCE = 6.0  # seconds of saying nothing or little: longer than a client under test waits
@@ -36,36 +36,6 @@ class Lie:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One request."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def watch(self) -> bool:
-        return "watch" in self.query
-
-    @property
-    def version(self) -> int:
-        """From which version a watch is to go on."""
-        said = self.query.get("resourceVersion", "")
-        return int(said) if said.isdecimal() else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """Bytes that are said so many times, with a pause before each; each time is so many lies."""
-
-    what: bytes
-    times: int = 1
-    pause: float = 0.0
-    lies: int = 0
-
-
-Answer = tuple[Said, ...]
 _Sort = Callable[[random.Random, Asked, Raw, str], Answer]
 
 
@@ -77,52 +47,7 @@ def answer(lie: Lie, asked: Asked, true: Raw, elsewhere: str) -> Answer:
     return SORTS[lie.sort](random.Random(lie.number), asked, true, elsewhere)
 
 
-# --- how it is framed ------------------------------------------------------------------------------------------------
-
-
-def head(status: str = "200 OK", *headers: str, kind: str = "application/json") -> bytes:
-    """The head of an answer, after which the connection ends."""
-    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", "Connection: close", *headers, "", ""]
-    return "\r\n".join(lines).encode()
-
-
-def chunk(body: bytes) -> bytes:
-    return f"{len(body):x}\r\n".encode() + body + b"\r\n"
-
-
-LAST_CHUNK = b"0\r\n\r\n"
-CHUNKED = "Transfer-Encoding: chunked"
-
-
-def _whole(body: bytes, status: str = "200 OK", *headers: str, kind: str = "application/json") -> Answer:
-    return (Said(head(status, f"Content-Length: {len(body)}", *headers, kind=kind) + body, lies=1),)
-
-
-def _json(body: object, status: str = "200 OK") -> Answer:
-    return _whole(json.dumps(body).encode(), status)
-
-
-def _stream(lines: Iterable[bytes], pause: float = 0.0) -> Answer:
-    """A watch of these lines, which ends soon after."""
-    told = (Said(chunk(line + b"\n"), lies=1, pause=pause) for line in lines)
-    return (Said(head("200 OK", CHUNKED)), *told, Said(LAST_CHUNK, pause=0.05))
-
-
-def _event(kind: object, body: object) -> bytes:
-    return json.dumps({"type": kind, "object": body}).encode()
-
-
 # --- what is lied about ----------------------------------------------------------------------------------------------
-
-# What no reader expects where it stands. Numbers in words are those of versions, of times and of Kubernetes' quantities.
-ODD: tuple[Any, ...] = (
-    None, True, 0, -1, 7, 2**53, 2**63, 10**30, 0.5, 1e300, float("nan"), float("inf"), "", " ", "x", "5", "-5", "1e9", "1e999999999",
-    "9" * 19, "9" * 40, "\u0663", "1Ei", "-1Ei", "999999999999E", "0.0000000001n", "\x00", f"x\n{FORGED}", f"x\r{FORGED}",
-    "../../secrets", ".", "..", "a/b", "2026-13-45T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59", "x" * 70_000, "\u202e",
-    [], [None], [[]], [{}], ["x"], [0, "x", {}], {}, {"": None}, {"a": 1}, {"name": 5}, {"name": ""}, [{"name": "x"}, {"name": "x"}],
-    [{"type": "Ready", "status": True}], {"cpu": -1}, {"cpu": "many"},
-)  # fmt: skip
-_EVENTS: tuple[Any, ...] = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "REPLACED", "", None, 5, [], {})
 
 
 def _things(draw: random.Random, asked: Asked, true: Raw) -> list[Any]:
@@ -132,69 +57,15 @@ def _things(draw: random.Random, asked: Asked, true: Raw) -> list[Any]:
     return [*(there or ()), *made]
 
 
-def specimen(asked: Asked, name: str, version: int) -> dict[str, Any]:
-    """An object as an API server would write it."""
-    pairs = (part.partition("=") for part in asked.query.get("labelSelector", "").split(",") if part)
-    since = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Test", "message": "it is a lie"}
-    return {
-        "metadata": {
-            "name": f"lie-{name}",
-            "namespace": "default",
-            "uid": f"00000000-0000-0000-0000-{name:0>12}",
-            "resourceVersion": str(version),
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {key: value or "lie" for key, _, value in pairs},
-            "annotations": {},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": f"lie-{name}", "uid": f"lie-{name}"}],
-        },
-        "spec": {
-            "clusterQueue": "lie",
-            "queueName": "lie",
-            "podSets": [{"name": "main", "count": 1, "template": {"metadata": {}, "spec": {"containers": []}}}],
-            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
-        },
-        "status": {
-            "phase": "Running",
-            "allocatable": {"cpu": "4", "pods": "110"},
-            "conditions": [
-                {"type": kind, "status": "True", **since} for kind in ("Ready", names.ACTIVE, names.ADMITTED)
-            ],
-            "containerStatuses": [{"name": "c", "ready": True, "restartCount": 0, "state": {"running": {}}}],
-        },
-    }
-
-
-def bent(draw: random.Random, true: object, times: int = 1) -> Any:
-    """The same with an odd value in so many places; a place is drawn from the top, so that shallow ones come often."""
-    made = json.loads(json.dumps(true))
-    for _ in range(times):
-        made = _bend(draw, made)
-    return made
-
-
-def _bend(draw: random.Random, there: Any) -> Any:
-    places = list(there) if isinstance(there, dict) else list(range(len(there))) if isinstance(there, list) else []
-    if not places or draw.random() < 0.1:
-        return draw.choice(ODD)
-    place = draw.choice(places)
-    if isinstance(there, dict) and draw.random() < 0.1:
-        del there[place]
-    else:
-        there[place] = _bend(draw, there[place])
-    return there
-
-
 def _wrong_types(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """An answer with odd values in some places; of a list, some in one of its objects."""
     things = _things(draw, asked, true)
     if asked.watch:
         kinds = ("ADDED", "MODIFIED", "DELETED")
-        return _stream(
-            _event(draw.choice(kinds), bent(draw, draw.choice(things))) for _ in range(draw.randint(1, _TOLD))
-        )
+        return stream(event(draw.choice(kinds), bent(draw, draw.choice(things))) for _ in range(draw.randint(1, _TOLD)))
     if "items" in true and draw.random() < 0.8:
-        return _json({**true, "items": [bent(draw, one, draw.randint(0, 2)) for one in things]})
-    return _json(bent(draw, true, draw.randint(1, 3)))
+        return as_json({**true, "items": [bent(draw, one, draw.randint(0, 2)) for one in things]})
+    return as_json(bent(draw, true, draw.randint(1, 3)))
 
 
 def _wrong_things(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
@@ -204,9 +75,9 @@ def _wrong_things(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answe
         {**true, "metadata": None}, {**true, "metadata": {}}, {**true, "metadata": draw.choice(ODD)}, [true], {"a": true}, specimen(asked, "x", 1),
     ]  # fmt: skip
     if asked.watch:
-        lines = (_event(draw.choice(_EVENTS), draw.choice(others)) for _ in range(draw.randint(1, _TOLD)))
-        return _stream(draw.choice([line, json.dumps(draw.choice(others)).encode()]) for line in lines)
-    return _json(draw.choice(others))
+        lines = (event(draw.choice(EVENTS), draw.choice(others)) for _ in range(draw.randint(1, _TOLD)))
+        return stream(draw.choice([line, json.dumps(draw.choice(others)).encode()]) for line in lines)
+    return as_json(draw.choice(others))
 
 
 def _garbage(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
@@ -217,19 +88,10 @@ def _garbage(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
         b"[" * 100_000, b'{"a":' * 100_000, b'{"items": [NaN, Infinity]}', b'{"metadata": {"name": "\\ud800"}}', b'{"a": 1, "a": 2}', b"null", b"\x00" * 99,
         b'{"items": [' + b"1" * 5000 + b"]}", body.decode().encode("utf-16"), body.replace(b":", b"\n:\n"),
     ])  # fmt: skip
-    kind = draw.choice(
-        [
-            "application/json",
-            "application/json",
-            "text/html",
-            "application/json; charset=utf-16",
-            "application/vnd.kubernetes.protobuf",
-            ";",
-        ]
-    )
+    kind = draw.choice(_TYPES)
     if asked.watch:
-        return _stream([said.replace(b"\n", b" "), said, _event("ADDED", {})])
-    return _whole(said, kind=kind)
+        return stream([said.replace(b"\n", b" "), said, event("ADDED", {})])
+    return whole(said, kind=kind)
 
 
 def _huge(draw: random.Random, _: Asked, __: Raw, ___: str) -> Answer:
@@ -261,7 +123,7 @@ def _packed(begun: bytes, part: bytes, times: int, end: bytes) -> bytes:
 def _bomb(draw: random.Random, _: Asked, __: Raw, ___: str) -> Answer:
     """150 MB that are packed into a few."""
     begun, part, end = draw.choice([(b'{"a": 1', b" " * MIB, b"}"), (b'{"items": [{}', b",{}" * (MIB // 3 + 1), b"]}")])
-    return _whole(_packed(begun, part, HUGE // MIB, end), "200 OK", "Content-Encoding: gzip")
+    return whole(_packed(begun, part, HUGE // MIB, end), "200 OK", "Content-Encoding: gzip")
 
 
 def _dense(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
@@ -270,11 +132,11 @@ def _dense(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     thing = specimen(asked, str(draw.randrange(50)), max(1, asked.version) + 1)
     body = json.dumps({**thing, "spec": {"dense": ["DENSE"]}}).encode().replace(b'"DENSE"', inner)
     if asked.watch:
-        return _stream([b'{"type": "ADDED", "object": ' + body + b"}"] * 3)
+        return stream([b'{"type": "ADDED", "object": ' + body + b"}"] * 3)
     if "items" in true:
         about = json.dumps(true.get("metadata")).encode()
-        return _whole(b'{"metadata": ' + about + b', "items": [' + body + b"]}")
-    return _whole(body)
+        return whole(b'{"metadata": ' + about + b', "items": [' + body + b"]}")
+    return whole(body)
 
 
 def _drip(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
@@ -305,16 +167,16 @@ def page(token: str, asked: Asked) -> Answer:
     for one in items:
         one["spec"]["text"] = "x" * int(each)
     following = "-".join([ENDLESS, str(int(number) + 1), size, each])
-    (said,) = _json({"metadata": {"resourceVersion": "5", "continue": following}, "items": items})
+    (said,) = as_json({"metadata": {"resourceVersion": "5", "continue": following}, "items": items})
     return (Said(said.what, lies=int(number == "0")),)
 
 
 def _endless(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """A list of which each page names another one, of which each is small, or large, or empty; or of which each names itself."""
     if asked.watch or "items" not in true:
-        return _json({"metadata": {"continue": f"{ENDLESS}-0-1-1"}, "items": []})
+        return as_json({"metadata": {"continue": f"{ENDLESS}-0-1-1"}, "items": []})
     if draw.random() < 0.2:
-        return _json(
+        return as_json(
             {
                 **true,
                 "metadata": {"resourceVersion": "5", "continue": draw.choice(["more", "x" * 9000, 5, ["x"], "\n"])},
@@ -326,27 +188,17 @@ def _endless(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
 
 def _backwards(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """A cluster that is of an older version than it was, or far ahead, or of one that is none."""
-    versions: list[Any] = [
-        "1",
-        "0",
-        "-1",
-        "",
-        "soon",
-        5,
-        None,
-        "9" * 19,
-        "9" * 30,
-        str(max(0, asked.version - draw.randrange(1000))),
-    ]
+    before = str(max(0, asked.version - draw.randrange(1000)))
+    versions: list[Any] = ["1", "0", "-1", "", "soon", 5, None, "9" * 19, "9" * 30, before]
     if asked.watch:
         lines = []
         for _each in range(draw.randint(1, _TOLD)):
             thing = specimen(asked, str(draw.randrange(9)), 1)
             thing["metadata"]["resourceVersion"] = draw.choice([*versions, str(asked.version + draw.randrange(9))])
-            lines.append(_event(draw.choice(["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]), thing))
-        return _stream(lines)
+            lines.append(event(draw.choice(["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]), thing))
+        return stream(lines)
     metadata = true.get("metadata")
-    return _json(
+    return as_json(
         {
             **true,
             "metadata": {**(metadata if isinstance(metadata, dict) else {}), "resourceVersion": draw.choice(versions)},
@@ -357,10 +209,10 @@ def _backwards(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
 def _ends(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """What ends at once: the connection, the head, the body, or a watch before it told anything, or in the middle of a line."""
     body = json.dumps(true).encode()
-    whole = head("200 OK", f"Content-Length: {len(body)}") + body
-    said = draw.choice([b"", b"HTTP", whole[:40], head("200 OK", f"Content-Length: {len(body)}"), whole[:-1]])
+    full = head("200 OK", f"Content-Length: {len(body)}") + body
+    said = draw.choice([b"", b"HTTP", full[:40], head("200 OK", f"Content-Length: {len(body)}"), full[:-1]])
     if asked.watch:
-        half = chunk(_event("ADDED", specimen(asked, "x", asked.version + 1)))[:-20]
+        half = chunk(event("ADDED", specimen(asked, "x", asked.version + 1)))[:-20]
         said = draw.choice(
             [said, head("200 OK", CHUNKED), head("200 OK", CHUNKED) + LAST_CHUNK, head("200 OK", CHUNKED) + half]
         )
@@ -374,46 +226,20 @@ def _redirect(draw: random.Random, asked: Asked, _: Raw, elsewhere: str) -> Answ
         [elsewhere + asked.path, elsewhere, asked.path, "//elsewhere.invalid/", "file:///etc/passwd", "http://[", ""]
     )
     more = ("Set-Cookie: session=stolen; Path=/", f"Refresh: 0; url={elsewhere}", f"Link: <{elsewhere}>; rel=preload")
-    return _whole(b'{"kind": "Status"}', status, f"Location: {to}", *more)
+    return whole(b'{"kind": "Status"}', status, f"Location: {to}", *more)
 
 
 def _refusal(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """A status that is none of success, with what an API server would say, or not; a watch tells it as an event."""
-    code = draw.choice(
-        [
-            100,
-            101,
-            199,
-            201,
-            204,
-            205,
-            206,
-            304,
-            400,
-            401,
-            403,
-            404,
-            409,
-            410,
-            418,
-            422,
-            429,
-            500,
-            503,
-            504,
-            599,
-            700,
-            999,
-        ]
-    )
+    code = draw.choice(_CODES)
     said = {"kind": "Status", "code": code, "reason": draw.choice(["Forbidden", "AlreadyExists", "Expired", *ODD])}
     said["message"] = draw.choice([f"no\n{FORGED}", f"\x1b[2J{FORGED}", "metadata.uid", "m" * 100_000, *ODD])
     if asked.watch and draw.random() < 0.5:
         odd = {**said, "code": draw.choice([code, *ODD])}
-        return _stream([_event("ERROR", odd)])
+        return stream([event("ERROR", odd)])
     if code < 200:  # one that announces the next one, again and again
-        return (Said(f"HTTP/1.1 {code} Soon\r\n\r\n".encode(), draw.choice([1, 5000]), lies=1), *_json(true))
-    return _whole(json.dumps(said).encode(), f"{code} Refused", f"Retry-After: {draw.choice([0, 99999999, 'soon'])}")
+        return (Said(f"HTTP/1.1 {code} Soon\r\n\r\n".encode(), draw.choice([1, 5000]), lies=1), *as_json(true))
+    return whole(json.dumps(said).encode(), f"{code} Refused", f"Retry-After: {draw.choice([0, 99999999, 'soon'])}")
 
 
 def _frame(draw: random.Random, _: Asked, true: Raw, __: str) -> Answer:
@@ -436,50 +262,15 @@ def _frame(draw: random.Random, _: Asked, true: Raw, __: str) -> Answer:
 
 def _promise(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """Room without an end, and whatever is asked for is granted: each object as if its queue had given it everything."""
-    things = [_granted(one) for one in _things(draw, asked, true)]
+    things = [granted(one) for one in _things(draw, asked, true)]
     if asked.watch:
         newer = asked.version + 1 + draw.randrange(9)
         told = (
             {**one, "metadata": {**one["metadata"], "resourceVersion": str(newer + at)}}
             for at, one in enumerate(things)
         )
-        return _stream(_event("MODIFIED", one) for one in told)
-    return _json({**true, "items": things} if "items" in true else _granted(true))
-
-
-def _granted(one: Any) -> Any:
-    if not isinstance(one, dict) or not isinstance(one.get("metadata"), dict):
-        return one
-    since = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Test", "message": "granted"}
-    kinds = (
-        names.QUOTA_RESERVED,
-        names.ADMITTED,
-        names.ACTIVE,
-        "Ready",
-        "PodScheduled",
-        "Initialized",
-        "ContainersReady",
-    )
-    conditions = [{"type": kind, "status": "True", **since} for kind in kinds]
-    spec = one.get("spec") if isinstance(one.get("spec"), dict) else {}
-    podsets = [
-        {
-            "name": podset.get("name"),
-            "flavors": {"cpu": "lie"},
-            "count": podset.get("count"),
-            "resourceUsage": {"cpu": "0"},
-        }
-        for podset in (spec or {}).get("podSets") or ()
-    ]
-    admission = {"clusterQueue": "lie", "podSetAssignments": podsets}
-    more = {
-        "conditions": conditions,
-        "admission": admission,
-        "phase": "Running",
-        "podIP": "10.0.0.1",
-        "hostIP": "10.0.0.1",
-    }
-    return {**one, "status": {**(one.get("status") or {}), **more}}
+        return stream(event("MODIFIED", one) for one in told)
+    return as_json({**true, "items": things} if "items" in true else granted(true))
 
 
 def _flood(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
@@ -489,21 +280,21 @@ def _flood(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     things = (specimen(asked, f"{number}-{one}", asked.version + 1 + one) for one in range(many))
     full = [{**one, "spec": {**one["spec"], "text": "x" * each}} for one in things]
     if asked.watch:
-        return _stream(_event("ADDED", one) for one in full)
-    return _json({**true, "items": full} if "items" in true else full[0])
+        return stream(event("ADDED", one) for one in full)
+    return as_json({**true, "items": full} if "items" in true else full[0])
 
 
 def _gone(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """There is nothing here, or not any more, or under other uids."""
     things = [one for one in _things(draw, asked, true) if isinstance(one, dict)]
     if asked.watch:
-        return _stream(_event("DELETED", one) for one in things)
+        return stream(event("DELETED", one) for one in things)
     if "items" in true and draw.random() < 0.5:
-        return _json({**true, "items": []})
+        return as_json({**true, "items": []})
     others = [
         {**one, "metadata": {**(one.get("metadata") or {}), "uid": f"other-{draw.randrange(99)}"}} for one in things
     ]
-    return _json({**true, "items": others} if "items" in true else others[0])
+    return as_json({**true, "items": others} if "items" in true else others[0])
 
 
 SORTS: Mapping[str, _Sort] = {
@@ -529,8 +320,3 @@ SORTS: Mapping[str, _Sort] = {
 # To be drawn from: what makes a client wait for its time-out is drawn less often than the rest, which it takes in milliseconds.
 SLOW = ("a slow drip", "silence")
 DRAWN = (*SORTS, *(sort for sort in SORTS if sort not in SLOW for _ in range(5)))
-
-
-def wire(said: Answer) -> Iterator[bytes]:
-    """All that goes over the wire, part by part: never in one piece."""
-    return chain.from_iterable((part.what for _ in range(part.times)) for part in said)

@@ -45,7 +45,9 @@ _SHORT: _Waits = {
     },
 }
 # One cluster that goes back in its versions, or whose probe fails, is left alone until the next probe.
-_AT_ONCE: _Waits = {reflector: {"FIRST_BACKOFF": 0.02, "LAST_BACKOFF": 0.1, "PROBE_SECONDS": 0.2}}
+_AT_ONCE: _Waits = {
+    reflector: {"FIRST_BACKOFF": 0.02, "LAST_BACKOFF": 0.1, "FIRST_PAUSE": 0.2, "LAST_PAUSE": 0.5, "PROBE_SECONDS": 0.2}
+}
 _WAITS: Mapping[str, tuple[_Waits, ...]] = {
     SHIPPED: (),
     REAL: (_NO_NETS,),

@@ -27,7 +27,8 @@ from hack.testbed import install, procstat
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.liar import TOKEN, Liar, beside, certified
-from hack.testbed.lies import DRAWN, FORGED, SORTS, Lie
+from hack.testbed.lies import DRAWN, SORTS, Lie
+from hack.testbed.oddities import FORGED
 from hack.testbed.pace import HASTY
 from hack.testbed.stage import Stage
 from hack.testbed.world import World
@@ -88,15 +89,22 @@ class Course:
         took = time.monotonic() - begun
         assert stage.where(name) == "2 east, 2 west"
         stage.manager.delete("raycluster", name, stage.name, wait=False)
-        wait(lambda: not stage.leftovers() and not stage.reserving(), PATIENCE, f"{name} is gone", self.running.tail)
+        wait(self._empty, PATIENCE, f"{name} is gone", self.running.tail)
         return took
+
+    def _empty(self) -> bool:
+        return not (self.stage.workers() or self.stage.leftovers() or self.stage.reserving())
 
     def _dump(self, name: str) -> str:
         return f"{_said(self.stage, name)}\n{self.running.tail()}"
 
 
 @pytest.mark.parametrize(
-    ("lies", "batches"), [pytest.param(300, 3, id="300"), pytest.param(10_000, 25, id="10000", marks=pytest.mark.long)]
+    ("lies", "batches"),
+    [
+        pytest.param(300, 3, id="300"),
+        pytest.param(10_000, 20, id="10000", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
+    ],
 )
 def test_who_lies_costs_the_others_nothing(
     stage: Stage, hasty: Controller, liar: Liar, lies: int, batches: int
@@ -121,9 +129,10 @@ def test_who_lies_costs_the_others_nothing(
                 enough = liar.lies + lies // batches
                 liar.deal(some, share)
                 beside_lies.append(course.run())
+                liar.deal(some, max(share, 0.7))  # the rest of them, however few were told meanwhile
                 wait(
                     lambda: liar.lies >= enough,
-                    2 * PATIENCE,
+                    3 * PATIENCE,
                     f"{enough} lies are told",
                     lambda: f"{liar.told}\n{hasty.tail()}",
                 )
@@ -132,9 +141,9 @@ def test_who_lies_costs_the_others_nothing(
             while liar.lies < lies:  # Hypothesis may have drawn fewer batches than it was asked for
                 liar.deal([Lie(sort, number) for sort in SORTS for number in range(20)], 0.4)
                 beside_lies.append(course.run())
+        assert hasty.pid == pid and hasty.status() is None, hasty.tail()
         report = _report(liar, hasty, pid, before, beside_lies)
         sys.stdout.write(f"{report}\n")
-        assert hasty.pid == pid and hasty.status() is None, report
         assert procstat.peak(pid) < MOST, report
         assert statistics.median(beside_lies) <= RATIO * statistics.median(before) + SLACK, report
         assert max(beside_lies) <= RATIO * max(before) + 2 * SLACK, report

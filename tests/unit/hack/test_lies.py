@@ -11,7 +11,9 @@ import pytest
 from adapter.objects import shape
 from hack.testbed import lies
 from hack.testbed.liar import _truth
-from hack.testbed.lies import HUGE, MIB, SORTS, Answer, Asked, Lie
+from hack.testbed.lies import HUGE, MIB, SORTS, Lie
+from hack.testbed.oddities import bent, specimen
+from hack.testbed.said import Answer, Asked, wire
 from hack.testbed.world import World, place
 
 ELSEWHERE = "http://127.0.0.1:1"
@@ -41,7 +43,7 @@ def test_each_sort_lies_to_each_question(sort: str, asked: Asked) -> None:
 
 def body(answer: Answer) -> Iterator[bytes]:
     """What goes over the wire behind the head."""
-    first, *rest = lies.wire(answer)
+    first, *rest = wire(answer)
     _, _, begun = first.partition(b"\r\n\r\n")
     return itertools.chain([begun], rest)
 
@@ -55,10 +57,10 @@ def test_a_huge_body_is_huge(number: int) -> None:
 def test_a_bomb_is_small_until_it_is_unpacked(number: int) -> None:
     """It is counted piece by piece, as nobody could who holds it."""
     inflate, size = zlib.decompressobj(wbits=31), 0
-    wire = b"".join(body(told("a bomb", LIST, number)))
-    assert len(wire) < MIB
-    while piece := inflate.decompress(wire, MIB):
-        size, wire = size + len(piece), inflate.unconsumed_tail
+    packed = b"".join(body(told("a bomb", LIST, number)))
+    assert len(packed) < MIB
+    while piece := inflate.decompress(packed, MIB):
+        size, packed = size + len(piece), inflate.unconsumed_tail
     assert size >= HUGE and inflate.eof
 
 
@@ -79,14 +81,14 @@ def _first_pages() -> Iterator[Answer]:
 
 def test_a_specimen_is_an_object() -> None:
     """Else whatever is bent of it would be left out at the door."""
-    made = lies.specimen(LIST, "a", 5)
+    made = specimen(LIST, "a", 5)
     assert shape.odd(made) == "" and made["metadata"]["labels"] == {"rayspan.dev/manager": "me"}
 
 
 def test_what_is_bent_is_odd_in_some_place_and_the_rest_is_left() -> None:
-    made = lies.specimen(LIST, "a", 5)
-    some = [lies.bent(random.Random(number), made) for number in range(200)]
-    assert made == lies.specimen(LIST, "a", 5)
+    made = specimen(LIST, "a", 5)
+    some = [bent(random.Random(number), made) for number in range(200)]
+    assert made == specimen(LIST, "a", 5)
     assert sum(one == made for one in some) < 10
     refused = [shape.odd(one) for one in some]
     assert "" in refused and len(set(refused)) > 5, "some come in, and some do not"
