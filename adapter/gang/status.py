@@ -29,7 +29,9 @@ def reserving(placement: Placement, blocked: Mapping[str, str], now: datetime) -
     """Shares are asked for, some are not admitted yet."""
     held = [s for s in placement.shares if s.cluster not in blocked or placement.round_of(s) < placement.round]
     parts = [f"{cluster}: {why}" for cluster, why in blocked.items() if why]
-    reason = "; ".join([f"{placement.lost and f'{placement.lost} '}Reserving {where(placement)}", *parts])
+    reason = "; ".join(
+        [f"{placement.lost and f'{placement.lost} '}Reserving quota for workers: {where(placement)}", *parts]
+    )
     return _status(placement, names.RESERVING, _sentence(reason), now, held=held)
 
 

@@ -552,7 +552,7 @@ RESERVED = [
          [
              ask("east"),
              Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": NOT_OPEN}, at(29))),
-             pending(f"Reserving 2 east, 2 west; east: {NOT_OPEN}."),
+             pending(f"Reserving quota for workers: 2 east, 2 west; east: {NOT_OPEN}."),
              LookAgain(SECOND),
          ], seconds=29),
     Case("11. a refusal is forgotten where the share stands",
@@ -819,7 +819,7 @@ RESERVED = [
          gang(WORK, [ROUND1], {"east": NO, "west": HELD}),
          [
              Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": "cpu is short"}, at(3))),
-             pending("Reserving 2 east, 2 west; east: cpu is short."),
+             pending("Reserving quota for workers: 2 east, 2 west; east: cpu is short."),
              LookAgain(SECOND),
          ], seconds=3),
     Case("13. one that says nothing is not waited for either",
@@ -835,7 +835,7 @@ RESERVED = [
          gang(WORK, [AGAIN], {"east": MUTE, "west": HELD}),
          [
              Record(place(AGAIN), explain.reserving(place(AGAIN), {"east": ""}, at(15))),
-             pending("Reserving 2 east, 2 west."),
+             pending("Reserving quota for workers: 2 east, 2 west."),
              LookAgain(SECOND),
          ], seconds=15),
     Case("13. never longer than the policy allows",
@@ -843,7 +843,7 @@ RESERVED = [
          gang(WORK, [OFTEN_AGAIN], {"east": MUTE, "west": HELD}),
          [
              Record(place(OFTEN_AGAIN), explain.reserving(place(OFTEN_AGAIN), {"east": ""}, at(29))),
-             pending("Reserving 2 east, 2 west."),
+             pending("Reserving quota for workers: 2 east, 2 west."),
              LookAgain(SECOND),
          ], seconds=29),
     Case("13. a share that is being deleted is none",

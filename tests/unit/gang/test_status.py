@@ -45,7 +45,7 @@ CASES = [
         "Reserving",
         "0 of 4",
         "2 east, 2 west",
-        "Reserving 2 east, 2 west.",
+        "Reserving quota for workers: 2 east, 2 west.",
     ),
     Case(
         "a gang that waits for one cluster says what that one says",
@@ -53,7 +53,7 @@ CASES = [
         "Reserving",
         "2 of 4",
         "2 east, 2 west",
-        "Reserving 2 east, 2 west; east: cpu is short.",
+        "Reserving quota for workers: 2 east, 2 west; east: cpu is short.",
     ),
     Case(
         "a placed gang quotes its plan",
