@@ -89,6 +89,9 @@ QUOTA_ANNOTATION: Final = (
 # --- read on a WorkerCluster by the guard of manifests/workercluster-guard.yaml --------------------------------------------
 FORCE_DELETE_ANNOTATION: Final = f"{DOMAIN}/force-delete"  # "true": its workers are given up with it
 
+# --- read on a WorkerCluster, whose admin writes it -------------------------------------------------------------------------
+ACCEPT_ANNOTATION: Final = f"{DOMAIN}/accept-cluster"  # the uid that its cluster may have, whatever is on record
+
 # --- Kueue -----------------------------------------------------------------------------------------------------------
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"
@@ -141,6 +144,8 @@ RAY_ACCELERATOR_LABEL: Final = f"{RAY_DOMAIN}/accelerator-type"
 
 # --- conditions and reasons of ours ------------------------------------------------------------------------------------
 CONNECTED: Final = "Connected"  # condition of WorkerCluster
+ANOTHER_CLUSTER: Final = "AnotherCluster"  # reasons of that: what answers is not the cluster that is on record,
+REGISTERED_TWICE: Final = "RegisteredTwice"  # or that of another WorkerCluster
 REACHABLE: Final = "Reachable"  # condition of WorkerCluster, written by `rayspan preflight`
 PLACED: Final = "Placed"  # condition of Placement
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
+from adapter.admission.identity import recorded
 from adapter.admission.policy import Written, policy, policy_name
 from adapter.objects import specs
 from adapter.objects.raw import Raw, bounded, condition, meta, timestamp, turned
@@ -53,10 +54,15 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
 
 
 def cluster_status(
-    cluster: Raw, problem: str, reason: str, steady: bool, workers: int, now: datetime, *, lack: str = ""
+    cluster: Raw, problem: str, reason: str, steady: bool, workers: int, now: datetime, *, lack: str = "", uid: str = ""
 ) -> Patch | None:
-    """The status patch of a WorkerCluster: `cluster_condition`, and for how many workers quota is held there."""
-    return _with(cluster, cluster_condition(cluster, problem, reason, steady, now, lack=lack), "workers", workers)
+    """The status patch of a WorkerCluster: `cluster_condition`, for how many workers quota is held there, and who it is, as
+    far as that is known now (`uid`). Who it is, is written over nothing that was not read."""
+    patch = _with(cluster, cluster_condition(cluster, problem, reason, steady, now, lack=lack), "workers", workers)
+    if uid in ("", recorded(cluster)):
+        return patch
+    precondition = {key: meta(cluster).get(key) for key in ("uid", "resourceVersion")}
+    return {"metadata": precondition, "status": {**(patch or {"status": {}})["status"], "clusterUID": uid}}
 
 
 def cluster_condition(

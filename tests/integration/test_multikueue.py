@@ -21,6 +21,7 @@ from hack.testbed.multikueue import Audit, Write
 from hack.testbed.reader import Raw
 from hack.testbed.rights import Row, may, wrong
 from hack.testbed.stage import FAKE_NODE, TOLERATION, Stage, added, pods_by_cluster, told
+from hack.testbed.workerclusters import meant
 
 # The controller's own rights are changed, or Kueue itself: by a process of the test's own, which is alone by that, or by an admin.
 alone = pytest.mark.alone
@@ -273,7 +274,8 @@ def _source(**more: str) -> Raw:
 
 def _worker_clusters(stage: Stage, *clusters: str) -> None:
     for name in clusters:
-        body = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": OURS[name]}}
+        metadata = {"name": OURS[name], "annotations": meant(stage.fleet.workers[name])}
+        body = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": metadata}
         _put(stage, {**body, "spec": {"source": {"multiKueueClusterRef": {"name": OURS[name]}}}})
 
 
