@@ -23,6 +23,7 @@ class Known:
     uid: str = ""  # status.clusterUID; empty: it was never seen
     accepted: str = ""  # the uid that its admin takes it to have
     taken: Mapping[str, str] = field(default_factory=dict)  # uid -> another WorkerCluster, whose cluster that is
+    taken_from: str = ""  # the holder from whom its admin has the claim taken (claim.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ def known(cluster: Raw, everyone: Iterable[Raw]) -> Known:
         same = key_of(other)[1] == name
         if not same and recorded(other) and (recorded(other) != uid or _order(other) < _order(cluster)):
             taken[recorded(other)] = key_of(other)[1]
-    return Known(name, uid, annotation(cluster, names.ACCEPT_ANNOTATION), taken)
+    accepted, taken_from = (annotation(cluster, one) for one in (names.ACCEPT_ANNOTATION, names.TAKE_OVER_ANNOTATION))
+    return Known(name, uid, accepted, taken, taken_from)
 
 
 def recorded(cluster: Raw) -> str:

@@ -17,7 +17,7 @@ from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store
 
 Says = Callable[[Exception], bool]
-PROBE, CONNECTION = "probe", "connection"  # who meets trouble beside the rows of the table
+PROBE, CONNECTION, CLAIM = "probe", "connection", "claim"  # who meets trouble beside the rows of the table
 
 
 def never(_: Exception) -> bool:

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from adapter.admission import identity
+from adapter.admission.claim import RENEW_SECONDS
 from adapter.admission.identity import Known
 from adapter.objects import specs
 from adapter.objects.raw import Raw
+from adapter.shell.clusters.claim import Claim, Election
 from adapter.shell.clusters.logins import Login, Logins, unusable
 from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.guard import failed, guarded
@@ -30,10 +32,13 @@ class _Engagement:
 class Fleet:
     """Members by name; `problems` says why a WorkerCluster has none."""
 
-    def __init__(self, tasks: asyncio.TaskGroup, manager_id: str, may_write: MayWrite) -> None:
+    def __init__(
+        self, tasks: asyncio.TaskGroup, manager_id: str, may_write: MayWrite, election: Election | None = None
+    ) -> None:
+        """`election`: by which this process leads; without one it claims no cluster."""
         self.problems: dict[str, str] = {}
         self.room_version = 0  # grows with every change of what might fit somewhere
-        self._tasks, self._manager_id, self._may_write = tasks, manager_id, may_write
+        self._tasks, self._manager_id, self._may_write, self._election = tasks, manager_id, may_write, election
         self._tell = Listeners()
         self._engaged: dict[str, _Engagement] = {}
 
@@ -110,20 +115,33 @@ class Fleet:
             return
         self.problems.pop(name, None)
         member = Member(name, spec, client, self._manager_id, self._tell, known)
-        client.guard = member.identity.fence
+        client.guard = member.fence
+        if self._election:
+            own = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
+            own.guard = member.identity.fence
+            member.claim = Claim(own, self._manager_id, member.identity, self._election, member.claimed)
         self._engaged[name] = _Engagement(digest, member, self._tasks.create_task(self._run(member)))
 
     async def _run(self, member: Member) -> None:
         """Run a member; whatever happens to it, the others and the process go on, and it is run anew."""
         try:
-            await guarded("cluster", member.run, broke=member.broken)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(guarded("cluster", member.run, broke=member.broken))
+                if member.claim:
+                    tasks.create_task(guarded("claim", member.claim.run, longest=RENEW_SECONDS))
         finally:
-            await member.client.close()
+            await _close(member)
 
     async def _disengage(self, name: str) -> None:
         before = self._engaged.pop(name, None)
         if before:
             before.task.cancel()
             await asyncio.gather(before.task, return_exceptions=True)
-            await before.member.client.close()  # by nobody else, where its task had not begun
+            await _close(before.member)  # by nobody else, where its task had not begun
             self._tell.contact(name)
+
+
+async def _close(member: Member) -> None:
+    await member.client.close()
+    if member.claim:
+        await member.claim.client.close()

@@ -87,6 +87,14 @@ def _open() -> str:
     return ""
 
 
+class Unusable(Unreachable):
+    """It answers, and is not ours to use: it is another cluster, or somebody else's. `reason` says so in a word, for a condition."""
+
+    def __init__(self, reason: str, why: str) -> None:
+        super().__init__(why)
+        self.reason = reason
+
+
 class TooLarge(Unreachable):
     """It answers with more than what was asked for can be."""
 

@@ -26,7 +26,7 @@ from adapter.objects.raw import UNREADABLE, Raw
 from adapter.shell import metrics
 from adapter.shell.kube import pages
 from adapter.shell.kube.budget import OF_WORKER_CLUSTER, Budget, Overfull, Room
-from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable
+from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable, Unusable
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store, number
 from adapter.shell.pace import Bucket
@@ -89,12 +89,8 @@ class Restored(Unreachable):
     """The cluster is of an older version than it was: nothing that was read of it before counts."""
 
 
-class Stranger(Unreachable):
-    """Another cluster answers than the one that is followed; `reason` says so in a word, for a condition."""
-
-    def __init__(self, reason: str, why: str) -> None:
-        super().__init__(why)
-        self.reason = reason
+class Stranger(Unusable):
+    """Another cluster answers than the one that is followed."""
 
 
 @dataclass(slots=True)

@@ -56,7 +56,10 @@ class Conditions:
             workers = max(workers, int((raw.get("status") or {}).get("workers") or 0))
         lack = f"No new workers go there: {member.unmirrored}." if member and member.unmirrored and not problem else ""
         uid = member.identity.uid if member and not problem else ""
-        patch = conditions.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC), lack=lack, uid=uid)
+        unclaimed = member.unclaimed if member and not problem else ""
+        patch = conditions.cluster_status(
+            raw, problem, reason, steady, workers, datetime.now(UTC), lack=lack, uid=uid, unclaimed=unclaimed
+        )
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
             self._manager.worker_clusters.put(await self._manager.client.merge(path, patch))
@@ -69,6 +72,8 @@ class Conditions:
             await self._announcer.say(about, conditions.RESTORED, f"Worker cluster {name}: {RESTORED}.", warning=True)
         if problem or lack:
             await self._announcer.say(about, conditions.NOT_MIRRORED if lack else reason, problem or lack, warning=True)
+        elif unclaimed:
+            await self._announcer.say(about, names.NOT_CLAIMED, f"Worker cluster {name}: {unclaimed}.", warning=True)
         lost = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None
 

@@ -251,3 +251,11 @@ def test_who_a_cluster_is_is_written_over_nothing_that_was_not_read() -> None:
         "metadata": {"uid": "uid-of-east", "resourceVersion": "17"},
         "status": {"clusterUID": "u2"},
     }
+
+
+def test_a_cluster_without_a_claim_is_connected_and_says_so() -> None:
+    found = only(
+        conditions.cluster_condition(make_worker_cluster(), "", "", True, at(5), unclaimed="no claim can be held")
+    )
+    assert (found["status"], found["reason"]) == ("True", "NotClaimed")
+    assert found["message"] == "Its API server answers and its queues are read. But no claim can be held."
