@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw, meta
+from adapter.objects.raw import Raw, annotation, meta, microtime
 
 # The defaults of client-go and controller-runtime. A leader that dies is replaced after at most one look (RETRY) and the
 # duration: 17 s and two requests. Shorter ones would exchange a leader whose API server is slow for a few seconds.
@@ -127,15 +127,21 @@ def giving_back(me: Candidate, lease: Raw | None, wall: datetime) -> dict[str, A
     spec = _spec(lease)
     if lease is None or spec.get("holderIdentity") != me.name:
         return None
-    now = _timestamp(wall)
+    now = microtime(wall)
     # A second is the least that the API allows; candidates that know no empty holder wait for no longer.
-    return _patch(lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now})
+    body = _patch(lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now})
+    return {**body, "metadata": {**body["metadata"], "annotations": {names.GAVE_BACK_ANNOTATION: me.name}}}
+
+
+def leader(lease: Raw | None) -> str:
+    """Who holds it, or who held it last and gave it back; empty when that is not known."""
+    return str(_spec(lease).get("holderIdentity") or "") or annotation(lease or {}, names.GAVE_BACK_ANNOTATION)
 
 
 def _put(me: Candidate, lease: Raw | None, wall: datetime) -> Put:
     spec = _spec(lease)
     holder = str(spec.get("holderIdentity") or "")
-    mine, now = holder == me.name, _timestamp(wall)
+    mine, now = holder == me.name, microtime(wall)
     changes = _number(spec.get("leaseTransitions"))
     fresh = {
         "holderIdentity": me.name,
@@ -166,8 +172,3 @@ def _duration(spec: Raw) -> float:
 
 def _number(value: Any) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _timestamp(wall: datetime) -> str:
-    """A MicroTime; `wall` is in UTC."""
-    return f"{wall:%Y-%m-%dT%H:%M:%S.%f}Z"

@@ -89,6 +89,14 @@ QUOTA_ANNOTATION: Final = (
 # --- read on a WorkerCluster by the guard of manifests/workercluster-guard.yaml --------------------------------------------
 FORCE_DELETE_ANNOTATION: Final = f"{DOMAIN}/force-delete"  # "true": its workers are given up with it
 
+# --- read on a WorkerCluster, whose admin writes it -------------------------------------------------------------------------
+ACCEPT_ANNOTATION: Final = f"{DOMAIN}/accept-cluster"  # the uid that its cluster may have, whatever is on record
+TAKE_OVER_ANNOTATION: Final = f"{DOMAIN}/take-over"  # the holder from whom the claim to its cluster is taken
+
+# --- written by us on Leases ----------------------------------------------------------------------------------------------
+LEASE_VERSION_ANNOTATION: Final = f"{DOMAIN}/lease-version"  # on a claim: how far its manager's Lease was
+GAVE_BACK_ANNOTATION: Final = f"{DOMAIN}/gave-back"  # on the manager's Lease: who held it last, when nobody does
+
 # --- Kueue -----------------------------------------------------------------------------------------------------------
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"
@@ -141,6 +149,10 @@ RAY_ACCELERATOR_LABEL: Final = f"{RAY_DOMAIN}/accelerator-type"
 
 # --- conditions and reasons of ours ------------------------------------------------------------------------------------
 CONNECTED: Final = "Connected"  # condition of WorkerCluster
+ANOTHER_CLUSTER: Final = "AnotherCluster"  # reasons of that: what answers is not the cluster that is on record,
+REGISTERED_TWICE: Final = "RegisteredTwice"  # or that of another WorkerCluster,
+HELD_BY_ANOTHER: Final = "HeldByAnother"  # or it is, and somebody else holds the claim to it;
+NOT_CLAIMED: Final = "NotClaimed"  # it is seen, and nobody can hold one
 REACHABLE: Final = "Reachable"  # condition of WorkerCluster, written by `rayspan preflight`
 PLACED: Final = "Placed"  # condition of Placement
 

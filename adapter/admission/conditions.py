@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
+from adapter.admission.identity import recorded
 from adapter.admission.policy import Written, policy, policy_name
 from adapter.objects import specs
 from adapter.objects.raw import Raw, bounded, condition, meta, timestamp, turned
@@ -53,23 +54,40 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
 
 
 def cluster_status(
-    cluster: Raw, problem: str, reason: str, steady: bool, workers: int, now: datetime, *, lack: str = ""
+    cluster: Raw,
+    problem: str,
+    reason: str,
+    steady: bool,
+    workers: int,
+    now: datetime,
+    *,
+    lack: str = "",
+    uid: str = "",
+    unclaimed: str = "",
 ) -> Patch | None:
-    """The status patch of a WorkerCluster: `cluster_condition`, and for how many workers quota is held there."""
-    return _with(cluster, cluster_condition(cluster, problem, reason, steady, now, lack=lack), "workers", workers)
+    """The status patch of a WorkerCluster: `cluster_condition`, for how many workers quota is held there, and who it is, as
+    far as that is known now (`uid`). Who it is, is written over nothing that was not read."""
+    told = cluster_condition(cluster, problem, reason, steady, now, lack=lack, unclaimed=unclaimed)
+    patch = _with(cluster, told, "workers", workers)
+    if uid in ("", recorded(cluster)):
+        return patch
+    precondition = {key: meta(cluster).get(key) for key in ("uid", "resourceVersion")}
+    return {"metadata": precondition, "status": {**(patch or {"status": {}})["status"], "clusterUID": uid}}
 
 
 def cluster_condition(
-    cluster: Raw, problem: str, reason: str, steady: bool, now: datetime, *, lack: str = ""
+    cluster: Raw, problem: str, reason: str, steady: bool, now: datetime, *, lack: str = "", unclaimed: str = ""
 ) -> Patch | None:
     """The status patch that tells whether a WorkerCluster is connected, and since when it was lost; None when it is told.
 
     The first loss stays while the cluster comes and goes: it is over when the cluster was seen for long enough (`steady`).
-    `lack` is what keeps new workers from one that is seen, a sentence.
+    `lack` is what keeps new workers from one that is seen, a sentence; `unclaimed` why nobody else is kept from it, a part of one.
     """
     if not problem:
-        text = lack or "Its API server answers and its queues are read."
-        patch = _patch(cluster, names.CONNECTED, "True", NOT_MIRRORED if lack else "Connected", text, now)
+        well = "Its API server answers and its queues are read."
+        text = lack or (f"{well} But {unclaimed}." if unclaimed else well)
+        because = NOT_MIRRORED if lack else names.NOT_CLAIMED if unclaimed else "Connected"
+        patch = _patch(cluster, names.CONNECTED, "True", because, text, now)
         return _with(cluster, patch, "lostSince", None) if steady else patch
     silent = reason == "Unreachable"
     patch = _patch(cluster, names.CONNECTED, "Unknown" if silent else "False", reason, problem, now)

@@ -84,6 +84,11 @@ def timestamp(when: datetime) -> str:
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def microtime(when: datetime) -> str:
+    """The same with microseconds, as Leases have it; `when` is in UTC."""
+    return f"{when:%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
 def controller_uid(raw: Raw) -> str:
     """The uid of the object's controlling owner, empty when it has none."""
     owners = _maps(meta(raw).get("ownerReferences"))

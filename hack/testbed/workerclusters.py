@@ -46,6 +46,16 @@ def _connected(fleet: Clusters, name: str) -> bool:
     return bool(condition(found, names.CONNECTED).get("status") == "True")
 
 
+def uid(cluster: Cluster) -> str:
+    """Who a cluster is, as the controller remembers it."""
+    return str(cluster.get("namespaces", "kube-system")["metadata"]["uid"])
+
+
+def meant(cluster: Cluster) -> Raw:
+    """The annotations of a WorkerCluster by which its cluster, which has another one, is registered twice on purpose."""
+    return {names.ACCEPT_ANNOTATION: uid(cluster)}
+
+
 @contextmanager
 def found_by(fleet: Clusters, ways: Mapping[str, Raw]) -> Iterator[None]:
     """Give worker clusters these `spec.head`; by the pod's IP again in the end."""

@@ -13,6 +13,7 @@ from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, added, told
+from hack.testbed.workerclusters import meant
 
 pytestmark = [pytest.mark.alone, pytest.mark.long]  # it reads the quota of all queues of west
 
@@ -24,7 +25,8 @@ def west(fleet: Clusters) -> Iterator[str]:
     """West under another name, by a Secret of the test's own."""
     manager = fleet.manager
     _reach(fleet, install.worker_kubeconfig(manager, "west"))
-    body = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": WEST}}
+    metadata = {"name": WEST, "annotations": meant(fleet.workers["west"])}
+    body = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": metadata}
     manager.apply(yaml.safe_dump({**body, "spec": {"source": {"kubeConfig": {"secretRef": {"name": WEST}}}}}))
     yield WEST
     manager.kubectl("delete", "workercluster", WEST, "--ignore-not-found")

@@ -15,6 +15,7 @@ from hack.testbed.controller import Controller, dump
 from hack.testbed.preemption import preempt
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage
+from hack.testbed.workerclusters import meant
 
 pytestmark = pytest.mark.long
 
@@ -172,7 +173,10 @@ def _own(stage: Stage, name: str) -> str:
 def _registered(stage: Stage, name: str, address: str) -> Raw:
     source = {"kubeConfig": {"secretRef": {"name": name}}}
     spec = {"source": source, "head": {"address": address}}
-    kind, metadata = names.WORKER_CLUSTER_KIND, {"name": _own(stage, name)}
+    kind, metadata = (
+        names.WORKER_CLUSTER_KIND,
+        {"name": _own(stage, name), "annotations": meant(stage.fleet.workers[name])},
+    )
     return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
 

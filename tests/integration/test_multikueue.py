@@ -21,6 +21,7 @@ from hack.testbed.multikueue import Audit, Write
 from hack.testbed.reader import Raw
 from hack.testbed.rights import Row, may, wrong
 from hack.testbed.stage import FAKE_NODE, TOLERATION, Stage, added, pods_by_cluster, told
+from hack.testbed.workerclusters import meant
 
 # The controller's own rights are changed, or Kueue itself: by a process of the test's own, which is alone by that, or by an admin.
 alone = pytest.mark.alone
@@ -31,13 +32,15 @@ CONFIG = "it-multikueue"
 JOBS = "jobs"  # the LocalQueue of ordinary Jobs
 MANUAL = (REPO / "docs/multikueue.md").read_text()
 MANUALS_ACCOUNT = "kueue-system:multikueue"
-BINDINGS = ("rayspan-worker-multikueue", "rayspan-worker-tenant-multikueue")  # of a cluster, and of a namespace
+# Of a cluster, of a namespace, and of the namespace in which claims are held.
+BINDINGS = ("rayspan-worker-multikueue", "rayspan-worker-tenant-multikueue", "rayspan-worker-claim-multikueue")
 MANUALS_RIGHTS: list[Row] = [
     ("list", "clusterqueues.kueue.x-k8s.io", "", True),
     ("watch", "nodes", "", True),
     ("watch", "workloads.kueue.x-k8s.io", "-A", True),
     ("create", "workloads.kueue.x-k8s.io", "-n default", True),
     ("create", "pods", "-n default", True),
+    ("create", "leases", "-n rayspan-system", True),
     ("create", "pods", "-n kube-system", False),
     ("get", "secrets", "-n default", False),
 ]
@@ -230,12 +233,13 @@ def test_the_manuals_commands_give_the_rights_that_it_speaks_of(fleet: Clusters)
         for undo in (
             partial(east.delete, "clusterrolebinding", BINDINGS[0]),
             partial(east.delete, "rolebinding", BINDINGS[1], "default"),
+            partial(east.delete, "rolebinding", BINDINGS[2], names.SYSTEM_NAMESPACE),
             partial(manager.kubectl, "delete", "-k", REPO / "kustomize/components/multikueue", "--ignore-not-found"),
         ):
             undo()  # what an interrupted run has left
             stack.callback(undo)
         manager.wait(lambda: not may(manager, *reading), 20, "the controller may not read the Secrets yet")
-        east.wait(lambda: len(wrong(east, who, MANUALS_RIGHTS)) == 5, 20, "it may do nothing of what it is to be given")
+        east.wait(lambda: len(wrong(east, who, MANUALS_RIGHTS)) == 6, 20, "it may do nothing of what it is to be given")
         for where, words in _commands():
             {"east": east, "manager": manager}[where].kubectl(*words)
         east.wait(
@@ -273,7 +277,8 @@ def _source(**more: str) -> Raw:
 
 def _worker_clusters(stage: Stage, *clusters: str) -> None:
     for name in clusters:
-        body = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": OURS[name]}}
+        metadata = {"name": OURS[name], "annotations": meant(stage.fleet.workers[name])}
+        body = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": metadata}
         _put(stage, {**body, "spec": {"source": {"multiKueueClusterRef": {"name": OURS[name]}}}})
 
 
@@ -295,6 +300,7 @@ def _bind(stage: Stage, name: str) -> None:
     given = [words for _, words in _commands() if "create" in words]
     assert [words[words.index("create") + 2] for words in given] == [*BINDINGS]
     stage.made.append((worker, "clusterrolebinding", BINDINGS[0]))
+    worker.delete("rolebinding", BINDINGS[2], names.SYSTEM_NAMESPACE)  # of an earlier test; it goes with no stage
     for words in given:
         worker.kubectl(*(stage.name if word == "default" else word.replace(MANUALS_ACCOUNT, ours) for word in words))
 

@@ -127,6 +127,12 @@ WORKER_ROWS: list[Row] = [
     ("list", "secrets", "-n rayspan-system", False),
     ("get", "nodes", "", False),
     ("get", "nodes/proxy", "", False),
+    ("create", "leases", "-n rayspan-system", True),
+    ("patch", "leases/any", "-n rayspan-system", True),
+    ("delete", "leases/any", "-n rayspan-system", False),
+    ("list", "leases", "-n rayspan-system", False),
+    ("create", "leases", "-n default", False),
+    ("patch", "leases/any", "-n kube-system", False),
     ("create", "serviceaccounts/token", "-n rayspan-system", False),
     ("escalate", "clusterroles", "", False),
 ]

@@ -17,6 +17,7 @@ from hack.testbed.controller import Controller, dump
 from hack.testbed.reader import Raw
 from hack.testbed.stage import FAKE_NODE, Stage
 from hack.testbed.volcano import KIND, known
+from hack.testbed.workerclusters import meant
 
 pytestmark = pytest.mark.long
 
@@ -102,7 +103,8 @@ def _scheduled(
     pods = {"schedulerName": names.VOLCANO_SCHEDULER, "annotations": annotations or {}}
     for name, each in own.items():
         spec = {"source": {"kubeConfig": {"secretRef": {"name": name}}}, "pods": pods}
-        made = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": each}}
+        metadata = {"name": each, "annotations": meant(stage.fleet.workers[name])}
+        made = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": metadata}
         stage.manager.apply(yaml.safe_dump({**made, "spec": spec}))
         stage.made.append((stage.manager, f"workercluster.{names.DOMAIN}", each))
     stage.build(cpu, timeout=timeout, policy={"clusters": {"names": list(own.values())}})

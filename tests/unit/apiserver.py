@@ -96,7 +96,8 @@ class Asked:
 class Server:
     """Lists and watches are answered from their own scripts, everything else is a list; a script's end is silence.
 
-    Who asks for one object wants to know how far the cluster is, and is told `newest`; that stands in no script.
+    Who asks for one object wants to know how far the cluster is, and is told `newest`; who asks for the namespace kube-system wants
+    to know which cluster it is, and is told `uid`. That stands in no script.
     """
 
     lists: list[Answer] = field(default_factory=list)
@@ -106,6 +107,8 @@ class Server:
     newest: int = 10**9
     ready: bool = False  # probes are answered, and stand in no script
     compared: int = 0  # how often it was asked how far it is
+    uid: str = "uid-of-kube-system"
+    proved: int = 0  # how often it was asked which one it is
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -113,6 +116,9 @@ class Server:
         if request.query.get("limit") == "1":
             self.compared += 1
             return await lists(self.newest)(request)
+        if request.query.get("fieldSelector") == "metadata.name=kube-system":
+            self.proved += 1
+            return await says(named(self.uid))(request)
         if request.path == "/readyz" and self.ready:
             return await text("ok", kind="text/plain")(request)
         said = await request.text()
@@ -236,6 +242,11 @@ async def cut(request: web.Request) -> None:
 def lists(version: int, objects: Iterable[Raw] = (), following: str = "") -> Answer:
     metadata = {"resourceVersion": str(version)} | ({"continue": following} if following else {})
     return says({"kind": "List", "metadata": metadata, "items": list(objects)})
+
+
+def named(uid: str) -> Raw:
+    """What a cluster with this uid says to who asks which one it is."""
+    return {"kind": "List", "metadata": {}, "items": [{"metadata": {"name": "kube-system", "uid": uid}}] if uid else []}
 
 
 def event(kind: str, body: Raw) -> str:

@@ -190,11 +190,17 @@ def test_it_tells_who_leads_since_when(me: Candidate, found: Raw, acquired: str,
 
 def test_it_is_given_back_by_its_holder_only() -> None:
     assert leaderelection.giving_back(leading(1), lease(ME), WALL) == {
-        "metadata": {"uid": "u1", "resourceVersion": "7"},
+        "metadata": {"uid": "u1", "resourceVersion": "7", "annotations": {names.GAVE_BACK_ANNOTATION: ME}},
         "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": STAMP, "renewTime": STAMP},
     }
     for found in (lease(OTHER), lease(""), None):
         assert leaderelection.giving_back(leading(1), found, WALL) is None
+
+
+def test_who_led_last_is_known_although_it_was_given_back() -> None:
+    noted = lease("")
+    noted["metadata"]["annotations"] = {names.GAVE_BACK_ANNOTATION: OTHER}
+    assert [leaderelection.leader(found) for found in (None, lease(""), lease(ME), noted)] == ["", "", ME, OTHER]
 
 
 # --- two of them -----------------------------------------------------------------------------------------------------

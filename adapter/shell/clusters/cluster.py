@@ -17,7 +17,7 @@ from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store
 
 Says = Callable[[Exception], bool]
-PROBE, CONNECTION = "probe", "connection"  # who meets trouble beside the rows of the table
+PROBE, CONNECTION, CLAIM = "probe", "connection", "claim"  # who meets trouble beside the rows of the table
 
 
 def never(_: Exception) -> bool:
@@ -75,13 +75,18 @@ class Cluster:
                 dict(row.selectors),
                 self._restored,
                 self._budget.room(row.resource.plural),
+                self.prove,
             )
             for row in self._rows
         ]
-        await reflector.keep(self.client, functools.partial(self._note, PROBE), followed, self._forget)
+        tell = functools.partial(self._note, PROBE)
+        await reflector.keep(self.client, tell, followed, self._forget, self.prove)
 
     def _forget(self) -> None:
         """Hear that its stores were emptied: they held more than may be kept of one cluster."""
+
+    async def prove(self) -> None:
+        """Ask who answers; raises Stranger when it is not the cluster that it was. Nobody doubts it here."""
 
     def _restored(self) -> None:
         """Hear that it went back to an older version."""

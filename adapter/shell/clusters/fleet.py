@@ -1,15 +1,20 @@
 """Which worker clusters are connected: engages a member for each WorkerCluster object and lets it go with it.
 
-A Secret whose content changes means a new connection, not a new process. What cannot be connected has a sentence
-instead of a member, and costs the others nothing.
+A Secret whose content changes means a new connection, not a new process; so does another cluster that is accepted in the place of
+the one on record. What cannot be connected has a sentence instead of a member, and costs the others nothing.
 """
 
 import asyncio
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from adapter.admission import identity
+from adapter.admission.claim import RENEW_SECONDS
+from adapter.admission.identity import Known
 from adapter.objects import specs
 from adapter.objects.raw import Raw
+from adapter.shell.clusters.claim import Claim, Election
 from adapter.shell.clusters.logins import Login, Logins, unusable
 from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.guard import failed, guarded
@@ -27,10 +32,13 @@ class _Engagement:
 class Fleet:
     """Members by name; `problems` says why a WorkerCluster has none."""
 
-    def __init__(self, tasks: asyncio.TaskGroup, manager_id: str, may_write: MayWrite) -> None:
+    def __init__(
+        self, tasks: asyncio.TaskGroup, manager_id: str, may_write: MayWrite, election: Election | None = None
+    ) -> None:
+        """`election`: by which this process leads; without one it claims no cluster."""
         self.problems: dict[str, str] = {}
         self.room_version = 0  # grows with every change of what might fit somewhere
-        self._tasks, self._manager_id, self._may_write = tasks, manager_id, may_write
+        self._tasks, self._manager_id, self._may_write, self._election = tasks, manager_id, may_write, election
         self._tell = Listeners()
         self._engaged: dict[str, _Engagement] = {}
 
@@ -62,15 +70,15 @@ class Fleet:
         """The clusters that workers are to leave."""
         return frozenset(name for name, member in self.members().items() if member.spec.draining)
 
-    async def reconcile(self, name: str, cluster: Raw | None, logins: Logins) -> None:
-        """Make the member match its WorkerCluster object and Secret."""
+    async def reconcile(self, name: str, cluster: Raw | None, logins: Logins, everyone: Iterable[Raw] = ()) -> None:
+        """Make the member match its WorkerCluster object and Secret; `everyone`: all WorkerClusters."""
         if cluster is None:
             logins.forget(name)
             self.problems.pop(name, None)
             await self._disengage(name)
             return
         try:
-            await self._match(name, cluster, logins)
+            await self._match(name, cluster, logins, identity.known(cluster, everyone))
         except Exception as error:  # it can be seen no more, and must not count as if it could
             failed("fleet", error, name)
             self.problems[name] = (
@@ -79,7 +87,7 @@ class Fleet:
             )
             await self._disengage(name)
 
-    async def _match(self, name: str, cluster: Raw, logins: Logins) -> None:
+    async def _match(self, name: str, cluster: Raw, logins: Logins, known: Known) -> None:
         try:
             spec = specs.worker_cluster(cluster)
             login = await logins.of(name, spec)
@@ -87,13 +95,14 @@ class Fleet:
             self.problems[name] = str(error)
             await self._disengage(name)
             return
-        await self._engage(name, spec, login)
+        await self._engage(name, spec, login, known)
 
-    async def _engage(self, name: str, spec: specs.WorkerCluster, login: Login) -> None:
+    async def _engage(self, name: str, spec: specs.WorkerCluster, login: Login, known: Known) -> None:
         digest = hashlib.sha256(login.kubeconfig.encode()).hexdigest()
         before = self._engaged.get(name)
         follows_the_same = before and before.member.spec.head.mirrored == spec.head.mirrored
-        if before and before.digest == digest and follows_the_same:
+        if before and before.digest == digest and follows_the_same and before.member.identity.holds(known):
+            before.member.identity.known = known
             if before.member.spec != spec:
                 before.member.spec = spec
                 self._tell.contact(name)  # cordoned or not, another zone: plans may differ
@@ -105,20 +114,34 @@ class Fleet:
             self.problems[name] = unusable(login, error)
             return
         self.problems.pop(name, None)
-        member = Member(name, spec, client, self._manager_id, self._tell)
+        member = Member(name, spec, client, self._manager_id, self._tell, known)
+        client.guard = member.fence
+        if self._election:
+            own = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
+            own.guard = member.identity.fence
+            member.claim = Claim(own, self._manager_id, member.identity, self._election, member.claimed)
         self._engaged[name] = _Engagement(digest, member, self._tasks.create_task(self._run(member)))
 
     async def _run(self, member: Member) -> None:
         """Run a member; whatever happens to it, the others and the process go on, and it is run anew."""
         try:
-            await guarded("cluster", member.run, broke=member.broken)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(guarded("cluster", member.run, broke=member.broken))
+                if member.claim:
+                    tasks.create_task(guarded("claim", member.claim.run, longest=RENEW_SECONDS))
         finally:
-            await member.client.close()
+            await _close(member)
 
     async def _disengage(self, name: str) -> None:
         before = self._engaged.pop(name, None)
         if before:
             before.task.cancel()
             await asyncio.gather(before.task, return_exceptions=True)
-            await before.member.client.close()  # by nobody else, where its task had not begun
+            await _close(before.member)  # by nobody else, where its task had not begun
             self._tell.contact(name)
+
+
+async def _close(member: Member) -> None:
+    await member.client.close()
+    if member.claim:
+        await member.claim.client.close()

@@ -1,6 +1,7 @@
 """What does one worker cluster look like from here: its connection, its stores, and since when it is silent.
 
-A member that cannot be seen keeps its stores, but nobody may act on them: `why_silent` is then a sentence.
+A member that cannot be seen keeps its stores, but nobody may act on them: `why_silent` is then a sentence. So it is while it has
+not proved that it is the cluster that it was.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
+from adapter.admission.identity import Known
 from adapter.objects import slim
 from adapter.objects.raw import Key, Raw, key_of, meta, true_since, uid_of
 from adapter.objects.reservation import Reservation
@@ -19,11 +21,13 @@ from adapter.objects.workerpod import slot_of
 from adapter.quota import nodes
 from adapter.quota.tree import Tree, build, leads_to
 from adapter.rewrite.servicemirror import Standing, slice_keys
-from adapter.shell.clusters.cluster import PROBE, Cluster, Row
+from adapter.shell.clusters.claim import Claim
+from adapter.shell.clusters.cluster import CLAIM, CONNECTION, PROBE, Cluster, Row
+from adapter.shell.clusters.identity import Identity
 from adapter.shell.clusters.indexes import by_placement, by_reserved_workload
 from adapter.shell.kube import resources
 from adapter.shell.kube.budget import OF_WORKER_CLUSTER
-from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.client import ApiError, Client, Unreachable, Unusable
 from adapter.shell.kube.store import Changed, Store, version
 
 log = logging.getLogger(__name__)
@@ -51,12 +55,24 @@ class Listeners:
 class Member(Cluster):
     """One connected worker cluster; `run` keeps it true until cancelled."""
 
-    def __init__(self, name: str, spec: WorkerCluster, client: Client, manager_id: str, tell: Listeners) -> None:
+    def __init__(
+        self,
+        name: str,
+        spec: WorkerCluster,
+        client: Client,
+        manager_id: str,
+        tell: Listeners,
+        known: Known | None = None,
+    ) -> None:
+        """`known`: what is on record of who it is; by default nothing."""
         super().__init__(client, OF_WORKER_CLUSTER)
         self.name, self.spec = name, spec
+        self.identity = Identity(known or Known(name))
+        self.claim: Claim | None = None  # where this process takes part in no election
         self._tell, self._manager_id = tell, manager_id
         self.seen = asyncio.Event()  # set once it was seen for the first time
-        self._told = "not connected yet"  # what the listeners were told last
+        # What the listeners were told last: why it is silent, in words and in a word, and what its claim lacks.
+        self._told = "not connected yet", "", ""
         self._silent_since: datetime | None = datetime.now(UTC)
         self._seen_since: datetime | None = None
         self._troubles[PROBE] = Unreachable(FIRST_LISTS)
@@ -126,9 +142,37 @@ class Member(Cluster):
         """Why nothing may be concluded from the stores now; empty when all is well."""
         if self._silent_since is None and self.synced:
             return ""
-        trouble = _sentence(self.trouble, self.spec) if self.trouble else FIRST_LISTS
+        met = self._unusable or self.trouble
+        trouble = _sentence(met, self.spec) if met else FIRST_LISTS
         since = f" since {self._silent_since:%H:%M:%S} UTC" if self._silent_since else ""
         return f"cannot be seen{since}: {trouble}"
+
+    @property
+    def stranger(self) -> str:
+        """The reason, in a word, for which what answers is not this cluster, or not ours to use; empty when nothing is said of that."""
+        return self._unusable.reason if self._unusable else ""
+
+    @property
+    def _unusable(self) -> Unusable | None:
+        met = (self._troubles.get(source) for source in (PROBE, CLAIM))
+        return next((one for one in met if isinstance(one, Unusable)), None)
+
+    @property
+    def unclaimed(self) -> str:
+        """Why no claim to it is held although one would be needed, a part of a sentence."""
+        return self.claim.lack if self.claim else ""
+
+    def fence(self) -> str:
+        """Why nothing may be written there now, empty when it may."""
+        return self.identity.fence() or (self.claim.fence() if self.claim else "")
+
+    def claimed(self, trouble: Unusable | None) -> None:
+        """Hear who holds the claim to it: somebody else, or nobody but us."""
+        self._note(CLAIM, trouble)
+
+    async def prove(self) -> None:
+        """Ask who answers, and compare it with what is on record."""
+        self.identity.met(await self.client.uid())
 
     def must_be_seen(self) -> None:
         """Raise Unreachable while nothing may be concluded: for those who come to their turn one after the other, and
@@ -217,13 +261,15 @@ class Member(Cluster):
 
     def _note(self, source: Row | str, error: Exception | None) -> None:
         super()._note(source, error)
+        if source in (PROBE, CONNECTION) and isinstance(error, Unreachable):
+            self.identity.lost()
         if not self._troubles:
             self._seen_since = self._seen_since if self._silent_since is None else datetime.now(UTC)
             self._silent_since = None
         elif self._silent_since is None:  # the first loss counts, not the latest
             self._silent_since, self._seen_since = datetime.now(UTC), None
-        if self.why_silent != self._told:
-            self._told = self.why_silent
+        if self._told != (now := (self.why_silent, self.stranger, self.unclaimed)):
+            self._told = now
             if not self.why_silent:
                 self.seen.set()
             log.info("worker cluster %s %s", self.name, self.why_silent or "is seen")

@@ -57,7 +57,7 @@ class Engine:
             tasks.create_task(guarded("manager", self.manager.run, broke=self.manager.broken))
             await self.manager.filled.wait()  # NB: nothing is decided from half a picture
             log.info("manager cluster is read")
-            parts = wiring.assemble(tasks, self.manager, manager_id, self._queue)
+            parts = wiring.assemble(tasks, self.manager, manager_id, self._queue, self._lease)
             parts.waker.listen()
             await self._first_contact(parts)
             self._parts = parts

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from adapter import names
 from adapter.actions import Action, Reserve
+from adapter.admission.identity import recorded
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.placement import placement
 from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
@@ -223,6 +224,8 @@ class Waker:
         if predicates.changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
             self._keys.all(POD, self._manager.pods)  # when their workers count as lost is reckoned from it
             self._keys.all(GANG, self._manager.workloads)
+        if predicates.changed(before, after, recorded):
+            self._keys.all(CLUSTER, self._manager.worker_clusters)  # it may have stood in the way of another one
         if predicates.changed(before, after, unproven):
             self._keys.room()  # policies may require that it was reached
         if predicates.changed(before, after, lambda cluster: cluster.get("spec")):

@@ -9,13 +9,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from adapter import leaderelection, names
+from adapter.admission.claim import Leadership
 from adapter.leaderelection import Candidate, Put, StepDown, Wait
 from adapter.objects.raw import Raw
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import LEASES
+from adapter.shell.kube.store import version
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +40,15 @@ class Lease:
         self._client, self._now = client, clock
         self._me = Candidate(name)
         self._told = ""  # what was logged last: an attempt every two seconds is no news
+        self._leadership = Leadership(name)
 
     def may_write(self) -> bool:
         """Whether a write may be sent now, by this process's own clock."""
         return leaderelection.may_write(self._me, self._now())
+
+    def leadership(self) -> Leadership:
+        """This process among those who lead: who was before it, and how far the Lease was then and is now."""
+        return self._leadership
 
     async def run(self) -> None:
         """Campaign, then lead, until cancelled; raises Lost."""
@@ -78,6 +86,7 @@ class Lease:
             return late
         lease = await self._read()
         self._me = leaderelection.saw(self._me, lease, self._now())
+        self._heed(lease)
         move = leaderelection.decide(self._me, lease, self._now(), datetime.now(UTC))
         if isinstance(move, Put):
             await self._put(move)
@@ -96,13 +105,21 @@ class Lease:
 
     async def _put(self, move: Put) -> None:
         sent = self._now()
-        if move.create:
-            await self._client.create(_COLLECTION, move.body)
-        else:
-            await self._client.merge(_PATH, move.body)
+        kept = await (
+            self._client.create(_COLLECTION, move.body) if move.create else self._client.merge(_PATH, move.body)
+        )
         self._me = leaderelection.granted(self._me, sent)
+        self._leadership = replace(self._leadership, version=version(kept))
         self._tell(logging.INFO, f"is held by this process, {self._me.name}", f" (before: {move.follows or 'nobody'})")
         self.held.set()
+
+    def _heed(self, lease: Raw | None) -> None:
+        """Remember who leads before this process does, as of the newest version that tells of it: a Lease that comes back from a backup
+        tells of less."""
+        before, known = leaderelection.leader(lease), self._leadership
+        if lease is not None and before not in ("", self._me.name):
+            until = max(version(lease), known.until if before == known.before else 0)
+            self._leadership = replace(known, before=before, until=until)
 
     def _tell(self, level: int, what: str, more: str = "") -> None:
         if what != self._told:

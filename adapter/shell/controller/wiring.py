@@ -6,6 +6,7 @@ It starts nothing and decides nothing: who runs when is for the engine.
 import asyncio
 from dataclasses import dataclass
 
+from adapter.shell.clusters.claim import Election
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Manager
@@ -88,9 +89,16 @@ def execute(
     return Executor(gangs, pods, announcer)
 
 
-def assemble(tasks: asyncio.TaskGroup, manager: Manager, manager_id: str, queue: WorkQueue[QueueKey]) -> Parts:
-    """Build the controller of a manager cluster, which is called `manager` in the worker clusters."""
-    fleet = Fleet(tasks, manager_id, manager.client.may_write)
+def assemble(
+    tasks: asyncio.TaskGroup,
+    manager: Manager,
+    manager_id: str,
+    queue: WorkQueue[QueueKey],
+    election: Election | None = None,
+) -> Parts:
+    """Build the controller of a manager cluster, which is called `manager` in the worker clusters; `election`: that by which this
+    process leads, if it is one of several."""
+    fleet = Fleet(tasks, manager_id, manager.client.may_write, election)
     memory, claims, losses = Memory(), Claims(), Losses(manager, fleet)
     facts = read(manager, fleet, claims, losses, memory, manager_id)
     planning, announcer = plan(manager, fleet, facts, memory), Announcer(manager.client)

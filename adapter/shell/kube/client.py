@@ -4,6 +4,7 @@ Typed models drop fields that they do not know and cost several times the CPU, a
 servers send; so bodies are plain dicts. Nothing here retries, caches or interprets: a caller learns of every failure.
 Whoever answers may be anybody: all that is read of it is bounded, in bytes and in time, and no redirect or cookie is taken.
 A client may be fenced: then a write is sent only while whoever made the client says so, asked when the connection stands.
+So it is while whoever knows the cluster has something against it (`guard`).
 Requests are counted as their answers come, a watch when it opens.
 """
 
@@ -22,11 +23,11 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import __version__
-from adapter.objects.raw import LONGEST, LONGEST_OF_ONE, quoted
+from adapter.objects.raw import LONGEST, LONGEST_OF_ONE, key_of, quoted, uid_of
 from adapter.shell import metrics
 from adapter.shell.kube import bodies, kubeconfig
 from adapter.shell.kube.kubeconfig import BadLogin
-from adapter.shell.kube.resources import kind_of
+from adapter.shell.kube.resources import NAMESPACES, kind_of
 
 Body = dict[str, Any]
 MayWrite = Callable[[], bool]
@@ -41,6 +42,7 @@ PARALLEL = 32
 
 
 _NO_ANSWER = "none"  # instead of HTTP's status
+_OWN_NAMESPACE = "kube-system"  # every API server makes it, and it goes with its etcd alone
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
 
 _Asked = aiohttp.TraceRequestEndParams | aiohttp.TraceRequestExceptionParams
@@ -80,6 +82,19 @@ class Unreachable(Exception):
     """No answer: refused, timed out, TLS failed, the link is cut, or it was not sent because the client is fenced."""
 
 
+def _open() -> str:
+    """Nobody has anything against a write."""
+    return ""
+
+
+class Unusable(Unreachable):
+    """It answers, and is not ours to use: it is another cluster, or somebody else's. `reason` says so in a word, for a condition."""
+
+    def __init__(self, reason: str, why: str) -> None:
+        super().__init__(why)
+        self.reason = reason
+
+
 class TooLarge(Unreachable):
     """It answers with more than what was asked for can be."""
 
@@ -91,6 +106,7 @@ class Client:
         """`cluster` is what metrics call it: a worker cluster, empty for the manager."""
         self._api, self._cluster = api, cluster
         self.may_write = may_write
+        self.guard: Callable[[], str] = _open  # why nothing may be written to this cluster now
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=0),
             headers={
@@ -98,7 +114,7 @@ class Client:
                 "Accept": "application/json",
                 "Accept-Encoding": "gzip",
             },
-            request_class=_fenced(may_write),
+            request_class=_fenced(self.fence),
             auto_decompress=False,  # bodies.py counts what it unpacks
             cookie_jar=aiohttp.DummyCookieJar(),
             trace_configs=[counting(cluster, api.configuration.host)],
@@ -156,6 +172,17 @@ class Client:
                 raise
         else:
             self._mute = ""
+
+    async def uid(self) -> str:
+        """Who the cluster is: the uid of its namespace kube-system, empty where it shows none. It waits behind no other request."""
+        only = {"fieldSelector": f"metadata.name={_OWN_NAMESPACE}"}
+        found = (await self._exchange("GET", NAMESPACES.path(), params=only)).get("items")
+        named = (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))
+        return next((uid_of(one) for one in named if key_of(one)[1] == _OWN_NAMESPACE), "")
+
+    def fence(self) -> str:
+        """Why no write may be sent now, empty when it may."""
+        return self.guard() if self.may_write() else FENCED
 
     @property
     def cluster(self) -> str:
@@ -260,13 +287,13 @@ class Client:
         return headers
 
 
-def _fenced(may_write: MayWrite) -> type[aiohttp.ClientRequest]:
+def _fenced(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
     """A request that asks as late as it can: with its connection, for which it may have waited long, and at each retry."""
 
     class Fenced(aiohttp.ClientRequest):
         async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-            if self.method != "GET" and not may_write():
-                raise Unreachable(FENCED)
+            if self.method != "GET" and (why := fence()):
+                raise Unreachable(why)
             return await super().send(conn)
 
     return Fenced

@@ -8,13 +8,16 @@ else but odd things; what a loss means is for the fleet to judge.
 A cluster whose etcd was restored from a backup counts its versions from an earlier one. Its watches do not say so: one that goes
 on from a version of before stays silent until the cluster has come there again (docs/upstream.md, "A restored etcd"). So a
 watch is taken up only after the cluster was asked how far it is; when it is behind, everything is listed anew and is the truth.
+
+A connection that is restored may lead elsewhere. Whoever follows may want a proof of who answers: it is given before anything is
+listed, before each watch that is taken up again, and with each probe. What cannot be proved is not read, as if it were silent.
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -23,7 +26,7 @@ from adapter.objects.raw import UNREADABLE, Raw
 from adapter.shell import metrics
 from adapter.shell.kube import pages
 from adapter.shell.kube.budget import OF_WORKER_CLUSTER, Budget, Overfull, Room
-from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable
+from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable, Unusable
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store, number
 from adapter.shell.pace import Bucket
@@ -49,10 +52,15 @@ PROBE_SECONDS = 5.0
 RESTORED = "its API server went back to an older version, as after a restore from a backup; everything is listed anew"
 
 Tell = Callable[[Exception | None], None]  # what the last probe met; None: all is well
+Prove = Callable[[], Awaitable[None]]  # ask who answers; raises Stranger, or what came in the way of asking
 
 
 def _nobody() -> None:
     """Nobody wants to know."""
+
+
+async def anybody() -> None:
+    """Nobody doubts who answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,7 @@ class Following:
     selectors: dict[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
     restored: Callable[[], None] = _nobody  # the cluster went back to an older version
     room: Room = field(default_factory=lambda: Budget(OF_WORKER_CLUSTER).room("objects"))  # what may be kept of it
+    prove: Prove = anybody
     told: Bucket = field(
         default_factory=lambda: Bucket(10, 60.0)
     )  # lines in the log: whoever sends odd objects decides how many
@@ -80,6 +89,10 @@ class Restored(Unreachable):
     """The cluster is of an older version than it was: nothing that was read of it before counts."""
 
 
+class Stranger(Unusable):
+    """Another cluster answers than the one that is followed."""
+
+
 @dataclass(slots=True)
 class _Place:
     version: str = ""  # from which a watch can go on; empty: list first
@@ -90,15 +103,13 @@ Anew = asyncio.Future[Unreachable]  # why nothing that was read of the cluster c
 
 async def follow(what: Following, anew: Anew | None = None) -> None:
     """Keep a store true until cancelled; says in `anew` when nothing that was read of the cluster counts any more."""
-    place, backoff = _Place(), FIRST_BACKOFF
+    place, backoff, again = _Place(), FIRST_BACKOFF, False
     clock = asyncio.get_running_loop().time
     while True:
         began = clock()
         try:
-            if place.version:
-                await _compare(what)
-            else:
-                place.version = await _list(what)
+            proved, again = not again, True  # whoever began this has just had the proof
+            place.version = await _begin(what, place.version, proved=proved)
             await _watch(what, place)
         except ApiError as error:
             if error.status != 429:  # who is busy is not asked for a whole list on top
@@ -106,9 +117,9 @@ async def follow(what: Following, anew: Anew | None = None) -> None:
             if error.status != 410:
                 what.trouble(error)
         except Unreachable as error:
-            if isinstance(error, Restored | TooLarge | Overfull):
+            if isinstance(error, Restored | Stranger | TooLarge | Overfull):
                 place.version = ""
-            if anew and not anew.done() and isinstance(error, Restored | Overfull):
+            if anew and not anew.done() and isinstance(error, Restored | Stranger | Overfull):
                 anew.set_result(error)
             what.trouble(error)
         except (*UNREADABLE, RecursionError) as error:  # what a proxy, say, makes of it
@@ -117,6 +128,16 @@ async def follow(what: Following, anew: Anew | None = None) -> None:
             what.trouble(Unreachable("its answer cannot be read"))
         backoff = FIRST_BACKOFF if clock() - began > LAST_BACKOFF else min(backoff * 2, LAST_BACKOFF)
         await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
+
+
+async def _begin(what: Following, version: str, *, proved: bool) -> str:
+    """See that a watch can go on from a version, or list where there is none; returns the version to watch from."""
+    if not proved:
+        await what.prove()
+    if not version:
+        return await _list(what)
+    await _compare(what)
+    return version
 
 
 async def _compare(what: Following) -> None:
@@ -197,17 +218,25 @@ def _version(raw: Raw) -> str:
     return found if isinstance(found, str) and number(found) else ""
 
 
-async def keep(client: Client, tell: Tell, followed: Sequence[Following], forget: Callable[[], None] = _nobody) -> None:
-    """Follow while the cluster answers, until cancelled; after a silence, or a step back, list everything anew. `forget` is called
-    when it shows more than may be kept, so that nothing of it is."""
+async def keep(
+    client: Client,
+    tell: Tell,
+    followed: Sequence[Following],
+    forget: Callable[[], None] = _nobody,
+    prove: Prove = anybody,
+) -> None:
+    """Follow while the cluster answers, until cancelled; after a silence, a step back, or a stranger, list everything anew. `forget` is
+    called when it shows more than may be kept, so that nothing of it is."""
     pause, clock = FIRST_PAUSE, asyncio.get_running_loop().time
     while True:
         began = clock()
-        await _answered(client, tell)
-        end = await _followed(client, tell, followed)
+        await _answered(client, tell, prove)
+        end = await _followed(client, tell, followed, prove)
+        if isinstance(end, Stranger):
+            tell(end)
         for what in followed:
             what.trouble(end)
-        if isinstance(end, Restored):  # who goes back all the time is not listed all the time
+        if isinstance(end, Restored | Stranger):  # who goes back all the time is not listed all the time
             await asyncio.sleep(PROBE_SECONDS)
         elif isinstance(end, Overfull):
             _drop(followed, forget)
@@ -216,12 +245,12 @@ async def keep(client: Client, tell: Tell, followed: Sequence[Following], forget
             pause = min(pause * 2, LAST_PAUSE)
 
 
-async def _followed(client: Client, tell: Tell, followed: Sequence[Following]) -> Unreachable:
+async def _followed(client: Client, tell: Tell, followed: Sequence[Following], prove: Prove) -> Unreachable:
     """Follow until nothing that was read counts any more; returns why."""
     anew: Anew = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as tasks:
         following = [tasks.create_task(follow(what, anew)) for what in followed]
-        end = await _end(client, tell, anew)
+        end = await _end(client, tell, anew, prove)
         for task in following:
             task.cancel()
     return end
@@ -234,9 +263,9 @@ def _drop(followed: Sequence[Following], forget: Callable[[], None]) -> None:
     forget()
 
 
-async def _end(client: Client, tell: Tell, anew: Anew) -> Unreachable:
+async def _end(client: Client, tell: Tell, anew: Anew, prove: Prove) -> Unreachable:
     """Wait until nothing that was read counts any more; returns why."""
-    silence = asyncio.create_task(_silence(client, tell))
+    silence = asyncio.create_task(_silence(client, tell, prove))
     try:
         await asyncio.wait({silence, anew}, return_when=asyncio.FIRST_COMPLETED)
         return anew.result() if anew.done() else silence.result()
@@ -244,28 +273,42 @@ async def _end(client: Client, tell: Tell, anew: Anew) -> Unreachable:
         silence.cancel()
 
 
-async def _answered(client: Client, tell: Tell) -> None:
-    """Probe until the cluster gives an answer, be it a refusal."""
+async def _answered(client: Client, tell: Tell, prove: Prove) -> None:
+    """Probe until the cluster gives an answer, be it a refusal, and proves who it is."""
     while True:
-        if not isinstance(await _probe(client, tell), Unreachable):
+        met = await _probe(client, tell, prove)
+        if met is None or (isinstance(met, ApiError) and await _proves(prove)):
             return
         await asyncio.sleep(PROBE_SECONDS)
 
 
-async def _silence(client: Client, tell: Tell) -> Unreachable:
-    """Probe until the cluster gives no answer; returns why."""
+async def _proves(prove: Prove) -> bool:
+    try:
+        await prove()
+    except (ApiError, Unreachable):
+        return False
+    return True
+
+
+async def _silence(client: Client, tell: Tell, prove: Prove) -> Unreachable:
+    """Probe until the cluster gives no answer, or another one does; returns why."""
     while True:
         await asyncio.sleep(PROBE_SECONDS)
-        met = await _probe(client, tell)
+        met = await _probe(client, tell, prove)
         if isinstance(met, Unreachable):
             return met
 
 
-async def _probe(client: Client, tell: Tell) -> ApiError | Unreachable | None:
-    try:
-        await client.alive()
-    except (ApiError, Unreachable) as error:
-        tell(error)
-        return error
-    tell(None)
-    return None
+async def _probe(client: Client, tell: Tell, prove: Prove) -> ApiError | Unreachable | None:
+    """Ask for a sign of life, and who gives it; tells, and returns, what came in the way."""
+    met: ApiError | Unreachable | None = None
+    for ask in (client.alive, prove):
+        try:
+            await ask()
+        except Unreachable as error:
+            met = error
+            break
+        except ApiError as refusal:
+            met = met or refusal
+    tell(met)
+    return met

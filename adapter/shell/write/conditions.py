@@ -30,7 +30,8 @@ class Conditions:
 
     async def engage(self, name: str) -> None:
         """Engage or disengage a worker cluster as its object says."""
-        await self._fleet.reconcile(name, self._manager.worker_clusters.named(name), self._logins)
+        known = self._manager.worker_clusters
+        await self._fleet.reconcile(name, known.named(name), self._logins, known)
 
     async def cluster(self, name: str) -> float | None:
         """Engage or disengage a worker cluster as its object says, and tell how that went.
@@ -47,14 +48,18 @@ class Conditions:
         if silent.endswith(FIRST_LISTS):
             return None  # a start is no failure
         problem = problem or (silent and f"worker cluster {name} {silent}.")
-        reason = "BadConfiguration" if name in self._fleet.problems else "Unreachable"
-        metrics.CONNECTED.labels(name).set(0 if problem else 1)
         member = self._fleet.members().get(name)
+        reason = "BadConfiguration" if name in self._fleet.problems else (member and member.stranger) or "Unreachable"
+        metrics.CONNECTED.labels(name).set(0 if problem else 1)
         steady, workers = bool(member and member.steady), self._shares.workers_in(name)
         if problem:  # what it holds for gangs that gave it up, or ended meanwhile, is yet to be removed there
             workers = max(workers, int((raw.get("status") or {}).get("workers") or 0))
         lack = f"No new workers go there: {member.unmirrored}." if member and member.unmirrored and not problem else ""
-        patch = conditions.cluster_status(raw, problem, reason, steady, workers, datetime.now(UTC), lack=lack)
+        uid = member.identity.uid if member and not problem else ""
+        unclaimed = member.unclaimed if member and not problem else ""
+        patch = conditions.cluster_status(
+            raw, problem, reason, steady, workers, datetime.now(UTC), lack=lack, uid=uid, unclaimed=unclaimed
+        )
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
             self._manager.worker_clusters.put(await self._manager.client.merge(path, patch))
@@ -67,6 +72,8 @@ class Conditions:
             await self._announcer.say(about, conditions.RESTORED, f"Worker cluster {name}: {RESTORED}.", warning=True)
         if problem or lack:
             await self._announcer.say(about, conditions.NOT_MIRRORED if lack else reason, problem or lack, warning=True)
+        elif unclaimed:
+            await self._announcer.say(about, names.NOT_CLAIMED, f"Worker cluster {name}: {unclaimed}.", warning=True)
         lost = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None
 

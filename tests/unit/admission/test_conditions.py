@@ -237,3 +237,25 @@ def test_somebody_elses_conditions_are_kept() -> None:
     assert patch
     assert [c["type"] for c in patch["status"]["conditions"]] == ["Audited", "Connected"]
     assert patch["status"]["conditions"][0] == other
+
+
+def test_who_a_cluster_is_is_written_over_nothing_that_was_not_read() -> None:
+    raw = make_worker_cluster()
+    raw = {**raw, "metadata": {**raw["metadata"], "resourceVersion": "17"}}
+    patch = conditions.cluster_status(raw, "", "", True, 0, at(5), uid="u1")
+    assert patch and patch["status"]["clusterUID"] == "u1"
+    told = after(raw, patch)
+    assert conditions.cluster_status(told, "", "", True, 0, at(9), uid="u1") is None, "once"
+    assert conditions.cluster_status(told, "", "", True, 0, at(9)) is None, "it is kept while nothing is known"
+    assert conditions.cluster_status(told, "", "", True, 0, at(9), uid="u2") == {
+        "metadata": {"uid": "uid-of-east", "resourceVersion": "17"},
+        "status": {"clusterUID": "u2"},
+    }
+
+
+def test_a_cluster_without_a_claim_is_connected_and_says_so() -> None:
+    found = only(
+        conditions.cluster_condition(make_worker_cluster(), "", "", True, at(5), unclaimed="no claim can be held")
+    )
+    assert (found["status"], found["reason"]) == ("True", "NotClaimed")
+    assert found["message"] == "Its API server answers and its queues are read. But no claim can be held."

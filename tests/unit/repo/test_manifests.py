@@ -129,6 +129,8 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_DEPLOYMENT, "Service", ("spec", "ports", 0, "name"), names.PLAN_PORT_NAME),
     (_WORKER_RBAC, "Namespace", ("metadata", "name"), names.SYSTEM_NAMESPACE),
     (_WORKER_RBAC, "Secret", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
+    (_WORKER_RBAC, "Role", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
+    (_WORKER_RBAC, "RoleBinding", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
     (_QUEUES, "AdmissionCheck", ("spec", "controllerName"), names.CONTROLLER_NAME),
     (_QUEUES, "AdmissionCheck", ("spec", "parameters", "apiGroup"), names.DOMAIN),
     (_QUEUES, "AdmissionCheck", ("spec", "parameters", "kind"), names.DISPATCH_POLICY_KIND),
@@ -356,6 +358,8 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "endpointslices", {"list", "watch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "configmaps", set()),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "secrets", set()),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "leases", set()),
+        (_WORKER_RBAC, "Role", "rayspan-worker", "leases", {"create", "get", "patch"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "pods", {"create", "get", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "workloads", {"create", "get", "delete"}),
         (

@@ -126,6 +126,8 @@ class _OldAccount(Server):
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
             return await apiserver.silence(self)(request)
+        if "fieldSelector" in request.query:
+            return await super().handle(request)
         if request.path.rpartition("/")[2] in ("services", "endpointslices") and not self.may:
             return await refuses(403, message=f"{request.path} is forbidden")(request)
         return await says({"metadata": {"resourceVersion": "1"}, "items": []})(request)

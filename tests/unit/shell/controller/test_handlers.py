@@ -583,6 +583,24 @@ async def test_another_check_wakes_ours_when_its_controller_may_be_another(bench
     assert bench.woken() == {(CHECK, "", "other"), (CHECK, "", make.CHECK), GANG_KEY}
 
 
+EAST = make.make_worker_cluster("east")
+
+
+@pytest.mark.parametrize(
+    ("after", "all_of_them"),
+    [
+        pytest.param(changed(EAST, "status", "clusterUID", to="u1"), True, id="it is on record who it is"),
+        pytest.param(None, True, id="it goes"),
+        pytest.param(changed(EAST, "status", "workers", to=5), False, id="it has workers"),
+    ],
+)
+async def test_whose_cluster_another_one_is_wakes_it(bench: Bench, after: Raw | None, all_of_them: bool) -> None:
+    """It may be registered twice, or no more."""
+    bench.manager.worker_clusters.replace([make.make_worker_cluster("west")])
+    bench.heard("worker_clusters", EAST, after)
+    assert (("cluster", "", "west") in bench.woken()) is all_of_them
+
+
 REACHED = make.make_worker_cluster(conditions=[make.make_condition(names.REACHABLE)])
 
 

@@ -12,6 +12,8 @@ import yaml
 from aiohttp import web
 
 from adapter import names
+from adapter.admission.claim import Leadership
+from adapter.admission.identity import Known
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Login, Logins
 from adapter.shell.controller.lease import Lease, Lost
@@ -60,16 +62,18 @@ class Shelf:
         stale = request.method == "PATCH" and body["metadata"]["resourceVersion"] != str(self.version)
         if stale or (request.method == "POST" and self.kept):
             return await refuses(409, "Conflict")(request)
-        self._keep(body["spec"])
+        self._keep(body["spec"], (body.get("metadata") or {}).get("annotations") or {})
         stop_for(self.slow)
         if self.deaf:
             await apiserver.cut(request)
         return await says(self.kept)(request)
 
-    def _keep(self, spec: Raw) -> None:
+    def _keep(self, spec: Raw, annotations: Raw | None = None) -> None:
         self.version += 1
-        before = (self.kept or {"spec": {}})["spec"]
-        self.kept = {"metadata": {"uid": "u1", "resourceVersion": str(self.version)}, "spec": {**before, **spec}}
+        before = self.kept or {"spec": {}, "metadata": {}}
+        noted = {**(before["metadata"].get("annotations") or {}), **(annotations or {})}
+        metadata = {"uid": "u1", "resourceVersion": str(self.version), "annotations": noted}
+        self.kept = {"metadata": metadata, "spec": {**before["spec"], **spec}}
 
 
 class Counted(Lease):
@@ -343,6 +347,51 @@ async def test_a_write_is_asked_about_when_its_connection_stands() -> None:
             assert connection.recv(1) == b"", "it was hung up without a word"
 
 
+# --- who led before ----------------------------------------------------------------------------------------------------
+
+
+@stoppable
+async def test_who_led_before_is_known_as_far_as_the_lease_tells_of_it() -> None:
+    async with shelved() as shelf, running(shelf, "b") as second:
+        shelf.put("a")
+        await second.lease.looked(after=2)
+        shelf.put("a")
+        await second.lease.looked(after=2)
+        of_before = shelf.version
+        assert second.lease.leadership() == Leadership("b", "a", of_before, 0)
+        for _ in range(4):
+            await second.lease.looked(after=5)
+        await second.leads()
+        found = second.lease.leadership()
+        assert (found.name, found.before, found.until, found.version) == ("b", "a", of_before, shelf.version)
+        await second.lease.looked(after=2)
+        assert second.lease.leadership().version == shelf.version > found.version, "it goes on with each renewal"
+
+
+@stoppable
+async def test_who_gave_it_back_is_known_to_have_led_before() -> None:
+    async with shelved() as shelf:
+        async with running(shelf, "a") as first:
+            await first.leads()
+            await first.lease.give_back()
+            given_back = shelf.version
+        async with running(shelf, "b") as second:
+            await second.leads()
+            assert (second.lease.leadership().before, second.lease.leadership().until) == ("a", given_back)
+
+
+@stoppable
+async def test_a_lease_from_a_backup_makes_nobody_forget_what_it_saw() -> None:
+    async with shelved() as shelf, running(shelf, "b") as second:
+        shelf.version = 100
+        shelf.put("a")
+        await second.lease.looked(after=2)
+        shelf.version = 40
+        shelf.put("a")
+        await second.lease.looked(after=2)
+        assert second.lease.leadership().until == 101
+
+
 async def test_worker_clusters_are_fenced_by_the_same() -> None:
     """A leader's writes go to all clusters."""
     allowed = True
@@ -357,14 +406,29 @@ async def test_worker_clusters_are_fenced_by_the_same() -> None:
 
     logins = cast(Logins, OneLogin())
     async with asyncio.TaskGroup() as tasks:
-        fleet = Fleet(tasks, "mgr", lambda: allowed)
+        fleet = Fleet(tasks, "mgr", lambda: allowed, cast(Lease, _Elected()))
         await fleet.reconcile("east", builders.make_worker_cluster("east"), logins)
-        client = fleet.members()["east"].client
-        assert client.may_write()
-        allowed = False
-        assert not client.may_write()
+        member = fleet.members()["east"]
+        assert member.claim, "who takes part in an election claims what it writes to"
+        for client in (member.client, member.claim.client):
+            allowed = True
+            assert client.may_write() and client.fence() == member.identity.fence() != ""
+            allowed = False
+            assert not client.may_write() and client.fence() == FENCED
+        allowed = True
+        member.identity.known = Known("east", "u1")
+        member.identity.met("u1")
+        assert member.claim.client.fence() == ""
+        assert "does not hold the claim to worker cluster east" in member.client.fence()
         await asyncio.sleep(0)  # its task has begun, so that it closes its connections
         await fleet.reconcile("east", None, logins)
+
+
+class _Elected:
+    """A process that does not lead yet."""
+
+    def __init__(self) -> None:
+        self.held = asyncio.Event()
 
 
 async def test_a_client_that_nobody_fences_writes() -> None:

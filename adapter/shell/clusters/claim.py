@@ -1,0 +1,148 @@
+"""Is one worker cluster this process's to write to? Holds the claim there while this process leads, and answers before each write.
+
+What the claim says, and who may take it, is `admission.claim`'s. Where the account has no right to it, as one that was made before
+there were claims, work goes on without one and says so: an upgrade of the manager must not stop what its jobs do. A process that
+takes part in no election claims nothing: whoever starts it so says that nobody else runs.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+from adapter import names
+from adapter.admission import claim
+from adapter.admission.claim import Claimant, Leadership, Put
+from adapter.objects.raw import Raw
+from adapter.shell.clusters.identity import Identity
+from adapter.shell.kube.client import ApiError, Client, Unreachable, Unusable
+from adapter.shell.kube.resources import LEASES
+
+log = logging.getLogger(__name__)
+
+# While it cannot be asked for, or was refused: a look costs a read.
+_RETRY_SECONDS = 2.0
+# Until the cluster has shown who it is, and that is on record: nobody is asked, and the first write waits for this.
+_SOON_SECONDS = 0.2
+
+Tell = Callable[[Unusable | None], None]  # somebody else holds it; None: nobody does
+
+
+class Election(Protocol):
+    """What a claim must know of this process's part in the election."""
+
+    held: asyncio.Event  # it leads; it never does so again afterwards
+
+    def leadership(self) -> Leadership:
+        """Its place among those who lead."""
+        ...
+
+
+class Claim:
+    """This process's claim to one worker cluster."""
+
+    def __init__(
+        self,
+        client: Client,
+        manager_id: str,
+        identity: Identity,
+        election: Election,
+        tell: Tell,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`client`: for the claim alone, so that no renewal waits behind writes that hang, and not fenced by this."""
+        self.lack = ""  # why there is none although it would be needed, a part of a sentence
+        self.client, self._identity, self._election, self._tell, self._now = client, identity, election, tell, clock
+        self._which = manager_id, identity.known.name
+        self._path = LEASES.path(names.SYSTEM_NAMESPACE, claim.name(*self._which))
+        self._me = Claimant()
+        self._said = ""
+
+    def fence(self) -> str:
+        """Why nothing may be written there now, empty when it may."""
+        if self.lack or claim.may_write(self._me, self._now()):
+            return ""
+        return f"it is not sent, because this process does not hold the claim to worker cluster {self._which[1]}"
+
+    async def run(self) -> None:
+        """Hold the claim from when this process leads, until cancelled."""
+        await self._election.held.wait()
+        while True:
+            pause = await self.attempt()
+            await asyncio.sleep(pause)
+
+    async def attempt(self) -> float:
+        """Look at the claim once and do what follows; returns the seconds until the next look."""
+        if self._identity.fence():
+            return _SOON_SECONDS
+        try:
+            return await self._look()
+        except ApiError as error:
+            if error.status in (403, 404):
+                self._without(error)
+                return claim.RENEW_SECONDS
+            self._log(logging.WARNING, f"is not renewed ({error})")
+        except Unreachable as silence:
+            self._log(logging.WARNING, f"is not renewed ({silence})")
+        return _RETRY_SECONDS
+
+    async def _look(self) -> float:
+        found = await self._read()
+        self._me = claim.saw(self._me, found, self._now())
+        taken_from = self._identity.known.taken_from
+        move = claim.decide(
+            self._me, self._election.leadership(), self._which, found, taken_from, self._now(), datetime.now(UTC)
+        )
+        if isinstance(move, Put):
+            await self._put(move)
+            return claim.RENEW_SECONDS
+        held, self._me = claim.may_write(self._me, self._now()), claim.lost(self._me)
+        self._log(logging.ERROR if held else logging.WARNING, f"is held by {move.holder}; nothing is written there")
+        self._with(Unusable(names.HELD_BY_ANOTHER, move.why))
+        return claim.RENEW_SECONDS / 2
+
+    async def _read(self) -> Raw | None:
+        try:
+            return await self.client.get(self._path)
+        except ApiError as error:
+            if error.missing:
+                return None
+            raise
+
+    async def _put(self, move: Put) -> None:
+        sent = self._now()
+        if move.create:
+            await self.client.create(LEASES.path(names.SYSTEM_NAMESPACE), move.body)
+        else:
+            await self._renew(move.body)
+        self._me = claim.granted(self._me, move, sent)
+        self._log(logging.INFO, "is held by this process")
+        self._with(None)
+
+    async def _renew(self, body: Raw) -> None:
+        try:
+            await self.client.merge(self._path, body)
+        except ApiError as error:
+            if error.missing:  # else it would pass for a cluster in which there can be none
+                raise Unreachable("somebody has deleted it meanwhile") from None
+            raise
+
+    def _with(self, trouble: Unusable | None) -> None:
+        self.lack = ""
+        self._tell(trouble)
+
+    def _without(self, error: ApiError) -> None:
+        """Go on without: nobody else can be kept away, and nobody is known to be there."""
+        self.lack = (
+            f"no claim can be held there ({error.message or error.reason}), so a clone of this manager would not be kept away; apply "
+            "kustomize/overlays/worker there, and bind its Role to the account if that is another one"
+        )
+        self._log(logging.WARNING, self.lack)
+        self._tell(None)
+
+    def _log(self, level: int, what: str) -> None:
+        if what != self._said:
+            log.log(level, "claim to worker cluster %s: it %s", self._which[1], what)
+            self._said = what

@@ -1,0 +1,151 @@
+"""Two managers of one identity never both write to a worker cluster; two leaders of one manager hand it over without a pause."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.admission import claim
+from adapter.admission.claim import (
+    ABANDONED_SECONDS,
+    DEADLINE_SECONDS,
+    HANDED_OVER_SECONDS,
+    Claimant,
+    Held,
+    Leadership,
+    Put,
+)
+
+Raw = dict[str, Any]
+WALL = datetime(2026, 5, 1, 12, 0, 0, 250, tzinfo=UTC)
+STAMP, EARLIER = "2026-05-01T12:00:00.000250Z", "2026-04-01T00:00:00.000000Z"
+ME, BEFORE, OTHER = "rayspan-b_2", "rayspan-a_1", "rayspan-a_9"
+WHICH = ("0123456789", "east")
+NOW = 1000.0
+LEAD = Leadership(ME, BEFORE, 500, 510)
+
+
+def held(holder: str | None, noted: object = "400", **spec: Any) -> Raw:
+    """A claim as it stands."""
+    metadata = {
+        "name": "rayspan-0123456789-east",
+        "uid": "u1",
+        "resourceVersion": "7",
+        "annotations": {names.LEASE_VERSION_ANNOTATION: noted},
+    }
+    usual = {"leaseDurationSeconds": 60, "leaseTransitions": 3, "acquireTime": EARLIER, "renewTime": EARLIER}
+    return {"metadata": metadata, "spec": {**usual, "holderIdentity": holder, **spec}}
+
+
+def seen(seconds: float) -> Claimant:
+    """One who has not seen the claim change for so long."""
+    return Claimant("7", NOW - seconds)
+
+
+def move(found: Raw | None, me: Claimant | None = None, lead: Leadership = LEAD, taken_from: str = "") -> Put | Held:
+    return claim.decide(me or seen(0), lead, WHICH, found, taken_from, NOW, WALL)
+
+
+@pytest.mark.parametrize(
+    ("found", "me", "after"),
+    [
+        pytest.param(None, seen(0), 0, id="there is none"),
+        pytest.param(held(""), seen(0), 0, id="nobody holds it"),
+        pytest.param(held(None), seen(0), 0, id="nobody ever did"),
+        pytest.param({"metadata": {"uid": "u1", "resourceVersion": "7"}}, seen(0), 0, id="it says nothing"),
+        pytest.param(held(ME), seen(0), 0, id="this process"),
+        pytest.param(held(BEFORE, "500"), seen(0), 0, id="who led before, as far as is known of it"),
+        pytest.param(held(BEFORE, "3"), seen(0), 0, id="who led before, cut off from there for long"),
+        pytest.param(held(OTHER), seen(ABANDONED_SECONDS), 0, id="another one, which renews it no more"),
+        pytest.param(held(BEFORE, "501"), seen(ABANDONED_SECONDS), 0, id="nor does one that lived on elsewhere"),
+    ],
+)
+def test_it_is_taken_or_renewed(found: Raw | None, me: Claimant, after: float) -> None:
+    made = move(found, me)
+    assert isinstance(made, Put) and made.create is (found is None) and made.after == after
+    assert made.body["spec"]["holderIdentity"] == ME
+    assert made.body["metadata"]["annotations"] == {names.LEASE_VERSION_ANNOTATION: "510"}
+    if found is not None:
+        assert {key: made.body["metadata"][key] for key in ("uid", "resourceVersion")} == {
+            "uid": "u1",
+            "resourceVersion": "7",
+        }
+
+
+@pytest.mark.parametrize(
+    ("found", "lead"),
+    [
+        pytest.param(held(OTHER), LEAD, id="another one"),
+        pytest.param(held(BEFORE, "501"), LEAD, id="who led before the backup, and lived on elsewhere"),
+        pytest.param(held(OTHER, "400"), LEAD, id="who led before that, in whatever history"),
+        pytest.param(held(BEFORE, ""), LEAD, id="nobody knows how far it was"),
+        pytest.param(held(BEFORE, "-1"), LEAD, id="nonsense"),
+        pytest.param(held(BEFORE, 5), LEAD, id="a number where a text should be"),
+        pytest.param(held(OTHER), Leadership(ME), id="nobody led before"),
+        pytest.param(held("", "400") | {"spec": {"holderIdentity": OTHER}}, LEAD, id="it says little"),
+    ],
+)
+def test_another_ones_is_respected(found: Raw, lead: Leadership) -> None:
+    assert isinstance(move(found, seen(ABANDONED_SECONDS - 0.5), lead), Held)
+
+
+def test_whom_it_is_taken_from_has_time_to_learn_of_it() -> None:
+    made = move(held(OTHER), taken_from=OTHER)
+    assert isinstance(made, Put) and made.after == HANDED_OVER_SECONDS
+    assert isinstance(move(held(OTHER), taken_from=BEFORE), Held), "that very holder, so it works once"
+    me = claim.granted(seen(0), made, NOW)
+    times = (NOW, NOW + HANDED_OVER_SECONDS - 0.1, NOW + HANDED_OVER_SECONDS)
+    assert [claim.may_write(me, when) for when in times] == [False, False, True]
+    renewed = move(held(ME), me)
+    assert isinstance(renewed, Put)
+    assert not claim.may_write(claim.granted(me, renewed, NOW + 10), NOW + 10), "a renewal does not shorten it"
+
+
+def test_whoever_may_put_it_right_reads_how() -> None:
+    found = move(held(OTHER))
+    assert isinstance(found, Held) and found.why == (
+        "it is held by rayspan-a_9 since 2026-04-01T00:00:00.000000Z, which may be of a clone of this manager, or of the manager that "
+        "this one is a clone of (Lease rayspan-0123456789-east in its namespace rayspan-system); nothing is written there. It is taken "
+        "over when it was not renewed for 60 s; or, if that one is to stop, say so: kubectl annotate workercluster east --overwrite "
+        "rayspan.dev/take-over=rayspan-a_9"
+    )
+
+
+def test_a_write_is_allowed_until_the_deadline() -> None:
+    me = claim.granted(seen(0), Put({}, False), NOW)
+    assert [claim.may_write(me, NOW + later) for later in (0, DEADLINE_SECONDS - 0.1, DEADLINE_SECONDS)] == [
+        True,
+        True,
+        False,
+    ]
+    assert not claim.may_write(claim.lost(me), NOW) and not claim.may_write(Claimant(), NOW)
+    assert DEADLINE_SECONDS * 1.5 <= ABANDONED_SECONDS, "one clock may run faster than another"
+
+
+def test_a_claim_counts_from_when_it_was_seen_to_change() -> None:
+    first = claim.saw(Claimant(), held(OTHER), NOW)
+    assert (first.seen, first.since) == ("7", NOW)
+    assert claim.saw(first, held(OTHER), NOW + 50) == first
+    renewed = held(OTHER)
+    renewed["metadata"]["resourceVersion"] = "8"
+    assert claim.saw(first, renewed, NOW + 50).since == NOW + 50
+
+
+@pytest.mark.parametrize(
+    ("found", "acquired", "transitions"),
+    [
+        pytest.param(None, STAMP, 0, id="the first one"),
+        pytest.param(held(ME), EARLIER, 3, id="a renewal"),
+        pytest.param(held(BEFORE), STAMP, 4, id="a change"),
+        pytest.param(held("", leaseTransitions="x"), STAMP, 1, id="nonsense"),
+    ],
+)
+def test_people_read_who_holds_it_since_when(found: Raw | None, acquired: str, transitions: int) -> None:
+    made = move(found)
+    assert isinstance(made, Put)
+    spec = made.body["spec"]
+    assert (spec["acquireTime"], spec["leaseTransitions"], spec["renewTime"]) == (acquired, transitions, STAMP)
+    if found is None:
+        assert (made.body["kind"], made.body["metadata"]["name"]) == ("Lease", "rayspan-0123456789-east")
+        assert made.body["metadata"]["namespace"] == names.SYSTEM_NAMESPACE

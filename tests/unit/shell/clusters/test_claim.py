@@ -1,0 +1,225 @@
+"""Of two managers with one identity one writes to a worker cluster; of two leaders of one manager the next one goes on at once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from adapter import names
+from adapter.admission.claim import ABANDONED_SECONDS, DEADLINE_SECONDS, HANDED_OVER_SECONDS, RENEW_SECONDS, Leadership
+from adapter.admission.identity import Known
+from adapter.shell.clusters.claim import Claim
+from adapter.shell.clusters.identity import Identity
+from adapter.shell.kube.client import Unreachable, Unusable
+from adapter.shell.kube.resources import PODS
+from tests.unit import apiserver
+from tests.unit.apiserver import Server, refuses, says
+
+Raw = dict[str, Any]
+HERE = "uid-of-kube-system"
+
+
+@dataclass
+class Shelf:
+    """The one claim, as the worker cluster's API server keeps it."""
+
+    kept: Raw | None = None
+    version: int = 0
+    refused: int = 0  # it answers with this
+    pods: int = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if "/leases" not in request.path:
+            self.pods += 1
+            return await says({"kind": "Pod"})(request)
+        if self.refused:
+            return await refuses(self.refused, "Forbidden", "leases is forbidden")(request)
+        if request.method == "GET":
+            return await (says(self.kept) if self.kept else refuses(404, "NotFound"))(request)
+        body = await request.json()
+        if request.method == "PATCH" and body["metadata"]["resourceVersion"] != str(self.version):
+            return await refuses(409, "Conflict")(request)
+        self.keep(body["metadata"].get("annotations") or {}, body["spec"])
+        return await says(self.kept)(request)
+
+    def keep(self, annotations: Raw, spec: Raw) -> None:
+        self.version += 1
+        metadata = {"uid": "u1", "resourceVersion": str(self.version), "annotations": annotations}
+        self.kept = {"metadata": metadata, "spec": spec}
+
+    @property
+    def holder(self) -> str:
+        return str((self.kept or {"spec": {}})["spec"].get("holderIdentity", "?"))
+
+
+@dataclass
+class Leader:
+    """A process that leads; its clock is moved by hand."""
+
+    lead: Leadership
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    time: float = 1000.0
+    told: list[str] = field(default_factory=list)
+    identity: Identity = field(default_factory=lambda: Identity(Known("east", HERE)))
+
+    def __post_init__(self) -> None:
+        self.identity.met(HERE)
+
+    def leadership(self) -> Leadership:
+        return self.lead
+
+    def tell(self, trouble: Unusable | None) -> None:
+        self.told.append(trouble.reason if trouble else "")
+
+
+@asynccontextmanager
+async def shelved() -> AsyncIterator[tuple[Server, Shelf]]:
+    shelf = Shelf()
+    async with apiserver.serving() as server:
+        server.lists = [shelf.answer] * 1000
+        yield server, shelf
+
+
+@asynccontextmanager
+async def claiming(server: Server, one: Leader) -> AsyncIterator[Claim]:
+    async with apiserver.connected(server.url) as own:
+        made = Claim(own, "mgr", one.identity, one, one.tell, lambda: one.time)
+        own.guard = one.identity.fence
+        yield made
+
+
+FIRST = Leadership("a_1", "", 0, 100)
+NEXT = Leadership("b_2", "a_1", 120, 130)  # of the same manager
+CLONE = Leadership("c_3", "a_1", 90, 95)  # of its backup, in which a_1 leads and the Lease has come to version 90
+
+
+async def test_the_first_one_holds_it_and_a_clone_does_not() -> None:
+    first, clone = Leader(FIRST), Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, first) as mine, claiming(server, clone) as theirs:
+        assert "does not hold the claim to worker cluster east" in mine.fence()
+        assert await mine.attempt() == RENEW_SECONDS and mine.fence() == ""
+        for _ in range(10):
+            first.time += RENEW_SECONDS
+            clone.time += RENEW_SECONDS
+            await mine.attempt()
+            await theirs.attempt()
+            assert theirs.fence() and not mine.fence()
+        assert shelf.holder == "a_1" and first.told == [""] * 11 and set(clone.told) == {names.HELD_BY_ANOTHER}
+        assert shelf.kept and shelf.kept["metadata"]["annotations"] == {names.LEASE_VERSION_ANNOTATION: "100"}
+
+
+async def test_who_leads_next_goes_on_at_once() -> None:
+    """Whether the one before died or gave the Lease back: its claim is no younger than what the manager's Lease tells of it."""
+    async with (
+        shelved() as (server, shelf),
+        claiming(server, Leader(FIRST)) as mine,
+        claiming(server, Leader(NEXT)) as after,
+    ):
+        await mine.attempt()
+        await after.attempt()
+        assert shelf.holder == "b_2" and after.fence() == ""
+
+
+async def test_a_clone_is_not_taken_for_who_leads_next_when_the_first_one_dies() -> None:
+    clone, successor = Leader(CLONE), Leader(NEXT)
+    async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine:
+        async with claiming(server, clone) as theirs, claiming(server, successor) as after:
+            await mine.attempt()
+            await theirs.attempt()
+            clone.time += ABANDONED_SECONDS - 1  # so long as nobody takes over
+            await theirs.attempt()
+            assert shelf.holder == "a_1"
+            await after.attempt()
+            clone.time += 2
+            await theirs.attempt()
+            assert shelf.holder == "b_2" and theirs.fence(), "its time begins anew"
+            clone.time += ABANDONED_SECONDS
+            await theirs.attempt()
+            assert shelf.holder == "c_3" and theirs.fence() == ""
+
+
+async def test_who_loses_it_stops_and_says_so() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        await mine.attempt()
+        shelf.keep({}, {"holderIdentity": "thief", "acquireTime": "then"})
+        await mine.attempt()
+        assert mine.fence() and one.told[-1] == names.HELD_BY_ANOTHER and shelf.holder == "thief"
+        one.identity.known = Known("east", HERE, taken_from="thief")
+        await mine.attempt()
+        assert shelf.holder == "a_1" and one.told[-1] == "" and mine.fence(), "the other one is still to learn of it"
+        one.time += HANDED_OVER_SECONDS
+        assert mine.fence() == ""
+
+
+async def test_a_claim_that_cannot_be_renewed_runs_out() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        await mine.attempt()
+        shelf.refused = 500
+        one.time += DEADLINE_SECONDS - 1
+        assert await mine.attempt() < RENEW_SECONDS and mine.fence() == ""
+        one.time += 1
+        assert mine.fence()
+        shelf.refused = 0
+        await mine.attempt()
+        assert mine.fence() == "", "nobody took it meanwhile"
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_where_there_is_no_right_to_it_work_goes_on_and_says_so(status: int) -> None:
+    """As with an account that was made before there were claims, or in a cluster without our namespace."""
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        shelf.refused = status
+        await mine.attempt()
+        assert mine.fence() == "" and one.told == [""]
+        assert "leases is forbidden" in mine.lack and "apply kustomize/overlays/worker there" in mine.lack
+        shelf.refused = 0
+        await mine.attempt()
+        assert mine.lack == "" and shelf.holder == "a_1" and mine.fence() == ""
+
+
+async def test_a_claim_that_is_deleted_is_made_anew() -> None:
+    """Also between a look and a renewal: that is no cluster in which there can be none."""
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        await mine.attempt()
+        server.lists[:2] = [says(shelf.kept), refuses(404, "NotFound")]
+        await mine.attempt()
+        assert mine.lack == ""
+        shelf.kept = None
+        await mine.attempt()
+        assert shelf.holder == "a_1" and mine.fence() == ""
+
+
+async def test_nothing_is_claimed_in_a_cluster_that_has_not_shown_who_it_is() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        one.identity.lost()
+        assert await mine.attempt() < 1 and shelf.kept is None and server.asked == []
+
+
+async def test_who_leads_not_claims_nothing() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        task = asyncio.create_task(mine.run())
+        await asyncio.sleep(0)
+        assert server.asked == []
+        one.held.set()
+        await server.until(lambda: shelf.holder == "a_1")
+        task.cancel()
+
+
+async def test_a_write_waits_for_the_claim() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine, apiserver.connected(server.url) as client:
+        client.guard = mine.fence
+        with pytest.raises(Unreachable, match="does not hold the claim"):
+            await client.create(PODS.path("demo"), {})
+        await mine.attempt()
+        assert await client.create(PODS.path("demo"), {}) and shelf.pods == 1

@@ -1,0 +1,333 @@
+"""A connection that leads to another cluster is one that cannot be seen: nothing of it is used, and nothing is written there."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from adapter import names
+from adapter.admission.identity import Known
+from adapter.objects import specs
+from adapter.objects.raw import condition, key_of
+from adapter.shell.clusters.identity import NO_NAMESPACE, Identity
+from adapter.shell.clusters.member import Listeners, Member
+from adapter.shell.kube.client import FENCED, Client, Unreachable
+from adapter.shell.kube.reflector import Stranger
+from adapter.shell.kube.resources import PODS
+from tests.unit import apiserver, builders, stores
+from tests.unit.apiserver import Server, hurried, kubeconfig, lists, says
+from tests.unit.shell.clusters.test_fleet import Bench, benched
+
+Raw = dict[str, Any]
+HERE, THERE = "uid-of-kube-system", "uid-of-another"
+POD = {"metadata": {"namespace": "demo", "name": "a", "uid": "u", "resourceVersion": "5"}}
+
+
+class Cluster(Server):
+    """A worker cluster with one pod of ours, whose watches can be cut; who asks is led to another one when `uid` changes."""
+
+    def __init__(self) -> None:
+        super().__init__(ready=True)
+        self.lists, self.watches = [self.answer] * 1000, [self.watch] * 1000
+        self.cutting = asyncio.Event()
+        self.away = False
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if self.away:
+            await apiserver.cut(request)
+            return web.Response()
+        return await super().handle(request)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method != "GET":
+            return await says({"kind": "Pod"})(request)
+        return await lists(7, [POD] if request.path.endswith("/pods") and self.uid == HERE else [])(request)
+
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        async def then(_: web.Request) -> None:
+            ends = [asyncio.create_task(one.wait()) for one in (self.cutting, self.closing)]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for one in ends:
+                one.cancel()
+
+        return await apiserver.streams(then=then)(request)
+
+    def cut(self) -> None:
+        """End all watches."""
+        self.cutting.set()
+        self.cutting = asyncio.Event()
+
+    def listed(self) -> int:
+        return len(self.of(watch=False))
+
+
+@asynccontextmanager
+async def following(server: Cluster, known: Known) -> AsyncIterator[tuple[Member, Callable[[Callable[[], bool]], Any]]]:
+    """A member that is run, and a way to wait for what it tells."""
+    heard = asyncio.Event()
+
+    async def until(so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(apiserver.PATIENCE):
+            while not so():
+                heard.clear()
+                await heard.wait()
+
+    spec = specs.worker_cluster(builders.make_worker_cluster("east"))
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        member = Member("east", spec, client, "mgr", Listeners(contact=lambda _: heard.set()), known)
+        client.guard = member.identity.fence
+        task = asyncio.create_task(member.run())
+        try:
+            yield member, until
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def pods(member: Member) -> list[str]:
+    return [key_of(pod)[1] for pod in member.pods]
+
+
+@hurried
+async def test_the_lists_of_another_cluster_are_not_even_read() -> None:
+    server = Cluster()
+    server.uid = THERE
+    async with following(server, Known("east", HERE)) as (member, until):
+        await until(lambda: member.stranger == names.ANOTHER_CLUSTER)
+        assert "leads to another cluster than before" in member.why_silent and THERE in member.why_silent
+        assert not member.synced and server.listed() == 0 and not member.seen.is_set()
+        with pytest.raises(Unreachable, match="has not shown yet that it is the one that it was"):
+            await member.client.create(PODS.path("demo"), {})
+        server.uid = HERE
+        await until(lambda: not member.why_silent)
+        assert pods(member) == ["a"] and not member.stranger
+
+
+@hurried
+async def test_a_watch_is_not_taken_up_in_another_cluster() -> None:
+    """Its stores stay as they were, and are read anew when the way leads back."""
+    server = Cluster()
+    async with following(server, Known("east", HERE)) as (member, until):
+        await until(lambda: not member.why_silent)
+        before = server.listed()
+        server.uid = THERE
+        server.cut()
+        await until(lambda: member.stranger == names.ANOTHER_CLUSTER)
+        assert member.why_silent and pods(member) == ["a"]
+        assert server.listed() == before
+        with pytest.raises(Unreachable, match="has not shown yet"):
+            await member.client.delete(PODS.path("demo", "a"), "u")
+        assert all(asked.method == "GET" for asked in server.asked)
+        server.uid = HERE
+        await until(lambda: not member.why_silent)
+        assert pods(member) == ["a"] and server.listed() > before
+
+
+@hurried
+async def test_a_probe_finds_out_while_all_watches_stand() -> None:
+    """As where one of several API servers behind an address is another cluster's."""
+    server = Cluster()
+    async with following(server, Known("east", HERE)) as (member, until):
+        await until(lambda: not member.why_silent)
+        server.uid = THERE
+        await until(lambda: member.stranger == names.ANOTHER_CLUSTER)
+        assert pods(member) == ["a"]
+
+
+@hurried
+async def test_after_a_silence_nothing_is_written_before_it_has_shown_who_it_is() -> None:
+    server = Cluster()
+    async with following(server, Known("east", HERE)) as (member, until):
+        await until(lambda: not member.why_silent)
+        assert member.identity.fence() == ""
+        server.away = True
+        server.cut()
+        await until(lambda: bool(member.why_silent))
+        server.uid, server.away = THERE, False
+        await until(lambda: member.stranger == names.ANOTHER_CLUSTER)
+        assert pods(member) == ["a"] and member.identity.fence()
+
+
+@hurried
+async def test_who_shows_no_namespace_of_its_own_is_nobody() -> None:
+    server = Cluster()
+    server.uid = ""
+    async with following(server, Known("east")) as (member, until):
+        await until(lambda: NO_NAMESPACE in member.why_silent)
+        assert server.listed() == 0 and not member.stranger
+
+
+async def test_nothing_is_written_before_its_uid_is_on_record() -> None:
+    server = Cluster()
+    async with following(server, Known("east")) as (member, _):
+        async with asyncio.timeout(apiserver.PATIENCE):
+            await member.seen.wait()
+        with pytest.raises(Unreachable, match="does not hold the uid of its cluster yet"):
+            await member.client.create(PODS.path("demo"), {})
+        member.identity.known = Known("east", HERE)
+        assert await member.client.create(PODS.path("demo"), {})
+
+
+# --- one connection --------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_is_of_one_cluster() -> None:
+    """One that was accepted beforehand is not read into the stores of the one before."""
+    one = Identity(Known("east", HERE, THERE))
+    one.met(HERE)
+    assert one.fence() == "" and one.holds(one.known)
+    with pytest.raises(Stranger, match="it is connected anew"):
+        one.met(THERE)
+    assert one.fence() and not one.holds(one.known)
+
+
+@pytest.mark.parametrize(
+    ("found", "known", "holds"),
+    [
+        pytest.param("", Known("east", THERE), True, id="it gave no answer yet"),
+        pytest.param(HERE, Known("east", HERE), True, id="it is on record now"),
+        pytest.param(HERE, Known("east", THERE), False, id="another one is on record"),
+        pytest.param(HERE, Known("east", taken={HERE: "west"}), False, id="it was west's before"),
+        pytest.param(HERE, Known("east", HERE, THERE), True, id="another one will be accepted"),
+    ],
+)
+def test_when_a_connection_goes_on(found: str, known: Known, holds: bool) -> None:
+    one = Identity(Known("east"))
+    if found:
+        one.met(found)
+    one.lost()  # a silence changes nothing about it
+    assert one.holds(known) is holds and one.fence(), "who answers next may be another one"
+
+
+def test_a_stranger_that_is_accepted_is_connected_anew() -> None:
+    one = Identity(Known("east", HERE))
+    with pytest.raises(Stranger):
+        one.met(THERE)
+    assert one.holds(Known("east", HERE)) and not one.holds(Known("east", HERE, THERE))
+
+
+async def test_a_fence_is_asked_beside_the_lease(server: Server) -> None:
+    client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(server.url)), may_write=lambda: False)
+    try:
+        client.guard = lambda: "no"
+        assert client.fence() == FENCED
+        client.may_write = lambda: True
+        assert client.fence() == "no"
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize(
+    ("items", "uid"),
+    [
+        pytest.param([{"metadata": {"name": "kube-system", "uid": HERE}}], HERE, id="it"),
+        pytest.param(
+            [{"metadata": {"name": "a", "uid": "x"}}, {"metadata": {"name": "kube-system", "uid": HERE}}],
+            HERE,
+            id="all",
+        ),
+        pytest.param([], "", id="none"),
+        pytest.param([{"metadata": {"name": "default", "uid": "x"}}], "", id="another one"),
+        pytest.param(5, "", id="no list"),
+        pytest.param([None, 5, {"metadata": 5}, {"metadata": {"name": "kube-system", "uid": 5}}], "", id="nonsense"),
+    ],
+)
+async def test_the_uid_is_read_of_whatever_comes(items: object, uid: str) -> None:
+    class Odd(Server):
+        async def handle(self, request: web.Request) -> web.StreamResponse:
+            return await says({"items": items, "metadata": {}, "kind": "List"})(request)
+
+    async with apiserver.serving(Odd()) as server, apiserver.connected(server.url) as client:
+        assert await client.uid() == uid
+
+
+# --- what admins read and write --------------------------------------------------------------------------------------
+
+
+def _recorded(bench: Bench) -> str:
+    return str((bench.manager.worker_clusters.named("east") or {})["status"].get("clusterUID") or "")
+
+
+async def _seen(bench: Bench, good: str) -> None:
+    await bench.look(good)
+    await asyncio.wait_for(bench.fleet.members()["east"].seen.wait(), apiserver.PATIENCE)
+
+
+def _annotated(bench: Bench, uid: str) -> None:
+    raw = bench.manager.worker_clusters.named("east") or {}
+    metadata = {**raw["metadata"], "annotations": {names.ACCEPT_ANNOTATION: uid}}
+    stores.fill(bench.manager.worker_clusters, {**raw, "metadata": metadata})
+
+
+async def test_the_first_sight_is_put_on_record_and_another_cluster_only_when_it_is_accepted() -> None:
+    async with benched() as bench, apiserver.serving(Cluster()) as other:
+        heard, other.uid = _hearing(bench), THERE
+        good, bad = (
+            base64.b64encode(yaml.safe_dump(kubeconfig(one.url)).encode()).decode() for one in (bench.server, other)
+        )
+        await _seen(bench, good)
+        told = await bench.look(good)
+        assert (told["status"], _recorded(bench)) == ("True", HERE)
+        assert [
+            asked.body["metadata"]
+            for asked in bench.server.asked
+            if (asked.body or {}).get("status", {}).get("clusterUID")
+        ] == [{"uid": "uid-of-east", "resourceVersion": None}]
+        await bench.look(good)  # it reads what it wrote
+        assert bench.fleet.members()["east"].client.fence() == ""
+
+        await bench.look(bad)
+        await _stranger(bench, heard)
+        told = await bench.look(bad)
+        assert (told["status"], told["reason"]) == ("False", names.ANOTHER_CLUSTER)
+        assert told["message"].startswith("worker cluster east cannot be seen since ")
+        assert (bench.manager.worker_clusters.named("east") or {})["status"]["lostSince"]
+        assert _recorded(bench) == HERE and bench.fleet.seen() == {}
+
+        _annotated(bench, "a-third-one")
+        stays = bench.fleet.members()["east"]
+        await bench.look(bad)
+        assert bench.fleet.members()["east"] is stays and not stays.seen.is_set()
+        _annotated(bench, THERE)
+        await _seen(bench, bad)
+        told = await bench.look(bad)
+        assert (told["status"], _recorded(bench)) == ("True", THERE)
+
+
+def _hearing(bench: Bench) -> asyncio.Event:
+    """Set with each change of contact to the members that are engaged from now on."""
+    heard = asyncio.Event()
+    bench.fleet.listen(Listeners(contact=lambda _: heard.set()))
+    return heard
+
+
+async def _stranger(bench: Bench, heard: asyncio.Event) -> None:
+    async with asyncio.timeout(apiserver.PATIENCE):
+        while not bench.fleet.members()["east"].stranger:
+            heard.clear()
+            await heard.wait()
+
+
+async def test_one_cluster_under_two_names_is_connected_under_one() -> None:
+    async with benched() as bench:
+        heard = _hearing(bench)
+        good = base64.b64encode(yaml.safe_dump(kubeconfig(bench.server.url)).encode()).decode()
+        east, west = (builders.make_worker_cluster(name) for name in ("east", "west"))
+        stores.fill(bench.manager.worker_clusters, east, {**west, "status": {"clusterUID": HERE}})
+        await bench.look(good)
+        await _stranger(bench, heard)
+        told = await bench.look(good)
+        assert (told["status"], told["reason"]) == ("False", names.REGISTERED_TWICE)
+        assert (
+            "it is the cluster of WorkerCluster west"
+            in condition(bench.manager.worker_clusters.named("east") or {}, names.CONNECTED)["message"]
+        )
+        stores.fill(bench.manager.worker_clusters, dict(bench.manager.worker_clusters.named("east") or {}))
+        await _seen(bench, good)
+        assert (await bench.look(good))["status"] == "True"
