@@ -13,7 +13,7 @@ from typing import Any
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.references import Reference
 from adapter.objects.reservation import Reservation
-from adapter.objects.workload import Job, Workload
+from adapter.objects.workload import Job, PodSet, Workload
 from adapter.rewrite.target import Target
 
 
@@ -33,6 +33,16 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class TryCopy:
+    """Ask a worker cluster by a dry run what it would make of a copy; nothing is kept there."""
+
+    work: Workload
+    podset: PodSet  # the worker group
+    target: Target
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Reserve:
     """Create the anchor and the group Workload of one share, in the cluster of its target."""
 
@@ -44,6 +54,9 @@ class Reserve:
     ]  # worker group, its workers on this share, its podset's template
     priority: int | None
     starts: bool  # the gang does not run yet, so all of its workers start together
+    held: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  # by group: the template to hold instead, where its cluster said what it makes of the podset's
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +188,7 @@ class LookAgain:
 
 Action = (
     Plan
+    | TryCopy
     | Reserve
     | Vacate
     | Release
@@ -205,6 +219,8 @@ def cluster_of(action: Action) -> str:
             return action.reservation.cluster
         case Reserve():
             return action.share.cluster
+        case TryCopy():
+            return action.target.cluster
         case MirrorHead() | CreatePod() | DeletePod():
             return action.cluster
         case _:

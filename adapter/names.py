@@ -73,6 +73,7 @@ ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attem
 HEAD_ANNOTATION: Final = f"{DOMAIN}/head"  # the head's IP that a remote pod was made with, if we must follow it
 HEAD_SERVICE_ANNOTATION: Final = f"{DOMAIN}/head-service"  # the Service that leads it to the head, if we mirror that
 PROBE_LABEL: Final = f"{DOMAIN}/probe"  # on the pods of a preflight, in all clusters: which run made them
+TRIAL_POD: Final = "rayspan-trial"  # what the name of a dry run's pod begins with
 DRAIN_REASON: Final = "rayspan: the pod is being stopped"  # what Ray says of a node that was drained: why it died
 
 # --- Services and EndpointSlices that we mirror ---------------------------------------------------------------------------

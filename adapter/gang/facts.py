@@ -14,6 +14,7 @@ from adapter.objects.raw import Raw
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 from adapter.rewrite.target import Target
+from adapter.rewrite.trial import Tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,11 @@ class Gang:
     workers: Gathered | None = None  # while not all of them are ready
     start_timeout: timedelta = timedelta(minutes=15)  # after which a worker that did not start is to start elsewhere
     together: bool = False  # all of its workers must be in one cluster
+    # By cluster and worker group: what copies would be there, as far as that is known; and who that can be seen is yet to be asked, of the
+    # shares that stand nowhere, and of those that the last plan would take.
+    tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict)
+    untried: tuple[tuple[str, str], ...] = ()
+    untried_by_plan: tuple[tuple[str, str], ...] = ()
 
     @property
     def current(self) -> Placement | None:

@@ -27,6 +27,7 @@ The clauses stand in order, most terminal first; the first that applies decides:
     12. it runs: workers that lost their place are planned anew                  running.py, drain.py (who leaves), unstarted.py
     13. the round is not admitted in time: withdrawn as a whole                  reserving.py
 
+Before a plan is made, and before a share is asked for, its clusters are asked what a copy would be there (trying.py).
 How long each thing is waited for is in deadlines.py. This file neither plans (planning/planner.py) nor words the sentences that
 people read (status.py).
 """
@@ -37,7 +38,7 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, SetCheck, say
-from adapter.gang import releasing, reserving, running, status, waiting
+from adapter.gang import releasing, reserving, running, status, trying, waiting
 from adapter.gang.deadlines import ABSENT_AGAIN, RESYNC, excluded
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, placement_name
@@ -47,6 +48,10 @@ from adapter.objects.workload import Job, Workload
 
 def decide(gang: Gang, now: datetime) -> list[Action]:
     """Say what to do next for a gang: actions on one cluster in their order, those on different ones side by side."""
+    return trying.first(gang, _decide(gang, now))
+
+
+def _decide(gang: Gang, now: datetime) -> list[Action]:
     work, leftovers = gang.workload, releasing.unwanted(gang)
     going = releasing.release(gang, leftovers)
     # 1. The Workload is gone, or its job is: its Placement goes with it by garbage collection, the shares are ours to remove.

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck, say
-from adapter.gang import status
+from adapter.gang import status, trying
 from adapter.gang.deadlines import RETRY, begun, excluded_for, patience
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, Share
@@ -35,7 +35,7 @@ def ask(
         _reserve(gang, work, current, share, ready)
         for share in shares
         if share.cluster not in standing and share.cluster in gang.targets and (may_preempt or not share.preempts)
-        if _is_of(work, share)
+        if _is_of(work, share) and not trying.refusal(gang, share)
     ]
     if not blocked:
         return _commit(gang, work, current, ready, now)
@@ -49,6 +49,7 @@ def _is_of(work: Workload, share: Share) -> bool:
 
 def _reserve(gang: Gang, work: Workload, current: Placement, share: Share, ready: bool) -> Reserve:
     templates = {podset.name: podset.template for podset in work.podsets}
+    tried = {group.name: gang.tried.get((share.cluster, group.name)) for group in share.groups}
     return Reserve(
         placement=current,
         share=share,
@@ -56,6 +57,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement, share: Share, ready
         groups=tuple((group.name, group.count, templates[group.name]) for group in share.groups),
         priority=work.priority,
         starts=not ready,
+        held={name: found.held for name, found in tried.items() if found and found.held},
     )
 
 
@@ -121,7 +123,7 @@ def _blocked(gang: Gang, shares: Sequence[Share], standing: Mapping[str, Reserva
             blocked[share.cluster] = gang.silent[share.cluster]
         elif found is None:
             unasked = ASKED_LAST if share.preempts and len(shares) > 1 else ""
-            blocked[share.cluster] = gang.refused.get(share.cluster, unasked)
+            blocked[share.cluster] = trying.refusal(gang, share) or gang.refused.get(share.cluster, unasked)
         elif found.deleting or not found.admitted:
             blocked[share.cluster] = why_not(found)
     return blocked

@@ -1,8 +1,8 @@
 """What does one pod ask of quota? Requests summed as Kubernetes sums them, in the units that Kueue counts in.
 
 Amounts are plain integers: millicores for cpu, whole units (bytes, devices, pods) for everything else. What the worker
-cluster adds on its own side (LimitRange defaults, a RuntimeClass's overhead, Kueue's resource transformations, device
-claims) is not guessed here: it counts once that cluster's Kueue has reserved it.
+cluster adds on its own side is not guessed here: LimitRange defaults, sidecars and overhead it is asked for (rewrite/trial.py), Kueue's
+resource transformations and device claims count once its Kueue has reserved them.
 """
 
 from collections.abc import Mapping

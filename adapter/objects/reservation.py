@@ -35,6 +35,9 @@ class Reservation:
     templates: Mapping[str, Raw] = field(default_factory=dict)  # role -> what quota is held for, for each pod
     counts: Mapping[str, int] = field(default_factory=dict)  # role -> for how many pods
     flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> what its pods were given
+    usage: Mapping[str, Raw] = field(
+        default_factory=dict
+    )  # role -> what that cluster's Kueue counts for all of its pods
     ray_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # role -> what Ray is told of them
     pod_group: str = ""  # the Volcano PodGroup of its pods; empty: it has none
     stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
@@ -76,6 +79,7 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         templates={one.get("name") or "": one.get("template") or {} for one in podsets},
         counts={one.get("name") or "": number(str(one.get("count"))) for one in podsets},
         flavors=_flavors((raw.get("status") or {}).get("admission") or {}),
+        usage=_usage((raw.get("status") or {}).get("admission") or {}),
         pod_group=annotation(raw, names.POD_GROUP_ANNOTATION),
         evicted=str(condition(raw, names.EVICTED).get("message") or "evicted") if is_true(raw, names.EVICTED) else "",
     )
@@ -94,6 +98,11 @@ def anchor_uid(raw: Raw) -> str:
 def _flavors(admission: Raw) -> dict[str, tuple[str, ...]]:
     assigned = admission.get("podSetAssignments") or ()
     return {one.get("name") or "": tuple(sorted(set((one.get("flavors") or {}).values()))) for one in assigned}
+
+
+def _usage(admission: Raw) -> dict[str, Raw]:
+    assigned = admission.get("podSetAssignments") or ()
+    return {one.get("name") or "": one.get("resourceUsage") or {} for one in assigned}
 
 
 def _refused(reserved: Raw) -> bool:

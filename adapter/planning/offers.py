@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from adapter.objects.podrequests import UNLIMITED
 from adapter.objects.raw import quoted
-from adapter.planning.request import Candidate, Group, Offer, Request, pod_spec_in, queue_name
+from adapter.planning.request import Candidate, Group, Offer, Request, pod_spec_in, queue_name, refused, request_in
 from adapter.quota import nodes, tree
 from adapter.quota.tree import Demand, Fit, Line, Shortfall, Survey
 
@@ -48,8 +48,8 @@ class Offers:
 
     def reason(self, candidate: Candidate, line: Line, group: Group) -> str:
         """Say why it could not take all pods of a group."""
-        if _elsewhere(candidate, group):
-            return f"worker group {quoted(group.name)} asks for zone {quoted(group.zone)}, this is {candidate.zone}"
+        if why := _elsewhere(candidate, group):
+            return why
         survey = self._survey(candidate, line, group)
         short = survey.reason(group.count)
         return short or ("" if _grows(candidate) else self._held(candidate, group, survey.fit(group.count))[1])
@@ -72,7 +72,7 @@ class Offers:
         key = (line, group.name, count, preempts)
         if key not in self._charged:
             flavors = self.flavors(candidate, line, group, count, preempts=preempts)
-            self._charged[key] = tree.reserve(line, flavors, group.request, count)
+            self._charged[key] = tree.reserve(line, flavors, request_in(candidate, group), count)
         return self._charged[key]
 
     def admits(self, candidate: Candidate, line: Line, counts: Mapping[str, int]) -> bool:
@@ -120,7 +120,8 @@ class Offers:
         key = (candidate.name, group.name)
         if key not in self._demands:
             queue, labels = queue_name(self.request, candidate), candidate.namespaces[self.request.namespace]
-            self._demands[key] = tree.ask(candidate.tree, queue, group.request, pod_spec_in(candidate, group), labels)
+            asked, spec = request_in(candidate, group), pod_spec_in(candidate, group)
+            self._demands[key] = tree.ask(candidate.tree, queue, asked, spec, labels)
         return self._demands[key]
 
     def _ever(self, candidate: Candidate, survey: Survey, group: Group) -> int:
@@ -138,14 +139,16 @@ class Offers:
         if key not in self._nodes:
             flavors = [candidate.tree.flavors[name] for name in key[-1]]
             self._nodes[key] = nodes.hold(
-                candidate.nodes, pod_spec_in(candidate, group), group.request, flavors, group.count
+                candidate.nodes, pod_spec_in(candidate, group), request_in(candidate, group), flavors, group.count
             )
         return self._nodes[key]
 
 
-def _elsewhere(candidate: Candidate, group: Group) -> bool:
-    """Whether the group must run in another zone."""
-    return group.zone not in ("", candidate.zone)
+def _elsewhere(candidate: Candidate, group: Group) -> str:
+    """Why the group must run elsewhere, whatever room there is; empty when it need not."""
+    if group.zone not in ("", candidate.zone):
+        return f"worker group {quoted(group.name)} asks for zone {quoted(group.zone)}, this is {candidate.zone}"
+    return refused(candidate, group)
 
 
 def _grows(candidate: Candidate) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from adapter.objects.placement import GroupShare, Share, Verdict
 from adapter.planning import strategy, verdict
 from adapter.planning.offers import Offers
-from adapter.planning.request import Candidate, Group, Request, Strategy, closed, queue_name, reclaims
+from adapter.planning.request import Candidate, Group, Request, Strategy, closed, queue_name, reclaims, refused
 from adapter.planning.strategy import Look, allot
 from adapter.planning.verdict import NOT_NEEDED
 from adapter.quota import tree
@@ -25,6 +25,8 @@ class Plan:
     verdicts: tuple[Verdict, ...]
     sentence: str
     never: bool = False  # even empty clusters, all of them known, could not hold the gang
+    # Of the shares: cluster and group of which nobody knows yet what their copies would be there.
+    untried: tuple[tuple[str, str], ...] = ()
 
 
 _Counts = Mapping[str, Mapping[str, int]]  # cluster -> group -> workers
@@ -63,14 +65,24 @@ def _plan(offers: Offers, plain: Offers, among: Sequence[Candidate]) -> Plan:
         found = _verdicts(among, problems, looks)
         fit = max((look.total for look in looks), default=0) if request.gang == "SameCluster" else placed
         most = _most(plain, looks)
-        never = bool(among) and not problems and most < request.needed
+        refusals = any(
+            refused(one, group) for one in among for group in request.groups
+        )  # which may be over in a minute
+        never = bool(among) and not (problems or refusals) and most < request.needed
         return Plan((), tuple(found), verdict.shortfall(request, fit, found, most if never else None), never)
     found = _chosen(request, _verdicts(among, problems, looks), counts)
     shares = tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
     if request.reclaims:
         seen = {look.candidate.name: look.candidate for look in looks}
         shares = tuple(replace(s, preempts=_preempts(plain, s, seen[s.cluster])) for s in shares)
-    return Plan(shares, tuple(found), verdict.placed(request, found, [s.cluster for s in shares if s.preempts]))
+    told = verdict.placed(request, found, [s.cluster for s in shares if s.preempts])
+    return Plan(shares, tuple(found), told, untried=_untried(request, shares))
+
+
+def _untried(request: Request, shares: Sequence[Share]) -> tuple[tuple[str, str], ...]:
+    tried = {group.name: group.tried for group in request.groups}
+    parts = ((share.cluster, part.name) for share in shares for part in share.groups)
+    return tuple((cluster, group) for cluster, group in parts if cluster not in tried[group])
 
 
 def keep(request: Request, among: Sequence[Candidate]) -> tuple[Share, ...]:

@@ -5,15 +5,16 @@ A candidate that cannot take part has a reason instead of an offer; nothing here
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from adapter.objects.placement import Share
-from adapter.objects.raw import Key, Raw
+from adapter.objects.raw import Key, Raw, quoted
 from adapter.objects.specs import NOTHING, PodMapping
 from adapter.quota.nodes import Nodes
 from adapter.quota.tree import Resources, Tree
 from adapter.rewrite import podmapping
+from adapter.rewrite.trial import Tried
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
 Gang = Literal["AllOrNothing", "SameCluster", "BestEffort"]
@@ -22,7 +23,7 @@ Gang = Literal["AllOrNothing", "SameCluster", "BestEffort"]
 @dataclass(frozen=True, slots=True)
 class Group:
     """One worker group as it is to be reserved: `pod_spec` is the remote one before a cluster gives it what is its own
-    (`pod_spec_in`), `request` what one pod asks of quota."""
+    (`pod_spec_in`), `request` what one pod asks of quota before (`request_in`)."""
 
     name: str
     role: str
@@ -30,6 +31,9 @@ class Group:
     pod_spec: Raw
     request: Resources
     zone: str = ""  # the only zone that it may run in; empty: any
+    tried: Mapping[str, Tried] = field(
+        default_factory=dict
+    )  # by cluster: what that makes of such a pod, where it was asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,27 @@ class Candidate:
 
 def pod_spec_in(candidate: Candidate, group: Group) -> Raw:
     """A group's pod spec as it is reserved in that cluster."""
-    return podmapping.spec(group.pod_spec, candidate.pods)
+    held = _held(candidate, group)
+    return held.held["spec"] if held else podmapping.spec(group.pod_spec, candidate.pods)
+
+
+def request_in(candidate: Candidate, group: Group) -> Resources:
+    """What one pod of a group asks of quota there."""
+    held = _held(candidate, group)
+    return held.request if held else group.request
+
+
+def _held(candidate: Candidate, group: Group) -> Tried | None:
+    found = group.tried.get(candidate.name)
+    return found if found and found.held else None
+
+
+def refused(candidate: Candidate, group: Group) -> str:
+    """Why a cluster does not take the pods of a group, empty when it does or was not asked."""
+    found = group.tried.get(candidate.name)
+    return (
+        f"it refuses the pods of worker group {quoted(group.name)}: {found.refused}" if found and found.refused else ""
+    )
 
 
 class Offer(NamedTuple):  # many are made for each plan, and a dataclass takes three times as long to make

@@ -66,9 +66,16 @@ class Made:
 
     def again_at(self, settles: datetime | None) -> datetime | None:
         """When a gang that found no room is to be planned again unasked: when the first of those that keep room from it keeps
-        none, or when nothing is deducted twice any more. Nothing else may change for hours."""
-        moments = [*(hold.until for hold in (*self.holds, *self.freed)), *([settles] if settles else [])]
+        none, when nothing is deducted twice any more, or when a cluster that refuses its pods is to be asked again. Nothing else may
+        change for hours."""
+        holds = (hold.until for hold in (*self.holds, *self.freed))
+        moments = [*holds, *self._refusals(), *([settles] if settles else [])]
         return None if self.plan.shares else min(moments, default=None)
+
+    def _refusals(self) -> list[datetime]:
+        """When clusters that refuse its pods are to be asked again."""
+        found = (group.tried.get(one.name) for group in self.request.groups for one in self.fleet)
+        return [tried.until for tried in found if tried and tried.refused]
 
 
 def usable(chosen: Chosen | None, obstacles: Iterable[str]) -> Chosen | None:

@@ -9,7 +9,7 @@ getAnnotationsFromUpperRes). When to create or withdraw either, and whether quot
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from adapter import names
@@ -24,6 +24,8 @@ GCS_WAITER_RESOURCES = {"cpu": "200m", "memory": "256Mi"}
 # What Kueue counts of a container. Env, commands and mounts stay at home: a reservation runs nothing, and what is
 # private in them need not lie in a second object.
 _COUNTED = ("name", "image", "resources", "restartPolicy")
+# What a worker cluster may have given a pod, of what its Kueue and its scheduler look at.
+_GIVEN = ("nodeSelector", "tolerations", "affinity", "overhead", "resources", "runtimeClassName")
 
 
 def role(group: str) -> str:
@@ -34,19 +36,24 @@ def role(group: str) -> str:
     return hashlib.sha256(group.lower().encode()).hexdigest()[:8]
 
 
-def template(template: Raw, target: Target) -> dict[str, Any]:
+def template(template: Raw, target: Target, *, seen: Raw | None = None) -> dict[str, Any]:
     """Turn a worker group's podset template (manager) into the pod template that the reservation asks quota for.
 
     It must never ask for less than the pods that come later: Kueue ungates them by role and count alone
-    (kueue:pod_controller.go, group sync), so a pod that asks for more would run on quota that nobody gave.
+    (kueue:pod_controller.go, group sync), so a pod that asks for more would run on quota that nobody gave. `seen` is the spec that
+    such a pod has once the worker cluster's admission is done with it, where that was tried (trial.py): sidecars and all.
     """
     spec = stripping.spec(template.get("spec") or {}, target)
+    inits = spec.get("initContainers") or ()
+    added = not any(container.get("name") == GCS_WAITER for container in inits)
+    if seen:
+        spec = _as_seen(spec, seen)
     counted = {key: value for key, value in spec.items() if key not in ("volumes", "initContainers", "containers")}
     containers = [_counted(container) for container in spec.get("containers") or ()]
     inits = [_counted(container) for container in spec.get("initContainers") or ()]
-    waiter = _waiter(containers, inits)
-    if inits or waiter:
-        counted["initContainers"] = [*inits, *waiter]
+    inits = _modest(containers, inits) if seen and added else [*inits, *_waiter(containers, inits)]
+    if inits:
+        counted["initContainers"] = inits
     return {
         "metadata": {"labels": stripping.labels(meta(template).get("labels"))},
         "spec": counted | {"containers": containers},
@@ -72,8 +79,10 @@ def group_workload(
     anchor_uid: str,
     *,
     priority: int | None = None,
+    held: Mapping[str, Raw] | None = None,
 ) -> dict[str, Any]:
-    """Build the share's group Workload; `groups` are (worker group, count, podset template of the manager).
+    """Build the share's group Workload; `groups` are (worker group, count, podset template of the manager), `held` what is reserved
+    instead of that, by group: what the cluster makes of it, as `template` gives it.
 
     `priority` is the job's, from its WorkloadPriorityClass in the manager, and counts as far as the WorkerCluster lets it. Only the number goes along: Kueue orders and preempts by
     nothing else (kueue:pkg/util/priority), and never changes that of a Workload that names no class. A reference to a
@@ -83,7 +92,8 @@ def group_workload(
     metadata = _metadata(target, namespace)
     metadata["annotations"] |= {names.GROUP_WORKLOAD_ANNOTATION: "true"} | annotations(name(target))
     metadata["ownerReferences"] = [anchor_owner(target, anchor_uid)]
-    podsets = [_podset(group, count, found, target) for group, count, found in groups]
+    known = held or {}
+    podsets = [_podset(group, count, known.get(group) or template(found, target)) for group, count, found in groups]
     # NB: sorted by name. Kueue sorts the roles of the pods it finds and looks for them in this list in one pass; in any
     # other order it finishes the Workload as OutOfSync and stops its pods (kueue:pod_controller.go, equivalentToWorkload).
     spec: dict[str, Any] = {
@@ -96,12 +106,16 @@ def group_workload(
     return {"apiVersion": names.KUEUE_API_VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
 
 
-def excess(pod_spec: Raw, held: Raw) -> str:
+def excess(pod_spec: Raw, held: Raw, counted: Raw | None = None, pods: int = 0) -> str:
     """Say what a pod asks for beyond the template that quota is held for, `nvidia.com/gpu: 2 instead of 1`; empty when nothing.
 
-    What KubeRay's own init container asks for is not held where its user asks for nothing of the kind (`_waiter`).
+    What KubeRay's own init container asks for is not held where its user asks for nothing of the kind (`_waiter`). `counted` is what
+    Kueue counts for so many `pods` of it, which may be more: of LimitRanges and RuntimeClasses it knows by itself
+    (kueue:pkg/workload/resources.go, AdjustResources).
     """
     given = pod_requests(held.get("spec") or {})
+    for name, amount in (counted or {}).items() if pods else ():
+        given[name] = max(given.get(name, 0), quantity(amount, name) // pods)
     spare = {name: quantity(amount, name) for name, amount in GCS_WAITER_RESOURCES.items() if name not in given}
     more = {
         name: amount
@@ -123,10 +137,24 @@ def _metadata(target: Target, namespace: str) -> dict[str, Any]:
     }
 
 
-def _podset(group: str, count: int, found: Raw, target: Target) -> dict[str, Any]:
-    asked = template(found, target)
-    asked["metadata"]["labels"][names.RAY_GROUP_LABEL] = group  # for people: the podset's name is a hash
-    return {"name": role(group), "count": count, "template": asked}
+def _podset(group: str, count: int, asked: Raw) -> dict[str, Any]:
+    labels = {
+        **(meta(asked).get("labels") or {}),
+        names.RAY_GROUP_LABEL: group,
+    }  # for people: the podset's name is a hash
+    return {"name": role(group), "count": count, "template": {**asked, "metadata": {"labels": labels}}}
+
+
+def _as_seen(spec: Raw, seen: Raw) -> dict[str, Any]:
+    """A spec with what the worker cluster gave a pod of it; what its API server writes into every pod is left out."""
+    given = {key: seen[key] for key in (*_GIVEN, "initContainers", "containers") if seen.get(key)}
+    tolerations = [one for one in given.get("tolerations") or () if one not in stripping.ADMISSION_TOLERATIONS]
+    kept = {key: value for key, value in spec.items() if key not in (*_GIVEN, "initContainers", "containers")}
+    return kept | given | {"tolerations": tolerations} if tolerations else kept | _without(given, "tolerations")
+
+
+def _without(fields: Raw, name: str) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key != name}
 
 
 def _counted(container: Raw) -> dict[str, Any]:
@@ -145,6 +173,20 @@ def _waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
     amounts = {name: amount for name, amount in GCS_WAITER_RESOURCES.items() if name in asked}
     image = {"image": containers[0]["image"]} if "image" in containers[0] else {}
     return [{"name": GCS_WAITER, **image, "resources": {"requests": amounts, "limits": amounts}}]
+
+
+def _modest(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
+    """The same for the one of a pod that was tried, which stands in its place among those that the cluster added."""
+    others = [container for container in inits if container.get("name") != GCS_WAITER]
+    asked = {name for container in (*containers, *others) for name in _amounts(container)}
+    return [one if one.get("name") != GCS_WAITER else {**one, "resources": _of(one, asked)} for one in inits]
+
+
+def _of(container: Raw, asked: Collection[str]) -> dict[str, Raw]:
+    """Of a container's resources those that are asked for by others, too."""
+    resources = container.get("resources") or {}
+    lists = {kind: resources.get(kind) or {} for kind in ("requests", "limits")}
+    return {kind: {name: amount for name, amount in found.items() if name in asked} for kind, found in lists.items()}
 
 
 def _amounts(container: Raw) -> set[str]:

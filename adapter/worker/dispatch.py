@@ -85,7 +85,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         return []
     if own:
         kept = create.mirrors(worker, pod, placement, (cluster, number)) if _reads_mirrors(worker, cluster) else []
-        mirrored = report.mirrored(worker.job, pod, own, cluster, now)
+        beyond = report.beyond(own, worker.reservations.get((cluster, number)), slot, cluster)
+        mirrored = report.mirrored(worker.job, pod, own, cluster, now, beyond)
         going = report.ending(own, now) or _replaced(worker, cluster, own)
         return report.stuck(pod, own, cluster, now) or kept + mirrored + going
     # 7. The copy stood and is gone: KubeRay shall replace the worker.

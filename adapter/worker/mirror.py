@@ -26,8 +26,9 @@ OVER = ("Succeeded", "Failed")
 _WRONG = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
 
 
-def status_patch(local: Raw, remote: Raw, cluster: str) -> dict[str, Any] | None:
-    """Give the JSON merge-patch for the manager pod's status subresource, or None when nothing would change.
+def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[str, Any] | None:
+    """Give the JSON merge-patch for the manager pod's status subresource, or None when nothing would change; `note` is what is to
+    be said of a copy that runs.
 
     The pod's uid is in it as a precondition: for a namesake the API server answers 422, `metadata.uid: field is
     immutable`. A pod that is being deleted or is over gets none: podgc and KubeRay write the last word there
@@ -38,7 +39,7 @@ def status_patch(local: Raw, remote: Raw, cluster: str) -> dict[str, Any] | None
     status = remote.get("status") or {}
     wanted = {field: status.get(field) or None for field in MIRRORED} | {
         "phase": status.get("phase") or "Pending",
-        "conditions": _conditions(local, remote, cluster),
+        "conditions": _conditions(local, remote, cluster, note),
         "containerStatuses": _containers(local, status, "containers", "containerStatuses"),
         "initContainerStatuses": _containers(local, status, "initContainers", "initContainerStatuses"),
     }
@@ -84,22 +85,22 @@ def _patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
     return {"metadata": {"uid": uid_of(local)}, "status": changed} if changed else None
 
 
-def _conditions(local: Raw, remote: Raw, cluster: str) -> list[Raw]:
+def _conditions(local: Raw, remote: Raw, cluster: str, note: str) -> list[Raw]:
     mirrored = [one for one in _all_conditions(remote) if one.get("type") != SCHEDULED]
     # Until the copy has a node, the manager pod must go on saying SchedulingGated: a cluster-autoscaler takes a copied
     # Unschedulable for its own shortage and adds nodes in the manager (kueue PR #12262; #13136 for the other half).
     scheduled = condition(remote if is_true(remote, SCHEDULED) else local, SCHEDULED)
-    found = [*([scheduled] if scheduled else []), *mirrored, _dispatched(remote, cluster)]
+    found = [*([scheduled] if scheduled else []), *mirrored, _dispatched(remote, cluster, note)]
     return [_with_own_generation(one, local) for one in found] + list(_foreign(local, found))
 
 
-def _dispatched(remote: Raw, cluster: str) -> Raw:
+def _dispatched(remote: Raw, cluster: str, note: str) -> Raw:
     return {
         "type": names.DISPATCHED_CONDITION,
         "status": "True",
         "reason": "Created",
         # That it finds no node is told here: as PodScheduled it would be taken for a shortage of the manager's own.
-        "message": trouble(remote, cluster) or f"runs in worker cluster {cluster}",
+        "message": trouble(remote, cluster) or note or f"runs in worker cluster {cluster}",
         "lastTransitionTime": meta(remote).get("creationTimestamp"),
     }
 

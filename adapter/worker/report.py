@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 
 from adapter.actions import Action, LookAgain, PatchStatus, say
 from adapter.objects.raw import Raw, condition, meta, moment, timestamp
-from adapter.objects.workerpod import dispatched
+from adapter.objects.reservation import Reservation
+from adapter.objects.workerpod import dispatched, role_of
 from adapter.objects.workload import Job
+from adapter.rewrite import groupworkload
 from adapter.worker import mirror
 from adapter.worker.silence import Silence
 
@@ -20,12 +22,30 @@ SETTLES_IN = timedelta(seconds=5)
 STUCK_AFTER = timedelta(seconds=60)
 
 
-def mirrored(job: Job | None, pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
-    """Say of the pod what its copy says, if that is news; of one that just starts only when it does, or takes its time."""
-    patch = mirror.status_patch(pod, remote, cluster)
+def beyond(remote: Raw, found: Reservation | None, slot: str, cluster: str) -> str:
+    """What a copy asks for beyond its share, a sentence for all of its siblings; empty when nothing, or nothing is known of the share.
+
+    It runs: a worker that is stopped is worth less than some quota that is counted short, and its replacement would be the same.
+    """
+    role = role_of(slot) if slot.count("/") > 1 else ""
+    held = found.templates.get(role) if found else None
+    if not found or not held:
+        return ""
+    more = groupworkload.excess(remote.get("spec") or {}, held, found.usage.get(role), found.counts.get(role, 0))
+    return more and (
+        f"A worker in {cluster} runs with more than its share there holds, {more}: something adds to pods there that did not when it "
+        "was tried, or that takes no dry runs. Write what it adds into the worker group's template, or have it take dry runs."
+    )
+
+
+def mirrored(job: Job | None, pod: Raw, remote: Raw, cluster: str, now: datetime, more: str = "") -> list[Action]:
+    """Say of the pod what its copy says, if that is news, and what it asks for beyond its share (`more`); of one that just starts only
+    when it does, or takes its time."""
+    patch = mirror.status_patch(pod, remote, cluster, more)
     if not patch:
         return []
     said, left = _told(job, remote, cluster), _starting(remote, now)
+    said += say(job, "BeyondShare", more, warning=True) if more else []
     if left and not said and not dispatched(pod):
         return [LookAgain(left)]
     return [PatchStatus(pod, patch), *said]

@@ -38,6 +38,7 @@ class Request:
     namespace: str
     code: int
     name: str = field(default="", compare=False)  # of the object: requests are counted by what they have in common
+    dry: bool = field(default=False, compare=False)  # a dry run: nothing was kept
 
     @property
     def failed(self) -> bool:
@@ -60,7 +61,8 @@ def read(line: str) -> Request | None:
     what = "/".join(filter(None, (about.get("resource") or "-", about.get("subresource"))))
     code = int((said.get("responseStatus") or {}).get("code") or 0)
     name = str(about.get("name") or "")
-    return Request(Kind(_client(said), verb, what), about.get("namespace") or "", code, name)
+    dry = "dryRun=" in str(said.get("requestURI"))
+    return Request(Kind(_client(said), verb, what), about.get("namespace") or "", code, name, dry)
 
 
 def about(requests: Iterable[Request], namespace: str, *, without: Iterable[str] = ()) -> list[Request]:

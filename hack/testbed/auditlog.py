@@ -1,6 +1,7 @@
 """Which writes of ours did the worker clusters see in a namespace? So that "nothing was held" is said of a time, not of an instant.
 
 An API server notes a request before it answers it, and every attempt, a refused one too: what is not in its log was never asked for.
+A dry run writes nothing, and is none of them.
 """
 
 from collections.abc import Iterable
@@ -42,7 +43,7 @@ class Written:
             Write(cluster, one.kind.verb, one.kind.what, one.name)
             for cluster, log in self._logs.items()
             for one in audit.about(log.take(), self._namespace)
-            if one.kind.verb in wanted and _by_us(one)
+            if one.kind.verb in wanted and not one.dry and _by_us(one)
         ]
 
 

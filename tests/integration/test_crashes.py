@@ -14,6 +14,8 @@ from hack.testbed.stage import Stage
 # Every kind of write on the way from the queue to running workers; the second one where two clusters or pods are concerned.
 FORWARD = [
     ("Plan", 1),
+    ("TryCopy", 1),
+    ("Plan", 2),
     ("Reserve", 1),
     ("Reserve", 2),
     ("Record", 1),

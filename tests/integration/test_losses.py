@@ -75,9 +75,11 @@ def test_workers_follow_a_head_that_moved(stage: Stage, running: Controller) -> 
 
 @pytest.mark.long
 def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: Controller) -> None:
-    """Its quota is given, and then a policy of its own admin refuses every pod: the job says so, and runs elsewhere."""
+    """A policy of its own admin takes what is tried there, and refuses every pod that comes: the job says so, and runs elsewhere."""
     stage.build({"east": 2, "west": 2})
-    _refuse(stage, "east", "", "pods", *_CREATE, input=yaml.safe_dump(plain_pod("probe", stage.name, "")))
+    tried = f"object.metadata.name.startsWith('{names.TRIAL_POD}')"
+    probe = yaml.safe_dump(plain_pod("probe", stage.name, ""))
+    _refuse(stage, "east", "", "pods", *_CREATE, input=probe, allowed=tried)
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == "2 west"
@@ -199,8 +201,11 @@ def _uids(stage: Stage) -> set[str]:
 _CREATE = ("create", "-f", "-")
 
 
-def _refuse(stage: Stage, name: str, of: str, plural: str, *probe: str, input: str = "") -> None:
-    """The cluster's admin lets nobody do what `probe` does to these in the namespace of the stage; returns when that is so."""
+def _refuse(
+    stage: Stage, name: str, of: str, plural: str, *probe: str, input: str = "", allowed: str = "false"
+) -> None:
+    """The cluster's admin lets nobody do what `probe` does to these in the namespace of the stage, but for what is `allowed` (CEL);
+    returns when that is so."""
     cluster, group = stage.fleet.workers[name], "admissionregistration.k8s.io"
     rule = {
         "apiGroups": [of],
@@ -213,7 +218,7 @@ def _refuse(stage: Stage, name: str, of: str, plural: str, *probe: str, input: s
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [rule], "namespaceSelector": where},
-        "validations": [{"expression": "false", "message": "no Ray here"}],
+        "validations": [{"expression": allowed, "message": "no Ray here"}],
     }
     bound = {"policyName": stage.name, "validationActions": ["Deny"]}
     made = (("ValidatingAdmissionPolicy", spec), ("ValidatingAdmissionPolicyBinding", bound))

@@ -73,8 +73,11 @@ def test_gang_gives_way_to_others(stage: Stage, running: Controller, strict: boo
 
 
 def test_a_cluster_whose_kueue_says_no_is_not_waited_for(stage: Stage, running: Controller) -> None:
-    """East has the quota, but a LimitRange there forbids such a worker: west is decided on long before the timeout."""
-    stage.build({"east": 2, "west": 2}, timeout="2m")
+    """East has the quota, but a LimitRange there forbids such a worker since one was tried: west is decided on long before the
+    timeout."""
+    stage.build({"east": 3, "west": 2}, timeout="2m")
+    stage.ray_cluster("first", workers=1)
+    wait(lambda: stage.running(1), 60, "one runs in east", running.tail)
     limits = [{"type": "Container", "max": {"cpu": "500m"}}]
     meta = {"name": "small", "namespace": stage.name}
     made = {"apiVersion": "v1", "kind": "LimitRange", "metadata": meta, "spec": {"limits": limits}}
@@ -82,4 +85,4 @@ def test_a_cluster_whose_kueue_says_no_is_not_waited_for(stage: Stage, running: 
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.where("pi") == "2 west", 30, "west has it", running.tail)
     assert "did not admit in time" in stage.placement("pi")["spec"]["explanation"]
-    wait(lambda: stage.running(2), 60, "two run", running.tail)
+    wait(lambda: stage.running(3), 60, "all run", running.tail)

@@ -71,7 +71,9 @@ class Sight:
     def executor(self, client: Client) -> Executor:
         """Who does actions here, and tells of them through this client."""
         copier = Copier(self.manager, self.fleet, self.facts.sources, self.facts.workers)
-        return wiring.execute(self.manager, self.fleet, self.planning, Announcer(client), self.memory, copier)
+        return wiring.execute(
+            self.manager, self.fleet, self.facts, self.planning, Announcer(client), self.memory, copier
+        )
 
 
 def fill(store: Store, *objects: Raw) -> None:

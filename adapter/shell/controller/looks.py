@@ -84,7 +84,11 @@ class Looks:
         if self.manager.lost:  # meanwhile
             raise Postpone(self.manager.lost)
         now = datetime.now(UTC)
-        return await self._execute(key, lifecycle.decide(self.gangs.facts(key, now), now))
+        actions = lifecycle.decide(self.gangs.facts(key, now), now)
+        after = await self._execute(key, actions)
+        # A plan for which clusters are to be asked first wrote nothing, so nothing wakes its gang.
+        planned = any(isinstance(action, Plan) for action in actions)
+        return 0.0 if planned and self.gangs.waits_for_answers(key) else after
 
     async def _pod(self, key: Key) -> float | None:
         # No await between the facts and the claim: else two pods could be given one slot.

@@ -23,6 +23,7 @@ from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.slots import Claims, Slots
 from adapter.shell.observe.sources import Sources
 from adapter.shell.observe.targets import Targets
+from adapter.shell.observe.trials import Trials
 from adapter.shell.observe.workers import Workers
 from adapter.shell.planning.plans import Planning, Waiters
 from adapter.shell.planning.preview import Preview
@@ -34,6 +35,7 @@ from adapter.shell.write.execute import Executor
 from adapter.shell.write.gangs import GangWriter
 from adapter.shell.write.pods import PodWriter
 from adapter.shell.write.quotas import Aggregator
+from adapter.shell.write.trials import Trier
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Readers:
     refusals: Refusals
     targets: Targets
     shares: Shares
+    trials: Trials
     workers: Workers
     gangs: Gangs
 
@@ -68,25 +71,32 @@ def read(manager: Manager, fleet: Fleet, claims: Claims, losses: Losses, memory:
     policies, sources = Policies(manager), Sources(manager)
     refusals = Refusals(manager, policies, sources)
     targets, shares, slots = Targets(manager, manager_id), Shares(manager, fleet), Slots(manager, fleet, claims)
+    trials = Trials(fleet, targets)
     workers = Workers(manager, fleet, policies, shares, targets, slots, losses, memory)
-    gangs = Gangs(manager, fleet, policies, sources, refusals, targets, shares, slots, losses, memory)
-    return Readers(policies, sources, refusals, targets, shares, workers, gangs)
+    gangs = Gangs(manager, fleet, policies, sources, refusals, targets, shares, slots, losses, memory, trials)
+    return Readers(policies, sources, refusals, targets, shares, trials, workers, gangs)
 
 
 def plan(manager: Manager, fleet: Fleet, facts: Readers, memory: Memory) -> Planning:
     """Build who makes plans."""
-    snapshot = Snapshot(manager, fleet, facts.policies, facts.targets, facts.shares)
+    snapshot = Snapshot(manager, fleet, facts.policies, facts.targets, facts.shares, facts.trials)
     waiters = Waiters(manager, fleet, facts.policies, facts.refusals, facts.shares, memory, snapshot)
     return Planning(fleet, facts.policies, snapshot, waiters)
 
 
 def execute(
-    manager: Manager, fleet: Fleet, planning: Planning, announcer: Announcer, memory: Memory, copier: Copier
+    manager: Manager,
+    fleet: Fleet,
+    facts: Readers,
+    planning: Planning,
+    announcer: Announcer,
+    memory: Memory,
+    copier: Copier,
 ) -> Executor:
     """Build who does actions."""
-    gangs = GangWriter(manager, fleet, planning, memory)
+    gangs = GangWriter(manager, fleet, planning, memory, facts.trials)
     pods = PodWriter(manager, fleet, announcer, memory, copier)
-    return Executor(gangs, pods, announcer)
+    return Executor(gangs, Trier(fleet, facts.trials), pods, announcer)
 
 
 def assemble(
@@ -111,7 +121,7 @@ def assemble(
         gangs=facts.gangs,
         workers=facts.workers,
         claims=claims,
-        executor=execute(manager, fleet, planning, announcer, memory, copier),
+        executor=execute(manager, fleet, facts, planning, announcer, memory, copier),
         conditions=conditions,
         aggregator=Aggregator(manager, fleet, facts.policies, announcer),
         waker=waker,

@@ -196,6 +196,10 @@ class Client:
     async def create(self, path: str, body: Mapping[str, Any]) -> Body:
         return await self._send("POST", path, body=body)
 
+    async def try_to_create(self, path: str, body: Mapping[str, Any]) -> Body:
+        """Have everything done that a create does but the last step: the answer is the object as it would stand."""
+        return await self._send("POST", path, params={"dryRun": "All"}, body=body)
+
     async def replace(self, path: str, body: Mapping[str, Any]) -> Body:
         """Put another object in the place of the one that stands, whatever that holds."""
         return await self._send("PUT", path, body=body)

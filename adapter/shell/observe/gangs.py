@@ -12,8 +12,9 @@ from adapter import names
 from adapter.admission.policy import lost_after, reservation_timeout, start_timeout, together, when_share_lost
 from adapter.gang.facts import Gang
 from adapter.gang.releasing import unwanted
-from adapter.objects.placement import Placement, placement
+from adapter.objects.placement import Placement, placement, placement_name
 from adapter.objects.raw import Key, uid_of
+from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import share_key
 from adapter.objects.workload import Workload, workload
 from adapter.rewrite import copies
@@ -28,6 +29,7 @@ from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.slots import Slots
 from adapter.shell.observe.sources import Sources
 from adapter.shell.observe.targets import Targets
+from adapter.shell.observe.trials import Trials
 
 
 class Gangs:
@@ -45,8 +47,9 @@ class Gangs:
         slots: Slots,
         losses: Losses,
         memory: Memory,
+        trials: Trials,
     ) -> None:
-        self._manager, self._fleet, self._memory = manager, fleet, memory
+        self._manager, self._fleet, self._memory, self._trials = manager, fleet, memory, trials
         self._policies, self._sources, self._refusals = policies, sources, refusals
         self._targets, self._shares, self._slots, self._losses = targets, shares, slots, losses
 
@@ -57,6 +60,8 @@ class Gangs:
         standing, odd = self._shares.read(key)
         covered = self._policies.covered(work, check) if work else []
         chosen, problem = self._policies.policy(check)
+        asked = self._asked(work, found, standing) if work else []
+        by_plan = self._trials.wanted(work) if work else ()
         gang = Gang(
             workload=work,
             check=check,
@@ -72,7 +77,8 @@ class Gangs:
             problem=problem or self._policies.rivals(work) or self._policies.gate_problem(),
             refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
             absent=self._refusals.absent(work, check) if work and check else "",
-            targets=self._near(work, found) if work else {},
+            targets=self._near(work, found, by_plan) if work else {},
+            tried=self._trials.known(work, (*asked, *by_plan)) if work else {},
             remote_podsets=tuple(p.name for p in covered if p.count),
             idle_podsets=tuple(p.name for p in covered if not p.count),
             # the worker clusters
@@ -94,14 +100,26 @@ class Gangs:
             movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
         )
         seen = self._memory.first_seen(gang.current, now) if gang.current else None
-        return replace(gang, ending={one.uid: self._slots.ending(one, now) for one in unwanted(gang)}, first_seen=seen)
+        untried, by_plan = (tuple(pair for pair in some if pair not in gang.tried) for some in (asked, by_plan))
+        ending = {one.uid: self._slots.ending(one, now) for one in unwanted(gang)}
+        return replace(gang, untried=untried, untried_by_plan=by_plan, ending=ending, first_seen=seen)
 
-    def _near(self, work: Workload, placements: tuple[Placement, ...]) -> dict[str, Target]:
-        """What the rewriter must know of each cluster that a share is asked for in, as far as it can be seen."""
-        place = next((p for p in placements if p.attempt == work.attempt), None)
-        seen = self._fleet.seen()
-        near = {share.cluster: seen[share.cluster] for share in (place.live if place else ()) if share.cluster in seen}
-        return self._targets.every(near, work, place) if place else {}
+    def _asked(
+        self, work: Workload, placements: tuple[Placement, ...], standing: Iterable[Reservation]
+    ) -> list[tuple[str, str]]:
+        """The clusters and groups of shares that are yet to be asked for."""
+        place, there = _of_attempt(work, placements), {(one.cluster, one.round) for one in standing}
+        keyed = (((share.cluster, place.round_of(share)), share) for share in place.live) if place else ()
+        return [(share.cluster, group.name) for key, share in keyed if key not in there for group in share.groups]
+
+    def _near(
+        self, work: Workload, placements: tuple[Placement, ...], asked: Iterable[tuple[str, str]]
+    ) -> dict[str, Target]:
+        """What the rewriter must know of each cluster that a share is asked for in, or a copy tried, as far as it can be seen."""
+        place, seen = _of_attempt(work, placements), self._fleet.seen()
+        clusters = [*(share.cluster for share in (place.live if place else ())), *(cluster for cluster, _ in asked)]
+        near = {cluster: seen[cluster] for cluster in clusters if cluster in seen}
+        return self._targets.every(near, work, place.name if place else placement_name(work)) if near else {}
 
     def _under(self, key: Key) -> tuple[Workload | None, str]:
         """A Workload, and our check on it, empty when it has none."""
@@ -124,6 +142,11 @@ class Gangs:
             return self._refusals.absent(work, check) != before
         return False
 
+    def waits_for_answers(self, key: Key) -> bool:
+        """Whether the last plan of a gang was put off until clusters have said what a copy would be there."""
+        work, _ = self._under(key)
+        return bool(work and self._trials.wanted(work))
+
     def _unusable(self, place: Placement) -> dict[tuple[str, int], str]:
         """The shares that were refused a pod which is still wanted, and why."""
         return self._memory.unusable(place, map(uid_of, self._slots.living(place)))
@@ -139,6 +162,10 @@ class Gangs:
     def _others_wait(self, work: Workload) -> bool:
         queue = self._manager.cluster_queue((work.namespace, work.queue))
         return int((queue.get("status") or {}).get("pendingWorkloads") or 0) > 0
+
+
+def _of_attempt(work: Workload, placements: Iterable[Placement]) -> Placement | None:
+    return next((p for p in placements if p.attempt == work.attempt), None)
 
 
 def _shares(slots: Iterable[Iterable[str]]) -> frozenset[tuple[str, int]]:

@@ -5,7 +5,6 @@ Read from the WorkerCluster and from the flavors of the manager. How a pod is re
 
 from collections.abc import Iterable, Mapping
 
-from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw
 from adapter.objects.workload import PodSet, Workload
 from adapter.rewrite.groupworkload import template
@@ -20,8 +19,9 @@ class Targets:
     def __init__(self, manager: Manager, manager_id: str) -> None:
         self._manager, self._manager_id = manager, manager_id
 
-    def every(self, members: Mapping[str, Member], work: Workload, place: Placement) -> dict[str, Target]:
-        """What the rewriter must know about a share in each of these clusters; which round made it is not filled in."""
+    def every(self, members: Mapping[str, Member], work: Workload, placement: str) -> dict[str, Target]:
+        """What the rewriter must know about a share of a Placement, by its name, in each of these clusters; which round made it is
+        not filled in."""
         flavors = self._flavors(work.podsets) if members else ()
         return {
             name: Target.of(
@@ -31,7 +31,7 @@ class Targets:
                 manager=self._manager_id,
                 workload=work.name,
                 workload_uid=work.uid,
-                placement=place.name,
+                placement=placement,
                 round_=0,
                 flavors=flavors,
             )
@@ -40,7 +40,11 @@ class Targets:
 
     def reservation_template(self, podset: PodSet) -> Raw:
         """A worker group's pod template as it is to be reserved, in whichever cluster."""
-        return template(podset.template, Target.nowhere(self._flavors((podset,))))
+        return template(podset.template, self.nowhere(podset))
+
+    def nowhere(self, podset: PodSet) -> Target:
+        """What it must know of a worker group before it has a cluster."""
+        return Target.nowhere(self._flavors((podset,)))
 
     def _flavors(self, podsets: Iterable[PodSet]) -> list[Raw]:
         """The flavors that Kueue assigned: another queue's flavor may have a key that a user of this one asks for."""

@@ -66,7 +66,7 @@ class Workers:
             belongs=raycluster.belongs(pod, self._ray_cluster(pod), work.job) if pod and work else None,
             head=address,
             reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
-            targets=self._targets.every(near, work, stands_for) if work and stands_for else {},
+            targets=self._targets.every(near, work, stands_for.name) if work and stands_for else {},
             taken=self._slots.taken(pod) if pod and unmade else (),
             draining=self._fleet.draining(),
             silence=self._silence(pod, work) if pod and work else None,

@@ -30,27 +30,36 @@ from adapter.shell.kube.store import version
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.targets import Targets
+from adapter.shell.observe.trials import Trials
 
 
 class Snapshot:
     """The gangs and the worker clusters as a planner sees them."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, policies: Policies, targets: Targets, shares: Shares) -> None:
-        self._manager, self._fleet = manager, fleet
+    def __init__(
+        self, manager: Manager, fleet: Fleet, policies: Policies, targets: Targets, shares: Shares, trials: Trials
+    ) -> None:
+        self._manager, self._fleet, self._trials = manager, fleet, trials
         self._policies, self._targets, self._shares = policies, targets, shares
 
     def request(self, work: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
-        groups = tuple(self._group(podset) for podset in self._policies.remote_podsets(work, check))
+        groups = tuple(self._group(work, podset) for podset in self._policies.remote_podsets(work, check))
         if policy is None:
             return Request(work.namespace, work.queue, groups)
         return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
-    def _group(self, podset: PodSet) -> Group:
+    def _group(self, work: Workload, podset: PodSet) -> Group:
         spec = self._targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         return Group(
-            podset.name, groupworkload.role(podset.name), podset.count, spec, podrequests.pod_requests(spec), zone
+            podset.name,
+            groupworkload.role(podset.name),
+            podset.count,
+            spec,
+            podrequests.pod_requests(spec),
+            zone,
+            self._trials.of(work, podset),
         )
 
     def asking(self, request: Request, chosen: Chosen | None, excluded: Sequence[Exclusion]) -> Asking:

@@ -22,20 +22,23 @@ from adapter.actions import (
     Reserve,
     Say,
     SetCheck,
+    TryCopy,
     Vacate,
     Yield,
 )
 from adapter.shell.write.events import Announcer
 from adapter.shell.write.gangs import GangWriter
 from adapter.shell.write.pods import PodWriter
+from adapter.shell.write.trials import Trier
 
 
 class Executor:
     """Does actions; raises ApiError or Unreachable when one could not be done."""
 
-    def __init__(self, gangs: GangWriter, pods: PodWriter, announcer: Announcer) -> None:
+    def __init__(self, gangs: GangWriter, trier: Trier, pods: PodWriter, announcer: Announcer) -> None:
         self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
             Plan: gangs.plan,
+            TryCopy: trier.ask,
             Reserve: gangs.reserve,
             Vacate: gangs.vacate,
             Release: gangs.release,

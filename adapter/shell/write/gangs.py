@@ -26,6 +26,7 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import PARALLEL, ApiError, Client, Unreachable
 from adapter.shell.kube.resources import POD_GROUPS
 from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.trials import Trials
 from adapter.shell.planning.plans import Planning
 from adapter.shell.write.create import create
 
@@ -37,16 +38,20 @@ AT_ONCE = PARALLEL // 2
 class GangWriter:
     """Writes Workloads and Placements in the manager, and shares in the worker clusters."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, planning: Planning, memory: Memory) -> None:
-        self._manager, self._fleet, self._planning, self._memory = manager, fleet, planning, memory
+    def __init__(self, manager: Manager, fleet: Fleet, planning: Planning, memory: Memory, trials: Trials) -> None:
+        self._manager, self._fleet, self._planning = manager, fleet, planning
+        self._memory, self._trials = memory, trials
 
     async def plan(self, action: Plan) -> None:
-        """Plan a gang, and write its Placement, unless the plan says nothing new."""
+        """Plan a gang, and write its Placement, unless the plan says nothing new, or clusters that it takes are to be asked first."""
         version = self._fleet.room_version
         with metrics.DECISION.time():
-            body, _, settles = await self._planning.body(action, datetime.now(UTC))
+            body, made, settles = await self._planning.body(action, datetime.now(UTC))
         if self._manager.lost:  # since it was begun: what it was made of is not to be believed
             raise Unreachable(self._manager.lost)
+        self._trials.want(action.workload, made.untried)
+        if made.untried:
+            return
         # NB: it pauses on its way, and another plan must not read the stores before they show this one's Placement: the looks
         # therefore make one plan at a time.
         before = action.placement
@@ -84,7 +89,9 @@ class GangWriter:
             action.target,
         )
         anchor = await create(member.client, resources.CONFIG_MAPS, groupworkload.anchor(target, namespace))
-        body = groupworkload.group_workload(target, namespace, action.groups, uid_of(anchor), priority=action.priority)
+        body = groupworkload.group_workload(
+            target, namespace, action.groups, uid_of(anchor), priority=action.priority, held=action.held
+        )
         # Before any pod can name it, and before quota is held that it may not use.
         if group := groupworkload.beside(body, target, starts=action.starts):
             await ensure(member.client, group)

@@ -44,6 +44,13 @@ def test_an_attempt_that_was_refused_is_listed(tmp_path: Path) -> None:
     assert [one.verb for one in written.take()] == ["create"]
 
 
+def test_a_dry_run_is_no_write(tmp_path: Path) -> None:
+    written = Written(stage(tmp_path))
+    tried = recorded(OURS, "create").replace(f"/pods/{NAME}", "/pods?dryRun=All")
+    add(tmp_path, "east", tried, recorded(OURS, "patch"))
+    assert [one.verb for one in written.take()] == ["patch"]
+
+
 def test_some_verbs_may_be_asked_for(tmp_path: Path) -> None:
     written = Written(stage(tmp_path))
     add(tmp_path, "east", recorded(OURS, "create"), recorded(OURS, "patch"))

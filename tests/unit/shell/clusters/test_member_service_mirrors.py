@@ -151,7 +151,12 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
         )
         assert (member.why_silent, member.unmirrored) == ("", why)
         (candidate,) = Snapshot(
-            sight.manager, sight.fleet, sight.facts.policies, sight.facts.targets, sight.facts.shares
+            sight.manager,
+            sight.fleet,
+            sight.facts.policies,
+            sight.facts.targets,
+            sight.facts.shares,
+            sight.facts.trials,
         ).left(["east"], WORK, at(0), {})
         assert candidate.problem == why
         with pytest.raises(ApiError, match="heads cannot be mirrored there"):

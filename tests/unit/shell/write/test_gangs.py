@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.actions import Action, Plan, Record, Release, SetCheck, Vacate
+from adapter.actions import Action, Plan, Record, Release, Reserve, SetCheck, Vacate
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
+from adapter.rewrite.trial import Tried
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.write import gangs
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, refuses, says
-from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_workload
-from tests.unit.stores import Sight
+from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_target, make_workload
+from tests.unit.stores import Sight, make_template
 
 Raw = dict[str, Any]
 WORK = make_workload()
@@ -25,8 +26,9 @@ RECREATED = {**SHARE, "metadata": SHARE["metadata"] | {"uid": "another"}}
 
 
 async def do(server: Server, action: Action) -> Sight:
-    """Do an action, with one server for both clusters."""
+    """Do an action, with one server for both clusters; what a copy would be in east is known."""
     sight = Sight({"east": 9})
+    sight.facts.trials.note("east", workload(WORK), workload(WORK).podsets[1], Tried(unknown="down"))
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = sight.members["east"].client = client
         await sight.executor(client).do(action)
@@ -88,6 +90,25 @@ async def test_a_placement_is_written_for_this_very_version_of_it(action: Action
 
 
 COPIES = tuple(make_copy(make_pod(f"worker-{number}")) for number in range(3))
+SIDECAR = {"name": "mesh", "resources": {"requests": {"cpu": "500m"}}}
+HELD = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [SIDECAR]}}
+
+
+async def test_a_share_holds_what_its_cluster_makes_of_a_worker() -> None:
+    """And what the template says, where that is not known."""
+    share, groups = placement(PLACE).shares[0], (("workers", 2, make_template("1")), ("gpu", 1, make_template("1")))
+    target = make_target("east", share="train-1-1")
+    server = Server(lists=[says({"metadata": {"uid": "anchor"}}), says(SHARE)])
+    await do(server, Reserve(placement(PLACE), share, target, groups, None, True, {"workers": HELD}))
+    podsets = {
+        one["template"]["metadata"]["labels"]["rayspan.dev/ray-group"]: one
+        for one in server.asked[1].body["spec"]["podSets"]
+    }
+    assert podsets["workers"]["template"]["spec"] == HELD["spec"]
+    assert podsets["workers"]["template"]["metadata"]["labels"]["team"] == "a"
+    assert podsets["gpu"]["template"]["spec"]["containers"][0]["name"] == "ray"
+
+
 VACATE = Vacate(reservation("east", SHARE), COPIES)
 
 
