@@ -22,6 +22,7 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import __version__
+from adapter.membership import Address
 from adapter.objects.raw import LONGEST, LONGEST_OF_ONE, bounded
 from adapter.shell import metrics
 from adapter.shell.kube import bodies, kubeconfig
@@ -156,6 +157,11 @@ class Client:
                 raise
         else:
             self._mute = ""
+
+    @property
+    def address(self) -> Address:
+        """How this API server is reached, for who hands that on; see `kubeconfig.address`."""
+        return kubeconfig.address(self._api.configuration)
 
     @property
     def cluster(self) -> str:
