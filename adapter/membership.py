@@ -88,7 +88,12 @@ def worker_side(
     the account as it is there now: other managers may use it as well.
     """
     signs = {**_signs(standing), f"{names.JOINED_PREFIX}{one.manager}": one.name}
-    made = [_with(raw, annotations={**(meta(raw).get("annotations") or {}), **signs}) if raw["kind"] == "ServiceAccount" else raw for raw in account]
+    made = [
+        _with(raw, annotations={**(meta(raw).get("annotations") or {}), **signs})
+        if raw["kind"] == "ServiceAccount"
+        else raw
+        for raw in account
+    ]
     return [*made, *(_with(opening, namespace=namespace) for namespace in namespaces)]
 
 
@@ -239,7 +244,9 @@ def out_of_reach(there: Address, *, asked: bool) -> str:
     url = urlsplit(there.server)
     host = url.hostname or ""
     if url.scheme == "http":
-        return f"{there.server} is not https, so the token would be readable on the way: give another address by --server."
+        return (
+            f"{there.server} is not https, so the token would be readable on the way: give another address by --server."
+        )
     if not asked and (host == "localhost" or _loopback(host)):
         return f"{there.server} is this machine's own address, which the manager's pods cannot reach: give theirs by --server."
     if not there.verified:
@@ -263,7 +270,9 @@ def when(end: datetime, now: datetime) -> str:
     return f"{end:%Y-%m-%d %H:%M} UTC, in {count} {unit}{'' if count == 1 else 's'}"
 
 
-_SAME: Final = "Both logins lead to the same cluster: name the manager by --context and the worker cluster by --worker-context."
+_SAME: Final = (
+    "Both logins lead to the same cluster: name the manager by --context and the worker cluster by --worker-context."
+)
 
 
 def _other(one: Membership) -> str:

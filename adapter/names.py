@@ -39,7 +39,9 @@ JOIN_MANAGER: Final = f"{DOMAIN}/join"  # field manager of all that it writes
 WORKER_ACCOUNT: Final = "rayspan-worker"  # in the system namespace of a worker cluster: whom the manager speaks for
 TENANT_ROLE: Final = "rayspan-worker-tenant"  # shipped; bound to that account in each opened namespace
 JOINED_PREFIX: Final = f"{DOMAIN}/joined-"  # on that account, and a manager's identity: what it calls this cluster
-CLUSTER_ID_ANNOTATION: Final = f"{DOMAIN}/cluster-id"  # on the manager's Secret: the identity of the cluster it leads to
+CLUSTER_ID_ANNOTATION: Final = (
+    f"{DOMAIN}/cluster-id"  # on the manager's Secret: the identity of the cluster it leads to
+)
 TOKEN_ENDS_ANNOTATION: Final = f"{DOMAIN}/token-expires"  # on the same: when, as the worker cluster's API server said
 ROOT_AUTHORITY: Final = "kube-root-ca.crt"  # the ConfigMap in which Kubernetes shows its API server's authority
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from adapter import membership, names
 from adapter.cli.membership import join, sides
-from hack.lab.base import commands, lock
 from hack.lab.base import lab as definition
+from hack.lab.base import lock
 from hack.lab.base.paths import REPO, STATE
 from hack.lab.base.progress import LabError, step
 from hack.lab.cluster import containerd
@@ -60,7 +60,10 @@ def install(
         applied = _apply(fleet.manager, manager_overlay)
         queues = {each: one.result() for each, one in zip(fleet.workers.values(), done, strict=True)}
         _await(fleet.manager, [each for each in applied if each.startswith(_FIRST)])
-        for name, cluster in fleet.workers.items():  # one by one: the client library keeps its files for all of a process
+        for (
+            name,
+            cluster,
+        ) in fleet.workers.items():  # one by one: the client library keeps its files for all of a process
             asyncio.run(_hand_over(fleet.manager, name, cluster))
         if image:
             _renew(fleet.manager, image)

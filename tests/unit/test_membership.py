@@ -166,12 +166,20 @@ def test_who_may_not_join(found: Found, said: str) -> None:
         (Found(OWN, held(), signed(mmmmmmmmmm="east", other="x")), ""),
         (Found(account=signed(mmmmmmmmmm="east")), ""),
         (Found(OWN, OTHER), "east is another cluster than the one that you named: "),
-        (Found(OWN, held(), signed(mmmmmmmmmm="west")), "The worker cluster that you named has joined as west, not as east: "),
-        (Found(OWN, held(), signed(other="east")), "The account rayspan-worker of the worker cluster that you named was not made by "),
+        (
+            Found(OWN, held(), signed(mmmmmmmmmm="west")),
+            "The worker cluster that you named has joined as west, not as east: ",
+        ),
+        (
+            Found(OWN, held(), signed(other="east")),
+            "The account rayspan-worker of the worker cluster that you named was not made by ",
+        ),
     ],
 )
 def test_whose_cluster_it_is(found: Found, said: str) -> None:
-    assert membership.not_its_own(EAST, found).startswith(said) and bool(membership.not_its_own(EAST, found)) == bool(said)
+    assert membership.not_its_own(EAST, found).startswith(said) and bool(membership.not_its_own(EAST, found)) == bool(
+        said
+    )
 
 
 def test_a_manager_is_no_worker_of_its_own() -> None:

@@ -15,8 +15,7 @@ from datetime import UTC, datetime, timedelta
 import yaml
 
 from adapter import membership, names
-from adapter.cli import common
-from adapter.cli.common import DONE, complain
+from adapter.cli.common import DONE
 from adapter.cli.membership import account, sides
 from adapter.cli.membership.account import Tell
 from adapter.cli.membership.sides import MANAGER, NOT_YET, WORKER, Sides, asking, standing
@@ -120,7 +119,9 @@ async def _may(both: Sides, server: str, namespaces: Sequence[str]) -> Address:
     with asking(WORKER):
         for namespace in namespaces:
             if not await standing(both.worker, NAMESPACES.path(name=namespace)):
-                raise Unusable(f"There is no namespace {namespace} in the worker cluster: create it, or name another by -n.")
+                raise Unusable(
+                    f"There is no namespace {namespace} in the worker cluster: create it, or name another by -n."
+                )
     return there
 
 
@@ -139,9 +140,7 @@ async def address(both: Sides, server: str) -> Address:
     return Address(server.rstrip("/"), authority, verified=there.verified)
 
 
-async def hand_over(
-    both: Sides, there: Address, namespaces: Sequence[str], lifetime: timedelta, tell: Tell
-) -> Token:
+async def hand_over(both: Sides, there: Address, namespaces: Sequence[str], lifetime: timedelta, tell: Tell) -> Token:
     """Make the account, and the manager's Secret with a kubeconfig of it; a token that lasts is kept."""
     made = membership.worker_side(both.one, account.account(), account.opening(), namespaces, both.found.account)
     with asking(WORKER):

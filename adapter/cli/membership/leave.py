@@ -109,7 +109,10 @@ def _announced(both: Sides, made: Sequence[Raw]) -> str:
     name = both.one.name
     first = f"{name} leaves. When its last worker is gone, these are deleted:"
     manager = f"  in the manager cluster: workercluster/{name}, secret/{name}"
-    worker = ", ".join(map(account.called, made)) or f"nothing, for other managers use its account; {name} is taken off its list"
+    worker = (
+        ", ".join(map(account.called, made))
+        or f"nothing, for other managers use its account; {name} is taken off its list"
+    )
     return "\n".join([first, manager, f"  in the worker cluster: {worker}"])
 
 
@@ -186,7 +189,9 @@ async def _signed_off(both: Sides) -> None:
     path = SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT)
     patch = {"metadata": {"uid": uid_of(both.found.account or {}), "annotations": {key: None}}}
     await both.worker.merge(path, patch)
-    print("The account of the worker cluster stays, for other managers use it; a copy of this manager's token is good until it ends.")
+    print(
+        "The account of the worker cluster stays, for other managers use it; a copy of this manager's token is good until it ends."
+    )
 
 
 async def _gone(both: Sides) -> None:
@@ -203,11 +208,15 @@ async def _gone(both: Sides) -> None:
 
 async def _tell_what_stays(both: Sides) -> None:
     if both.found.cluster is None and (left := await _left(both)):  # it was deleted by force, and nobody removes these
-        print(f"Left in the worker cluster: {left}. Delete them there: `kubectl delete pods,workloads,configmaps -A -l {_ours(both)}`.")
+        print(
+            f"Left in the worker cluster: {left}. Delete them there: `kubectl delete pods,workloads,configmaps -A -l {_ours(both)}`."
+        )
     with asking(MANAGER):
         policies = membership.naming((await listed(both.manager, DISPATCH_POLICIES.path()))[0], both.one.name)
     if policies:
-        print(f"Next: DispatchPolicy {', '.join(policies)} still names {both.one.name}; take it out of spec.clusters.names.")
+        print(
+            f"Next: DispatchPolicy {', '.join(policies)} still names {both.one.name}; take it out of spec.clusters.names."
+        )
 
 
 def _tell(line: str) -> None:

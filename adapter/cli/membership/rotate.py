@@ -63,20 +63,22 @@ async def _run(given: argparse.Namespace) -> int:
 
 def _renewable(one: Membership, found: Found) -> None:
     """Raise Unusable where there is nothing to renew, or where it is another cluster's."""
+    join, where = f"`kubectl rayspan join {one.name}` makes it", names.SYSTEM_NAMESPACE
     why = membership.not_its_own(one, found)
-    join = f"`kubectl rayspan join {one.name}` makes it"
-    if not found.cluster:
+    if not why and not found.cluster:
         why = f"There is no WorkerCluster {one.name}; `kubectl get workerclusters` lists those there are, and {join}."
-    elif not found.account:
-        why = why or f"The worker cluster has no account {names.WORKER_ACCOUNT} in {names.SYSTEM_NAMESPACE}; {join}."
-    elif not found.secret:
-        why = why or f"There is no Secret {one.name} in {names.SYSTEM_NAMESPACE} of the manager; {join}."
+    elif not why and not found.account:
+        why = f"The worker cluster has no account {names.WORKER_ACCOUNT} in {where}; {join}."
+    elif not why and not found.secret:
+        why = f"There is no Secret {one.name} in {where} of the manager; {join}."
     if why:
         raise Unusable(why)
     try:
         membership.renewed(membership.held(found.secret), membership.HIDDEN)
     except Unusable as error:
-        raise Unusable(f"Secret {one.name} in {names.SYSTEM_NAMESPACE} cannot be renewed: {error}; {join} anew.") from None
+        raise Unusable(
+            f"Secret {one.name} in {where} cannot be renewed: {error}; {join} anew."
+        ) from None
 
 
 def _before(found: Found) -> str:

@@ -159,7 +159,9 @@ def tell_token(token: Token, lifetime: timedelta, name: str) -> None:
     now = datetime.now(UTC)
     short = lifetime - (token.ends - now) > timedelta(minutes=5)
     less = " The worker cluster gives none that lasts longer." if short else ""
-    print(f"The token ends {membership.when(token.ends, now)}.{less} Renew it before, by `kubectl rayspan rotate {name}`.")
+    print(
+        f"The token ends {membership.when(token.ends, now)}.{less} Renew it before, by `kubectl rayspan rotate {name}`."
+    )
 
 
 def _explained(error: ApiError, side: str) -> str:

@@ -143,7 +143,12 @@ class Both:
     """Two clusters, and the command as a person gives it."""
 
     def __init__(
-        self, manager: Keeper, worker: Keeper, folder: Path, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch
+        self,
+        manager: Keeper,
+        worker: Keeper,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        patch: pytest.MonkeyPatch,
     ) -> None:
         self.manager, self.worker, self._capsys, self._patch = manager, worker, capsys, patch
         self.files = [folder / "manager", folder / "worker"]
@@ -193,7 +198,10 @@ async def test_a_cluster_joins(both: Both) -> None:
     said, complained = await both.join("-n", "research")
     assert complained == ""
     lines = said.splitlines()
-    assert lines[:2] == ["worker cluster: namespace/rayspan-system created", "worker cluster: serviceaccount/rayspan-worker created"]
+    assert lines[:2] == [
+        "worker cluster: namespace/rayspan-system created",
+        "worker cluster: serviceaccount/rayspan-worker created",
+    ]
     assert "worker cluster: rolebinding/rayspan-worker-tenant in research created" in lines
     *_, secret, cluster, token, connected, policy, tries = lines
     assert (secret, cluster) == ("manager cluster: secret/east created", "manager cluster: workercluster/east created")
@@ -243,7 +251,9 @@ async def test_what_is_only_shown_is_not_written(both: Both) -> None:
     assert yaml.safe_load(shown[-2]["stringData"]["kubeconfig"])["users"][0]["user"] == {"token": "TOKEN"}
     assert "create token rayspan-worker --duration=720h" in said
     await both.join("--expires", "30d")
-    made = {account.called(one) for one in (*both.worker.objects.values(), *both.manager.objects.values()) if "kind" in one}
+    made = {
+        account.called(one) for one in (*both.worker.objects.values(), *both.manager.objects.values()) if "kind" in one
+    }
     assert {account.called(one) for one in shown} == made
 
 
@@ -273,7 +283,10 @@ async def test_a_queue_that_is_missing_is_told(both: Both) -> None:
     both.manager.put(f"{system}/clusterqueues/ray", spec=checks)
     both.manager.put(f"{system}/admissionchecks/rayspan", spec={"controllerName": names.CONTROLLER_NAME})
     said, _ = await both.join(code=3)
-    assert "WorkerCluster east is connected.\nFailure: There is no LocalQueue ray in namespace default of east; create it.\n" in said
+    assert (
+        "WorkerCluster east is connected.\nFailure: There is no LocalQueue ray in namespace default of east; create it.\n"
+        in said
+    )
 
 
 async def test_the_token_of_earlier_versions_is_told_of(both: Both) -> None:
@@ -288,7 +301,10 @@ async def test_the_token_of_earlier_versions_is_told_of(both: Both) -> None:
     [
         (["-n", "no"], "There is no namespace no in the worker cluster: create it, or name another by -n.\n"),
         (["--server", "https://:1"], "The controller would not take this kubeconfig: "),
-        (["--server", "http://10.0.0.1:80"], "http://10.0.0.1:80 is not https, so the token would be readable on the way"),
+        (
+            ["--server", "http://10.0.0.1:80"],
+            "http://10.0.0.1:80 is not https, so the token would be readable on the way",
+        ),
         (["--expires", "1m"], "1m is no lifetime that an API server gives a token: from 10m to 49710d\n"),
         (["--expires", "soon"], "'soon' is not a duration"),
         (["-o", "json"], "invalid choice"),
@@ -322,7 +338,9 @@ async def test_trouble_names_the_cluster(verb: str, side: str, both: Both) -> No
     config = kubeconfig(getattr(both, side).url, user={"token": "wrong"})
     both.files[side == "worker"].write_text(yaml.safe_dump(config))
     _, complained = await both.run(verb, code=1)
-    assert complained == f"The {side} cluster does not know you: log in again, or check your kubeconfig's credentials.\n"
+    assert (
+        complained == f"The {side} cluster does not know you: log in again, or check your kubeconfig's credentials.\n"
+    )
 
 
 async def test_a_name_that_no_workercluster_can_have_is_refused(
@@ -374,7 +392,10 @@ async def test_a_rotation_changes_the_token_alone_and_says_when_both_end(both: B
         ("cluster", "There is no WorkerCluster east; `kubectl get workerclusters` lists those there are, and "),
         ("account", "The worker cluster has no account rayspan-worker in rayspan-system; "),
         ("secret", "There is no Secret east in rayspan-system of the manager; "),
-        ("kubeconfig", "Secret east in rayspan-system cannot be renewed: it is no kubeconfig of one user with a token; "),
+        (
+            "kubeconfig",
+            "Secret east in rayspan-system cannot be renewed: it is no kubeconfig of one user with a token; ",
+        ),
     ],
 )
 async def test_there_must_be_something_to_renew(gone: str, sentence: str, both: Both) -> None:
@@ -486,7 +507,9 @@ async def test_what_a_deletion_by_force_left_behind_is_told(both: Both) -> None:
     del both.manager.objects[CLUSTER]
     both.manager.put(f"{OURS}/dispatchpolicies/everywhere", spec={"clusters": {"names": ["east"]}})
     said, _ = await both.run("leave")
-    assert "Left in the worker cluster: 1 pod. Delete them there: `kubectl delete pods,workloads,configmaps -A -l " in said
+    assert (
+        "Left in the worker cluster: 1 pod. Delete them there: `kubectl delete pods,workloads,configmaps -A -l " in said
+    )
     assert "Next: DispatchPolicy everywhere still names east; take it out of spec.clusters.names.\n" in said
 
 
