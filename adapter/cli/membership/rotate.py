@@ -76,9 +76,7 @@ def _renewable(one: Membership, found: Found) -> None:
     try:
         membership.renewed(membership.held(found.secret), membership.HIDDEN)
     except Unusable as error:
-        raise Unusable(
-            f"Secret {one.name} in {where} cannot be renewed: {error}; {join} anew."
-        ) from None
+        raise Unusable(f"Secret {one.name} in {where} cannot be renewed: {error}; {join} anew.") from None
 
 
 def _before(found: Found) -> str:
