@@ -189,7 +189,8 @@ async def _tell_of_old_token(both: Sides) -> None:
 
 
 async def _usable(both: Sides, token: Token, namespaces: Sequence[str]) -> int:
-    name, silent = both.one.name, await _silent(both)
+    name = both.one.name
+    silent = await common.told(_silent(both), "Waiting until the controller is connected ...")
     print(f"WorkerCluster {name} is {'joined, but not connected' if silent else 'connected'}.", flush=True)
     failures = [] if silent else await _failures(both, token, namespaces)
     for sentence in [*([silent] if silent else ()), *(one.message for one in failures)]:

@@ -4,12 +4,13 @@ Two small servers keep what they are given, so that a verb can be stopped at eac
 make of it is tested on clusters.
 """
 
+import argparse
 import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from aiohttp import web
 from adapter import __main__ as command
 from adapter import membership, names
 from adapter.cli import drain
-from adapter.cli.membership import account, join, leave
+from adapter.cli.membership import account, join, leave, sides
+from adapter.membership import Address
 from adapter.objects.raw import timestamp
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
@@ -294,6 +296,19 @@ async def test_the_token_of_earlier_versions_is_told_of(both: Both) -> None:
     both.worker.put(f"{SYSTEM}/secrets/rayspan-worker", metadata={"annotations": of})
     said, _ = await both.join()
     assert "holds a token that never ends" in said and f"{SYSTEM}/secrets/rayspan-worker" in both.worker.objects
+
+
+async def test_at_another_address_the_clusters_own_authority_is_trusted_too(both: Both) -> None:
+    """As it shows itself to its pods; at your own address, what you trust is enough."""
+    both.worker.put(f"{CORE}/namespaces/kube-system/configmaps/kube-root-ca.crt", data={"ca.crt": "ITS OWN\n"})
+    logins = {"kubeconfig": str(both.files[0]), "worker_kubeconfig": str(both.files[1])}
+    given = argparse.Namespace(name="east", context="", worker_context="", **logins)
+    async with sides.logged_in(given) as found:
+        mine = replace(found, here=replace(found.here, authority="MINE\n", tls_name="a", proxy="http://10.0.0.1:3128"))
+        assert await join.address(mine, f"{URL}/") == Address(URL, "MINE\nITS OWN\n")
+        assert await join.address(mine, "") == Address(both.worker.url, "MINE\n", "a")
+        known = replace(found, here=replace(found.here, authority="MINE\nITS OWN\n"))
+        assert (await join.address(known, URL)).authority == "MINE\nITS OWN\n"
 
 
 @pytest.mark.parametrize(
