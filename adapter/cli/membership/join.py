@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 import yaml
 
 from adapter import membership, names
+from adapter.cli import common
 from adapter.cli.common import DONE
 from adapter.cli.membership import account, sides
 from adapter.cli.membership.account import Tell
