@@ -262,9 +262,9 @@ def naming(policies: Iterable[Raw], name: str) -> Sequence[str]:
 
 def when(end: datetime, now: datetime) -> str:
     """When a token ends, as people say it."""
-    left = end - now
-    if left < timedelta(0):
+    if end < now:
         return f"{end:%Y-%m-%d %H:%M} UTC, which is over"
+    left = end - now + timedelta(seconds=30)  # what was asked for a moment ago is still a whole number
     days, hours, minutes = left.days, left.seconds // 3600, left.seconds // 60
     count, unit = (days, "day") if days else (hours, "hour") if hours else (minutes, "minute")
     return f"{end:%Y-%m-%d %H:%M} UTC, in {count} {unit}{'' if count == 1 else 's'}"

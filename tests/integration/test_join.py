@@ -90,7 +90,7 @@ def test_west_leaves_and_joins_under_another_name(stage: Stage, running: Control
     assert rayspan(stage, "leave", "west").endswith("west has left.\n"), "and it may be done again"
 
     said = rayspan(stage, "join", NAME, "-n", stage.name, "--expires", "2h")
-    assert f"WorkerCluster {NAME} is connected.\n" in said and "UTC, in 1 hour. Renew it before" in said
+    assert f"WorkerCluster {NAME} is connected.\n" in said and "UTC, in 2 hours. Renew it before" in said
     assert f"Next: DispatchPolicy {stage.name} sends workers there.\n" in said
     rows = [*allowed(CLUSTER_RIGHTS, "-A"), *allowed(NAMESPACE_RIGHTS, f"-n {stage.name}"), *REFUSED]
     assert len(rows) > 30 and wrong(west(stage), ACCOUNT, rows) == []
@@ -101,7 +101,7 @@ def test_west_leaves_and_joins_under_another_name(stage: Stage, running: Control
 
     first = install.worker_kubeconfig(stage.manager, NAME)
     said = rayspan(stage, "rotate", NAME, "--expires", "30d")
-    assert "UTC, in 29 days. Renew it before" in said and "The token before it ends " in said
+    assert "UTC, in 30 days. Renew it before" in said and "The token before it ends " in said
     second = install.worker_kubeconfig(stage.manager, NAME)
     assert membership.renewed(first, membership.token_in(second)) == second != first
     for number, text in enumerate((first, second)):

@@ -232,7 +232,8 @@ def test_which_address_is_handed_on(there: Address, asked: bool, said: str) -> N
     [
         (timedelta(days=90), "2027-02-21 08:00 UTC, in 90 days"),
         (timedelta(days=1, hours=3), "2026-11-24 11:00 UTC, in 1 day"),
-        (timedelta(hours=24, seconds=-1), "2026-11-24 07:59 UTC, in 23 hours"),
+        (timedelta(hours=24, seconds=-9), "2026-11-24 07:59 UTC, in 1 day"),
+        (timedelta(hours=23, minutes=30), "2026-11-24 07:30 UTC, in 23 hours"),
         (timedelta(minutes=10), "2026-11-23 08:10 UTC, in 10 minutes"),
         (timedelta(minutes=-10), "2026-11-23 07:50 UTC, which is over"),
     ],

@@ -260,7 +260,7 @@ def _shown(both: Sides, there: Address, namespaces: Sequence[str], lifetime: tim
     worker = membership.worker_side(both.one, account.account(), account.opening(), namespaces, both.found.account)
     text = membership.kubeconfig(there, membership.HIDDEN)
     secret = membership.secret(both.one, text, datetime.now(UTC) + lifetime)
-    del secret["data"]
+    del secret["data"], secret["metadata"]["annotations"][names.TOKEN_ENDS_ANNOTATION]
     secret["stringData"] = {names.KUBECONFIG_KEY: text}
     hours = int(lifetime.total_seconds()) // 3600
     note = (
@@ -272,4 +272,15 @@ def _shown(both: Sides, there: Address, namespaces: Sequence[str], lifetime: tim
 
 
 def _documents(objects: Sequence[Raw]) -> str:
-    return "---\n".join(yaml.safe_dump(one, sort_keys=False, width=160) for one in objects)
+    return "---\n".join(yaml.dump(one, Dumper=_Lines, sort_keys=False) for one in objects)
+
+
+class _Lines(yaml.SafeDumper):
+    """A text of several lines stays one."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Lines.add_representer(str, _text)

@@ -208,7 +208,7 @@ async def test_a_cluster_joins(both: Both) -> None:
     *_, secret, cluster, token, connected, policy, tries = lines
     assert (secret, cluster) == ("manager cluster: secret/east created", "manager cluster: workercluster/east created")
     assert token.startswith("The token ends ")
-    assert token.endswith(" UTC, in 89 days. Renew it before, by `kubectl rayspan rotate east`.")
+    assert token.endswith(" UTC, in 90 days. Renew it before, by `kubectl rayspan rotate east`.")
     assert connected == "WorkerCluster east is connected."
     assert policy.startswith("Next: No DispatchPolicy names east yet: add it to spec.clusters.names of one")
     assert tries.startswith("Next: `kubectl rayspan preflight --cluster east -n research` tries ")
@@ -262,7 +262,7 @@ async def test_what_is_only_shown_is_not_written(both: Both) -> None:
 async def test_a_shorter_token_is_told(both: Both) -> None:
     both.worker.longest = timedelta(days=1)
     said, _ = await both.join()
-    assert "UTC, in 23 hours. The worker cluster gives none that lasts longer. Renew it before" in said
+    assert "UTC, in 1 day. The worker cluster gives none that lasts longer. Renew it before" in said
 
 
 async def test_the_policies_that_name_it_are_told(both: Both) -> None:
@@ -397,8 +397,8 @@ async def test_a_rotation_changes_the_token_alone_and_says_when_both_end(both: B
     assert after == before
     first, second, third = said.splitlines()
     assert first == "manager cluster: secret/east configured"
-    assert second.startswith("The token ends ") and ", in 89 days. Renew it before" in second
-    assert third.startswith("The token before it ends ") and third.endswith(" UTC, in 6 days.")
+    assert second.startswith("The token ends ") and ", in 90 days. Renew it before" in second
+    assert third.startswith("The token before it ends ") and third.endswith(" UTC, in 7 days.")
 
 
 @pytest.mark.parametrize(
