@@ -6,6 +6,7 @@ from pathlib import Path
 
 from adapter import __version__
 from adapter.cli import common, controller, cordon, drain, plan, render
+from adapter.cli.membership import join, leave, rotate
 from adapter.cli.preflight import command
 
 _INTERRUPTED = 130  # what a shell gives a program that Ctrl-C ended
@@ -30,6 +31,9 @@ def main() -> int:
         default=True,
         help="write only while holding the Lease, so that several may run (default); without it, run one alone",
     )
+    join.add(verbs)
+    rotate.add(verbs)
+    leave.add(verbs)
     plan.add(verbs)
     render.add(verbs)
     cordon.add(verbs)
@@ -37,6 +41,9 @@ def main() -> int:
     command.add(verbs)
     given = parser.parse_args()
     asked = {
+        "join": join.main,
+        "rotate": rotate.main,
+        "leave": leave.main,
         "plan": plan.main,
         "render": render.main,
         "cordon": cordon.main,

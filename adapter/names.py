@@ -34,6 +34,17 @@ DEPLOYMENT: Final = "rayspan-controller"  # its image is that of probe pods, too
 PREFLIGHT_MANAGER: Final = f"{DOMAIN}/preflight"  # field manager of what `rayspan preflight` writes
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
+# --- written by `rayspan join` on both sides of a membership -----------------------------------------------------------
+JOIN_MANAGER: Final = f"{DOMAIN}/join"  # field manager of all that it writes
+WORKER_ACCOUNT: Final = "rayspan-worker"  # in the system namespace of a worker cluster: whom the manager speaks for
+TENANT_ROLE: Final = "rayspan-worker-tenant"  # shipped; bound to that account in each opened namespace
+JOINED_PREFIX: Final = f"{DOMAIN}/joined-"  # on that account, and a manager's identity: what it calls this cluster
+CLUSTER_ID_ANNOTATION: Final = (
+    f"{DOMAIN}/cluster-id"  # on the manager's Secret: the identity of the cluster it leads to
+)
+TOKEN_ENDS_ANNOTATION: Final = f"{DOMAIN}/token-expires"  # on the same: when, as the worker cluster's API server said
+ROOT_AUTHORITY: Final = "kube-root-ca.crt"  # the ConfigMap in which Kubernetes shows its API server's authority
+
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
 PLACEMENT_LABEL: Final = f"{DOMAIN}/placement"  # value: name of the Placement in the pod's namespace
 LOCK_NODE_SELECTOR: Final = f"{DOMAIN}/remote"  # no node carries it: the second lock beside the gate

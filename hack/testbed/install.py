@@ -1,21 +1,22 @@
-"""How is Rayspan installed on a set of clusters? By its own overlays and script, with kubectl, as the manual says.
+"""How is Rayspan installed on a set of clusters? By its own overlays with kubectl, and by what `kubectl rayspan join` does.
 
 Doing it again changes nothing and takes seconds. It needs Kueue on every cluster and KubeRay on the manager, and installs neither;
 it never shows the token that it carries from a worker cluster to the manager.
 """
 
 import argparse
+import asyncio
 import base64
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
-from adapter import names
-from hack.lab.base import commands, lock
+from adapter import membership, names
+from adapter.cli.membership import join, sides
 from hack.lab.base import lab as definition
+from hack.lab.base import lock
 from hack.lab.base.paths import REPO, STATE
 from hack.lab.base.progress import LabError, step
 from hack.lab.cluster import containerd
@@ -28,7 +29,6 @@ CONTROLLER = "rayspan-controller"
 PODS = "app.kubernetes.io/name=rayspan,app.kubernetes.io/component=controller"
 
 _OVERLAYS = REPO / "kustomize" / "overlays"
-_SCRIPT = REPO / "hack" / "worker-kubeconfig.sh"
 _FIRST = "customresourcedefinition.apiextensions.k8s.io"
 _TELLS = {  # which condition says that an applied object works
     _FIRST: "Established",
@@ -59,11 +59,15 @@ def install(
         done = [pool.submit(_apply, each, worker_overlay) for each in fleet.workers.values()]
         applied = _apply(fleet.manager, manager_overlay)
         queues = {each: one.result() for each, one in zip(fleet.workers.values(), done, strict=True)}
-        list(pool.map(partial(_hand_over, fleet.manager), fleet.workers.items()))
+        _await(fleet.manager, [each for each in applied if each.startswith(_FIRST)])
+        for (
+            name,
+            cluster,
+        ) in fleet.workers.items():  # one by one: the client library keeps its files for all of a process
+            asyncio.run(_hand_over(fleet.manager, name, cluster))
         if image:
             _renew(fleet.manager, image)
     with step("rayspan: wait until it is ready"):
-        _await(fleet.manager, [each for each in applied if each.startswith(_FIRST)])
         if fleet_overlay is None:
             _await(fleet.manager, [each for each in applied if each.startswith("deployment.")])
             return
@@ -121,13 +125,16 @@ def _apply(cluster: Cluster, overlay: str) -> list[str]:
     return cluster.kubectl("apply", "-k", _OVERLAYS / overlay, "-o", "name").split()
 
 
-def _hand_over(manager: Cluster, worker: tuple[str, Cluster]) -> None:
-    """Give the manager its access to a worker cluster."""
-    name, cluster = worker
-    kubeconfig = commands.run(
-        [_SCRIPT, "--kubeconfig", cluster.kubeconfig], env={"KUBECTL": clusters.program()}, timeout=_PATIENCE
-    )
-    hand_over(manager, name, kubeconfig)
+async def _hand_over(manager: Cluster, name: str, cluster: Cluster) -> None:
+    """Give the manager its access to a worker cluster, which need not become a WorkerCluster; a token that lasts is kept."""
+    logins = {"kubeconfig": str(manager.kubeconfig), "worker_kubeconfig": str(cluster.kubeconfig)}
+    given = argparse.Namespace(name=name, context="", worker_context="", **logins)
+    try:
+        async with sides.logged_in(given) as both:
+            there = await join.address(both, "")
+            await join.hand_over(both, there, ["default"], membership.LIFETIME, lambda _: None)
+    except (sides.Trouble, membership.Unusable) as trouble:
+        raise LabError(f"{name} cannot be handed over to the manager: {trouble}") from trouble
 
 
 def hand_over(manager: Cluster, name: str, kubeconfig: str) -> None:

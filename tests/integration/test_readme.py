@@ -146,11 +146,15 @@ _QUEUES = (
 _WORKER = r"^rayjob-pi-\S*worker\S* .*"
 # A part of a command -> what it prints. Each command has one row, so that what is new in the README needs one here.
 _SHOWN: dict[str, list[str]] = {
-    r"apply -k kustomize/overlays/worker": _applied(*_ACCOUNT, _OPENED),
     r"apply -k manifests/queues/worker": _applied("clusterqueue.kueue.x-k8s.io/ray", "localqueue.kueue.x-k8s.io/ray"),
     r"apply -k kustomize/overlays/manager": _applied(*_CONTROLLER),
-    r"create secret generic east": _applied("secret/east"),
-    r"create secret generic west": _applied("secret/west"),
+    r"rayspan join ": [
+        "^worker cluster: serviceaccount/rayspan-worker (created|configured|unchanged)$",
+        "^manager cluster: secret/(east|west) (created|configured|unchanged)$",
+        "^The token ends .*, in .* days\\. Renew it before, by `kubectl rayspan rotate (east|west)`\\.$",
+        "^WorkerCluster (east|west) is connected\\.$",
+        "^Next: DispatchPolicy .*everywhere.* sends workers there\\.$",
+    ],
     r"apply -k kustomize/overlays/demo-fleet": _applied(*_FLEET),
     r"apply -k manifests/queues/manager": _applied(*_QUEUES),
     r"rollout status": ['^deployment "rayspan-controller" successfully rolled out$'],

@@ -50,18 +50,18 @@ async def asked(client: Client, given: argparse.Namespace) -> Asked:
         if error.missing:
             raise Unusable(f"There is no namespace {namespace} in the manager cluster; name one by -n.") from None
         raise
-    queues = given.queue or await _queues(client, namespace)
-    return Asked(namespace, queues, given.image or await _image(client))
+    wanted = given.queue or await queues(client, namespace)
+    return Asked(namespace, wanted, given.image or await _image(client))
 
 
-async def _queues(client: Client, namespace: str) -> list[str]:
+async def queues(client: Client, namespace: str) -> list[str]:
     """The LocalQueues of the manager's namespace whose jobs go through our check."""
-    local, queues, checks = await asyncio.gather(
+    local, clusters, checks = await asyncio.gather(
         inspection.listed(client, LOCAL_QUEUES, namespace),
         inspection.listed(client, CLUSTER_QUEUES),
         inspection.listed(client, ADMISSION_CHECKS),
     )
-    return judge.dispatching(local or (), queues or (), checks or ())
+    return judge.dispatching(local or (), clusters or (), checks or ())
 
 
 async def _image(client: Client) -> str:
@@ -134,7 +134,7 @@ async def _login(client: Client, name: str, raw: Raw) -> Client:
     try:
         return await Client.from_kubeconfig(login.kubeconfig, name)
     except BadLogin as error:
-        raise BadLogin(logins.unusable(login, error)) from None
+        raise BadLogin(logins.unusable(name, login, error)) from None
 
 
 async def _all(looks: Iterable[Coroutine[Any, Any, Side]]) -> list[Side]:

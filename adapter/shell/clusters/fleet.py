@@ -83,7 +83,7 @@ class Fleet:
             failed("fleet", error, name)
             self.problems[name] = (
                 f"WorkerCluster {name} cannot be connected ({type(error).__name__}); see the controller's log, "
-                "and make its Secret anew with hack/worker-kubeconfig.sh."
+                f"and make its Secret anew with `kubectl rayspan join {name}`."
             )
             await self._disengage(name)
 
@@ -111,7 +111,7 @@ class Fleet:
         try:
             client = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
         except BadLogin as error:
-            self.problems[name] = unusable(login, error)
+            self.problems[name] = unusable(name, login, error)
             return
         self.problems.pop(name, None)
         member = Member(name, spec, client, self._manager_id, self._tell, known)

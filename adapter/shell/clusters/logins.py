@@ -125,9 +125,9 @@ async def once(client: Client, spec: specs.WorkerCluster) -> Login:
     return _login(secret, namespace, await _found(client, resources.SECRETS.path(namespace, secret)))
 
 
-def unusable(login: Login, error: BadLogin) -> str:
-    """The sentence for a kubeconfig by which nobody can log in."""
-    return f"{login.secret} holds no usable kubeconfig: {error}; make it anew with hack/worker-kubeconfig.sh."
+def unusable(name: str, login: Login, error: BadLogin) -> str:
+    """The sentence for a kubeconfig by which nobody can log in to WorkerCluster `name`."""
+    return f"{login.secret} holds no usable kubeconfig: {error}; make it anew with `kubectl rayspan join {name}`."
 
 
 async def _found(client: Client, path: str) -> Raw | None:

@@ -5,11 +5,10 @@ cache means "do nothing", never "nothing is wanted".
 """
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Mapping
 
-from adapter import names
+from adapter import membership, names
 from adapter.objects import slim
 from adapter.objects.raw import Key, Raw
 from adapter.objects.workerpod import slot_of
@@ -92,7 +91,7 @@ class Manager(Cluster):
                     log.warning("manager cluster: %s; asked every %.0f s", told, _ASK_AGAIN_SECONDS)
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
             else:
-                return hashlib.sha256(found["metadata"]["uid"].encode()).hexdigest()[:10]
+                return membership.identity(found)
 
     def _followed(self, row: Row, error: Exception | None) -> None:
         before = self.unread.get(row.resource)

@@ -143,7 +143,7 @@ class Member(Cluster):
         if self._silent_since is None and self.synced:
             return ""
         met = self._unusable or self.trouble
-        trouble = _sentence(met, self.spec) if met else FIRST_LISTS
+        trouble = _sentence(met, self.name, self.spec) if met else FIRST_LISTS
         since = f" since {self._silent_since:%H:%M:%S} UTC" if self._silent_since else ""
         return f"cannot be seen{since}: {trouble}"
 
@@ -185,7 +185,7 @@ class Member(Cluster):
         """Why no worker can be made there that finds its head by a mirror, a part of a sentence; empty where there is nothing in
         the way. What runs there needs none of that to be seen."""
         refused = next((why for _, why in sorted(self.unread.items(), key=lambda one: one[0].plural)), None)
-        return f"heads cannot be mirrored there: {_sentence(refused, self.spec)}" if refused else ""
+        return f"heads cannot be mirrored there: {_sentence(refused, self.name, self.spec)}" if refused else ""
 
     @property
     def steady(self) -> bool:
@@ -280,9 +280,10 @@ def _is_refusal(error: Exception) -> bool:
     return isinstance(error, ApiError) and error.status == 403
 
 
-def _sentence(error: Exception, spec: WorkerCluster) -> str:
+def _sentence(error: Exception, name: str, spec: WorkerCluster) -> str:
     if isinstance(error, ApiError) and error.status == 401:
-        return "it does not accept the kubeconfig's credentials; renew the Secret"
+        renew = "renew the Secret" if spec.source.multi_kueue_cluster_ref else f"run `kubectl rayspan rotate {name}`"
+        return f"it does not accept the kubeconfig's token or certificate, which may have ended; {renew}"
     if isinstance(error, ApiError) and error.status == 403:
         bind = " and bind its ClusterRoles to that account" if spec.source.multi_kueue_cluster_ref else ""
         return f"the kubeconfig's account lacks a right ({error.message}); apply kustomize/overlays/worker there{bind}"

@@ -23,6 +23,7 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
 from adapter import __version__
+from adapter.membership import Address
 from adapter.objects.raw import LONGEST, LONGEST_OF_ONE, key_of, quoted, uid_of
 from adapter.shell import metrics
 from adapter.shell.kube import bodies, kubeconfig
@@ -183,6 +184,11 @@ class Client:
     def fence(self) -> str:
         """Why no write may be sent now, empty when it may."""
         return self.guard() if self.may_write() else FENCED
+
+    @property
+    def address(self) -> Address:
+        """How this API server is reached, for who hands that on; see `kubeconfig.address`."""
+        return kubeconfig.address(self._api.configuration)
 
     @property
     def cluster(self) -> str:

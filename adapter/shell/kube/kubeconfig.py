@@ -7,6 +7,7 @@ it. Nothing is sent here.
 import asyncio
 import ipaddress
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -14,6 +15,7 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 from yarl import URL
 
+from adapter.membership import Address
 from adapter.objects.raw import bounded
 
 Body = dict[str, Any]
@@ -64,6 +66,13 @@ async def login_of_user(file: str, context: str) -> kube.ApiClient:
         raise BadLogin(str(error)) from None
     except Exception as error:  # as above
         raise BadLogin(f"the kubeconfig cannot be loaded ({type(error).__name__})") from None
+
+
+def address(settings: kube.Configuration) -> Address:
+    """How the API server of a login is reached; to be asked at once, for what the kubeconfig held as data is in files that go."""
+    file, name, proxy = settings.ssl_ca_cert, settings.tls_server_name, settings.proxy
+    authority = Path(file).read_text() if file else ""
+    return Address(settings.host, authority, name or "", proxy or "", bool(settings.verify_ssl))
 
 
 def default_namespace(file: str, context: str) -> str:

@@ -94,6 +94,7 @@ _POOL_QUEUES = "manifests/queues/local-remote/queues.yaml"
 _POOL_POLICY = "manifests/queues/local-remote/pool-policy.yaml"
 _DEPLOYMENT = "manifests/controller.yaml"
 _WORKER_RBAC = "manifests/rbac/worker.yaml"
+_TENANT_RBAC = "manifests/rbac/worker-tenant.yaml"
 _COPIES_RBAC = "manifests/rbac/manager-copies.yaml"
 _MULTIKUEUE_RBAC = "kustomize/components/multikueue/secrets.yaml"
 _AGGREGATOR_RBAC = "kustomize/components/quota-aggregator/rights.yaml"
@@ -128,9 +129,13 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_DEPLOYMENT, "Service", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
     (_DEPLOYMENT, "Service", ("spec", "ports", 0, "name"), names.PLAN_PORT_NAME),
     (_WORKER_RBAC, "Namespace", ("metadata", "name"), names.SYSTEM_NAMESPACE),
-    (_WORKER_RBAC, "Secret", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
     (_WORKER_RBAC, "Role", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
     (_WORKER_RBAC, "RoleBinding", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
+    (_WORKER_RBAC, "ServiceAccount", ("metadata", "namespace"), names.SYSTEM_NAMESPACE),
+    (_WORKER_RBAC, "ServiceAccount", ("metadata", "name"), names.WORKER_ACCOUNT),
+    (_TENANT_RBAC, "RoleBinding", ("roleRef", "name"), names.TENANT_ROLE),
+    (_TENANT_RBAC, "RoleBinding", ("subjects", 0, "name"), names.WORKER_ACCOUNT),
+    (_TENANT_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_QUEUES, "AdmissionCheck", ("spec", "controllerName"), names.CONTROLLER_NAME),
     (_QUEUES, "AdmissionCheck", ("spec", "parameters", "apiGroup"), names.DOMAIN),
     (_QUEUES, "AdmissionCheck", ("spec", "parameters", "kind"), names.DISPATCH_POLICY_KIND),
@@ -155,6 +160,13 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
 )
 def test_manifest_says_what_the_code_says(path: str, kind: str, field: tuple[str | int, ...], expected: str) -> None:
     assert _dig(_find(path, kind), *field) == expected
+
+
+def test_no_token_of_a_worker_clusters_account_is_without_end() -> None:
+    """`kubectl rayspan join` asks for one that ends; a Secret would hold one that does not."""
+    assert "Secret" not in {
+        document["kind"] for path in (_WORKER_RBAC, _TENANT_RBAC) for document in _objects(REPO / path)
+    }
 
 
 def test_policy_adds_our_gate_and_no_other() -> None:

@@ -2,9 +2,12 @@
 
 from typing import Any, cast
 
+import pytest
+
 from adapter.objects import specs
+from adapter.shell.clusters import member
 from adapter.shell.clusters.member import Listeners, Member
-from adapter.shell.kube.client import Client
+from adapter.shell.kube.client import ApiError, Client
 from tests.unit import builders
 
 Raw = dict[str, Any]
@@ -40,3 +43,16 @@ def test_each_store_tells_of_what_comes_changes_and_goes() -> None:
         row.store.put(second)
         row.store.remove(second)
         assert told == [(who, *where, *pair) for pair in ((None, first), (first, second), (second, None))], row.resource
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"kubeConfig": {"secretRef": {"name": "east"}}}, "run `kubectl rayspan rotate east`"),
+        ({"multiKueueClusterRef": {"name": "east"}}, "renew the Secret"),
+    ],
+)
+def test_a_login_that_has_ended_is_told_with_what_renews_it(source: dict[str, Any], said: str) -> None:
+    spec = specs.worker_cluster({"metadata": {"name": "east"}, "spec": {"source": source}})
+    sentence = member._sentence(ApiError(401, "Unauthorized", ""), "east", spec)
+    assert sentence == f"it does not accept the kubeconfig's token or certificate, which may have ended; {said}"

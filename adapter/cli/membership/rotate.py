@@ -1,0 +1,86 @@
+"""`rayspan rotate`: give the manager a fresh token of a worker cluster's account.
+
+The kubeconfig in the manager's Secret stays as it is but for the token; the controller connects anew by itself, and what runs goes on.
+Exit code 0: it is done; 2: the command line is wrong, and nothing was written; 1: anything else.
+"""
+
+import argparse
+from datetime import UTC, datetime
+
+from adapter import membership, names
+from adapter.cli.common import DONE
+from adapter.cli.membership import account, sides
+from adapter.cli.membership.sides import MANAGER, asking
+from adapter.membership import Found, Membership, Unusable
+
+DESCRIPTION = """\
+Renews the login by which the manager reaches a worker cluster: a new token of the account that `kubectl rayspan join` made, in the same
+kubeconfig. Nothing is restarted, and what runs goes on. The token before it is good until it ends by itself. No token is ever shown.
+
+You need an administrator's rights in both clusters.
+"""
+EPILOG = """\
+example:
+  kubectl rayspan rotate east --context manager --worker-context east
+  manager cluster: secret/east configured
+  The token ends 2027-02-21 08:00 UTC, in 90 days. Renew it before, by `kubectl rayspan rotate east`.
+  The token before it ends 2026-12-01 10:30 UTC, in 7 days.
+
+exit code: 0 it is renewed, 2 the command line is wrong, 1 anything else
+"""
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb and its options to the command line."""
+    verb = verbs.add_parser(
+        "rotate",
+        help="renew the manager's login to a worker cluster",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sides.add(verb)
+    sides.add_lifetime(verb)
+
+
+def main(given: argparse.Namespace) -> int:
+    """Do it and return the exit code; trouble is one sentence on the standard error."""
+    return sides.attempt(given, _run(given))
+
+
+async def _run(given: argparse.Namespace) -> int:
+    async with sides.logged_in(given) as both:
+        _renewable(both.one, both.found)
+        token = await sides.minted(both, given.expires)
+        text = membership.renewed(membership.held(both.found.secret), token.value)
+        with asking(MANAGER):
+            body = membership.secret(both.one, text, token.ends)
+            await account.apply(both.manager, f"{MANAGER} cluster", body, print)
+        sides.tell_token(token, given.expires, given.name)
+        print(_before(both.found))
+    return DONE
+
+
+def _renewable(one: Membership, found: Found) -> None:
+    """Raise Unusable where there is nothing to renew, or where it is another cluster's."""
+    join, where = f"`kubectl rayspan join {one.name}` makes it", names.SYSTEM_NAMESPACE
+    why = membership.not_its_own(one, found)
+    if not why and not found.cluster:
+        why = f"There is no WorkerCluster {one.name}; `kubectl get workerclusters` lists those there are, and {join}."
+    elif not why and not found.account:
+        why = f"The worker cluster has no account {names.WORKER_ACCOUNT} in {where}; {join}."
+    elif not why and not found.secret:
+        why = f"There is no Secret {one.name} in {where} of the manager; {join}."
+    if why:
+        raise Unusable(why)
+    try:
+        membership.renewed(membership.held(found.secret), membership.HIDDEN)
+    except Unusable as error:
+        raise Unusable(f"Secret {one.name} in {where} cannot be renewed: {error}; {join} anew.") from None
+
+
+def _before(found: Found) -> str:
+    last = membership.ends(found.secret)
+    if last is None:
+        return "When the token before it ends was not noted; one that `kubectl rayspan join` made ends by itself."
+    return f"The token before it ends {membership.when(last, datetime.now(UTC))}."

@@ -1,0 +1,251 @@
+"""What makes a cluster a worker of a manager: the objects of both sides, the kubeconfig, and what must not be mixed up."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import membership, names
+from adapter.cli.membership import account
+from adapter.membership import Address, Found, Membership, Unusable
+from adapter.shell.kube import kubeconfig
+from hack.lab.base.paths import REPO
+
+Raw = dict[str, Any]
+NOW = datetime(2026, 11, 23, 8, tzinfo=UTC)
+EAST = Membership("east", "m" * 10, "w" * 10)
+THERE = Address("https://10.1.2.3:6443")
+
+
+def signed(**joined: str) -> Raw:
+    """The account of a worker cluster, as managers call the cluster."""
+    annotations = {f"{names.JOINED_PREFIX}{manager}": name for manager, name in joined.items()}
+    return {"metadata": {"name": names.WORKER_ACCOUNT, "annotations": annotations}}
+
+
+def held(token: str = "swordfish", there: Address = THERE, ends: datetime = NOW + timedelta(days=9)) -> Raw:
+    return membership.secret(EAST, membership.kubeconfig(there, token), ends)
+
+
+def cluster(**source: Raw) -> Raw:
+    return {"metadata": {"name": "east"}, "spec": {"source": source}}
+
+
+# --- the objects -----------------------------------------------------------------------------------------------------
+
+
+def test_the_worker_side_is_what_the_overlay_installs() -> None:
+    """But for the name by which the manager knows the cluster."""
+    folder = REPO / "manifests/rbac"
+    listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    installed = [one for file in listed for one in yaml.safe_load_all((folder / file).read_text())]
+    made = membership.worker_side(EAST, account.account(), account.opening(), ["default"], None)
+    (mine,) = (one for one in made if one["kind"] == "ServiceAccount")
+    assert mine["metadata"].pop("annotations") == {f"{names.JOINED_PREFIX}{EAST.manager}": "east"}
+    assert made == installed
+
+
+def test_each_kind_of_object_has_a_place() -> None:
+    made = membership.worker_side(EAST, account.account(), account.opening(), ["a", "b"], None)
+    paths = [account.path_of(one) for one in [*made, held(), membership.worker_cluster("east")]]
+    assert len(set(paths)) == len(paths)
+    assert paths[-4:-2] == [
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/rayspan-worker-tenant"
+        for namespace in "ab"
+    ]
+
+
+def test_what_other_managers_call_the_cluster_stays() -> None:
+    made = membership.worker_side(EAST, account.account(), account.opening(), [], signed(other="x", mmmmmmmmmm="old"))
+    (mine,) = (one for one in made if one["kind"] == "ServiceAccount")
+    assert mine["metadata"]["annotations"] == signed(other="x", mmmmmmmmmm="east")["metadata"]["annotations"]
+    assert membership.others(EAST, mine) == ["other"]
+
+
+def test_a_membership_that_is_printed_shows_no_token() -> None:
+    assert "swordfish" not in repr(membership.Token("swordfish", NOW))
+
+
+# --- the kubeconfig --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "there",
+    [THERE, Address("https://[fd00::1]:6443/k8s/c-1", tls_name="east.example.com", proxy="http://10.0.0.1:3128")],
+)
+async def test_the_controller_takes_the_kubeconfig(there: Address) -> None:
+    api = await kubeconfig.login(membership.kubeconfig(there, "swordfish"))
+    found = kubeconfig.address(api.configuration)
+    await api.close()
+    assert found == there
+
+
+def test_a_renewed_kubeconfig_differs_by_its_token_alone() -> None:
+    there = Address("https://10.1.2.3:6443", "PEM", "east.example.com")
+    before = membership.kubeconfig(there, "swordfish")
+    assert membership.renewed(before, "marlin") == membership.kubeconfig(there, "marlin")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[",
+        "a: b",
+        "users: []",
+        "users: [{name: a, user: {client-key-data: eA==}}]",
+        "users: [{name: a, user: {token: x, username: y}}]",
+        "users: [{name: a, user: {token: x}}, {name: b, user: {token: y}}]",
+        "users: 3",
+    ],
+)
+def test_what_is_more_than_a_token_is_not_renewed(text: str) -> None:
+    with pytest.raises(Unusable, match="it is no kubeconfig of one user with a token"):
+        membership.renewed(text, "marlin")
+
+
+@pytest.mark.parametrize(
+    ("standing", "kept"),
+    [
+        (None, False),
+        ({}, False),
+        ({"data": {"kubeconfig": "no base64"}}, False),
+        (held(), True),
+        (held(ends=NOW + timedelta(minutes=59)), False),
+        (held(ends=NOW - timedelta(days=1)), False),
+        (held(there=Address("https://10.9.9.9:6443")), False),
+        (held() | {"metadata": {}}, False),
+    ],
+)
+def test_a_token_is_kept_while_nothing_is_to_be_changed(standing: Raw | None, kept: bool) -> None:
+    token = membership.kept(EAST, standing, THERE, NOW)
+    assert (token.value if token else None) == ("swordfish" if kept else None)
+
+
+# --- what must not be mixed up -----------------------------------------------------------------------------------------
+
+OTHER = membership.secret(Membership("east", EAST.manager, "another"), "", NOW)
+OWN = cluster(kubeConfig={"secretRef": {"name": "east"}})
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Found(), ""),
+        (Found(OWN, held(), signed(mmmmmmmmmm="east")), ""),
+        (Found(OWN, {"data": {}}, signed()), ""),  # as by hand: it is adopted
+        (Found(account=signed(other="x")), ""),
+        (
+            Found(account=signed(mmmmmmmmmm="west")),
+            "This cluster has joined as west: it would be counted twice. Let it leave first, by `kubectl rayspan leave west`.",
+        ),
+        (
+            Found(secret=OTHER),
+            "east is another cluster than the one that you named: Secret east in rayspan-system leads there. "
+            "Choose another name, or let that one leave first.",
+        ),
+        (
+            Found(cluster(multiKueueClusterRef={"name": "east"})),
+            "WorkerCluster east uses the kubeconfig of a MultiKueueCluster (spec.source.multiKueueClusterRef): renew it there, or choose another name.",
+        ),
+        (
+            Found(cluster(kubeConfig={"secretRef": {"name": "login"}})),
+            "WorkerCluster east uses Secret login (spec.source.kubeConfig.secretRef), and join writes Secret east: set that there, or choose another name.",
+        ),
+    ],
+)
+def test_who_may_not_join(found: Found, said: str) -> None:
+    assert membership.not_to_join(EAST, found) == said
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Found(), ""),
+        (Found(OWN, held(), signed(mmmmmmmmmm="east", other="x")), ""),
+        (Found(account=signed(mmmmmmmmmm="east")), ""),
+        (Found(OWN, OTHER), "east is another cluster than the one that you named: "),
+        (
+            Found(OWN, held(), signed(mmmmmmmmmm="west")),
+            "The worker cluster that you named has joined as west, not as east: ",
+        ),
+        (
+            Found(OWN, held(), signed(other="east")),
+            "The account rayspan-worker of the worker cluster that you named was not made by ",
+        ),
+    ],
+)
+def test_whose_cluster_it_is(found: Found, said: str) -> None:
+    assert membership.not_its_own(EAST, found).startswith(said) and bool(membership.not_its_own(EAST, found)) == bool(
+        said
+    )
+
+
+def test_a_manager_is_no_worker_of_its_own() -> None:
+    same = Membership("east", "m", "m")
+    for sentence in (membership.not_to_join(same, Found()), membership.not_its_own(same, Found())):
+        assert sentence.startswith("Both logins lead to the same cluster")
+
+
+def binding(**other: Any) -> Raw:
+    subject = {"kind": "ServiceAccount", "namespace": "rayspan-system", "name": "rayspan-worker"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "rayspan-worker-tenant"}
+    return {"roleRef": role, "subjects": [subject], **other}
+
+
+@pytest.mark.parametrize(
+    ("raw", "ours"),
+    [
+        (binding(), True),
+        (binding(subjects=None), False),
+        (binding(subjects=[*binding()["subjects"], {"kind": "User", "name": "jane"}]), False),
+        (binding(subjects=[{"kind": "ServiceAccount", "namespace": "kueue-system", "name": "multikueue"}]), False),
+        (binding(roleRef={"kind": "ClusterRole", "name": "view"}), False),
+        (binding(roleRef={"kind": "Role", "name": "rayspan-worker-tenant"}), False),
+    ],
+)
+def test_which_bindings_open_a_namespace_to_the_account_alone(raw: Raw, ours: bool) -> None:
+    assert membership.opens(raw) is ours
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "said"),
+    [
+        (THERE, False, ""),
+        (Address("https://east.example.com"), False, ""),
+        (Address("https://127.0.0.1:6443"), False, "is this machine's own address"),
+        (Address("https://localhost:6443"), False, "is this machine's own address"),
+        (Address("https://[::1]:6443"), False, "is this machine's own address"),
+        (Address("https://127.0.0.1:6443"), True, ""),  # a controller on this machine
+        (Address("http://10.1.2.3:6443"), True, "is not https"),
+        (Address("https://10.1.2.3:6443", verified=False), True, "does not verify who answers"),
+    ],
+)
+def test_which_address_is_handed_on(there: Address, asked: bool, said: str) -> None:
+    sentence = membership.out_of_reach(there, asked=asked)
+    assert said in sentence and bool(sentence) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        (timedelta(days=90), "2027-02-21 08:00 UTC, in 90 days"),
+        (timedelta(days=1, hours=3), "2026-11-24 11:00 UTC, in 1 day"),
+        (timedelta(hours=24, seconds=-9), "2026-11-24 07:59 UTC, in 1 day"),
+        (timedelta(hours=23, minutes=30), "2026-11-24 07:30 UTC, in 23 hours"),
+        (timedelta(minutes=10), "2026-11-23 08:10 UTC, in 10 minutes"),
+        (timedelta(minutes=-10), "2026-11-23 07:50 UTC, which is over"),
+    ],
+)
+def test_when_a_token_ends(left: timedelta, said: str) -> None:
+    assert membership.when(NOW + left, NOW) == said
+
+
+def test_which_policies_name_the_cluster() -> None:
+    policies = [
+        {"metadata": {"name": "b"}, "spec": {"clusters": {"names": ["west", "east"]}}},
+        {"metadata": {"name": "a"}, "spec": {"clusters": {"names": ["east"]}}},
+        {"metadata": {"name": "c"}, "spec": {"clusters": {"selector": {}}}},
+    ]
+    assert membership.naming(policies, "east") == ["a", "b"]
