@@ -4,6 +4,7 @@ The clone is real: an API server of its own on a copy of the manager's etcd, and
 for the worker clusters. It takes itself for the manager, by every uid. Workers run on fake nodes.
 """
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from adapter import names
 from hack.lab.base.lab import Lab
 from hack.testbed.auditlog import Written
-from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.preemption import uids
 from hack.testbed.stage import Stage
@@ -26,6 +27,19 @@ SERVES, TOLD = 90, 60
 
 
 @pytest.fixture
+def process(
+    standing: Controller, parked: Clusters, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Controller]:
+    """The original's controller, which takes part in an election: who does not claims nothing."""
+    standing.stop()
+    folder = tmp_path / "original"
+    folder.mkdir()
+    made = Controller(parked.manager, folder, pace=request.config.getoption("--pace"), elect=True)
+    yield made
+    made.stop(signal.SIGTERM)  # the Lease is given back: whoever comes next need not wait
+
+
+@pytest.fixture
 def second(stage: Stage, lab: Lab, process: Controller, tmp_path: Path) -> Iterator[Controller]:
     """A controller on a clone, made while a gang of three runs; it is not started yet."""
     stage.build({"east": 2, "west": 2})
@@ -36,7 +50,7 @@ def second(stage: Stage, lab: Lab, process: Controller, tmp_path: Path) -> Itera
         wait(lambda: clone.get("workerclusters", "east"), SERVES, "the clone's API server serves")
         folder = tmp_path / "clone"
         folder.mkdir()
-        made = Controller(clone, folder, number=1)
+        made = Controller(clone, folder, elect=True, number=1)
         yield made
         made.stop()
 
