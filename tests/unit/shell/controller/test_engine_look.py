@@ -125,6 +125,9 @@ class Queued:
     def facts(self, key: tuple[str, str], _: object) -> Gang:
         return self.seen[key[1]]
 
+    def waits_for_answers(self, _: object) -> bool:
+        return False
+
     def tried(self, _: object) -> None:
         """Nobody waits for it."""
 
