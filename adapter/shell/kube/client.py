@@ -9,7 +9,6 @@ Requests are counted as their answers come, a watch when it opens.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -26,7 +25,7 @@ from adapter import __version__
 from adapter.membership import Address
 from adapter.objects.raw import LONGEST, LONGEST_OF_ONE, key_of, quoted, uid_of
 from adapter.shell import metrics
-from adapter.shell.kube import bodies, kubeconfig
+from adapter.shell.kube import bodies, kubeconfig, sent
 from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.kube.resources import NAMESPACES, kind_of
 
@@ -253,8 +252,7 @@ class Client:
     ) -> Body:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         headers = {**await self._login(), "Content-Type": kind}
-        # Not by orjson, which is for what comes: it refuses numbers and texts that a user's file may hold.
-        data = None if body is None else json.dumps(body)
+        data = None if body is None else sent.text(body)
         try:
             async with self._session.request(
                 method, self._url(path), params=params, data=data, headers=headers, timeout=timeout, **self._how
