@@ -13,7 +13,7 @@ from hack.testbed.auditlog import Written, gangs
 from hack.testbed.clusters import Cluster, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
-from hack.testbed.stage import Stage, plain_pod, ray_cluster
+from hack.testbed.stage import QUEUE, Stage, plain_pod, ray_cluster
 
 _ADMISSION = "admissionregistration.k8s.io"
 _SIDECAR_CPU = "500m"
@@ -205,7 +205,7 @@ def _apply(cluster: Cluster, made: Raw) -> None:
 
 
 def _tried(cluster: Cluster, stage: Stage) -> str:
-    probe = yaml.safe_dump(plain_pod("probe", stage.name, ""))
+    probe = yaml.safe_dump(plain_pod("probe", stage.name, QUEUE))
     return cluster.kubectl("create", "--dry-run=server", "-o", "yaml", "-f", "-", input=probe)
 
 
