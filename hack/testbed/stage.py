@@ -16,6 +16,7 @@ from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.reader import Raw
+from hack.testbed.workerclusters import meant
 
 QUEUE = "ray"
 FAKE_NODE = {"type": "kwok"}
@@ -82,7 +83,8 @@ class Stage:
         Whoever builds the stage afterwards names it in `clusters`, in place of the one that all share.
         """
         own = f"{self.name}-{name}"
-        made = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": own}}
+        metadata = {"name": own, "annotations": meant(self.fleet.workers[name])}
+        made = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": metadata}
         self.manager.delete("workercluster", own)  # that of an earlier, interrupted run
         self.manager.apply(yaml.safe_dump({**made, "spec": {"source": {"kubeConfig": {"secretRef": {"name": name}}}}}))
         self.made.append((self.manager, f"workercluster.{names.DOMAIN}", own))
