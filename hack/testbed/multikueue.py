@@ -68,7 +68,7 @@ class Audit:
         return [line for line in found if line["user"]["username"] == user]
 
     def writes(self, user: str, namespace: str) -> list[Write]:
-        """The writes of one user in one namespace, events left out."""
+        """The writes of one user in one namespace, events and dry runs left out."""
         return [
             Write(line["userAgent"], line["verb"], line["objectRef"]["resource"], line["objectRef"].get("name") or "")
             for line in self.lines(user)
@@ -76,6 +76,7 @@ class Audit:
             and (line.get("objectRef") or {}).get("namespace") == namespace
             and line["objectRef"]["resource"] != "events"
             and line["responseStatus"]["code"] < 400
+            and "dryRun=" not in line["requestURI"]
         ]
 
     def sweeps(self) -> int:
