@@ -77,10 +77,14 @@ def saw(me: Claimant, claim: Raw | None, now: float) -> Claimant:
     return me if version == me.seen else replace(me, seen=version, since=now)
 
 
-def granted(me: Claimant, move: Put, sent: float) -> Claimant:
+def asked(me: Claimant, move: Put, sent: float) -> Claimant:
+    """The claimant whose Put leaves at `sent`: it may be granted and its answer be lost, and then its own name stands there."""
+    return replace(me, begins=sent + move.after) if move.after else me
+
+
+def granted(me: Claimant, sent: float) -> Claimant:
     """The claimant after its Put was granted; `sent` is before it left."""
-    begins = sent + move.after if move.after else me.begins
-    return replace(me, begins=begins, ends=sent + DEADLINE_SECONDS)
+    return replace(me, ends=sent + DEADLINE_SECONDS)
 
 
 def lost(me: Claimant) -> Claimant:

@@ -113,11 +113,12 @@ class Claim:
 
     async def _put(self, move: Put) -> None:
         sent = self._now()
+        self._me = claim.asked(self._me, move, sent)
         if move.create:
             await self.client.create(LEASES.path(names.SYSTEM_NAMESPACE), move.body)
         else:
             await self._renew(move.body)
-        self._me = claim.granted(self._me, move, sent)
+        self._me = claim.granted(self._me, sent)
         self._log(logging.INFO, "is held by this process")
         self._with(None)
 

@@ -94,12 +94,14 @@ def test_whom_it_is_taken_from_has_time_to_learn_of_it() -> None:
     made = move(held(OTHER), taken_from=OTHER)
     assert isinstance(made, Put) and made.after == HANDED_OVER_SECONDS
     assert isinstance(move(held(OTHER), taken_from=BEFORE), Held), "that very holder, so it works once"
-    me = claim.granted(seen(0), made, NOW)
+    me = claim.granted(claim.asked(seen(0), made, NOW), NOW)
     times = (NOW, NOW + HANDED_OVER_SECONDS - 0.1, NOW + HANDED_OVER_SECONDS)
     assert [claim.may_write(me, when) for when in times] == [False, False, True]
     renewed = move(held(ME), me)
     assert isinstance(renewed, Put)
-    assert not claim.may_write(claim.granted(me, renewed, NOW + 10), NOW + 10), "a renewal does not shorten it"
+    assert not claim.may_write(claim.granted(claim.asked(me, renewed, NOW + 10), NOW + 10), NOW + 10), (
+        "a renewal does not shorten it"
+    )
 
 
 def test_whoever_may_put_it_right_reads_how() -> None:
@@ -113,7 +115,7 @@ def test_whoever_may_put_it_right_reads_how() -> None:
 
 
 def test_a_write_is_allowed_until_the_deadline() -> None:
-    me = claim.granted(seen(0), Put({}, False), NOW)
+    me = claim.granted(seen(0), NOW)
     assert [claim.may_write(me, NOW + later) for later in (0, DEADLINE_SECONDS - 0.1, DEADLINE_SECONDS)] == [
         True,
         True,

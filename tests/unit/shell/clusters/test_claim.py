@@ -223,3 +223,23 @@ async def test_a_write_waits_for_the_claim() -> None:
             await client.create(PODS.path("demo"), {})
         await mine.attempt()
         assert await client.create(PODS.path("demo"), {}) and shelf.pods == 1
+
+
+async def test_whom_it_is_taken_from_has_its_time_also_when_the_answer_is_lost() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        shelf.keep({}, {"holderIdentity": "thief"})
+        one.identity.known = Known("east", HERE, taken_from="thief")
+
+        async def kept_but_not_told(request: web.Request) -> web.StreamResponse:
+            await shelf.answer(request)
+            return await refuses(504, "Timeout")(request)
+
+        server.lists[:2] = [shelf.answer, kept_but_not_told]
+        await mine.attempt()
+        assert shelf.holder == "a_1" and mine.fence()
+        one.time += 2
+        await mine.attempt()
+        assert mine.fence(), "the other one is still to learn of it"
+        one.time += HANDED_OVER_SECONDS
+        assert mine.fence() == ""
