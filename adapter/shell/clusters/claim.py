@@ -59,6 +59,7 @@ class Claim:
         self._path = LEASES.path(names.SYSTEM_NAMESPACE, claim.name(*self._which))
         self._me = Claimant()
         self._said = ""
+        self._others = False  # somebody else held it when it was last seen
 
     def fence(self) -> str:
         """Why nothing may be written there now, empty when it may."""
@@ -131,11 +132,15 @@ class Claim:
             raise
 
     def _with(self, trouble: Unusable | None) -> None:
-        self.lack = ""
+        self.lack, self._others = "", trouble is not None
         self._tell(trouble)
 
     def _without(self, error: ApiError) -> None:
-        """Go on without: nobody else can be kept away, and nobody is known to be there."""
+        """Go on without: nobody else can be kept away, and nobody is known to be there. Who saw somebody there has no such right: an
+        API server that has just started refuses for a moment what it allows."""
+        if self._others:
+            self._log(logging.WARNING, f"is held by another one, as far as can be read ({error})")
+            return
         self.lack = (
             f"no claim can be held there ({error.message or error.reason}), so a clone of this manager would not be kept away; apply "
             "kustomize/overlays/worker there, and bind its Role to the account if that is another one"

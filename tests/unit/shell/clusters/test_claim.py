@@ -243,3 +243,20 @@ async def test_whom_it_is_taken_from_has_its_time_also_when_the_answer_is_lost()
         assert mine.fence(), "the other one is still to learn of it"
         one.time += HANDED_OVER_SECONDS
         assert mine.fence() == ""
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_clone_that_saw_another_one_does_not_go_on_without_a_claim(status: int) -> None:
+    """An API server that has just started refuses for a moment what it allows."""
+    clone = Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        shelf.refused = status
+        await theirs.attempt()
+        assert theirs.fence() and not theirs.lack and set(clone.told) == {names.HELD_BY_ANOTHER}
+        shelf.refused = 0
+        clone.identity.known = Known("east", HERE, taken_from="a_1")
+        await theirs.attempt()
+        clone.time += HANDED_OVER_SECONDS
+        assert theirs.fence() == "" and clone.told[-1] == ""
