@@ -110,7 +110,13 @@ def decide(
 
     `which`: the manager's id and the WorkerCluster's name; `taken_from`: the holder from whom the admin takes it.
     """
-    holder = _holder(claim)
+    holder, where = _holder(claim), f"Lease {name(*which)} in its namespace {names.SYSTEM_NAMESPACE}"
+    if claim is None and not may_write(me, now) and now - me.since < ABANDONED_SECONDS:
+        return Held(
+            "who held it when it was deleted",
+            f"its claim ({where}) was deleted, which whoever held it may not know yet; nothing is written there until "
+            f"nobody has made it anew for {ABANDONED_SECONDS} s",
+        )
     if holder in ("", lead.name) or _inherited(lead, claim) or now - me.since >= ABANDONED_SECONDS:
         return _put(lead, which, claim, wall)
     if holder == taken_from:
@@ -122,7 +128,7 @@ def decide(
     return Held(
         holder,
         f"it is held by {shown} since {since}, which may be of a clone of this manager, or of the manager that this one is a clone of "
-        f"(Lease {name(*which)} in its namespace {names.SYSTEM_NAMESPACE}); nothing is written there. It is taken over when it was not "
+        f"({where}); nothing is written there. It is taken over when it was not "
         f"renewed for {ABANDONED_SECONDS} s; or, if that one is to stop, say so: kubectl annotate workercluster {which[1]} --overwrite "
         f"{names.TAKE_OVER_ANNOTATION}={shown}",
     )

@@ -50,7 +50,9 @@ def move(found: Raw | None, me: Claimant | None = None, lead: Leadership = LEAD,
 @pytest.mark.parametrize(
     ("found", "me", "after"),
     [
-        pytest.param(None, seen(0), 0, id="there is none"),
+        pytest.param(None, Claimant(), 0, id="there never was one"),
+        pytest.param(None, Claimant("", NOW, ends=NOW + 1), 0, id="it is deleted while this process holds it"),
+        pytest.param(None, Claimant("", NOW - ABANDONED_SECONDS), 0, id="it was deleted, and nobody wanted it"),
         pytest.param(held(""), seen(0), 0, id="nobody holds it"),
         pytest.param(held(None), seen(0), 0, id="nobody ever did"),
         pytest.param({"metadata": {"uid": "u1", "resourceVersion": "7"}}, seen(0), 0, id="it says nothing"),
@@ -88,6 +90,14 @@ def test_it_is_taken_or_renewed(found: Raw | None, me: Claimant, after: float) -
 )
 def test_another_ones_is_respected(found: Raw, lead: Leadership) -> None:
     assert isinstance(move(found, seen(ABANDONED_SECONDS - 0.5), lead), Held)
+
+
+def test_who_held_it_when_it_was_deleted_is_the_first_to_make_it_anew() -> None:
+    made = move(None, Claimant("", NOW - ABANDONED_SECONDS + 0.5))
+    assert isinstance(made, Held) and made.why == (
+        "its claim (Lease rayspan-0123456789-east in its namespace rayspan-system) was deleted, which whoever held it may not know "
+        "yet; nothing is written there until nobody has made it anew for 60 s"
+    )
 
 
 def test_whom_it_is_taken_from_has_time_to_learn_of_it() -> None:
@@ -144,7 +154,7 @@ def test_a_claim_counts_from_when_it_was_seen_to_change() -> None:
     ],
 )
 def test_people_read_who_holds_it_since_when(found: Raw | None, acquired: str, transitions: int) -> None:
-    made = move(found)
+    made = move(found, seen(0) if found else Claimant())
     assert isinstance(made, Put)
     spec = made.body["spec"]
     assert (spec["acquireTime"], spec["leaseTransitions"], spec["renewTime"]) == (acquired, transitions, STAMP)

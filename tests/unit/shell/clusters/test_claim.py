@@ -260,3 +260,27 @@ async def test_a_clone_that_saw_another_one_does_not_go_on_without_a_claim(statu
         await theirs.attempt()
         clone.time += HANDED_OVER_SECONDS
         assert theirs.fence() == "" and clone.told[-1] == ""
+
+
+async def test_a_claim_that_is_deleted_is_made_anew_by_who_held_it() -> None:
+    first, clone = Leader(FIRST), Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, first) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        shelf.kept = None
+        await theirs.attempt()
+        assert shelf.kept is None and theirs.fence() and clone.told[-1] == names.HELD_BY_ANOTHER
+        await mine.attempt()
+        assert shelf.holder == "a_1" and mine.fence() == ""
+
+
+async def test_a_claim_that_is_deleted_and_that_nobody_makes_anew_is_taken() -> None:
+    clone = Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        shelf.kept = None
+        await theirs.attempt()
+        clone.time += ABANDONED_SECONDS
+        await theirs.attempt()
+        assert shelf.holder == "c_3" and theirs.fence() == ""
