@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw, annotation, meta, microtime
+from adapter.objects.raw import MOST_TRANSITIONS, Raw, annotation, meta, microtime
 
 # The defaults of client-go and controller-runtime. A leader that dies is replaced after at most one look (RETRY) and the
 # duration: 17 s and two requests. Shorter ones would exchange a leader whose API server is slow for a few seconds.
@@ -142,13 +142,13 @@ def _put(me: Candidate, lease: Raw | None, wall: datetime) -> Put:
     spec = _spec(lease)
     holder = str(spec.get("holderIdentity") or "")
     mine, now = holder == me.name, microtime(wall)
-    changes = _number(spec.get("leaseTransitions"))
+    changes = _number(spec.get("leaseTransitions")) + (not mine and lease is not None)
     fresh = {
         "holderIdentity": me.name,
         "leaseDurationSeconds": LEASE_SECONDS,
         "acquireTime": spec.get("acquireTime") or now if mine else now,
         "renewTime": now,
-        "leaseTransitions": changes if mine or lease is None else changes + 1,
+        "leaseTransitions": changes if changes <= MOST_TRANSITIONS else 0,
     }
     if lease is not None:
         return Put(_patch(lease, fresh), False, holder)

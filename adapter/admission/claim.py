@@ -11,13 +11,14 @@ Times are of one's own monotonic clock; the wall clock is for people, as in lead
 """
 
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import LONGEST_OF_ONE, Raw, annotation, bounded, meta, microtime
+from adapter.objects.raw import LONGEST_OF_ONE, MOST_TRANSITIONS, Raw, annotation, meta, microtime, quoted
 
 RENEW_SECONDS = 10.0
 # Three renewals may fail, as while a control plane is upgraded, before nothing more is written.
@@ -77,10 +78,14 @@ def saw(me: Claimant, claim: Raw | None, now: float) -> Claimant:
     return me if version == me.seen else replace(me, seen=version, since=now)
 
 
-def granted(me: Claimant, move: Put, sent: float) -> Claimant:
+def asked(me: Claimant, move: Put, sent: float) -> Claimant:
+    """The claimant whose Put leaves at `sent`: it may be granted and its answer be lost, and then its own name stands there."""
+    return replace(me, begins=sent + move.after) if move.after else me
+
+
+def granted(me: Claimant, sent: float) -> Claimant:
     """The claimant after its Put was granted; `sent` is before it left."""
-    begins = sent + move.after if move.after else me.begins
-    return replace(me, begins=begins, ends=sent + DEADLINE_SECONDS)
+    return replace(me, ends=sent + DEADLINE_SECONDS)
 
 
 def lost(me: Claimant) -> Claimant:
@@ -106,21 +111,27 @@ def decide(
 
     `which`: the manager's id and the WorkerCluster's name; `taken_from`: the holder from whom the admin takes it.
     """
-    holder = _holder(claim)
+    holder, where = _holder(claim), f"Lease {name(*which)} in its namespace {names.SYSTEM_NAMESPACE}"
+    if claim is None and not may_write(me, now) and now - me.since < ABANDONED_SECONDS:
+        return Held(
+            "who held it when it was deleted",
+            f"its claim ({where}) was deleted, which whoever held it may not know yet; nothing is written there until "
+            f"nobody has made it anew for {ABANDONED_SECONDS} s",
+        )
     if holder in ("", lead.name) or _inherited(lead, claim) or now - me.since >= ABANDONED_SECONDS:
         return _put(lead, which, claim, wall)
     if holder == taken_from:
         return _put(lead, which, claim, wall, after=HANDED_OVER_SECONDS)
     shown, since = (
-        bounded(holder, LONGEST_OF_ONE),
-        bounded(str(_spec(claim).get("acquireTime") or "an unknown time"), 64),
+        quoted(holder, LONGEST_OF_ONE),
+        quoted(str(_spec(claim).get("acquireTime") or "an unknown time")),
     )
     return Held(
-        holder,
+        shown,
         f"it is held by {shown} since {since}, which may be of a clone of this manager, or of the manager that this one is a clone of "
-        f"(Lease {name(*which)} in its namespace {names.SYSTEM_NAMESPACE}); nothing is written there. It is taken over when it was not "
+        f"({where}); nothing is written there. It is taken over when it was not "
         f"renewed for {ABANDONED_SECONDS} s; or, if that one is to stop, say so: kubectl annotate workercluster {which[1]} --overwrite "
-        f"{names.TAKE_OVER_ANNOTATION}={shown}",
+        f"{names.TAKE_OVER_ANNOTATION}={shlex.quote(shown)}",
     )
 
 
@@ -134,13 +145,14 @@ def _inherited(lead: Leadership, claim: Raw | None) -> bool:
 def _put(lead: Leadership, which: tuple[str, str], claim: Raw | None, wall: datetime, after: float = 0.0) -> Put:
     spec, now = _spec(claim), microtime(wall)
     mine = _holder(claim) == lead.name
-    changes = spec.get("leaseTransitions")
+    before = spec.get("leaseTransitions")
+    changes = (before if isinstance(before, int) else 0) + (not mine and claim is not None)
     fresh = {
         "holderIdentity": lead.name,
         "leaseDurationSeconds": ABANDONED_SECONDS,
         "acquireTime": spec.get("acquireTime") or now if mine else now,
         "renewTime": now,
-        "leaseTransitions": (changes if isinstance(changes, int) else 0) + (not mine and claim is not None),
+        "leaseTransitions": changes if changes <= MOST_TRANSITIONS else 0,
     }
     noted = {"annotations": {names.LEASE_VERSION_ANNOTATION: str(lead.version)}}
     if claim is not None:

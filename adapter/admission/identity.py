@@ -6,11 +6,12 @@ kube-system is a cluster's own for as long as its etcd lives. One that was never
 it with. Who asks for the uid, and what becomes of a connection, is for shell/clusters.
 """
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
-from adapter.objects.raw import Raw, annotation, bounded, key_of, meta
+from adapter.objects.raw import Raw, annotation, key_of, meta, quoted
 
 _LONGEST = 64  # characters of a uid that are told; one has 36
 
@@ -57,23 +58,23 @@ def refusal(known: Known, found: str) -> Refusal | None:
     if found == known.accepted:
         return None
     shown, accept = (
-        bounded(found, _LONGEST),
+        quoted(found, _LONGEST),
         f"kubectl annotate workercluster {known.name} --overwrite {names.ACCEPT_ANNOTATION}=",
     )
     if known.uid not in ("", found):
         return Refusal(
             names.ANOTHER_CLUSTER,
             f"its kubeconfig leads to another cluster than before: the uid of its namespace kube-system is {shown}, and "
-            f"status.clusterUID says {bounded(known.uid, _LONGEST)}; nothing is read or written there, and what runs in the first one "
+            f"status.clusterUID says {quoted(known.uid, _LONGEST)}; nothing is read or written there, and what runs in the first one "
             "is left as it is. Put the kubeconfig right; or, if that cluster is gone for good and this one stands in its place, say "
-            f"so: {accept}{shown}",
+            f"so: {accept}{shlex.quote(shown)}",
         )
     if found in known.taken:
         return Refusal(
             names.REGISTERED_TWICE,
             f"it is the cluster of WorkerCluster {known.taken[found]}: the uid of its namespace kube-system is {shown} in both, and what "
             "is free there would be counted twice. Delete one of the two; or, if both are meant, for different nodes of it say, say "
-            f"so: {accept}{shown}",
+            f"so: {accept}{shlex.quote(shown)}",
         )
     return None
 

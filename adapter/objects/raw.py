@@ -19,6 +19,8 @@ UNREADABLE: Final = (AttributeError, KeyError, TypeError, ValueError)  # what a 
 LONGEST = 16_384
 LONGEST_OF_ONE = 1_024  # of what is said of one cluster among others
 LONGEST_QUOTED = 64  # of what somebody else wrote: enough to know it again; a sentence quotes it two or three times
+# Of a Lease's leaseTransitions, an int32. More is refused, so that whoever wrote as many there would keep everybody else from it for good.
+MOST_TRANSITIONS = 2**31 - 1
 
 
 def meta(raw: Raw) -> Raw:

@@ -181,6 +181,7 @@ def test_it_is_made_with_the_fields_of_client_go() -> None:
         pytest.param(seen(15), lease(OTHER), STAMP, 4, id="a change"),
         pytest.param(seen(0), lease(""), STAMP, 4, id="after it was given back"),
         pytest.param(seen(0), lease("", leaseTransitions=None), STAMP, 1, id="the first change"),
+        pytest.param(seen(0), lease("", leaseTransitions=2**31 - 1), STAMP, 0, id="the API takes no more"),
     ],
 )
 def test_it_tells_who_leads_since_when(me: Candidate, found: Raw, acquired: str, transitions: int) -> None:

@@ -59,6 +59,7 @@ class Claim:
         self._path = LEASES.path(names.SYSTEM_NAMESPACE, claim.name(*self._which))
         self._me = Claimant()
         self._said = ""
+        self._others = False  # somebody else held it when it was last seen
 
     def fence(self) -> str:
         """Why nothing may be written there now, empty when it may."""
@@ -113,11 +114,12 @@ class Claim:
 
     async def _put(self, move: Put) -> None:
         sent = self._now()
+        self._me = claim.asked(self._me, move, sent)
         if move.create:
             await self.client.create(LEASES.path(names.SYSTEM_NAMESPACE), move.body)
         else:
             await self._renew(move.body)
-        self._me = claim.granted(self._me, move, sent)
+        self._me = claim.granted(self._me, sent)
         self._log(logging.INFO, "is held by this process")
         self._with(None)
 
@@ -130,11 +132,15 @@ class Claim:
             raise
 
     def _with(self, trouble: Unusable | None) -> None:
-        self.lack = ""
+        self.lack, self._others = "", trouble is not None
         self._tell(trouble)
 
     def _without(self, error: ApiError) -> None:
-        """Go on without: nobody else can be kept away, and nobody is known to be there."""
+        """Go on without: nobody else can be kept away, and nobody is known to be there. Who saw somebody there has no such right: an
+        API server that has just started refuses for a moment what it allows."""
+        if self._others:
+            self._log(logging.WARNING, f"is held by another one, as far as can be read ({error})")
+            return
         self.lack = (
             f"no claim can be held there ({error.message or error.reason}), so a clone of this manager would not be kept away; apply "
             "kustomize/overlays/worker there, and bind its Role to the account if that is another one"

@@ -48,6 +48,7 @@ async def look(member: Member | None, namespace: str, name: str, manager: Manage
         ):  # a namespace that is not open to us any more goes, or is its owner's to tidy
             return None
         raise
+    _must_be_seen(member, manager)
     if _stands(anchor, member, manager):
         return BEREFT_SECONDS
     if label(anchor, names.CLUSTER_LABEL) == member.name:
@@ -85,6 +86,7 @@ async def _namespace(member: Member, namespace: str, manager: Manager, manager_i
     ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
     room = Budget(SWEPT_BYTES).room(CONFIG_MAPS.plural)
     found, _ = await listed(member.client, CONFIG_MAPS.path(namespace), slim.frame, room, labelSelector=ours)
+    _must_be_seen(member, manager)
     for anchor, goes in each("anchors", found, lambda one: _forlorn(one, member, manager)):
         if goes:
             await _delete(anchor, member)
@@ -100,6 +102,13 @@ async def _delete(anchor: Raw, member: Member) -> None:
     log.info("cluster=%s anchor %s/%s stands for nothing; deleting it", member.name, *key_of(anchor))
     await member.client.delete(CONFIG_MAPS.path(*key_of(anchor)), uid_of(anchor))
     metrics.ORPHANS.labels(member.name, metrics.NO_SHARE).inc()
+
+
+def _must_be_seen(member: Member, manager: Manager) -> None:
+    """Raise Unreachable where what is known of either cluster counts no more since an answer was asked for: it may have been dropped."""
+    member.must_be_seen()
+    if manager.lost:
+        raise Unreachable(manager.lost)
 
 
 def _stands(anchor: Raw, member: Member, manager: Manager) -> bool:

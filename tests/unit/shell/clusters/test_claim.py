@@ -223,3 +223,64 @@ async def test_a_write_waits_for_the_claim() -> None:
             await client.create(PODS.path("demo"), {})
         await mine.attempt()
         assert await client.create(PODS.path("demo"), {}) and shelf.pods == 1
+
+
+async def test_whom_it_is_taken_from_has_its_time_also_when_the_answer_is_lost() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        shelf.keep({}, {"holderIdentity": "thief"})
+        one.identity.known = Known("east", HERE, taken_from="thief")
+
+        async def kept_but_not_told(request: web.Request) -> web.StreamResponse:
+            await shelf.answer(request)
+            return await refuses(504, "Timeout")(request)
+
+        server.lists[:2] = [shelf.answer, kept_but_not_told]
+        await mine.attempt()
+        assert shelf.holder == "a_1" and mine.fence()
+        one.time += 2
+        await mine.attempt()
+        assert mine.fence(), "the other one is still to learn of it"
+        one.time += HANDED_OVER_SECONDS
+        assert mine.fence() == ""
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_clone_that_saw_another_one_does_not_go_on_without_a_claim(status: int) -> None:
+    """An API server that has just started refuses for a moment what it allows."""
+    clone = Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        shelf.refused = status
+        await theirs.attempt()
+        assert theirs.fence() and not theirs.lack and set(clone.told) == {names.HELD_BY_ANOTHER}
+        shelf.refused = 0
+        clone.identity.known = Known("east", HERE, taken_from="a_1")
+        await theirs.attempt()
+        clone.time += HANDED_OVER_SECONDS
+        assert theirs.fence() == "" and clone.told[-1] == ""
+
+
+async def test_a_claim_that_is_deleted_is_made_anew_by_who_held_it() -> None:
+    first, clone = Leader(FIRST), Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, first) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        shelf.kept = None
+        await theirs.attempt()
+        assert shelf.kept is None and theirs.fence() and clone.told[-1] == names.HELD_BY_ANOTHER
+        await mine.attempt()
+        assert shelf.holder == "a_1" and mine.fence() == ""
+
+
+async def test_a_claim_that_is_deleted_and_that_nobody_makes_anew_is_taken() -> None:
+    clone = Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        shelf.kept = None
+        await theirs.attempt()
+        clone.time += ABANDONED_SECONDS
+        await theirs.attempt()
+        assert shelf.holder == "c_3" and theirs.fence() == ""

@@ -4,8 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from adapter import names
+from adapter.shell.clusters.cluster import CONNECTION
+from adapter.shell.kube.client import Unreachable
 from adapter.shell.write import anchors
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, says
@@ -94,3 +97,21 @@ async def test_when_a_cluster_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
         await anchors.run(seen, sight.manager, "mgr")
     assert [when for when, name in swept if name == "east"] == [0, 1, 20]
     assert [when for when, name in swept if name == "west"] == [0, 3, 4]
+
+
+@pytest.mark.parametrize("whose", ["manager", "member"])
+async def test_nothing_is_swept_by_stores_that_were_emptied_meanwhile(whose: str) -> None:
+    """A list takes minutes, and what is known of either cluster may be dropped while it is read."""
+    sight = Sight({"east": 1})
+    member = sight.members["east"]
+
+    async def while_it_is_emptied(request: web.Request) -> web.StreamResponse:
+        cluster = member if whose == "member" else sight.manager
+        cluster._note(CONNECTION, Unreachable("it shows too much"))
+        return await says({"kind": "List", "items": [config_map("stray")]})(request)
+
+    server = Server(lists=[while_it_is_emptied, says({"kind": "Status"})])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        member.client = client
+        await anchors._sweep(member, sight.manager, "mgr")
+    assert [one.method for one in server.asked] == ["GET"]
