@@ -74,6 +74,7 @@ def pod(template: Raw, group: str, target: Target, namespace: str) -> dict[str, 
         total=1,
         slot=f"{target.cluster}/{_NO_ROUND}/{role}/0",
         anchor_uid=target.workload_uid,
+        pull_secrets=(template.get("spec") or {}).get("imagePullSecrets") or (),
     )
 
 

@@ -236,3 +236,9 @@ def test_an_answer_that_no_plan_can_go_by_is_none(more: Raw) -> None:
     """A plan of this gang would fail, and those of all behind it; and what is kept is bounded."""
     found = trial.taken({"spec": {**tried()["spec"], **more}}, template(), EAST)
     assert found.unknown.startswith("its answer cannot be read") and not found.held and not found.request
+
+
+def test_the_secrets_that_its_image_is_pulled_with_are_named_as_a_copy_names_its_own() -> None:
+    """A policy may want every pod to name one."""
+    (named,) = tried(template(imagePullSecrets=[{"name": "registry"}]))["spec"]["imagePullSecrets"]
+    assert named["name"] != "registry"
