@@ -208,6 +208,28 @@ async def test_a_plan_is_written_when_the_clusters_that_it_takes_have_answered()
     assert written["kind"] == names.PLACEMENT_KIND
 
 
+async def test_a_plan_is_not_put_off_for_ever() -> None:
+    """Of many clusters one after the other refuses, and when the last one has, what the first one said counts no more."""
+    fleet = {f"cluster-{number:02}": 9 for number in range(80)}
+    sight, server, raw, clock = Sight(fleet), Server(), gang(), Clock()
+    sight.facts.trials._now = clock
+    fill(sight.manager.workloads, raw)
+    key, work = workload(raw).key, workload(raw)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        executor = sight.executor(client)
+        server.lists = [with_sidecar()]
+        for _ in range(2 * len(fleet)):
+            await executor.do(Plan(work, None, ()))
+            if server.asked:
+                break
+            for cluster, _ in sight.facts.gangs.facts(key, builders.START).untried_by_plan:
+                sight.facts.trials.note(cluster, work, work.podsets[1], Tried(refused="no"))
+            clock.seconds += 1
+    assert [one.path.rsplit("/", 1)[-1] for one in server.asked] == ["placements"]
+    assert not sight.facts.gangs.waits_for_answers(key), "its Placement wakes it"
+
+
 class Told:
     """Stands in for whoever wakes others."""
 
