@@ -219,6 +219,11 @@ def not_its_own(one: Membership, found: Found) -> str:
             f"The account {names.WORKER_ACCOUNT} of the worker cluster that you named was not made by `kubectl rayspan join {one.name}` of this "
             "manager: name the right one by --worker-context, or join again first, which adopts it."
         )
+    if not found.account and (found.cluster or found.secret) and _leads_to(found.secret) != one.worker:
+        return (
+            f"The worker cluster that you named has no account {names.WORKER_ACCOUNT}, and nothing says that it is {one.name}: name the right one "
+            "by --worker-context, or join again first, which notes it."
+        )
     return ""
 
 

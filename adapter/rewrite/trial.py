@@ -18,6 +18,7 @@ from adapter import names
 from adapter.objects.placement import share_name
 from adapter.objects.podrequests import Resources, pod_requests
 from adapter.objects.raw import LONGEST_OF_ONE, UNREADABLE, Raw, bounded, meta
+from adapter.objects.selectors import tolerates
 from adapter.rewrite import groupworkload, rewriter
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
@@ -32,7 +33,11 @@ _OF_RAY = (
     "securityContext",
     "volumeMounts",
 )  # what its init container has in common with it
+# Of what a share is to hold, as JSON: no real pod has more once environments, commands and mounts are left out, and many answers are
+# kept for minutes.
+MOST_BYTES = 32 * 1024
 _ALWAYS = datetime.max.replace(tzinfo=UTC)
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NO_ROUND = 0  # rounds count from 1: no share is ever called after this one
 # What an API server answers that does not want the pod; not what it says when it is busy, or knows somebody of that name.
 _REFUSALS = (400, 403, 404, 422)
@@ -69,6 +74,7 @@ def pod(template: Raw, group: str, target: Target, namespace: str) -> dict[str, 
         total=1,
         slot=f"{target.cluster}/{_NO_ROUND}/{role}/0",
         anchor_uid=target.workload_uid,
+        pull_secrets=(template.get("spec") or {}).get("imagePullSecrets") or (),
     )
 
 
@@ -82,7 +88,7 @@ def taken(answer: Raw, template: Raw, target: Target) -> Tried:
     """Read the pod that the cluster would run."""
     try:
         held = groupworkload.template(template, target, seen=answer["spec"])
-        return Tried(held=held, request=pod_requests(held["spec"]))
+        return Tried(held=held, request=_counted(held["spec"]))
     except UNREADABLE as error:
         return Tried(unknown=f"its answer cannot be read: {type(error).__name__}")
 
@@ -97,6 +103,25 @@ def untaken(name: str, status: int, said: str) -> Tried:
     if status in _REFUSALS and _NO_DRY_RUN not in said and _NO_RIGHT not in said:
         return Tried(refused=text or f"its API server answers {status}")
     return Tried(unknown=text or f"its API server answers {status}")
+
+
+def _counted(spec: Raw) -> Resources:
+    """What a pod asks of quota; raises one of UNREADABLE for a spec that a plan could not go by. Whoever plans it would stumble over
+    that, and so would all who queue behind."""
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    expressions = [
+        one for term in required.get("nodeSelectorTerms") or () for one in term.get("matchExpressions") or ()
+    ]
+    texts = [text for pair in (spec.get("nodeSelector") or {}).items() for text in pair]
+    texts += [text for one in expressions for text in (one["key"], *(one.get("values") or ()))]
+    for toleration in spec.get("tolerations") or ():
+        tolerates(toleration, {})
+    request = pod_requests(spec)
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError
+    if len(json.dumps(spec)) > MOST_BYTES or min(request.values()) < 0:
+        raise ValueError
+    return request
 
 
 def _metadata(template: Raw, role: str, group: str, namespace: str) -> dict[str, Any]:

@@ -174,6 +174,12 @@ def test_who_may_not_join(found: Found, said: str) -> None:
             Found(OWN, held(), signed(other="east")),
             "The account rayspan-worker of the worker cluster that you named was not made by ",
         ),
+        (Found(OWN), "The worker cluster that you named has no account rayspan-worker, and nothing says "),
+        (
+            Found(OWN, {"data": {}}),
+            "The worker cluster that you named has no account rayspan-worker, and nothing says ",
+        ),
+        (Found(OWN, held()), ""),
     ],
 )
 def test_whose_cluster_it_is(found: Found, said: str) -> None:

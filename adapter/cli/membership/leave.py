@@ -17,14 +17,16 @@ from adapter.cli.common import DONE, complain
 from adapter.cli.membership import account, sides
 from adapter.cli.membership.sides import MANAGER, NOT_YET, WORKER, Sides, Trouble, asking, standing
 from adapter.membership import Unusable
-from adapter.objects.raw import Raw, uid_of
+from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.shell.kube.pages import listed
 from adapter.shell.kube.resources import (
     CONFIG_MAPS,
+    DEPLOYMENTS,
     DISPATCH_POLICIES,
     NAMESPACES,
     PODS,
     ROLE_BINDINGS,
+    SECRETS,
     SERVICE_ACCOUNTS,
     WORKER_CLUSTERS,
     WORKLOADS,
@@ -34,6 +36,22 @@ PAUSE_SECONDS = 2.0  # between two looks at what is left in the worker cluster; 
 PATIENCE_SECONDS = 60.0  # until a namespace is gone with what was in it; ten on a busy machine
 # What the controller makes there: a job's last pod gives back its quota, then its anchor goes with all that hangs on it.
 _MADE = {"pod": PODS, "workload": WORKLOADS, "configmap": CONFIG_MAPS}
+
+# What tells that a namespace is used for more than the account, and what stands in it in any case.
+_OF_OTHERS = {
+    "deployment": DEPLOYMENTS,
+    "pod": PODS,
+    "secret": SECRETS,
+    "configmap": CONFIG_MAPS,
+    "serviceaccount": SERVICE_ACCOUNTS,
+}
+_OF_ACCOUNT = {
+    ("serviceaccount", "default"),
+    ("serviceaccount", names.WORKER_ACCOUNT),
+    ("secret", names.WORKER_ACCOUNT),  # its token of an earlier version
+    ("configmap", names.ROOT_AUTHORITY),
+    ("configmap", "openshift-service-ca.crt"),
+}
 
 DESCRIPTION = """\
 Takes a worker cluster out of the manager, for good. New workers are kept away and those that run there move to other clusters, as by
@@ -102,7 +120,19 @@ async def _made(both: Sides) -> list[Raw]:
         return []
     with asking(WORKER):
         bindings = [one for one in (await listed(both.worker, ROLE_BINDINGS.path()))[0] if membership.opens(one)]
-    return [*({**one, "kind": "RoleBinding"} for one in bindings), *reversed(account.account())]
+    last = [one for one in reversed(account.account()) if one["kind"] != "Namespace" or not await _shared(both)]
+    return [*({**one, "kind": "RoleBinding"} for one in bindings), *last]
+
+
+async def _shared(both: Sides) -> bool:
+    """Whether anybody else's things stand in the namespace of the account: in a cluster that is a manager as well, its controller and
+    its logins do."""
+    with asking(WORKER):
+        for kind, resource in _OF_OTHERS.items():
+            for one in (await listed(both.worker, resource.path(names.SYSTEM_NAMESPACE)))[0]:
+                if (kind, key_of(one)[1]) not in _OF_ACCOUNT:
+                    return True
+    return False
 
 
 def _announced(both: Sides, made: Sequence[Raw]) -> str:
@@ -179,8 +209,12 @@ async def _removed(both: Sides, made: Sequence[Raw]) -> None:
             await _signed_off(both)
         for body in made:
             await account.remove(both.worker, f"{WORKER} cluster", body, _tell)
-        if made:
+        if any(body["kind"] == "Namespace" for body in made):
             await _gone(both)
+        elif made:
+            print(
+                f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster stays, for it holds other things than the account."
+            )
 
 
 async def _signed_off(both: Sides) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from adapter.actions import Action, LookAgain, Plan, Say, cluster_of, describe
+from adapter.actions import Action, LookAgain, Plan, Say, TryCopy, cluster_of, describe
 from adapter.gang import lifecycle
 from adapter.objects.raw import Key
 from adapter.shell import metrics
@@ -101,9 +101,10 @@ class Looks:
 
     async def _execute(self, key: Key, actions: Sequence[Action]) -> float | None:
         """Do the actions in order, those of different clusters side by side; the first trouble is raised at the end."""
-        parts: dict[str, list[Action]] = defaultdict(list)
+        parts: dict[tuple[str, str], list[Action]] = defaultdict(list)
         for action in actions:
-            parts[cluster_of(action)].append(action)
+            # What a cluster is asked of each worker group needs no order, and a webhook that hangs is waited for once.
+            parts[cluster_of(action), action.podset.name if isinstance(action, TryCopy) else ""].append(action)
         try:
             done = await asyncio.gather(*(self._in_order(key, part) for part in parts.values()), return_exceptions=True)
         finally:

@@ -19,6 +19,10 @@ from adapter.shell.observe.targets import Targets
 COUNTS_FOR = timedelta(minutes=2)
 # A refusal is never final: a ResourceQuota may have room again, a namespace another level. Nobody is woken by that.
 REFUSED_FOR = timedelta(minutes=1)
+# For how long a plan is put off until the clusters that it takes have said something. Refusals that come one after the other, in a fleet
+# of dozens or behind a long line of plans, end before all have been heard, and a gang would ask round and round: without a
+# word of why, and with the manager's quota. Such a plan is written, and its clusters are asked before its shares are.
+PUT_OFF_FOR = REFUSED_FOR
 # Answers that are kept: each is some kilobytes. More than that are asked again before their time, which costs a request.
 MOST = 1_000
 _DIGESTS = 10_000  # worker groups of gangs whose shape is remembered: to find it takes a fifth of a millisecond
@@ -66,11 +70,14 @@ class Trials:
         of_shape = self._notes.setdefault(self._shape(work, podset), {})
         of_shape[cluster] = _Note(replace(tried, until=self._now() + counts_for), self._under(cluster, work.namespace))
 
-    def want(self, work: Workload, pairs: tuple[Pair, ...]) -> None:
-        """Note which answers the plan of a gang waits for, none when it waits for none."""
-        self._wanted.pop(work.uid, None)
-        if pairs:
-            self._wanted[work.uid] = pairs, self._now()
+    def puts_off(self, work: Workload, pairs: tuple[Pair, ...]) -> bool:
+        """Note which answers the plan of a gang waits for, none when it waits for none; returns whether it does."""
+        now = self._now()
+        _, since = self._wanted.pop(work.uid, ((), now))
+        if not pairs or now - since >= PUT_OFF_FOR:
+            return False
+        self._wanted[work.uid] = pairs, since
+        return True
 
     def wanted(self, work: Workload) -> tuple[Pair, ...]:
         """Which answers the last plan of a gang waits for."""

@@ -49,8 +49,7 @@ class GangWriter:
             body, made, settles = await self._planning.body(action, datetime.now(UTC))
         if self._manager.lost:  # since it was begun: what it was made of is not to be believed
             raise Unreachable(self._manager.lost)
-        self._trials.want(action.workload, made.untried)
-        if made.untried:
+        if self._trials.puts_off(action.workload, made.untried):
             return
         # NB: it pauses on its way, and another plan must not read the stores before they show this one's Placement: the looks
         # therefore make one plan at a time.

@@ -37,7 +37,7 @@ SYSTEM = f"{CORE}/namespaces/rayspan-system"
 OPENED = "rolebindings/rayspan-worker-tenant"
 URL = "https://east.example.com:6443"
 _KINDS = {"pods", "placements", "dispatchpolicies", "workloads", "configmaps", "rolebindings", "namespaces", "nodes",
-          "localqueues", "clusterqueues", "admissionchecks"}  # fmt: skip
+          "localqueues", "clusterqueues", "admissionchecks", "deployments", "secrets", "serviceaccounts"}  # fmt: skip
 
 
 @dataclass
@@ -82,7 +82,9 @@ class Keeper(Server):
             return says(self.objects[request.path])
         if kind in _KINDS:
             labels = dict(part.split("=") for part in request.query.get("labelSelector", "").split(",") if "=" in part)
-            found = [one for path, one in self.objects.items() if path.rpartition("/")[0].endswith(f"/{kind}")]
+            within = SYSTEM if SYSTEM in request.path else ""
+            folders = ((path.rpartition("/")[0], one) for path, one in self.objects.items())
+            found = [one for at, one in folders if at.endswith(f"/{kind}") and at.startswith(within)]
             mine = [one for one in found if labels.items() <= (one["metadata"].get("labels") or {}).items()]
             return says({"kind": "List", "items": mine})
         return refuses(404, "NotFound", f'{request.path.split("/")[-2]} "{kind}" not found')
@@ -494,6 +496,20 @@ async def test_a_wrong_cluster_does_not_lose_its_account(both: Both) -> None:
         _, complained = await both.run(verb, code=2)
         assert complained.startswith("The worker cluster that you named has joined as west, not as east: ")
     assert both.writes() == before
+
+
+@pytest.mark.parametrize("joined", [True, False])
+async def test_a_namespace_that_holds_other_things_stays(both: Both, joined: bool) -> None:
+    """The worker cluster is a manager as well, or is the wrong one and is one: its controller and its logins are there."""
+    if joined:
+        await both.join()
+    system = f"{CORE}/namespaces/rayspan-system"
+    for path in ("", "/configmaps/kube-root-ca.crt", "/serviceaccounts/default", "/secrets/far"):
+        if not joined or path:
+            both.worker.put(f"{system}{path}")
+    said, _ = await both.run("leave")
+    assert f"{system}/secrets/far" in both.worker.objects and ACCOUNT not in both.worker.objects
+    assert "namespace/rayspan-system" not in said and "Namespace rayspan-system of the worker cluster stays" in said
 
 
 async def test_a_leave_that_dies_at_any_write_is_gone_on_with(both: Both) -> None:

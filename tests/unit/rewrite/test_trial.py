@@ -209,3 +209,36 @@ def test_a_refusal_is_in_the_clusters_words() -> None:
     """Without the name, since no pod that anybody sees has it, and without the end of the sentence."""
     want = 'pods "*" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false'
     assert trial.untaken(NAME, 403, _SECURITY).refused == want
+
+
+def _required(*terms: Any) -> Raw:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tolerations": ["x"]},
+        {"tolerations": {"a": 1}},
+        {"nodeSelector": ["x"]},
+        {"nodeSelector": {"a": ["b"]}},
+        {"affinity": ["x"]},
+        {"affinity": {"nodeAffinity": "x"}},
+        {"affinity": _required(5)},
+        {"affinity": _required({"matchExpressions": [{"key": ["x"], "operator": "Exists"}]})},
+        {"affinity": _required({"matchExpressions": [{"key": "x", "operator": "In", "values": 5}]})},
+        {"affinity": _required({"matchExpressions": [{"key": "x", "operator": "In", "values": [["y"]]}]})},
+        {"resources": {"requests": {"cpu": "-5"}}},
+        {"affinity": {"podAffinity": "x" * trial.MOST_BYTES}},
+    ],
+)
+def test_an_answer_that_no_plan_can_go_by_is_none(more: Raw) -> None:
+    """A plan of this gang would fail, and those of all behind it; and what is kept is bounded."""
+    found = trial.taken({"spec": {**tried()["spec"], **more}}, template(), EAST)
+    assert found.unknown.startswith("its answer cannot be read") and not found.held and not found.request
+
+
+def test_the_secrets_that_its_image_is_pulled_with_are_named_as_a_copy_names_its_own() -> None:
+    """A policy may want every pod to name one."""
+    (named,) = tried(template(imagePullSecrets=[{"name": "registry"}]))["spec"]["imagePullSecrets"]
+    assert named["name"] != "registry"

@@ -208,11 +208,48 @@ async def test_a_plan_is_written_when_the_clusters_that_it_takes_have_answered()
     assert written["kind"] == names.PLACEMENT_KIND
 
 
+async def test_a_plan_is_not_put_off_for_ever() -> None:
+    """Of many clusters one after the other refuses, and when the last one has, what the first one said counts no more."""
+    fleet = {f"cluster-{number:02}": 9 for number in range(80)}
+    sight, server, raw, clock = Sight(fleet), Server(), gang(), Clock()
+    sight.facts.trials._now = clock
+    fill(sight.manager.workloads, raw)
+    key, work = workload(raw).key, workload(raw)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        executor = sight.executor(client)
+        server.lists = [with_sidecar()]
+        for _ in range(2 * len(fleet)):
+            await executor.do(Plan(work, None, ()))
+            if server.asked:
+                break
+            for cluster, _ in sight.facts.gangs.facts(key, builders.START).untried_by_plan:
+                sight.facts.trials.note(cluster, work, work.podsets[1], Tried(refused="no"))
+            clock.seconds += 1
+    assert [one.path.rsplit("/", 1)[-1] for one in server.asked] == ["placements"]
+    assert not sight.facts.gangs.waits_for_answers(key), "its Placement wakes it"
+
+
 class Told:
     """Stands in for whoever wakes others."""
 
     def tried(self, _: object) -> None:
         """Nobody else is to be woken."""
+
+
+def looking(sight: Sight, client: Any) -> Looks:
+    unasked: Any = None
+    return Looks(
+        manager=sight.manager,
+        fleet=sight.fleet,
+        gangs=sight.facts.gangs,
+        workers=unasked,
+        claims=unasked,
+        executor=sight.executor(client),
+        conditions=unasked,
+        aggregator=unasked,
+        waker=cast(Waker, Told()),
+    )
 
 
 async def test_a_gang_comes_from_its_first_look_to_its_round_without_being_woken() -> None:
@@ -221,25 +258,30 @@ async def test_a_gang_comes_from_its_first_look_to_its_round_without_being_woken
     fill(sight.manager.workloads, raw)
     job = {"metadata": {"name": builders.JOB, "namespace": builders.NAMESPACE, "uid": "uid-of-job"}, "spec": {}}
     fill(sight.manager.ray_jobs, job)
-    unasked: Any = None
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = sight.members["east"].client = client
-        looks = Looks(
-            manager=sight.manager,
-            fleet=sight.fleet,
-            gangs=sight.facts.gangs,
-            workers=unasked,
-            claims=unasked,
-            executor=sight.executor(client),
-            conditions=unasked,
-            aggregator=unasked,
-            waker=cast(Waker, Told()),
-        )
+        looks = looking(sight, client)
         server.lists = [with_sidecar()] * 9
         after = [await looks.look((GANG, *workload(raw).key)) for _ in range(3)]
     assert [one.path.rsplit("/", 1)[-1] for one in server.asked] == ["pods", "placements"]
     assert after[0] == 0.0 and after[1] is not None and after[1] < 0.1
     assert after[2] is None, "its Placement wakes it"
+
+
+async def test_a_webhook_that_hangs_is_waited_for_once_for_all_worker_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "SECONDS", 0.5)
+    raw = make_workload(groups={f"group-{number}": 1 for number in range(4)})
+    for podset in raw["spec"]["podSets"][1:]:
+        podset["template"] = make_template("1")
+    work, target = workload(raw), make_target("east")
+    sight, server = Sight({"east": 9}), Server()
+    server.lists = [apiserver.silence(server)] * 9
+    pods = [(one, trial.pod(one.template, one.name, target, work.namespace)) for one in work.podsets[1:]]
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.members["east"].client = client
+        async with asyncio.timeout(3 * 0.5):
+            await looking(sight, client)._execute(work.key, [TryCopy(work, one, target, pod) for one, pod in pods])
+    assert all(sight.facts.trials.of(work, one)["east"].unknown for one, _ in pods)
 
 
 async def test_a_cluster_that_refuses_is_passed_over_in_its_own_words() -> None:
