@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from adapter import __version__
-from adapter.cli import common, controller, cordon, drain, plan, render
+from adapter.cli import common, controller, cordon, drain, plan, render, top, where, why
 from adapter.cli.preflight import command
 
 _INTERRUPTED = 130  # what a shell gives a program that Ctrl-C ended
@@ -31,6 +31,9 @@ def main() -> int:
         help="write only while holding the Lease, so that several may run (default); without it, run one alone",
     )
     plan.add(verbs)
+    where.add(verbs)
+    why.add(verbs)
+    top.add(verbs)
     render.add(verbs)
     cordon.add(verbs)
     drain.add(verbs)
@@ -38,6 +41,9 @@ def main() -> int:
     given = parser.parse_args()
     asked = {
         "plan": plan.main,
+        "where": where.main,
+        "why": why.main,
+        "top": top.main,
         "render": render.main,
         "cordon": cordon.main,
         "uncordon": cordon.main,
