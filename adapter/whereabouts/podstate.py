@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from adapter import names
-from adapter.objects.raw import Raw, condition, label, meta
+from adapter.objects.raw import Raw, condition, is_true, label, meta
 from adapter.objects.workerpod import slot_of
 from adapter.whereabouts.facts import Facts, is_head
 
 MANAGER = "manager"  # where a pod is that has no copy elsewhere
+UNSEEN = "ClusterUnreachable"  # the reason of a pod whose copy cannot be seen
 GCS_WAITER = "wait-gcs-ready"  # KubeRay's init container of every worker
 # How far a pod has come: the first that is not Joined, in this order, is what holds a job up most.
 Step = Literal["Failed", "Crashes", "NoNode", "Unseen", "NoCopy", "NoSlot", "Starts", "NotJoined", "Joined"]
@@ -87,9 +88,10 @@ def _step(pod: Raw) -> tuple[Step, str, str]:
     if crash := next(_crashes(pod), None):
         return "Crashes", *crash
     sent = condition(pod, names.DISPATCHED_CONDITION)
-    if sent.get("status") == "Unknown":
-        return "Unseen", "ClusterUnreachable", str(sent.get("message") or "")
-    if condition(pod, "Ready").get("status") == "True":
+    joined = is_true(pod, "Ready")
+    if sent.get("status") == "Unknown":  # it counts as running for as long as nobody knows better
+        return "Joined" if joined else "Unseen", UNSEEN, str(sent.get("message") or "")
+    if joined:
         return "Joined", "", ""
     return _starting(pod, sent)
 

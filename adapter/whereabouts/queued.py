@@ -106,15 +106,13 @@ def _inactive(raw: Raw, work: Workload, where: str) -> Link | None:
 
 
 def _no_quota(raw: Raw, where: str) -> Link | None:
-    if is_true(raw, names.EVICTED):
-        message = sentence(str(condition(raw, names.EVICTED).get("message") or ""))
-        return Link(
-            "Workload", "Waits", "Evicted", where, f"It was evicted, and queues again: {message or 'nothing says why.'}"
-        )
+    evicted = str(condition(raw, names.EVICTED).get("message") or "") if is_true(raw, names.EVICTED) else ""
     if is_true(raw, names.QUOTA_RESERVED):
-        return None
+        said = f"It is being evicted: {sentence(evicted) or 'nothing says why.'}"
+        return Link("Workload", "Waits", "Evicted", where, said) if is_true(raw, names.EVICTED) else None
     message = str(condition(raw, names.QUOTA_RESERVED).get("message") or "")
-    said = f"It waits for quota of the manager cluster: {sentence(message) or 'Kueue has not said why yet.'}"
+    before = f"It was evicted: {sentence(evicted)} " if evicted and evicted != message else ""
+    said = f"{before}It waits for quota of the manager cluster: {sentence(message) or 'Kueue has not said why yet.'}"
     todo = "Wait for jobs before it, or have the ClusterQueue's quota raised."
     return Link("Workload", "Waits", "ManagerQuota", where, said, todo)
 

@@ -13,6 +13,8 @@ from adapter.whereabouts.facts import Facts, ray_cluster_name
 from adapter.whereabouts.link import Link, Stage, sentence
 from adapter.whereabouts.podstate import GCS_WAITER, MANAGER, STEPS, PodState, Step
 
+_UNSUBMITTED = ("Initializing", "Waiting")  # status.jobDeploymentStatus before Ray knows of the job
+
 
 def of_kuberay(facts: Facts, pods: Sequence[PodState]) -> Link | None:
     """KubeRay has yet to make a RayCluster, or its pods."""
@@ -68,6 +70,9 @@ def runs(facts: Facts, pods: Sequence[PodState]) -> Link:
             )
         return Link("Ray", "Runs", "Runs", facts.title, "Its RayCluster is ready.")
     said = f"Its head runs, and {_joined(len(workers))}."
+    if facts.status.get("jobDeploymentStatus") in _UNSUBMITTED and not facts.status.get("jobStatus"):
+        todo = f"If that stays so, see `kubectl -n {facts.namespace} describe job {facts.name}`, which submits it."
+        return Link("Ray", "Waits", "NotSubmitted", facts.title, f"{said} It is not submitted to Ray yet.", todo)
     status = str(facts.status.get("jobStatus") or facts.status.get("jobDeploymentStatus") or "")
     return Link("Ray", "Runs", "Runs", facts.title, f"{said}{f' The job is {status}.' if status else ''}")
 

@@ -5,11 +5,10 @@ and what could not be read, are notes.
 """
 
 from adapter import names
-from adapter.objects.raw import condition
 from adapter.whereabouts import queued, started
 from adapter.whereabouts.facts import Facts
-from adapter.whereabouts.link import STAGES, Link, Stage
-from adapter.whereabouts.podstate import PodState, read
+from adapter.whereabouts.link import STAGES, Link, Stage, sentence
+from adapter.whereabouts.podstate import UNSEEN, PodState, read
 
 
 def pods(facts: Facts) -> list[PodState]:
@@ -31,8 +30,9 @@ def walk(facts: Facts) -> Link:
 def notes(facts: Facts, link: Link) -> list[str]:
     """What is to be said beside it."""
     lacks = (queued.without_queue(facts) or queued.of_workload(facts)) if link.outcome == "Runs" else None
-    silent = condition(facts.placement, names.PLACED)
-    unseen = [str(silent.get("message") or "")] if silent.get("status") == "Unknown" else []
+    unseen = dict.fromkeys(
+        sentence(one.message) for one in pods(facts) if one.reason == UNSEEN and one.step == "Joined"
+    )
     return [*([lacks.sentence] if lacks else []), *unseen, *facts.unread.values()]
 
 
