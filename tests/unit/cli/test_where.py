@@ -281,15 +281,15 @@ def test_help_has_an_example_and_the_exit_codes(verb: str) -> None:
 def fleet(plan: Answer) -> list[Answer]:
     """What the API server says to `top`, kind after kind."""
     connected = {"conditions": [make_condition("Connected", reason="Connected")], "workers": 3}
-    clusters = [
+    clusters: list[Raw] = [
         {"metadata": {"name": "east"}, "spec": {"zone": "us-east-1a"}, "status": connected},
         {"metadata": {"name": "west"}, "spec": {"draining": True}, "status": {}},
     ]
     flavors = [{"coveredResources": ["cpu", "pods"], "flavors": [{"name": "any"}]}]
     checked = {"admissionChecksStrategy": {"admissionChecks": [{"name": "rayspan"}]}, "resourceGroups": flavors}
-    queues = [{"metadata": {"name": "team-a"}, "spec": checked}, {"metadata": {"name": "local"}, "spec": {}}]
+    queues: list[Raw] = [{"metadata": {"name": "team-a"}, "spec": checked}, {"metadata": {"name": "local"}, "spec": {}}]
     check = {"metadata": {"name": "rayspan"}, "spec": {"controllerName": names.CONTROLLER_NAME}}
-    local = [
+    local: list[Raw] = [
         {"metadata": {"name": name, "namespace": "demo"}, "spec": {"clusterQueue": queue}}
         for name, queue in (("team-a", "team-a"), ("here", "local"))
     ]
