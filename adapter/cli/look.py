@@ -17,7 +17,7 @@ _WITHOUT: Final = {
     "rayclusters": "its RayCluster is not shown",
     "pods": "its pods are not shown",
     "workerclusters": "zones, and whether worker clusters are connected, are not shown",
-    "admissionchecks": "which checks are Rayspan's is told by the Placement alone",
+    "admissionchecks": "which checks are Rayspan's is not known",
     "clusterqueues": "quota is not shown",
 }
 

@@ -103,14 +103,28 @@ async def _plans(client: Client, look: Look) -> tuple[list[Mapping[str, Any]], l
     local = [(*key_of(one), str((one.get("spec") or {}).get("clusterQueue"))) for one in await look.all(LOCAL_QUEUES)]
     asked = sorted(one for one in local if queues.get(one[2]))
     plans: list[Mapping[str, Any]] = []
+    notes: list[str] = []
     for namespace, name, queue in asked[:MOST_ASKED]:
-        question = {"namespace": namespace, "object": fleet.sample(namespace, name, queues[queue])}
-        try:
-            plans.append(await plan.answered(client, question))
-        except ApiError as error:
-            return plans, [f"Quota is not shown: {plan.explained(error)}"]
+        answer, why = await _plan(client, namespace, fleet.sample(namespace, name, queues[queue]))
+        if why:
+            notes.append(f"Quota is not shown: {why}")
+        if answer is None:  # it would be the same for all others
+            return plans, notes
+        plans.append(answer)
     left = len(asked) - MOST_ASKED
-    return plans, [f"The quota of {left} more LocalQueues is not shown."] if left > 0 else []
+    return plans, [*notes, *([f"The quota of {left} more LocalQueues is not shown."] if left > 0 else [])]
+
+
+async def _plan(client: Client, namespace: str, job: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
+    """A plan, None where nobody makes one, and why it says nothing of quota."""
+    try:
+        answer = await plan.answered(client, {"namespace": namespace, "object": job})
+    except Unreachable as error:
+        return None, f"the controller cannot be asked: {error}."
+    except ApiError as error:
+        return {} if error.reason == names.UNUSABLE_REASON else None, plan.explained(error)
+    where = f"LocalQueue {namespace}/{job['metadata']['labels'][names.QUEUE_LABEL]}"
+    return answer, "" if answer.get("clusters") else f"{where}: {answer.get('sentence')}"
 
 
 def render(found: Document) -> str:

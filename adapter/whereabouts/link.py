@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from adapter import names
+from adapter.objects.raw import LONGEST, quoted
 
 # The way of a job, in its order.
 Stage = Literal["Job", "Workload", "AdmissionCheck", "Placement", "Pods", "Ray"]
@@ -37,6 +38,6 @@ class Link:
 
 
 def sentence(text: str) -> str:
-    """A text of somebody else's as a sentence."""
-    said = text.strip()
+    """A text of somebody else's as a sentence of one line, which a terminal only shows."""
+    said = quoted(" ".join(text.split()), LONGEST)
     return said if not said or said.endswith((".", "!", "?")) else f"{said}."

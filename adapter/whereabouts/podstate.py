@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from adapter import names
-from adapter.objects.raw import Raw, condition, is_true, label, meta
+from adapter.objects.raw import LONGEST, Raw, condition, is_true, label, meta, quoted
 from adapter.objects.workerpod import slot_of
 from adapter.whereabouts.facts import Facts, is_head
 
@@ -57,15 +57,15 @@ def read(pod: Raw, facts: Facts) -> PodState:
         group=label(pod, names.RAY_GCS_GROUP_LABEL),
         cluster=cluster,
         zone=_zone(cluster, facts),
-        node=str(spec.get("nodeName") or status.get("hostIP") or ""),
-        phase=str(status.get("phase") or "Pending"),
-        reason=reason,
+        node=quoted(spec.get("nodeName") or status.get("hostIP") or ""),
+        phase=quoted(status.get("phase") or "Pending"),
+        reason=quoted(reason),
         ready=joined,
         restarts=sum(int(one.get("restartCount") or 0) for _, one in _containers(pod)),
         since=str((joined and ready.get("lastTransitionTime")) or meta(pod).get("creationTimestamp") or ""),
         slot=slot_of(pod),
         step=step,
-        message=message,
+        message=quoted(" ".join(message.split()), LONGEST),
     )
 
 

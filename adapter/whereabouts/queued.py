@@ -6,7 +6,7 @@ Kueue's and our own sentences are passed on as they stand on the objects. Whethe
 from collections.abc import Iterator
 
 from adapter import names
-from adapter.objects.raw import Raw, condition, is_true, key_of, meta
+from adapter.objects.raw import Raw, condition, is_true, key_of, meta, quoted
 from adapter.objects.workload import Check, Workload
 from adapter.objects.workload import workload as read_workload
 from adapter.whereabouts.facts import Facts
@@ -27,7 +27,7 @@ def of_job(facts: Facts) -> Link | None:
         return Link("Job", "Done", "Succeeded", title, "It has succeeded.")
     if done in (_COMPLETE, *_FAILED):
         said = sentence(str(status.get("message") or "")) or "KubeRay says nothing of why."
-        why = str(status.get("reason") or status.get("jobStatus") or done)
+        why = quoted(status.get("reason") or status.get("jobStatus") or done)
         return Link("Job", "Failed", "JobFailed", title, f"It has failed ({why}): {said}", "Submit it anew.")
     return None
 
@@ -50,7 +50,7 @@ def without_queue(facts: Facts) -> Link | None:
 def of_workload(facts: Facts) -> Link | None:
     """What keeps Kueue from admitting the job."""
     if not facts.workload:
-        return None if "workloads" in facts.unread else _no_workload(facts)
+        return _told_by_placement(facts) if "workloads" in facts.unread else _no_workload(facts)
     work = read_workload(facts.workload)
     return next((found for found in _walk(facts, work) if found), None)
 
@@ -63,6 +63,12 @@ def _walk(facts: Facts, work: Workload) -> Iterator[Link | None]:
     yield _unchecked(facts, work, where)
     yield from (_unready(facts, name, check, where) for name, check in sorted(work.checks.items()))
     yield _not_admitted(facts.workload, where)
+
+
+def _told_by_placement(facts: Facts) -> Link | None:
+    """What is known of a Workload that may not be read."""
+    state = (facts.placement.get("status") or {}).get("state")
+    return _of_placement(facts.placement, "") if state in (names.WAITING, names.RESERVING, names.WITHDRAWING) else None
 
 
 def _no_workload(facts: Facts) -> Link:

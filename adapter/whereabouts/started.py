@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from adapter import names
-from adapter.objects.raw import Raw, key_of
+from adapter.objects.raw import Raw, key_of, quoted
 from adapter.objects.raycluster import made
 from adapter.whereabouts.facts import Facts, ray_cluster_name
 from adapter.whereabouts.link import Link, Stage, sentence
@@ -48,8 +48,11 @@ def of_pods(facts: Facts, pods: Sequence[PodState]) -> Link | None:
     heads = [one for one in pods if one.role == names.HEAD]
     if heads and not any(one.ready for one in heads):
         return _of_head(facts, heads[0])
-    late = [one for one in pods if one.role != names.HEAD and one.step != "Joined"]
-    if not late:
+    workers = [one for one in pods if one.role != names.HEAD]
+    late = [one for one in workers if one.step != "Joined"]
+    # One that failed may still be there beside the one that stands for it.
+    whole = bool(facts.ray_cluster) and len(workers) - len(late) >= wanted_workers(facts.ray_cluster)
+    if whole or not late:
         return None
     worst = min(late, key=lambda one: (STEPS.index(one.step), one.name))
     return _of_worker(facts, worst, sum(one.step == worst.step for one in late) - 1)
@@ -57,24 +60,23 @@ def of_pods(facts: Facts, pods: Sequence[PodState]) -> Link | None:
 
 def runs(facts: Facts, pods: Sequence[PodState]) -> Link:
     """Nothing is in the way."""
-    workers = [one for one in pods if one.role != names.HEAD]
-    if "pods" in facts.unread:
-        state = str((facts.ray_cluster.get("status") or {}).get("state") or "")
-        if state != "ready":
-            return Link(
-                "Pods",
-                "Waits",
-                "PodsUnread",
-                facts.title,
-                f"Its RayCluster is not ready{f' ({state})' if state else ''}.",
-            )
-        return Link("Ray", "Runs", "Runs", facts.title, "Its RayCluster is ready.")
+    if not pods and {"pods", "rayclusters"} & facts.unread.keys():
+        return _by_status(facts)
+    workers = [one for one in pods if one.role != names.HEAD and one.step == "Joined"]
     said = f"Its head runs, and {_joined(len(workers))}."
     if facts.status.get("jobDeploymentStatus") in _UNSUBMITTED and not facts.status.get("jobStatus"):
         todo = f"If that stays so, see `kubectl -n {facts.namespace} describe job {facts.name}`, which submits it."
         return Link("Ray", "Waits", "NotSubmitted", facts.title, f"{said} It is not submitted to Ray yet.", todo)
-    status = str(facts.status.get("jobStatus") or facts.status.get("jobDeploymentStatus") or "")
+    status = quoted(facts.status.get("jobStatus") or facts.status.get("jobDeploymentStatus") or "")
     return Link("Ray", "Runs", "Runs", facts.title, f"{said}{f' The job is {status}.' if status else ''}")
+
+
+def _by_status(facts: Facts) -> Link:
+    """Its pods may not be read: what KubeRay says of them all is all that is known."""
+    state = (facts.ray_cluster.get("status") or {}).get("state")
+    if state == "ready" or facts.status.get("jobStatus") == "RUNNING":
+        return Link("Ray", "Runs", "Runs", facts.title, "KubeRay says that it runs.")
+    return Link("Pods", "Waits", "PodsUnread", facts.title, "It is admitted, and KubeRay does not say that it runs.")
 
 
 def wanted_workers(ray_cluster: Raw) -> int:

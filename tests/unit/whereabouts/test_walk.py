@@ -1,6 +1,7 @@
 """Which link holds a job up, state by state: its stage, its reason, what is said, and the exit code."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -322,10 +323,34 @@ def test_a_running_worker_that_cannot_be_seen_is_a_note() -> None:
 
 def test_what_could_not_be_read_holds_nobody_up() -> None:
     unread = {"workloads": "You may not read workloads here.", "pods": "Nor pods."}
-    facts = make_facts({}, pods=[], unread=unread, ray_cluster=make_running_cluster(state="ready"))
+    facts = make_facts({}, job=make_job(), pods=[], unread=unread, ray_cluster=make_running_cluster(state="ready"))
     link = walk.walk(facts)
-    assert (link.outcome, link.sentence) == ("Runs", "Its RayCluster is ready.")
+    assert (link.outcome, link.sentence) == ("Runs", "KubeRay says that it runs.")
     assert walk.notes(facts, link)[-2:] == [*unread.values()]
+    blind = make_facts(
+        job=make_job(), pods=[], ray_cluster={}, unread={"rayclusters": "You may not read rayclusters here."}
+    )
+    assert walk.walk(blind).exit_code == 3, "nothing is claimed of what was not seen"
+    room = replace(waiting("Waiting", "4 needed, 2 fit"), workload={}, unread=unread)
+    assert (walk.walk(room).reason, walk.walk(room).exit_code) == ("Waiting", 3)
+
+
+def test_one_that_failed_beside_its_replacement_holds_nobody_up() -> None:
+    failed = make_worker(2, up=False, phase="Failed")
+    found = walk.walk(make_facts(pods=[make_head(), make_worker(0), make_worker(1), failed]))
+    assert found.sentence == "Its head runs, and all of its 2 workers have joined. The job is RUNNING."
+
+
+def test_what_others_wrote_does_nothing_to_a_terminal() -> None:
+    said = container(waiting={"reason": "Err\x1b[2J", "message": "no\nsuch\x07image"})
+    found = late(containerStatuses=[said], hostIP="1\x1b.2")
+    link = walk.walk(found)
+    assert link.sentence.isprintable() and "no such" in link.sentence
+    assert all(
+        text.isprintable() for one in walk.pods(found) for text in (one.reason, one.message, one.node, one.phase)
+    )
+    refused = walk.walk(make_facts(make_workload(check="Rejected", message="a\x1b[2Jb"), pods=[]))
+    assert refused.sentence.isprintable()
 
 
 def test_steps_say_ok_before_the_link_and_nothing_after_it() -> None:
