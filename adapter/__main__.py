@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from adapter import __version__
-from adapter.cli import common, controller, cordon, drain, plan, render
+from adapter.cli import common, controller, cordon, drain, plan, render, top, where, why
 from adapter.cli.membership import join, leave, rotate
 from adapter.cli.preflight import command
 
@@ -35,6 +35,9 @@ def main() -> int:
     rotate.add(verbs)
     leave.add(verbs)
     plan.add(verbs)
+    where.add(verbs)
+    why.add(verbs)
+    top.add(verbs)
     render.add(verbs)
     cordon.add(verbs)
     drain.add(verbs)
@@ -45,6 +48,9 @@ def main() -> int:
         "rotate": rotate.main,
         "leave": leave.main,
         "plan": plan.main,
+        "where": where.main,
+        "why": why.main,
+        "top": top.main,
         "render": render.main,
         "cordon": cordon.main,
         "uncordon": cordon.main,

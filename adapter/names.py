@@ -113,6 +113,7 @@ GAVE_BACK_ANNOTATION: Final = f"{DOMAIN}/gave-back"  # on the manager's Lease: w
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"
 QUEUE_LABEL: Final = f"{KUEUE_DOMAIN}/queue-name"
+JOB_UID_LABEL: Final = f"{KUEUE_DOMAIN}/job-uid"  # on a Workload: of the job that it was made of
 PRIORITY_CLASS_LABEL: Final = f"{KUEUE_DOMAIN}/priority-class"
 DEFAULT_QUEUE: Final = "default"  # the LocalQueue that Kueue gives to jobs that name none, where it exists
 ELASTIC_ANNOTATION: Final = f"{KUEUE_DOMAIN}/elastic-job"  # of users, "true": Kueue lets the job change its size

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -89,7 +90,7 @@ def main(given: argparse.Namespace) -> int:
     except (BadLogin, Unreachable) as error:
         return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
     except ApiError as error:
-        return complain(_explained(error), USAGE if error.reason == names.UNUSABLE_REASON else TROUBLE)
+        return complain(explained(error), USAGE if error.reason == names.UNUSABLE_REASON else TROUBLE)
     try:
         print(_printed(answer, given.output), end="")
     except (KeyError, TypeError):  # an answer of another version's
@@ -124,12 +125,15 @@ async def _ask(given: argparse.Namespace, job: dict[str, Any]) -> Answer:
         raise Unusable("The file holds keys or values that JSON cannot say; a Kubernetes object has none.") from None
     client = await Client.of_user(given.kubeconfig, given.context)
     try:
-        path = SERVICES.path(
-            names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{names.PLAN_PATH}"
-        )
-        return await common.told(client.create(path, body), "Waiting for the controller's answer ...")
+        return await common.told(answered(client, body), "Waiting for the controller's answer ...")
     finally:
         await client.close()
+
+
+async def answered(client: Client, question: Mapping[str, Any]) -> Answer:
+    """The controller's plan for a question: `namespace` and `object`."""
+    path = SERVICES.path(names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{names.PLAN_PATH}")
+    return await client.create(path, question)
 
 
 def _namespace(given: argparse.Namespace, job: dict[str, Any]) -> str:
@@ -143,7 +147,8 @@ def _namespace(given: argparse.Namespace, job: dict[str, Any]) -> str:
     return written or given.namespace or default_namespace(given.kubeconfig, given.context)
 
 
-def _explained(error: ApiError) -> str:
+def explained(error: ApiError) -> str:
+    """Why the controller made no plan, as a sentence."""
     service = f"Service {names.SERVICE} in namespace {names.SYSTEM_NAMESPACE}"
     if error.status == 401:
         return common.UNKNOWN_USER

@@ -1,0 +1,105 @@
+"""What do `where` and `why` read of a job, with nothing but the rights that whoever sees its namespace has?
+
+Each kind is read once, by name, label or namespace: never the pods of a whole cluster.
+"""
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from adapter import names
+from adapter.cli import common
+from adapter.cli.common import TROUBLE, USAGE, complain
+from adapter.cli.look import Look
+from adapter.objects.admissioncheck import ours
+from adapter.objects.raw import Raw, key_of, uid_of
+from adapter.objects.rayjob import Unusable
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
+from adapter.shell.kube.resources import (
+    ADMISSION_CHECKS,
+    LOCAL_QUEUES,
+    PLACEMENTS,
+    PODS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    WORKER_CLUSTERS,
+    WORKLOADS,
+)  # fmt: skip
+from adapter.whereabouts.facts import Facts, placement_of, pods_of, ray_cluster_name, workload_of
+
+_KINDS = {"rayjob": ("RayJob", RAY_JOBS), "raycluster": ("RayCluster", RAY_CLUSTERS)}
+
+
+def add(verb: argparse.ArgumentParser) -> None:
+    """Add what a verb about one job is told."""
+    verb.add_argument(
+        "job", metavar="JOB", help="name of a RayJob or RayCluster, also as rayjob/NAME or raycluster/NAME"
+    )
+    verb.add_argument("-n", "--namespace", default="", help="where it is (default: the context's)")
+    verb.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    common.add_login(verb)
+
+
+def attempt(given: argparse.Namespace, tell: Callable[[Client, Facts], Awaitable[int]]) -> int:
+    """Read the job and tell of it; returns the exit code. Trouble is one sentence on the standard error."""
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
+    try:
+        return asyncio.run(_attempt(given, tell))
+    except Unusable as error:
+        return complain(str(error), USAGE)
+    except (BadLogin, Unreachable) as error:
+        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
+    except ApiError as error:
+        return complain(common.UNKNOWN_USER if error.status == 401 else error.message or str(error), TROUBLE)
+    except ValueError as error:
+        return complain(f"{given.job}: {error}.", USAGE)
+
+
+async def _attempt(given: argparse.Namespace, tell: Callable[[Client, Facts], Awaitable[int]]) -> int:
+    namespace = given.namespace or default_namespace(given.kubeconfig, given.context)
+    client = await Client.of_user(given.kubeconfig, given.context)
+    try:
+        facts = await common.told(read(Look(client), namespace, given.job), "Waiting for the manager cluster ...")
+        return await tell(client, facts)
+    finally:
+        await client.close()
+
+
+async def read(look: Look, namespace: str, word: str) -> Facts:
+    """Everything of one job; raises Unusable where there is no such job."""
+    kind, job = await _job(look, namespace, word)
+    selector = {"labelSelector": f"{names.JOB_UID_LABEL}={uid_of(job)}"}
+    workload = workload_of(job, await look.all(WORKLOADS, namespace, **selector))
+    bare = Facts(kind, job)
+    queue = await look.one(LOCAL_QUEUES, bare.queue, namespace) if bare.queue else {}
+    placement = placement_of(workload, job, kind, await look.all(PLACEMENTS, namespace))
+    ray_cluster, pods = await _pods(look, namespace, kind, job)
+    clusters = {key_of(one)[1]: one for one in await look.all(WORKER_CLUSTERS)}
+    checks = ours(await look.all(ADMISSION_CHECKS))
+    return Facts(kind, job, workload, placement, ray_cluster, pods, queue, clusters, checks, look.unread)
+
+
+async def _job(look: Look, namespace: str, word: str) -> tuple[str, Raw]:
+    said, slash, name = word.partition("/")
+    kinds = [said.lower().removesuffix("s").removesuffix(".ray.io")] if slash else list(_KINDS)
+    if not set(kinds) <= set(_KINDS) or (slash and not name):
+        raise Unusable(f"{word} names no job: it must be NAME, rayjob/NAME or raycluster/NAME.")
+    for kind, resource in (_KINDS[one] for one in kinds):
+        if job := await look.one(resource, name or word, namespace):
+            return kind, job
+    refused = [look.unread[r.plural] for _, r in (_KINDS[one] for one in kinds) if r.plural in look.unread]
+    what = " or ".join(_KINDS[one][0] for one in kinds)
+    raise Unusable(" ".join([f"Namespace {namespace} has no {what} {name or word} that you may see.", *refused]))
+
+
+async def _pods(look: Look, namespace: str, kind: str, job: Raw) -> tuple[Raw, tuple[Raw, ...]]:
+    """The RayCluster of the job, and its pods."""
+    name = ray_cluster_name(job, kind)
+    if not name:
+        return {}, ()
+    ray_cluster: Any = job if kind == "RayCluster" else await look.one(RAY_CLUSTERS, name, namespace)
+    selector = {"labelSelector": f"{names.RAY_GCS_CLUSTER_LABEL}={name}"}
+    return ray_cluster, pods_of(ray_cluster, await look.all(PODS, namespace, **selector))

@@ -1,0 +1,152 @@
+"""`rayspan top`: what does the fleet hold? Each worker cluster with its workers by phase and its quota, as the manager sees them.
+
+Quota is asked of the controller, as `plan` does. Exit code 0: it is shown; 2: the command line is wrong; 1: the manager cannot be asked.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from adapter import names
+from adapter.cli import common, plan
+from adapter.cli.common import DONE, TROUBLE, Row, as_lines, columns, complain
+from adapter.cli.look import Look
+from adapter.objects.raw import key_of
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, PODS, WORKER_CLUSTERS
+from adapter.whereabouts import fleet
+from adapter.whereabouts.document import Document
+
+# Each LocalQueue costs the controller a plan, and most lead to the same few ClusterQueues in the worker clusters.
+MOST_ASKED = 16
+_NONE = "-"
+_HEADER = ("CLUSTER", "ZONE", "CONNECTED", "REACHABLE", "OPEN", "RESERVED", "WORKERS")
+_QUOTA = ("CLUSTER", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "FREE")
+
+DESCRIPTION = """\
+Shows the worker clusters: whether they are connected, which workers they have, and how much of their quota is free.
+"""
+EPILOG = """\
+example:
+  kubectl rayspan top
+  CLUSTER   ZONE         CONNECTED   REACHABLE   OPEN   RESERVED   WORKERS
+  east      us-east-1a   True        True        yes    3          2 Running, 1 Pending
+  west      us-west-2b   True        -           no     0          -
+
+  CLUSTER   CLUSTERQUEUE   FLAVOR   RESOURCE   NOMINAL   USED   FREE
+  east      ray            any      cpu        64        12     52
+
+columns:
+  REACHABLE what `kubectl rayspan preflight` found; "-" was not tried
+  OPEN      whether new workers may go there: no while it is cordoned or drained
+  RESERVED  for how many workers quota is held there
+  WORKERS   pods of the manager that have a place there, by phase
+  USED      by everybody, with what other jobs were just promised
+  FREE      borrowing included
+
+It is for administrators: it reads the WorkerClusters, the queues and the worker pods of all namespaces in the manager cluster. Quota is the
+controller's answer, for whoever may ask for plans; a cluster to which no worker may go now shows none. What could not be read is told.
+
+exit code: 0 it is shown, 2 the command line is wrong, 1 the manager cluster cannot be asked
+"""
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb and its options to the command line."""
+    verb = verbs.add_parser(
+        "top",
+        help="show what the worker clusters hold",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    common.add_login(verb)
+
+
+def main(given: argparse.Namespace) -> int:
+    """Read, ask, print, and return the exit code; trouble is one sentence on the standard error."""
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
+    try:
+        found = asyncio.run(_read(given))
+    except (BadLogin, Unreachable) as error:
+        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
+    except ApiError as error:
+        return complain(common.UNKNOWN_USER if error.status == 401 else error.message or str(error), TROUBLE)
+    print(json.dumps(found, indent=2) + "\n" if given.output == "json" else render(found), end="")
+    return DONE
+
+
+async def _read(given: argparse.Namespace) -> Document:
+    client = await Client.of_user(given.kubeconfig, given.context)
+    try:
+        return await common.told(_fleet(client), "Waiting for the manager cluster ...")
+    finally:
+        await client.close()
+
+
+async def _fleet(client: Client) -> Document:
+    look = Look(client)
+    clusters = await look.all(WORKER_CLUSTERS)
+    pods = await look.all(PODS, labelSelector=names.CLUSTER_LABEL)
+    plans, notes = await _plans(client, look)
+    return fleet.document(clusters, pods, plans, [*look.unread.values(), *notes])
+
+
+async def _plans(client: Client, look: Look) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """The controller's answers for a small gang in each LocalQueue, and what is to be said of those that there are not."""
+    queues = fleet.dispatched(await look.all(CLUSTER_QUEUES), await look.all(ADMISSION_CHECKS))
+    local = [(*key_of(one), str((one.get("spec") or {}).get("clusterQueue"))) for one in await look.all(LOCAL_QUEUES)]
+    asked = sorted(one for one in local if queues.get(one[2]))
+    plans: list[Mapping[str, Any]] = []
+    notes: list[str] = []
+    for namespace, name, queue in asked[:MOST_ASKED]:
+        answer, why = await _plan(client, namespace, fleet.sample(namespace, name, queues[queue]))
+        if why:
+            notes.append(f"Quota is not shown: {why}")
+        if answer is None:  # it would be the same for all others
+            return plans, notes
+        plans.append(answer)
+    left = len(asked) - MOST_ASKED
+    return plans, [*notes, *([f"The quota of {left} more LocalQueues is not shown."] if left > 0 else [])]
+
+
+async def _plan(client: Client, namespace: str, job: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
+    """A plan, None where nobody makes one, and why it says nothing of quota."""
+    try:
+        answer = await plan.answered(client, {"namespace": namespace, "object": job})
+    except Unreachable as error:
+        return None, f"the controller cannot be asked: {error}."
+    except ApiError as error:
+        return {} if error.reason == names.UNUSABLE_REASON else None, plan.explained(error)
+    where = f"LocalQueue {namespace}/{job['metadata']['labels'][names.QUEUE_LABEL]}"
+    return answer, "" if answer.get("clusters") else f"{where}: {answer.get('sentence')}"
+
+
+def render(found: Document) -> str:
+    """The tables, and what else is to be said; each line ended."""
+    clusters = found["clusters"]
+    quota = [_quota(one["name"], row) for one in clusters for row in one["quota"] or ()]
+    parts = [columns([_HEADER, *map(_row, clusters)]) if clusters else "There are no WorkerClusters.\n"]
+    parts += [columns([_QUOTA, *quota])] if quota else []
+    parts += [as_lines(found["notes"])] if found["notes"] else []
+    return "\n".join(parts)
+
+
+def _row(one: Document) -> Row:
+    open_ = _NONE if one["cordoned"] is None else "no" if one["cordoned"] else "yes"
+    workers = ", ".join(f"{count} {phase}" for phase, count in one["workers"].items())
+    reserved = _NONE if one["reserved"] is None else str(one["reserved"])
+    told = [one[field] or _NONE for field in ("zone", "connected", "reachable")]
+    return [one["name"], *told, open_, reserved, workers or _NONE]
+
+
+def _quota(name: str, row: Document) -> Row:
+    return [
+        name,
+        *(str(row[field] or _NONE) for field in ("clusterQueue", "flavor", "resource", "nominal", "used", "free")),
+    ]

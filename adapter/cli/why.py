@@ -1,0 +1,113 @@
+"""`rayspan why`: which one link keeps a job from running? Walks along its objects in the manager cluster, and asks for a plan where it waits for room.
+
+Exit code 0: it runs, or has succeeded; 3: it waits; 4: it is refused, or failed, and needs somebody; 2: there is no such job; 1: the
+manager cannot be asked.
+"""
+
+import argparse
+import json
+from typing import Any
+
+from adapter.cli import common, jobfacts, plan, plantable
+from adapter.cli.common import as_lines, columns
+from adapter.cli.wheretable import verdict
+from adapter.planning.preview import Answer
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.whereabouts.document import Document, document
+from adapter.whereabouts.facts import Facts
+from adapter.whereabouts.walk import walk
+
+DESCRIPTION = """\
+Says which one link of its way keeps a RayJob or RayCluster from running, and what to do about it.
+"""
+EPILOG = """\
+example:
+  kubectl rayspan why my-job
+  RayJob default/my-job
+
+  STEP             STATE
+  Job              ok
+  Workload         ok
+  AdmissionCheck   ok
+  Placement        Waits
+  Pods             -
+  Ray              -
+
+  Waits: 6 workers needed at once, 4 fit now: ... It starts by itself as soon as there is room.
+  See Placement default/my-job-a9b41619.
+
+The steps:
+  Job             it is there, is not over, and has the label of its LocalQueue
+  Workload        Kueue has made one, which is active and holds the manager's quota
+  AdmissionCheck  those of the ClusterQueue are ready, and one of them is Rayspan's
+  Placement       the worker clusters have room, and have admitted their shares
+  Pods            KubeRay has made the pods, the head is ready, each worker has a slot, a copy and a node, and its containers start
+  Ray             every worker has joined the head
+
+What the link says is what stands on the object that is named. Where a job waits for room, the table of `kubectl rayspan plan`
+follows, if you may ask for plans. It reads the manager cluster alone, with your rights: those of the ClusterRole view in the job's
+namespace are enough. What could not be read is told.
+
+exit code: 0 it runs or has succeeded, 3 it waits, 4 it is refused or has failed and needs somebody, 2 there is no such job or the
+command line is wrong, 1 the manager cluster cannot be asked
+"""
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb and its options to the command line."""
+    verb = verbs.add_parser(
+        "why",
+        help="say what keeps a job from running",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    jobfacts.add(verb)
+
+
+def main(given: argparse.Namespace) -> int:
+    """Read, ask, print, and return the exit code."""
+
+    async def tell(client: Client, facts: Facts) -> int:
+        found, link = document(facts), walk(facts)
+        if link.wants_room:
+            found |= await _planned(client, facts)
+        print(json.dumps(found, indent=2) + "\n" if given.output == "json" else render(found), end="")
+        return link.exit_code
+
+    return jobfacts.attempt(given, tell)
+
+
+async def _planned(client: Client, facts: Facts) -> dict[str, Any]:
+    """The controller's plan for the job, or why there is none."""
+    question = {"namespace": facts.namespace, "object": _submitted(facts)}
+    try:
+        answer = await common.told(plan.answered(client, question), "Waiting for the controller's answer ...")
+        return {"plan": answer, "planProblem": None}
+    except ApiError as error:
+        return {"plan": None, "planProblem": plan.explained(error)}
+    except Unreachable as error:
+        return {"plan": None, "planProblem": f"The controller cannot be asked for a plan: {error}."}
+
+
+def _submitted(facts: Facts) -> dict[str, Any]:
+    """The job as its user wrote it."""
+    return {key: value for key, value in facts.job.items() if key != "status"}
+
+
+def render(found: Document) -> str:
+    """Lines, each ended: the way, the link, and the plan where there is one."""
+    steps = [("STEP", "STATE"), *((one["stage"], one["state"]) for one in found["steps"])]
+    lines = [verdict(found), f"See {found['link']['object']}."]
+    parts = [as_lines([f"{found['kind']} {found['namespace']}/{found['name']}"]), columns(steps), as_lines(lines)]
+    parts += [_plan(found["plan"])] if found.get("plan") else []
+    problem = found.get("planProblem")
+    told = [*found["notes"], *([f"No plan is shown: {problem}"] if problem else [])]
+    return "\n".join([*parts, *([as_lines(told)] if told else [])])
+
+
+def _plan(answer: Answer) -> str:
+    try:
+        return plantable.render(answer)
+    except (KeyError, TypeError):  # an answer of another version's
+        return as_lines(["The controller's plan cannot be shown: it is of another version; try -o json."])

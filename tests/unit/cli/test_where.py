@@ -1,0 +1,339 @@
+"""`rayspan where` and `rayspan why` as their user meets them: what is read with which rights, what is printed, and the exit codes."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter import __main__ as command
+from adapter import names
+from adapter.cli import wheretable, why
+from adapter.whereabouts.document import document
+from adapter.whereabouts.facts import Facts
+from tests.unit import apiserver
+from tests.unit.apiserver import Answer, Server, lists, refuses, says
+from tests.unit.builders import NAMESPACE, START, make_condition, make_placement, make_workload
+from tests.unit.stores import Sight, make_group, make_ray_job
+from tests.unit.whereabouts.jobs import make_facts, make_head, make_job, make_worker
+
+Raw = dict[str, Any]
+GOLDEN = Path(__file__).parent / "golden"
+NOW = START + timedelta(minutes=10)
+KUEUE, OURS, RAY = "/apis/kueue.x-k8s.io/v1beta2", "/apis/rayspan.dev/v1alpha1", "/apis/ray.io/v1"
+IN = f"/namespaces/{NAMESPACE}"
+
+
+def page(*objects: Mapping[str, Any]) -> Answer:
+    """A list of those that there are."""
+    return lists(1, [dict(one) for one in objects if one])
+
+
+def answers(facts: Facts, refused: Mapping[str, Answer] | None = None) -> list[Answer]:
+    """What the API server says of a RayJob, kind after kind, in the order in which they are read."""
+    checks = [{"metadata": {"name": one}, "spec": {"controllerName": names.CONTROLLER_NAME}} for one in facts.checks]
+    started = [("rayclusters", says(facts.ray_cluster)), ("pods", page(*facts.pods))] if facts.ray_cluster else []
+    found: list[tuple[str, Answer]] = [
+        ("rayjobs", says(facts.job)),
+        ("workloads", page(facts.workload)),
+        *([("localqueues", says(facts.local_queue))] if facts.queue else []),
+        ("placements", page(facts.placement)),
+        *started,
+        ("workerclusters", page(*facts.worker_clusters.values())),
+        ("admissionchecks", page(*checks)),
+    ]
+    return [(refused or {}).get(kind, answer) for kind, answer in found]
+
+
+def in_queue() -> Facts:
+    """A gang that waits for room."""
+    work = make_workload()
+    placement = make_placement(
+        work, shares={}, state="Waiting", workers="0 of 99", reason="99 workers needed at once, 9 fit now"
+    )
+    job = make_ray_job(make_group(99))
+    job["metadata"] |= {"uid": "uid-of-job"}
+    placement["spec"]["check"] = "rayspan"
+    return make_facts(work, job=job, placement=placement, ray_cluster={}, pods=[])
+
+
+async def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    """The command in a thread of its own, because it brings its own loop."""
+    monkeypatch.setattr(sys, "argv", ["kubectl-rayspan", *map(str, words)])
+    try:
+        return await asyncio.to_thread(command.main)
+    except SystemExit as leaving:
+        assert isinstance(leaving.code, int)
+        return leaving.code
+
+
+# --- what it looks like ------------------------------------------------------------------------------------------------
+
+
+def test_the_tree_of_a_gang_that_runs(same_as_golden: Callable[[str, Path], None]) -> None:
+    same_as_golden(wheretable.render(document(make_facts()), NOW), GOLDEN / "where-runs.txt")
+
+
+def test_the_tree_of_one_that_starts(same_as_golden: Callable[[str, Path], None]) -> None:
+    loop = {
+        "name": "ray-worker",
+        "restartCount": 3,
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+    }
+    pods = [
+        make_head(),
+        make_worker(0),
+        make_worker(1, up=False, containerStatuses=[loop]),
+        make_worker(2, cluster="", up=False),
+    ]
+    facts = make_facts(
+        pods=pods, worker_clusters={}, unread={"workerclusters": "You may not read workerclusters here."}
+    )
+    same_as_golden(wheretable.render(document(facts), NOW), GOLDEN / "where-starts.txt")
+
+
+def test_the_tree_of_a_ray_cluster_has_no_job_above_it() -> None:
+    facts = replace(make_facts(), kind="RayCluster")
+    first, second, *_ = wheretable.render(document(facts), NOW).splitlines()[1:]
+    assert first == "RayCluster demo/train" and second.startswith("├─ train-abc-head")
+
+
+async def test_the_way_of_one_that_waits(same_as_golden: Callable[[str, Path], None]) -> None:
+    plan = await Sight({"east": 9}).preview.answer(make_ray_job(make_group(99)), NAMESPACE, START)
+    text = why.render(document(in_queue()) | {"plan": plan, "planProblem": None})
+    same_as_golden(text, GOLDEN / "why-waits.txt")
+
+
+def test_programs_read_one_document(same_as_golden: Callable[[str, Path], None]) -> None:
+    same_as_golden(json.dumps(document(make_facts()), indent=2) + "\n", GOLDEN / "where-runs.json")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d"), (-5, "0s")]
+)
+def test_ages_are_as_kubectl_has_them(seconds: int, said: str) -> None:
+    when = START.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert wheretable.age(when, START + timedelta(seconds=seconds)) == said
+    assert wheretable.age(None, START) == wheretable.age("soon", START) == "-"
+
+
+# --- what is read, and the exit codes ----------------------------------------------------------------------------------
+
+
+async def test_it_reads_each_kind_once_and_no_more_than_the_job(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = answers(make_facts())
+    assert await run(monkeypatch, "where", "train", "-n", NAMESPACE, "--kubeconfig", config) == 0
+    said = capsys.readouterr()
+    assert "└─ RayCluster train-abc" in said.out and "Runs: Its head runs" in said.out and said.err == ""
+    assert [(one.path, one.query.get("labelSelector")) for one in server.asked] == [
+        (f"{RAY}{IN}/rayjobs/train", None),
+        (f"{KUEUE}{IN}/workloads", "kueue.x-k8s.io/job-uid=uid-of-job"),
+        (f"{KUEUE}{IN}/localqueues/team-a", None),
+        (f"{OURS}{IN}/placements", None),
+        (f"{RAY}{IN}/rayclusters/train-abc", None),
+        (f"/api/v1{IN}/pods", "ray.io/cluster=train-abc"),
+        (f"{OURS}/workerclusters", None),
+        (f"{KUEUE}/admissionchecks", None),
+    ]
+    assert {one.method for one in server.asked} == {"GET"}
+    assert {one.headers["Authorization"] for one in server.asked} == {f"Bearer {apiserver.TOKEN}"}
+
+
+async def test_a_ray_cluster_is_found_by_its_name_too(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["train"], ["raycluster/train"]):
+        missing = [refuses(404, "NotFound")] if words == ["train"] else []
+        job = make_ray_job(make_group(0), kind="RayCluster", queue=None)
+        server.lists = [*missing, says(job), lists(1), lists(1), lists(1), lists(1), lists(1)]
+        assert await run(monkeypatch, "where", *words, "-n", NAMESPACE, "-o", "json", "--kubeconfig", config) == 0
+        assert json.loads(capsys.readouterr().out)["kind"] == "RayCluster"
+
+
+async def test_missing_rights_are_told_and_the_rest_is_shown(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    no = refuses(403, "Forbidden", "no")
+    server.lists = answers(make_facts(), {"workerclusters": no, "admissionchecks": no, "workloads": no})
+    assert await run(monkeypatch, "where", "rayjob/train", "-n", NAMESPACE, "--kubeconfig", config) == 0
+    out = capsys.readouterr().out
+    assert "train-abc-worker-0" in out and "Placed: 2 of 2 workers, 1 east, 1 west." in out
+    for kind in ("workloads", "workerclusters", "admissionchecks"):
+        assert f"You may not read {kind} here: " in out
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "outcome"),
+    [
+        (make_facts(), 0, "Runs"),
+        (make_facts(make_workload(reserved=None), pods=[], ray_cluster={}), 3, "Waits"),
+        (make_facts(make_workload(check="Rejected", message="no"), pods=[], ray_cluster={}), 4, "Refused"),
+        (make_facts({}, job=make_job(queue=None, rayClusterName=""), pods=[], ray_cluster={}), 4, "Refused"),
+    ],
+)
+async def test_why_ends_with_a_code_that_a_script_can_wait_for(
+    facts: Facts,
+    code: int,
+    outcome: str,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not facts.ray_cluster:
+        facts = replace(facts, job={**facts.job, "status": {}})
+    server.lists = [*answers(facts), refuses(403)]
+    assert await run(monkeypatch, "why", "train", "-n", NAMESPACE, "-o", "json", "--kubeconfig", config) == code
+    assert json.loads(capsys.readouterr().out)["outcome"] == outcome
+
+
+async def test_who_waits_for_room_sees_the_plan_if_he_may(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = in_queue()
+    plan = await Sight({"east": 9}).preview.answer(make_ray_job(make_group(99)), NAMESPACE, START)
+    server.lists = [*answers(facts), says(plan)]
+    assert await run(monkeypatch, "why", "train", "-n", NAMESPACE, "--kubeconfig", config) == 3
+    out = capsys.readouterr().out
+    assert "Waits: 99 workers needed at once, 9 fit now. It starts by itself" in out and "ASKED   CLUSTER" in out
+    asked = server.asked[-1]
+    assert (asked.method, asked.body["namespace"], asked.body["object"]["kind"]) == ("POST", NAMESPACE, "RayJob")
+    assert "status" not in asked.body["object"]
+
+    server.lists = [*answers(facts), refuses(403, "Forbidden", 'User "jane" cannot create')]
+    assert await run(monkeypatch, "why", "train", "-n", NAMESPACE, "--kubeconfig", config) == 3
+    out = capsys.readouterr().out
+    assert "No plan is shown: You may not ask for plans here" in out and "ASKED" not in out
+
+    server.lists = [*answers(facts), says({"fits": True, "clusters": [{}]})]
+    assert await run(monkeypatch, "why", "train", "-n", NAMESPACE, "--kubeconfig", config) == 3
+    assert "it is of another version" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["where", "why"])
+@pytest.mark.parametrize(
+    ("word", "said", "code", "sentence"),
+    [
+        (
+            "train",
+            [refuses(404, "NotFound"), refuses(404, "NotFound")],
+            2,
+            "Namespace demo has no RayJob or RayCluster train that you may see.",
+        ),
+        (
+            "rayjob/train",
+            [refuses(403)],
+            2,
+            "Namespace demo has no RayJob train that you may see. You may not read rayjobs here: they are not shown.",
+        ),
+        ("pod/train", [], 2, "pod/train names no job: it must be NAME, rayjob/NAME or raycluster/NAME."),
+        ("rayjob/", [], 2, "rayjob/ names no job: it must be NAME, rayjob/NAME or raycluster/NAME."),
+        ("..", [], 2, "..: no object can have such a name."),
+        (
+            "train",
+            [refuses(401, "Unauthorized")],
+            1,
+            "The manager cluster does not know you: log in again, or check your kubeconfig's credentials.",
+        ),
+        ("train", [refuses(429, "TooManyRequests", "Ask again.")], 1, "Ask again."),
+        (
+            "train",
+            [apiserver.text(apiserver.PAGE)],
+            1,
+            "The manager cluster cannot be asked: what answers there is no Kubernetes API server",
+        ),
+    ],
+)
+async def test_trouble_is_one_sentence(
+    word: str,
+    said: list[Answer],
+    code: int,
+    sentence: str,
+    verb: str,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.lists = [*said]
+    assert await run(monkeypatch, verb, word, "-n", NAMESPACE, "--kubeconfig", config) == code
+    assert capsys.readouterr() == ("", f"{sentence}\n")
+
+
+@pytest.mark.parametrize("verb", ["where", "why", "top"])
+def test_help_has_an_example_and_the_exit_codes(verb: str) -> None:
+    words = [sys.executable, "-m", "adapter", verb, "--help"]
+    text = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert f"kubectl rayspan {verb}" in text and "exit code: 0 it " in text
+
+
+# --- the fleet ---------------------------------------------------------------------------------------------------------
+
+
+def fleet(plan: Answer) -> list[Answer]:
+    """What the API server says to `top`, kind after kind."""
+    connected = {"conditions": [make_condition("Connected", reason="Connected")], "workers": 3}
+    clusters: list[Raw] = [
+        {"metadata": {"name": "east"}, "spec": {"zone": "us-east-1a"}, "status": connected},
+        {"metadata": {"name": "west"}, "spec": {"draining": True}, "status": {}},
+    ]
+    flavors = [{"coveredResources": ["cpu", "pods"], "flavors": [{"name": "any"}]}]
+    checked = {"admissionChecksStrategy": {"admissionChecks": [{"name": "rayspan"}]}, "resourceGroups": flavors}
+    queues: list[Raw] = [{"metadata": {"name": "team-a"}, "spec": checked}, {"metadata": {"name": "local"}, "spec": {}}]
+    check = {"metadata": {"name": "rayspan"}, "spec": {"controllerName": names.CONTROLLER_NAME}}
+    local: list[Raw] = [
+        {"metadata": {"name": name, "namespace": "demo"}, "spec": {"clusterQueue": queue}}
+        for name, queue in (("team-a", "team-a"), ("here", "local"))
+    ]
+    pods = [make_worker(0), make_worker(1, up=False), make_worker(2, cluster="gone")]
+    return [page(*clusters), page(*pods), page(*queues), page(check), page(*local), plan]
+
+
+async def test_top_shows_the_fleet(
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    same_as_golden: Callable[[str, Path], None],
+) -> None:
+    plan = await Sight({"east": 9}).preview.answer(make_ray_job(make_group(1)), NAMESPACE, START)
+    server.lists = fleet(says(plan))
+    assert await run(monkeypatch, "top", "--kubeconfig", config) == 0
+    same_as_golden(capsys.readouterr().out, GOLDEN / "top.txt")
+    assert [(one.path, one.query.get("labelSelector")) for one in server.asked if one.method == "GET"] == [
+        (f"{OURS}/workerclusters", None),
+        ("/api/v1/pods", "rayspan.dev/cluster"),
+        (f"{KUEUE}/clusterqueues", None),
+        (f"{KUEUE}/admissionchecks", None),
+        (f"{KUEUE}/localqueues", None),
+    ]
+    (asked,) = (one for one in server.asked if one.method == "POST")
+    (group,) = asked.body["object"]["spec"]["workerGroupSpecs"]
+    assert group["template"]["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+
+
+async def test_top_without_rights_shows_the_rest(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = fleet(refuses(403, "Forbidden", 'User "jane" cannot create'))
+    assert await run(monkeypatch, "top", "--kubeconfig", config, "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    east, gone, west = sorted(found["clusters"], key=lambda one: str(one["name"]))
+    assert (east["workers"], east["quota"], west["cordoned"]) == ({"Pending": 1, "Running": 1}, None, True)
+    assert (gone["name"], gone["connected"]) == ("gone", None)
+    assert found["notes"] == [
+        "Quota is not shown: You may not ask for plans here; an administrator of the manager cluster allows it by `kubectl -n "
+        "rayspan-system create rolebinding rayspan-plan --role=rayspan-plan --user='jane'`."
+    ]
+    server.lists = [refuses(403)] * 5
+    assert await run(monkeypatch, "top", "--kubeconfig", config) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("There are no WorkerClusters.\n") and "You may not read workerclusters here" in out
