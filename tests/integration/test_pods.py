@@ -114,7 +114,7 @@ def test_the_overhead_of_a_runtime_class_is_held_and_planned_with(
 
     stage.ray_cluster("large", workers=3)
     wait(lambda: stage.running(3), 90, "all run", running.tail)
-    assert stage.where("large") == "2 east, 1 west"
+    assert stage.where("large") == f"2 {stage.clusters[0]}, 1 {stage.clusters[1]}"
     assert stage.placement("large")["spec"]["round"] == 1, "nothing was asked for in vain"
 
 

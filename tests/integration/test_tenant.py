@@ -88,7 +88,7 @@ def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Con
     running.check()
     assert running.pid == process, "another process answers"
     assert running.metric("rayspan_task_failures_total") == failures, f"a task failed: {running.tail(60)}"
-    assert _long_plans(running) == long_plans, f"a plan took longer than 3 s; {told}"
+    assert _long_plans(running) <= long_plans, f"a plan took longer than 3 s; {told}"
     assert _uids(stage, "steady") == steady, "workers of the good job were replaced"
     assert delay < DELAY, told
     assert answers[TAKEN] >= count // 5 and len(reached) >= count // 10, f"next to nothing came to us: {told}"
