@@ -24,6 +24,9 @@ from hack.testbed.clusters import Cluster
 Place = tuple[str, str, str]  # cluster, plural, name
 _PATIENCE = 20.0  # seconds for the first lists
 
+# Seconds: aiohttp closes TLS connections after it has said so, and tells nobody when; a loop that ends before leaves them open.
+_GOODBYE = 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -110,11 +113,15 @@ class Recorder:
 
     def _live(self) -> None:
         try:
-            asyncio.run(self._follow())
+            asyncio.run(self._whole())
         except BaseException as broken:  # of a thread nobody else would hear
             with self._news:
                 self._death = repr(broken.exceptions[0] if isinstance(broken, BaseExceptionGroup) else broken)
                 self._news.notify_all()
+
+    async def _whole(self) -> None:
+        await self._follow()
+        await asyncio.sleep(_GOODBYE)
 
     async def _follow(self) -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
