@@ -26,6 +26,14 @@ PATIENCE_SECONDS = 2.0  # before a person wonders whether anything happens
 UNKNOWN_USER = "The manager cluster does not know you: log in again, or check your kubeconfig's credentials."
 
 
+def add_verb(
+    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str, description: str, epilog: str
+) -> argparse.ArgumentParser:
+    """Add a verb, whose help is shown with its lines as they are written."""
+    raw = argparse.RawDescriptionHelpFormatter
+    return verbs.add_parser(name, help=summary, description=description, epilog=epilog, formatter_class=raw)
+
+
 def add_login(verb: argparse.ArgumentParser) -> None:
     """Add the options that say which cluster is the manager."""
     verb.add_argument("--context", default="", help="context of the kubeconfig: the manager cluster")

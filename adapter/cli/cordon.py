@@ -42,13 +42,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         ("cordon", "keep new workers away from a worker cluster", CORDON),
         ("uncordon", "let new workers go to a worker cluster again", UNCORDON),
     ):
-        verb = verbs.add_parser(
-            name,
-            help=summary,
-            description=text,
-            epilog=EPILOG.format(verb=name),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        verb = common.add_verb(verbs, name, summary, text, EPILOG.format(verb=name))
         add_cluster(verb)
 
 

@@ -46,13 +46,7 @@ exit code: 0 it is drained, 2 the command line is wrong, 1 anything else
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb and its options to the command line."""
-    verb = verbs.add_parser(
-        "drain",
-        help="move the workers out of a worker cluster",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    verb = common.add_verb(verbs, "drain", "move the workers out of a worker cluster", DESCRIPTION, EPILOG)
     cordon.add_cluster(verb)
     verb.add_argument(
         "--timeout",

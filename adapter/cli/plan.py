@@ -62,12 +62,8 @@ exit code: 0 it fits, 3 it does not fit, 2 there is no job to plan, 1 nobody cou
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb and its options to the command line."""
-    verb = verbs.add_parser(
-        "plan",
-        help="say where a job's workers would go, without submitting it",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    verb = common.add_verb(
+        verbs, "plan", "say where a job's workers would go, without submitting it", DESCRIPTION, EPILOG
     )
     verb.add_argument(
         "-f", "--filename", required=True, help='file with one RayJob or RayCluster; "-" is the standard input'

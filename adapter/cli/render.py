@@ -59,12 +59,8 @@ class Found:
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb and its options to the command line."""
-    verb = verbs.add_parser(
-        "render",
-        help="show what a worker pod would be in a worker cluster, and why",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    verb = common.add_verb(
+        verbs, "render", "show what a worker pod would be in a worker cluster, and why", DESCRIPTION, EPILOG
     )
     verb.add_argument(
         "-f",

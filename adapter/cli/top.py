@@ -57,13 +57,7 @@ exit code: 0 it is shown, 2 the command line is wrong, 1 the manager cluster can
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb and its options to the command line."""
-    verb = verbs.add_parser(
-        "top",
-        help="show what the worker clusters hold",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    verb = common.add_verb(verbs, "top", "show what the worker clusters hold", DESCRIPTION, EPILOG)
     verb.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
     common.add_login(verb)
 

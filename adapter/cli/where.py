@@ -7,7 +7,7 @@ import argparse
 import json
 from datetime import UTC, datetime
 
-from adapter.cli import jobfacts, wheretable
+from adapter.cli import common, jobfacts, wheretable
 from adapter.cli.common import DONE
 from adapter.shell.kube.client import Client
 from adapter.whereabouts.document import document
@@ -48,13 +48,7 @@ exit code: 0 it is shown, 2 there is no such job or the command line is wrong, 1
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb and its options to the command line."""
-    verb = verbs.add_parser(
-        "where",
-        help="show where the workers of a job are",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    verb = common.add_verb(verbs, "where", "show where the workers of a job are", DESCRIPTION, EPILOG)
     jobfacts.add(verb)
 
 

@@ -55,13 +55,7 @@ command line is wrong, 1 the manager cluster cannot be asked
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb and its options to the command line."""
-    verb = verbs.add_parser(
-        "why",
-        help="say what keeps a job from running",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    verb = common.add_verb(verbs, "why", "say what keeps a job from running", DESCRIPTION, EPILOG)
     jobfacts.add(verb)
 
 

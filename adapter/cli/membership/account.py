@@ -10,7 +10,6 @@ from typing import Any, Final
 import yaml
 
 from adapter import names
-from adapter.cli.membership.sides import standing
 from adapter.objects.raw import Raw, key_of, meta
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import Client
@@ -49,7 +48,7 @@ def _read(name: str) -> list[dict[str, Any]]:
 async def apply(client: Client, side: str, body: Raw, tell: Tell) -> None:
     """Make one object as it is to be, and tell whether that changed anything."""
     path = path_of(body)
-    before = await standing(client, path)
+    before = await client.find(path)
     after = await client.apply(path, body, names.JOIN_MANAGER)
     same = before and meta(before).get("resourceVersion") == meta(after).get("resourceVersion")
     tell(f"{side}: {called(body)} {'unchanged' if same else 'configured' if before else 'created'}")
@@ -58,7 +57,7 @@ async def apply(client: Client, side: str, body: Raw, tell: Tell) -> None:
 async def remove(client: Client, side: str, body: Raw, tell: Tell) -> None:
     """Delete the object of that kind and name as it stands there now, if there is one."""
     path = path_of(body)
-    there = await standing(client, path)
+    there = await client.find(path)
     if there:
         await client.delete(path, str(meta(there).get("uid")))
         tell(f"{side}: {called(body)} deleted")

@@ -19,7 +19,7 @@ from adapter.cli import common
 from adapter.cli.common import DONE
 from adapter.cli.membership import account, sides
 from adapter.cli.membership.account import Tell
-from adapter.cli.membership.sides import MANAGER, NOT_YET, WORKER, Sides, asking, standing
+from adapter.cli.membership.sides import MANAGER, NOT_YET, WORKER, Sides, asking
 from adapter.cli.preflight import inspection, run
 from adapter.membership import Address, Token, Unusable
 from adapter.objects.raw import Raw, annotation, condition, meta
@@ -58,13 +58,7 @@ exit code: 0 it has joined, 3 it has, but something would keep workers away, 2 t
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb and its options to the command line."""
-    verb = verbs.add_parser(
-        "join",
-        help="make a cluster a worker of the manager",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    verb = common.add_verb(verbs, "join", "make a cluster a worker of the manager", DESCRIPTION, EPILOG)
     sides.add(verb)
     verb.add_argument(
         "--server",
@@ -119,7 +113,7 @@ async def _may(both: Sides, server: str, namespaces: Sequence[str]) -> Address:
         raise Unusable(f"The controller would not take this kubeconfig: {error}.") from None
     with asking(WORKER):
         for namespace in namespaces:
-            if not await standing(both.worker, NAMESPACES.path(name=namespace)):
+            if not await both.worker.find(NAMESPACES.path(name=namespace)):
                 raise Unusable(
                     f"There is no namespace {namespace} in the worker cluster: create it, or name another by -n."
                 )
@@ -135,7 +129,7 @@ async def address(both: Sides, server: str) -> Address:
     if not server:
         return there
     with asking(WORKER):
-        found = await standing(both.worker, CONFIG_MAPS.path("kube-system", names.ROOT_AUTHORITY))
+        found = await both.worker.find(CONFIG_MAPS.path("kube-system", names.ROOT_AUTHORITY))
     own = str(((found or {}).get("data") or {}).get("ca.crt") or "")
     authority = there.authority if own.strip() in there.authority else f"{there.authority}{own}"
     return Address(server.rstrip("/"), authority, verified=there.verified)
@@ -178,7 +172,7 @@ async def _as_account(both: Sides, token: Token) -> Client:
 async def _tell_of_old_token(both: Sides) -> None:
     """The token that earlier versions made never ends; others may use it, so it is told of, and not deleted."""
     with asking(WORKER):
-        old = await standing(both.worker, SECRETS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT))
+        old = await both.worker.find(SECRETS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT))
     if old and annotation(old, _OLD_ACCOUNT) == names.WORKER_ACCOUNT:
         print(
             f"Secret {names.WORKER_ACCOUNT} of the worker cluster holds a token that never ends, of an earlier installation. If no other manager uses it, "

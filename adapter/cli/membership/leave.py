@@ -15,7 +15,7 @@ from adapter import membership, names
 from adapter.cli import common, cordon, drain
 from adapter.cli.common import DONE, complain
 from adapter.cli.membership import account, sides
-from adapter.cli.membership.sides import MANAGER, NOT_YET, WORKER, Sides, Trouble, asking, standing
+from adapter.cli.membership.sides import MANAGER, NOT_YET, WORKER, Sides, Trouble, asking
 from adapter.membership import Unusable
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.shell.kube.pages import listed
@@ -72,13 +72,7 @@ exit code: 0 nothing is left of it, 3 the time is up and workers are left, 2 the
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb and its options to the command line."""
-    verb = verbs.add_parser(
-        "leave",
-        help="take a worker cluster out of the manager, for good",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    verb = common.add_verb(verbs, "leave", "take a worker cluster out of the manager, for good", DESCRIPTION, EPILOG)
     sides.add(verb)
     verb.add_argument(
         "--timeout",
@@ -231,7 +225,7 @@ async def _signed_off(both: Sides) -> None:
 async def _gone(both: Sides) -> None:
     """Wait until the namespace has ended, so that the cluster can join again at once."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-    while await standing(both.worker, NAMESPACES.path(name=names.SYSTEM_NAMESPACE)):
+    while await both.worker.find(NAMESPACES.path(name=names.SYSTEM_NAMESPACE)):
         if asyncio.get_running_loop().time() > deadline:
             raise Trouble(
                 f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster is deleted, and has not ended after {PATIENCE_SECONDS:.0f} s: "

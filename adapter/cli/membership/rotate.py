@@ -8,6 +8,7 @@ import argparse
 from datetime import UTC, datetime
 
 from adapter import membership, names
+from adapter.cli import common
 from adapter.cli.common import DONE
 from adapter.cli.membership import account, sides
 from adapter.cli.membership.sides import MANAGER, asking
@@ -32,13 +33,7 @@ exit code: 0 it is renewed, 2 the command line is wrong, 1 anything else
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb and its options to the command line."""
-    verb = verbs.add_parser(
-        "rotate",
-        help="renew the manager's login to a worker cluster",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    verb = common.add_verb(verbs, "rotate", "renew the manager's login to a worker cluster", DESCRIPTION, EPILOG)
     sides.add(verb)
     sides.add_lifetime(verb)
 

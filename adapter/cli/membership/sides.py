@@ -115,10 +115,10 @@ async def _seen(manager: Client, worker: Client, name: str, here: Address) -> Si
     with asking(MANAGER):
         ours = membership.identity(await manager.get(NAMESPACES.path(name="kube-system")))
         cluster = await _worker_cluster(manager, name)
-        secret = await standing(manager, SECRETS.path(names.SYSTEM_NAMESPACE, name))
+        secret = await manager.find(SECRETS.path(names.SYSTEM_NAMESPACE, name))
     with asking(WORKER):
         theirs = membership.identity(await worker.get(NAMESPACES.path(name="kube-system")))
-        account = await standing(worker, SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT))
+        account = await worker.find(SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT))
     return Sides(manager, worker, Membership(name, ours, theirs), Found(cluster, secret, account), here)
 
 
@@ -130,16 +130,6 @@ async def _worker_cluster(manager: Client, name: str) -> Raw | None:
             return None
         if error.missing:
             raise Trouble("There are no WorkerClusters: Rayspan is not installed in the manager cluster.") from None
-        raise
-
-
-async def standing(client: Client, path: str) -> Raw | None:
-    """The object at a path, None where there is none."""
-    try:
-        return await client.get(path)
-    except ApiError as error:
-        if error.missing:
-            return None
         raise
 
 

@@ -51,12 +51,8 @@ exit code: 0 all is well, 3 something would keep workers from joining, 2 the com
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb and its options to the command line."""
-    verb = verbs.add_parser(
-        "preflight",
-        help="try whether workers could join from the worker clusters",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    verb = common.add_verb(
+        verbs, "preflight", "try whether workers could join from the worker clusters", DESCRIPTION, EPILOG
     )
     verb.add_argument(
         "--cluster",

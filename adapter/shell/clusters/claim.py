@@ -90,7 +90,7 @@ class Claim:
         return _RETRY_SECONDS
 
     async def _look(self) -> float:
-        found = await self._read()
+        found = await self.client.find(self._path)
         self._me = claim.saw(self._me, found, self._now())
         taken_from = self._identity.known.taken_from
         move = claim.decide(
@@ -103,14 +103,6 @@ class Claim:
         self._log(logging.ERROR if held else logging.WARNING, f"is held by {move.holder}; nothing is written there")
         self._with(Unusable(names.HELD_BY_ANOTHER, move.why))
         return claim.RENEW_SECONDS / 2
-
-    async def _read(self) -> Raw | None:
-        try:
-            return await self.client.get(self._path)
-        except ApiError as error:
-            if error.missing:
-                return None
-            raise
 
     async def _put(self, move: Put) -> None:
         sent = self._now()

@@ -121,22 +121,13 @@ async def once(client: Client, spec: specs.WorkerCluster) -> Login:
     else:
         assert spec.source.multi_kueue_cluster_ref is not None, "one of the two is set"
         name, namespace = spec.source.multi_kueue_cluster_ref.name, names.KUEUE_NAMESPACE
-        secret = multikueue.secret_name(name, await _found(client, resources.MULTIKUEUE_CLUSTERS.path(name=name)))
-    return _login(secret, namespace, await _found(client, resources.SECRETS.path(namespace, secret)))
+        secret = multikueue.secret_name(name, await client.find(resources.MULTIKUEUE_CLUSTERS.path(name=name)))
+    return _login(secret, namespace, await client.find(resources.SECRETS.path(namespace, secret)))
 
 
 def unusable(name: str, login: Login, error: BadLogin) -> str:
     """The sentence for a kubeconfig by which nobody can log in to WorkerCluster `name`."""
     return f"{login.secret} holds no usable kubeconfig: {error}; make it anew with `kubectl rayspan join {name}`."
-
-
-async def _found(client: Client, path: str) -> Raw | None:
-    try:
-        return await client.get(path)
-    except ApiError as error:
-        if error.missing:
-            return None
-        raise
 
 
 def _login(secret: str, namespace: str, found: Raw | None) -> Login:

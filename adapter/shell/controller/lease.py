@@ -61,7 +61,7 @@ class Lease:
         self._me = leaderelection.resigned(self._me)
         try:
             async with asyncio.timeout(leaderelection.REQUEST_SECONDS):
-                patch = leaderelection.giving_back(self._me, await self._read(), datetime.now(UTC))
+                patch = leaderelection.giving_back(self._me, await self._client.find(_PATH), datetime.now(UTC))
                 if patch:
                     await self._client.merge(_PATH, patch)
                     log.info("%s is given back", _WHICH)
@@ -84,7 +84,7 @@ class Lease:
     async def _look(self) -> Wait | StepDown:
         if late := leaderelection.overdue(self._me, self._now()):
             return late
-        lease = await self._read()
+        lease = await self._client.find(_PATH)
         self._me = leaderelection.saw(self._me, lease, self._now())
         self._heed(lease)
         move = leaderelection.decide(self._me, lease, self._now(), datetime.now(UTC))
@@ -94,14 +94,6 @@ class Lease:
         if isinstance(move, Wait):
             self._tell(logging.INFO, f"is held by {move.holder or 'nobody'}; standing by")
         return move
-
-    async def _read(self) -> Raw | None:
-        try:
-            return await self._client.get(_PATH)
-        except ApiError as error:
-            if error.missing:
-                return None
-            raise
 
     async def _put(self, move: Put) -> None:
         sent = self._now()

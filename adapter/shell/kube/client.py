@@ -198,6 +198,15 @@ class Client:
         """Read an object, or so many bytes of objects; raises TooLarge when there are more. `pages.py` reads a whole list."""
         return await self._send("GET", path, params=params, most=most)
 
+    async def find(self, path: str) -> Body | None:
+        """Read an object; None where there is none."""
+        try:
+            return await self.get(path)
+        except ApiError as error:
+            if error.missing:
+                return None
+            raise
+
     async def create(self, path: str, body: Mapping[str, Any]) -> Body:
         return await self._send("POST", path, body=body)
 

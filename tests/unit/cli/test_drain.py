@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from adapter import __main__ as command
 from adapter.cli import drain
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says
+from tests.unit.verbs import run
 
 Raw = dict[str, Any]
 PATH = "/apis/rayspan.dev/v1alpha1/workerclusters/east"
@@ -50,16 +50,6 @@ def placements(reason: str = "") -> Raw:
 def look(count: int, reason: str = "", **spec: Any) -> list[Answer]:
     """What one look at a cluster that is drained finds."""
     return [says(cluster(**({"draining": True} | spec))), says(pods(count)), says(placements(reason))]
-
-
-async def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """The command in a thread of its own, because it brings its own loop."""
-    monkeypatch.setattr(sys, "argv", ["kubectl-rayspan", *map(str, words)])
-    try:
-        return await asyncio.to_thread(command.main)
-    except SystemExit as leaving:
-        assert isinstance(leaving.code, int)
-        return leaving.code
 
 
 # --- cordon and uncordon -----------------------------------------------------------------------------------------------

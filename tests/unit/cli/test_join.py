@@ -25,7 +25,7 @@ from adapter.cli import drain
 from adapter.cli.membership import account, join, leave, sides
 from adapter.membership import Address
 from adapter.objects.raw import timestamp
-from tests.unit import apiserver
+from tests.unit import apiserver, verbs
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 
 Raw = dict[str, Any]
@@ -162,12 +162,7 @@ class Both:
     async def run(self, verb: str, *words: str, code: int = 0) -> tuple[str, str]:
         """What it says; whatever that is, it shows no token."""
         logins = ["--kubeconfig", str(self.files[0]), "--worker-kubeconfig", str(self.files[1])]
-        self._patch.setattr(sys, "argv", ["kubectl-rayspan", verb, "east", *logins, *words])
-        try:
-            ended = await asyncio.to_thread(command.main)
-        except SystemExit as leaving:
-            assert isinstance(leaving.code, int)
-            ended = leaving.code
+        ended = await verbs.run(self._patch, verb, "east", *logins, *words)
         said, complained = self._capsys.readouterr()
         assert ended == code, said + complained
         assert apiserver.TOKEN not in said + complained

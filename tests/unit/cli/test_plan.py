@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import __main__ as command
 from adapter.cli import common
-from tests.unit import apiserver
+from tests.unit import apiserver, verbs
 from tests.unit.apiserver import Answer, Server, kubeconfig, refuses, says
 from tests.unit.builders import NAMESPACE, START
 from tests.unit.stores import Sight, make_group, make_ray_job
@@ -33,13 +32,7 @@ async def answer(workers: int = 4) -> Raw:
 
 
 async def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """The command in a thread of its own, because it brings its own loop."""
-    monkeypatch.setattr(sys, "argv", ["kubectl-rayspan", "plan", *map(str, words)])
-    try:
-        return await asyncio.to_thread(command.main)
-    except SystemExit as leaving:
-        assert isinstance(leaving.code, int)
-        return leaving.code
+    return await verbs.run(monkeypatch, "plan", *words)
 
 
 async def test_it_asks_through_the_api_server_with_the_users_own_login(

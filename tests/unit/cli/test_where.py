@@ -1,6 +1,5 @@
 """`rayspan where` and `rayspan why` as their user meets them: what is read with which rights, what is printed, and the exit codes."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from adapter import __main__ as command
 from adapter import names
 from adapter.cli import wheretable, why
 from adapter.whereabouts.document import document
@@ -21,6 +19,7 @@ from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, lists, refuses, says
 from tests.unit.builders import NAMESPACE, START, make_condition, make_placement, make_workload
 from tests.unit.stores import Sight, make_group, make_ray_job
+from tests.unit.verbs import run
 from tests.unit.whereabouts.jobs import make_facts, make_head, make_job, make_worker
 
 Raw = dict[str, Any]
@@ -61,16 +60,6 @@ def in_queue() -> Facts:
     job["metadata"] |= {"uid": "uid-of-job"}
     placement["spec"]["check"] = "rayspan"
     return make_facts(work, job=job, placement=placement, ray_cluster={}, pods=[])
-
-
-async def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """The command in a thread of its own, because it brings its own loop."""
-    monkeypatch.setattr(sys, "argv", ["kubectl-rayspan", *map(str, words)])
-    try:
-        return await asyncio.to_thread(command.main)
-    except SystemExit as leaving:
-        assert isinstance(leaving.code, int)
-        return leaving.code
 
 
 # --- what it looks like ------------------------------------------------------------------------------------------------
