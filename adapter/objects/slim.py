@@ -21,7 +21,8 @@ _OF_A_WORKLOAD: Final = ("conditions", "admission", "admissionChecks")
 _OF_ITS_PODSETS: Final = ("name", "flavors", "count")
 _OF_A_SHARE: Final = {"spec": ("active", "priority", "podSets"), "status": ("conditions", "admission")}
 _OF_ITS_PODS: Final = ("name", "flavors", "resourceUsage")
-_OF_A_COPY: Final = ("nodeName",)
+_OF_A_COPY: Final = ("nodeName", "overhead", "resources")
+_OF_ITS_CONTAINERS: Final = ("resources", "restartPolicy")  # what podrequests.py adds up
 _OURS: Final = f"{names.DOMAIN}/"
 _OF_A_NODE: Final = {"spec": ("taints", "unschedulable"), "status": ("allocatable", "conditions")}
 
@@ -66,12 +67,12 @@ def share(raw: Raw) -> Raw:
 
 
 def copy(raw: Raw) -> Raw:
-    """A worker's copy: which node it has, and what is said of it. Of its annotations ours, for what users and tools write into them
-    may be long."""
+    """A worker's copy: which node it has, what it asks for, and what is said of it. Of its annotations ours, for what users and tools
+    write into them may be long."""
     metadata = dict(_without(meta(raw), ("managedFields",)))
     if notes := metadata.get("annotations"):
         metadata["annotations"] = {key: text for key, text in notes.items() if key.startswith(_OURS)}
-    return {**raw, "metadata": metadata, **({"spec": _part(raw["spec"] or {}, _OF_A_COPY)} if "spec" in raw else {})}
+    return {**raw, "metadata": metadata, **({"spec": _asking(raw["spec"] or {})} if "spec" in raw else {})}
 
 
 def frame(raw: Any) -> Any:
@@ -88,6 +89,15 @@ def node(raw: Raw) -> Raw:
 def namespace(raw: Raw) -> Raw:
     """A namespace, or anything else of which only the labels count, without its annotations: tools hang many of them there."""
     return {**raw, "metadata": _without(meta(raw), ("annotations", "managedFields"))}
+
+
+def _asking(spec: Raw) -> Raw:
+    """What is kept of a copy's spec: with each container what it asks for, in their order."""
+    kept = dict(_part(spec, _OF_A_COPY))
+    for field in ("initContainers", "containers"):
+        if isinstance(found := spec.get(field), list):
+            kept[field] = [_part(one, _OF_ITS_CONTAINERS) if _is_mapping(one) else one for one in found]
+    return kept
 
 
 def _with_spec(raw: Raw, spec: Raw) -> Raw:

@@ -103,6 +103,21 @@ def test_a_share_holds_the_overhead_of_its_runtime_class(stage: Stage, running: 
     assert _podset(stage, "east")["template"]["spec"]["overhead"] == {"cpu": "500m"}
 
 
+def test_a_copy_that_is_more_than_its_share_holds_is_told_of(stage: Stage, running: Controller) -> None:
+    """The policy comes when the share stands; the worker that is replaced gets the sidecar, and runs."""
+    stage.build({"east": 2})
+    stage.ray_cluster("pi", workers=1)
+    wait(lambda: stage.running(1), 90, "it runs", running.tail)
+    _inject(stage, stage.fleet.workers["east"])
+    stage.manager.delete("pod", stage.workers()[0]["metadata"]["name"], stage.name, wait=False)
+    wait(lambda: "BeyondShare" in stage.events("pi"), 90, "the job says so", running.tail)
+    assert (
+        "A worker in east runs with more than its share there holds, cpu: 1500m instead of 1"
+        in stage.events("pi")["BeyondShare"]
+    )
+    wait(lambda: stage.running(1), 60, "it runs all the same", running.tail)
+
+
 def test_a_webhook_that_hangs_holds_up_nobody_for_long(stage: Stage, running: Controller) -> None:
     """Nobody is at home behind it, and it may be passed over: the share is asked for with the template's own figures."""
     stage.build({"east": 1})

@@ -11,7 +11,7 @@ from adapter import names
 from adapter.admission import refusal
 from adapter.gang import unstarted
 from adapter.gang.anchors import settled
-from adapter.objects import raycluster, rayjob, slim, workerpod
+from adapter.objects import podrequests, raycluster, rayjob, slim, workerpod
 from adapter.objects.raw import controller_uid, is_true, key_of, uid_of
 from adapter.objects.references import Reference
 from adapter.objects.reservation import anchor_uid, anchors, reservation
@@ -222,6 +222,9 @@ STATUSES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 LATER = START + timedelta(hours=1)
 HEAD, MOVED = HeadAddress.of(LOCAL, "10.9.9.9"), Reference("Secret", "s")
+HELD = reservation("east", {"metadata": {"name": "s"}, "spec": {"podSets": [
+    {"name": "workers", "count": 1, "template": stores.make_template("10m")},
+]}})  # fmt: skip
 OF_COPIES: list[Callable[[Any], object]] = [
     key_of, uid_of, odd, anchor_uid, workerpod.slot_of, workerpod.leaving, workerpod.ended, lambda raw: workerpod.gone(raw, LATER),
     indexes.by_placement, predicates.stand, unstarted.started, unstarted._stuck_at, lambda raw: unstarted._since(raw, START),
@@ -230,6 +233,7 @@ OF_COPIES: list[Callable[[Any], object]] = [
     lambda raw: report.stuck(LOCAL, raw, "east", LATER), lambda raw: report.ending(raw, START),
     lambda raw: HEAD.moved_from(raw, mirrored=True), lambda raw: HEAD.moved_from(raw, mirrored=False),
     lambda raw: copies.copy(MOVED, {"data": {}}, raw),
+    lambda raw: podrequests.pod_requests(raw["spec"]), lambda raw: report.beyond(raw, HELD, "east/1/workers/0", "east"),
 ]  # fmt: skip
 COPIES = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.out.yaml"))
 
@@ -256,8 +260,23 @@ def test_what_we_made_ourselves_of_a_copy_is_not_kept() -> None:
     whole = yaml.safe_load(COPIES[0].read_text())
     whole["metadata"]["annotations"]["tools.example.com/trace"] = "x" * 1000
     left = slim.copy(whole)
-    assert left["spec"] == {} and not any(key.startswith("tools") for key in left["metadata"]["annotations"])
+    assert not {"command", "env", "image", "volumes"} & _fields(left["spec"])
+    assert not any(key.startswith("tools") for key in left["metadata"]["annotations"])
     assert left["metadata"]["annotations"][names.SLOT_ANNOTATION]
+
+
+def _fields(found: Any) -> set[str]:
+    """The names of all fields, however deep they are."""
+    inside = found if isinstance(found, list) else found.values() if isinstance(found, dict) else ()
+    return set(found if isinstance(found, dict) else ()).union(*map(_fields, inside))
+
+
+def test_a_copy_that_asks_for_more_than_is_held_still_shows_it() -> None:
+    """A sidecar, an init container that stays, and the overhead of a runtime class."""
+    cpu = {"resources": {"requests": {"cpu": "1"}}}
+    spec = {"containers": [cpu, cpu], "initContainers": [{**cpu, "restartPolicy": "Always"}], "overhead": {"cpu": "1"}}
+    left = slim.copy({"metadata": {"name": "a"}, "spec": spec})
+    assert podrequests.pod_requests(left["spec"])["cpu"] == 4000
 
 
 ANCHOR = {
