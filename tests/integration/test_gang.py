@@ -62,6 +62,9 @@ def test_deleted_job_leaves_nothing(stage: Stage, running: Controller, how: str)
 
     words = how.format(namespace=stage.name).split()
     stage.manager.kubectl("-n", stage.name, "delete", *words, "--wait=false")
+    # Of a namespace Kubernetes deletes the pods first, and looks again after half of the longest grace period, and again; the job
+    # is there until then.
+    wait(lambda: not stage.manager.items("rayclusters", stage.name), 180, "the job is gone", running.tail)
     wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: f"{stage.leftovers()}\n{running.tail()}")
     wait(lambda: not stage.manager.items("placements", stage.name), 60, "the Placement is gone")
     wait(lambda: not stage.reserving(), 30, "the quota is free")
