@@ -20,7 +20,10 @@ _WIDEST = 4
 
 def of(raw: Any) -> int:
     """The bytes that something takes that was read from JSON."""
-    return of_text(orjson.dumps(raw))
+    try:
+        return of_text(orjson.dumps(raw))
+    except TypeError:  # nested deeper than orjson writes, which reads four times as deep
+        return _walked(raw)
 
 
 def of_text(said: bytes | bytearray) -> int:
@@ -31,3 +34,20 @@ def of_text(said: bytes | bytearray) -> int:
     numbers = max(values - dicts - lists - (texts - members), 0)
     holders = dicts * _DICT + members * _MEMBER + lists * _LIST + values * _ENTRY
     return holders + texts * _TEXT + numbers * _NUMBER + len(said) * (1 if said.isascii() else _WIDEST)
+
+
+def _walked(raw: Any) -> int:
+    """The same, level by level."""
+    weight, left = 0, [raw]
+    while left:
+        one = left.pop()
+        weight += _ENTRY
+        if isinstance(one, dict):
+            weight += _DICT + _MEMBER * len(one)
+            left += [*one, *one.values()]
+        elif isinstance(one, list):
+            weight += _LIST
+            left += one
+        else:
+            weight += _TEXT + _WIDEST * len(one) if isinstance(one, str) else _NUMBER
+    return weight

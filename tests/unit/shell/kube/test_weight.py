@@ -56,3 +56,12 @@ def test_nothing_takes_much_more_than_it_weighs(found: Any) -> None:
 def test_what_an_api_server_says_weighs_about_twice_of_what_it_takes(raw: Any) -> None:
     said = orjson.dumps(_versions(raw))
     assert 1.5 < weight.of_text(said) / taken(said) < 2.5
+
+
+@pytest.mark.parametrize(("before", "inside", "after"), [(b'{"x":', b"1", b"}"), (b"[", b'"\xc3\xa4"', b"]")])
+def test_what_is_nested_as_deep_as_can_be_read_has_a_weight_too(before: bytes, inside: bytes, after: bytes) -> None:
+    said = before * 1_000 + inside + after * 1_000
+    found = orjson.loads(said)
+    with pytest.raises(TypeError):
+        orjson.dumps(found)
+    assert 0.9 * taken(said) < weight.of(found) < 3 * weight.of_text(said)
