@@ -72,7 +72,9 @@ def patience(gang: Gang, current: Placement, standing: Mapping[str, Reservation]
 
 def _never_asked(gang: Gang, current: Placement, standing: Mapping[str, Reservation]) -> bool:
     """Whether a cluster has refused a copy since the plan, so that its share of the round is not asked for."""
-    left = (share for share in current.live if current.round_of(share) == current.round and share.cluster not in standing)
+    left = (
+        share for share in current.live if current.round_of(share) == current.round and share.cluster not in standing
+    )
     return any(trying.refusal(gang, share) for share in left)
 
 
