@@ -122,9 +122,7 @@ def decide(
         return _put(lead, which, claim, wall, taken=now < me.begins)
     if now - me.since >= ABANDONED_SECONDS:  # whoever it was taken from has stopped, too
         return _put(lead, which, claim, wall)
-    taken = bool(
-        annotation(claim or {}, names.TAKEN_ANNOTATION)
-    )  # whoever did so may have ended before its wait was over
+    taken = bool(annotation(claim or {}, names.TAKEN_ANNOTATION))  # and who did so may have ended since
     if holder == "" or _inherited(lead, claim):
         return _put(lead, which, claim, wall, taken=taken, after=HANDED_OVER_SECONDS if taken else 0.0)
     if holder == taken_from:
