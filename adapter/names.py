@@ -107,6 +107,7 @@ TAKE_OVER_ANNOTATION: Final = f"{DOMAIN}/take-over"  # the holder from whom the 
 
 # --- written by us on Leases ----------------------------------------------------------------------------------------------
 LEASE_VERSION_ANNOTATION: Final = f"{DOMAIN}/lease-version"  # on a claim: how far its manager's Lease was
+TAKEN_ANNOTATION: Final = f"{DOMAIN}/taken-over"  # on a claim, "true": whom it was taken from may write for a while yet
 GAVE_BACK_ANNOTATION: Final = f"{DOMAIN}/gave-back"  # on the manager's Lease: who held it last, when nobody does
 
 # --- Kueue -----------------------------------------------------------------------------------------------------------

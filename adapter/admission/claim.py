@@ -25,9 +25,9 @@ RENEW_SECONDS = 10.0
 DEADLINE_SECONDS = 40.0
 # Half as long again, as between the deadline and the duration of a Lease: one clock may run that much faster than another.
 ABANDONED_SECONDS = 60
-# A holder that reaches the cluster learns at its next renewal that it holds the claim no more; one that is on its way is over after
-# the client's ten seconds. Who does not reach it does not write there either.
-HANDED_OVER_SECONDS = RENEW_SECONDS + 10.0
+# A holder learns at its next renewal that it holds the claim no more. But its renewals may fail, for a busy API server say, while its
+# writes do not: then it writes until its deadline, and what it sent last is over after the client's ten seconds.
+HANDED_OVER_SECONDS = DEADLINE_SECONDS + 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +118,15 @@ def decide(
             f"its claim ({where}) was deleted, which whoever held it may not know yet; nothing is written there until "
             f"nobody has made it anew for {ABANDONED_SECONDS} s",
         )
-    if holder in ("", lead.name) or _inherited(lead, claim) or now - me.since >= ABANDONED_SECONDS:
+    if holder == lead.name:
+        return _put(lead, which, claim, wall, taken=now < me.begins)
+    if now - me.since >= ABANDONED_SECONDS:  # whoever it was taken from has stopped, too
         return _put(lead, which, claim, wall)
+    taken = bool(annotation(claim or {}, names.TAKEN_ANNOTATION))  # and who did so may have ended since
+    if holder == "" or _inherited(lead, claim):
+        return _put(lead, which, claim, wall, taken=taken, after=HANDED_OVER_SECONDS if taken else 0.0)
     if holder == taken_from:
-        return _put(lead, which, claim, wall, after=HANDED_OVER_SECONDS)
+        return _put(lead, which, claim, wall, taken=True, after=HANDED_OVER_SECONDS)
     shown, since = (
         quoted(holder, LONGEST_OF_ONE),
         quoted(str(_spec(claim).get("acquireTime") or "an unknown time")),
@@ -142,7 +147,16 @@ def _inherited(lead: Leadership, claim: Raw | None) -> bool:
     return known and _holder(claim) == lead.before and int(noted) <= lead.until
 
 
-def _put(lead: Leadership, which: tuple[str, str], claim: Raw | None, wall: datetime, after: float = 0.0) -> Put:
+def _put(
+    lead: Leadership,
+    which: tuple[str, str],
+    claim: Raw | None,
+    wall: datetime,
+    *,
+    taken: bool = False,
+    after: float = 0.0,
+) -> Put:
+    """`taken`: whom it was taken from may write yet, which the claim says to whoever inherits it."""
     spec, now = _spec(claim), microtime(wall)
     mine = _holder(claim) == lead.name
     before = spec.get("leaseTransitions")
@@ -154,7 +168,9 @@ def _put(lead: Leadership, which: tuple[str, str], claim: Raw | None, wall: date
         "renewTime": now,
         "leaseTransitions": changes if changes <= MOST_TRANSITIONS else 0,
     }
-    noted = {"annotations": {names.LEASE_VERSION_ANNOTATION: str(lead.version)}}
+    noted: dict[str, dict[str, str | None]] = {"annotations": {names.LEASE_VERSION_ANNOTATION: str(lead.version)}}
+    if taken or annotation(claim or {}, names.TAKEN_ANNOTATION):
+        noted["annotations"][names.TAKEN_ANNOTATION] = "true" if taken else None
     if claim is not None:
         return Put({"metadata": {**noted, **_precondition(claim)}, "spec": fresh}, False, after)
     metadata = {"name": name(*which), "namespace": names.SYSTEM_NAMESPACE, **noted}

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from adapter.gang import trying
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Exclusion, Placement
 from adapter.objects.reservation import Reservation
@@ -62,11 +63,19 @@ def patience(gang: Gang, current: Placement, standing: Mapping[str, Reservation]
     if any(share.preempts and share.cluster in standing for share in current.shares):
         return gang.timeout * 2  # whatever Kueue says first: its victims' quota is yet to come free
     waiting = [found for found in standing.values() if not found.admitted]
-    if any(found.refused for found in waiting):
+    if any(found.refused for found in waiting) or _never_asked(gang, current, standing):
         return min(SPILL_AFTER, gang.timeout)
     if any(found.unanswered for found in waiting):
         return min(_doubled(SPILL_AFTER, current.given_up), gang.timeout)
     return gang.timeout
+
+
+def _never_asked(gang: Gang, current: Placement, standing: Mapping[str, Reservation]) -> bool:
+    """Whether a cluster has refused a copy since the plan, so that its share of the round is not asked for."""
+    left = (
+        share for share in current.live if current.round_of(share) == current.round and share.cluster not in standing
+    )
+    return any(trying.refusal(gang, share) for share in left)
 
 
 def excluded_for(current: Placement) -> timedelta:

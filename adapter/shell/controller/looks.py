@@ -3,6 +3,7 @@
 Keys: a gang (Workload), a worker pod (with its copies), a WorkerCluster, an AdmissionCheck, a ClusterQueue, an anchor. What to do
 is recomputed from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
 nobody else. A plan waits for those before it, so whether it is wanted, and of what, is decided once more when its turn has come.
+A gang is planned now and then, however often it is looked at (`Paces`).
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller import measure
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QueueKey
+from adapter.shell.controller.paces import Paces
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.gangs import Gangs
@@ -51,6 +53,7 @@ class Looks:
     aggregator: Aggregator
     waker: Waker
     _one_plan: asyncio.Lock = field(default_factory=asyncio.Lock)  # at a time: the next one sees what it promised
+    _paces: Paces = field(default_factory=Paces)
 
     async def look(self, key: QueueKey) -> float | None:
         """Look at a key; returns the seconds after which to look again, if nothing changes. Raises Postpone for trouble that
@@ -85,6 +88,10 @@ class Looks:
             raise Postpone(self.manager.lost)
         now = datetime.now(UTC)
         actions = lifecycle.decide(self.gangs.facts(key, now), now)
+        later = self._paces.left(key) if any(isinstance(action, Plan) for action in actions) else 0.0
+        if later:  # all else that is to be done is done, and it is planned when its time has come, whoever wakes it or does not
+            after = await self._execute(key, [action for action in actions if not isinstance(action, Plan)])
+            return later if after is None else min(later, after)
         after = await self._execute(key, actions)
         # A plan for which clusters are to be asked first wrote nothing, so nothing wakes its gang.
         planned = any(isinstance(action, Plan) for action in actions)
@@ -127,6 +134,8 @@ class Looks:
                 wanted = await self._plan(key) and wanted
             else:
                 await self.executor.do(action)
+                if isinstance(action, TryCopy):
+                    self._paces.learned(key)
                 measure.done(action, cluster_of(action), datetime.now(UTC))
         return wanted
 
@@ -145,6 +154,9 @@ class Looks:
             if plan is None:
                 log.info("%s/%s is not to be planned any more", *key)
                 return False
-            await self.executor.do(plan)
+            try:
+                await self.executor.do(plan)
+            finally:  # one that was refused, as in a namespace that is being deleted, is tried no more often
+                self._paces.planned(key)
         measure.done(plan, cluster_of(plan), datetime.now(UTC))
         return True

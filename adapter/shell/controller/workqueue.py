@@ -2,7 +2,7 @@
 
 A key added while it is being handled is handled once more afterwards. Keys do not wait for each other, so one that
 hangs on a silent cluster delays nobody; each cluster's client bounds the requests to it. A key that fails comes back
-later and later.
+later and later, but soon where there were news of it meanwhile.
 """
 
 import asyncio
@@ -18,6 +18,10 @@ log = logging.getLogger(__name__)
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 FIRST_BACKOFF, LAST_BACKOFF = 0.2, 30.0
+# No key that failed waits for longer, if there were news of it while it did: nobody tells of them again, and what was in the way
+# may be over with them, as of a job whose last worker ends while a plan for it is refused. Not at once, for they may be what the
+# look did before it failed, and a key that wakes itself must not spin.
+NEWS_BACKOFF = 3.0
 # Keys that are started at once. A resync or a cluster's return makes thousands due in one moment, each look takes up to some
 # milliseconds before it first waits, and whatever else runs on the loop, the Lease's renewal first of all, comes in between.
 SLICE = 64
@@ -102,12 +106,12 @@ class WorkQueue(Generic[KeyT]):
             after = self._backoff(key)
         finally:  # also of a look that is cancelled: its key is to be looked at again
             self._running.discard(key)
-            self._again.pop(key, None)  # news that came while it failed wait with it: what wakes itself must not spin
+            self._again.pop(key, None)
         if after is not None:
             self.add(key, after)
 
     def _backoff(self, key: KeyT) -> float:
-        """How long a key that failed waits: doubling, with jitter, so that many do not come back at once."""
+        """How long a key that failed waits, and its news with it: doubling, with jitter, so that many do not come back at once."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        longest = min(FIRST_BACKOFF * 2.0 ** min(failures, 10), LAST_BACKOFF)
+        longest = min(FIRST_BACKOFF * 2.0 ** min(failures, 10), NEWS_BACKOFF if key in self._again else LAST_BACKOFF)
         return longest * random.uniform(0.5, 1.0)

@@ -15,6 +15,7 @@ listed, before each watch that is taken up again, and with each probe. What cann
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,6 +49,10 @@ FIRST_PAUSE, LAST_PAUSE = 15.0, 600.0
 # A cut link shows within PROBE_SECONDS + the client's time-out: quick enough for a gang to spill within its own
 # reservation timeout, slow enough that one lost packet means nothing.
 PROBE_SECONDS = 5.0
+
+# Who is busy (429) is asked again, and what was read of it counts meanwhile: for as long as that of a link that was cut does, where a watch
+# is to be taken up again, and while all of them stand for as long as it takes.
+BUSY_SECONDS = 15.0
 
 RESTORED = "its API server went back to an older version, as after a restore from a backup; everything is listed anew"
 
@@ -96,6 +101,7 @@ class Stranger(Unusable):
 @dataclass(slots=True)
 class _Place:
     version: str = ""  # from which a watch can go on; empty: list first
+    stood: float = -math.inf  # when a watch stood last
 
 
 Anew = asyncio.Future[Unreachable]  # why nothing that was read of the cluster counts any more
@@ -112,9 +118,10 @@ async def follow(what: Following, anew: Anew | None = None) -> None:
             place.version = await _begin(what, place.version, proved=proved)
             await _watch(what, place)
         except ApiError as error:
-            if error.status != 429:  # who is busy is not asked for a whole list on top
+            if not _busy(error):  # who is is not asked for a whole list on top
                 place.version = ""  # gone (410) or refused: only a fresh list tells what is true
-            if error.status != 410:
+            spared = _busy(error) and place.version and clock() - place.stood < BUSY_SECONDS
+            if error.status != 410 and not spared:
                 what.trouble(error)
         except Unreachable as error:
             if isinstance(error, Restored | Stranger | TooLarge | Overfull):
@@ -190,9 +197,12 @@ async def _watch(what: Following, place: _Place) -> None:
     }
     async with what.client.stream(what.path, params, SILENCE_SECONDS) as lines:
         what.trouble(None)  # not after the list: where only the watch is refused, nothing would stay true
-        async for line in lines:
-            if line:
-                place.version = _take(what, orjson.loads(line), place.version)
+        try:
+            async for line in lines:
+                if line:
+                    place.version = _take(what, orjson.loads(line), place.version)
+        finally:
+            place.stood = asyncio.get_running_loop().time()
 
 
 def _take(what: Following, event: Raw, version: str) -> str:
@@ -276,7 +286,8 @@ async def _end(client: Client, tell: Tell, anew: Anew, prove: Prove) -> Unreacha
 async def _answered(client: Client, tell: Tell, prove: Prove) -> None:
     """Probe until the cluster gives an answer, be it a refusal, and proves who it is."""
     while True:
-        met = await _probe(client, tell, prove)
+        met = await _probe(client, prove)
+        tell(met)
         if met is None or (isinstance(met, ApiError) and await _proves(prove)):
             return
         await asyncio.sleep(PROBE_SECONDS)
@@ -294,13 +305,20 @@ async def _silence(client: Client, tell: Tell, prove: Prove) -> Unreachable:
     """Probe until the cluster gives no answer, or another one does; returns why."""
     while True:
         await asyncio.sleep(PROBE_SECONDS)
-        met = await _probe(client, tell, prove)
+        met = await _probe(client, prove)
+        if not _busy(met):  # it lives, and who it is will be asked again
+            tell(met)
         if isinstance(met, Unreachable):
             return met
 
 
-async def _probe(client: Client, tell: Tell, prove: Prove) -> ApiError | Unreachable | None:
-    """Ask for a sign of life, and who gives it; tells, and returns, what came in the way."""
+def _busy(met: Exception | None) -> bool:
+    """Whether an API server has something else to do first: nothing was said of what it was asked."""
+    return isinstance(met, ApiError) and met.status == 429
+
+
+async def _probe(client: Client, prove: Prove) -> ApiError | Unreachable | None:
+    """Ask for a sign of life, and who gives it; returns what came in the way."""
     met: ApiError | Unreachable | None = None
     for ask in (client.alive, prove):
         try:
@@ -310,5 +328,4 @@ async def _probe(client: Client, tell: Tell, prove: Prove) -> ApiError | Unreach
             break
         except ApiError as refusal:
             met = met or refusal
-    tell(met)
     return met

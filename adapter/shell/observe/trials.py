@@ -63,12 +63,18 @@ class Trials:
         }
         return {(cluster, group): tried for cluster, group in asked if (tried := groups.get(group, {}).get(cluster))}
 
-    def note(self, cluster: str, work: Workload, podset: PodSet, tried: Tried) -> None:
-        """Keep an answer."""
+    def note(self, cluster: str, work: Workload, podset: PodSet, tried: Tried, under: object) -> None:
+        """Keep an answer; `under`: what `under` said before the cluster was asked."""
         counts_for = REFUSED_FOR if tried.refused else COUNTS_FOR
         self._tidy()
-        of_shape = self._notes.setdefault(self._shape(work, podset), {})
-        of_shape[cluster] = _Note(replace(tried, until=self._now() + counts_for), self._under(cluster, work.namespace))
+        shape = self._shape(work, podset)
+        of_shape = self._notes.pop(shape, {})
+        self._notes[shape] = {**of_shape, cluster: _Note(replace(tried, until=self._now() + counts_for), under)}
+
+    def under(self, cluster: str, namespace: str) -> object:
+        """What of an answer's circumstances is seen: which connection it is, what the cluster gives pods, the namespace's labels."""
+        member = self._fleet.members().get(cluster)
+        return member and (member, member.spec.pods, dict(member.namespace_labels.get(namespace) or {}))
 
     def puts_off(self, work: Workload, pairs: tuple[Pair, ...]) -> bool:
         """Note which answers the plan of a gang waits for, none when it waits for none; returns whether it does."""
@@ -84,12 +90,7 @@ class Trials:
         return self._wanted.get(work.uid, ((), None))[0]
 
     def _counts(self, cluster: str, namespace: str, note: _Note, now: datetime) -> bool:
-        return now < note.tried.until and note.under == self._under(cluster, namespace)
-
-    def _under(self, cluster: str, namespace: str) -> object:
-        """What of an answer's circumstances is seen: which connection it is, what the cluster gives pods, the namespace's labels."""
-        member = self._fleet.members().get(cluster)
-        return member and (member, member.spec.pods, dict(member.namespace_labels.get(namespace) or {}))
+        return now < note.tried.until and note.under == self.under(cluster, namespace)
 
     def _shape(self, work: Workload, podset: PodSet) -> _Shape:
         key = work.uid, work.attempt, podset.name
@@ -101,7 +102,7 @@ class Trials:
         return work.namespace, self._digests[key]
 
     def _tidy(self) -> None:
-        """Forget what does not count any more, and the oldest where there is too much."""
+        """Forget what does not count any more, and the shapes that were asked for longest ago where there is too much."""
         now = self._now()
         self._wanted = {uid: note for uid, note in self._wanted.items() if now - note[1] < COUNTS_FOR}
         if sum(map(len, self._notes.values())) < MOST:

@@ -34,12 +34,14 @@ class Trier:
         """Have a cluster say what it makes of a copy, unless it has just said so of another job's."""
         cluster, pair = action.target.cluster, (action.target.cluster, action.podset.name)
         client = self._fleet.connected(cluster).client
+        under = self._trials.under(cluster, action.work.namespace)
         tried = Tried(unknown=f"no answer within {SECONDS:.0f}s")
         try:
             async with asyncio.timeout(SECONDS), self._lines[cluster]:
                 if self._trials.known(action.work, [pair]):
                     return
                 namespace, _ = key_of(action.body)
+                under = self._trials.under(cluster, namespace)  # before: what changes meanwhile may be unheard of there
                 pod = await client.try_to_create(resources.PODS.path(namespace), action.body)
                 tried = trial.taken(pod, action.podset.template, action.target)
         except ApiError as error:
@@ -48,4 +50,4 @@ class Trier:
             tried = Tried(unknown=str(error))
         except TimeoutError:
             pass
-        self._trials.note(cluster, action.work, action.podset, tried)
+        self._trials.note(cluster, action.work, action.podset, tried, under)

@@ -16,6 +16,7 @@ from adapter.admission.claim import (
     Leadership,
     Put,
 )
+from adapter.shell.kube.client import TIMEOUT_SECONDS
 
 Raw = dict[str, Any]
 WALL = datetime(2026, 5, 1, 12, 0, 0, 250, tzinfo=UTC)
@@ -104,7 +105,7 @@ def test_whom_it_is_taken_from_has_time_to_learn_of_it() -> None:
     made = move(held(OTHER), taken_from=OTHER)
     assert isinstance(made, Put) and made.after == HANDED_OVER_SECONDS
     assert isinstance(move(held(OTHER), taken_from=BEFORE), Held), "that very holder, so it works once"
-    me = claim.granted(claim.asked(seen(0), made, NOW), NOW)
+    me = claim.granted(claim.asked(seen(0), made, NOW), NOW + HANDED_OVER_SECONDS - 10)  # renewed since
     times = (NOW, NOW + HANDED_OVER_SECONDS - 0.1, NOW + HANDED_OVER_SECONDS)
     assert [claim.may_write(me, when) for when in times] == [False, False, True]
     renewed = move(held(ME), me)
@@ -112,6 +113,48 @@ def test_whom_it_is_taken_from_has_time_to_learn_of_it() -> None:
     assert not claim.may_write(claim.granted(claim.asked(me, renewed, NOW + 10), NOW + 10), NOW + 10), (
         "a renewal does not shorten it"
     )
+
+
+def test_whom_it_is_taken_from_may_write_until_its_deadline_and_what_it_sent_last_is_over_then() -> None:
+    """Its renewals may fail although its writes do not."""
+    assert HANDED_OVER_SECONDS >= DEADLINE_SECONDS + TIMEOUT_SECONDS
+    assert HANDED_OVER_SECONDS <= ABANDONED_SECONDS, "who waits for longer takes it without being told to"
+
+
+def noted(made: Put | Held) -> object:
+    assert isinstance(made, Put)
+    return made.body["metadata"]["annotations"].get(names.TAKEN_ANNOTATION, "-")
+
+
+def as_left(holder: str) -> Raw:
+    """A claim that was taken over, and whose taker ended before its wait was over."""
+    found = held(holder)
+    found["metadata"]["annotations"][names.TAKEN_ANNOTATION] = "true"
+    return found
+
+
+def test_a_claim_says_that_it_was_taken_over_until_the_wait_is_over() -> None:
+    assert noted(move(held(OTHER), taken_from=OTHER)) == "true"
+    waiting, over = Claimant("7", NOW, begins=NOW + 1), Claimant("7", NOW, begins=NOW)
+    assert noted(move(as_left(ME), waiting)) == "true"
+    assert noted(move(as_left(ME), over)) is None
+    assert noted(move(held(ME), over)) == "-"
+
+
+@pytest.mark.parametrize(
+    ("holder", "since", "after", "said"),
+    [
+        pytest.param(BEFORE, 0, HANDED_OVER_SECONDS, "true", id="its successor waits as well"),
+        pytest.param("", 0, HANDED_OVER_SECONDS, "true", id="nobody holds it any more"),
+        pytest.param(OTHER, ABANDONED_SECONDS, 0, None, id="for longer than that nobody renewed it"),
+        pytest.param(ME, 0, 0, None, id="it waited itself"),
+    ],
+)
+def test_who_comes_after_a_taker_waits_for_whom_it_was_taken_from(
+    holder: str, since: float, after: float, said: object
+) -> None:
+    made = move(as_left(holder), seen(since))
+    assert isinstance(made, Put) and made.after == after and noted(made) == said
 
 
 def test_whoever_may_put_it_right_reads_how() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapter.actions import Action, LookAgain, Plan, Reserve, Say, TryCopy
+from adapter.actions import Action, LookAgain, Plan, Record, Reserve, Say, TryCopy
 from adapter.gang import lifecycle, trying
 from adapter.gang.facts import Gang
 from adapter.objects.placement import placement
@@ -84,10 +84,27 @@ def test_a_share_is_asked_for_with_what_its_cluster_makes_of_it() -> None:
 
 def test_a_cluster_that_refuses_is_not_asked_for_quota() -> None:
     """The plan took it before it was asked anew: the round is given up in time, with this reason."""
-    found = decide(gang(tried={EAST: REFUSED}))
+    found = lifecycle.decide(gang(tried={EAST: REFUSED}), at(3))
     assert list(reserves(found)) == ["west"]
     (text,) = [one.status["reason"] for one in found if hasattr(one, "status")]
     assert "east: it refuses its pods: violates PodSecurity" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "given_up", "more"),
+    [
+        pytest.param(3, False, {}, id="another one is tried first"),
+        pytest.param(5, True, {}, id="it will never be asked for"),
+        pytest.param(5, False, {"reservations": ("east", "west")}, id="its quota was asked for before"),
+    ],
+)
+def test_a_round_is_not_waited_for_whose_share_will_not_be_asked_for(
+    seconds: float, given_up: bool, more: dict[str, Any]
+) -> None:
+    asked = make_reservation(ROUND1, admitted=False, message="pending the preemption of 1 workload")
+    standing = tuple(reservation(cluster, asked) for cluster in more.get("reservations", ()))
+    found = lifecycle.decide(gang(tried={EAST: REFUSED}, reservations=standing), at(seconds))
+    assert [one.status.get("withdrawnRound") for one in found if isinstance(one, Record)] == [1 if given_up else None]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from adapter.shell.kube.client import FENCED, Client, Unreachable
 from adapter.shell.kube.reflector import Stranger
 from adapter.shell.kube.resources import PODS
 from tests.unit import apiserver, builders, stores
-from tests.unit.apiserver import Server, hurried, kubeconfig, lists, says
+from tests.unit.apiserver import Server, hurried, kubeconfig, lists, refuses, says
 from tests.unit.shell.clusters.test_fleet import Bench, benched
 
 Raw = dict[str, Any]
@@ -36,8 +36,13 @@ class Cluster(Server):
         self.lists, self.watches = [self.answer] * 1000, [self.watch] * 1000
         self.cutting = asyncio.Event()
         self.away = False
+        self.busy, self.throttled = 0, 0  # for how many who ask who it is; how many were
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        if self.busy and request.query.get("fieldSelector") == "metadata.name=kube-system":
+            self.busy, self.throttled = self.busy - 1, self.throttled + 1
+            self.news.set()
+            return await refuses(429, "TooManyRequests")(request)
         if self.away:
             await apiserver.cut(request)
             return web.Response()
@@ -152,6 +157,43 @@ async def test_after_a_silence_nothing_is_written_before_it_has_shown_who_it_is(
         server.uid, server.away = THERE, False
         await until(lambda: member.stranger == names.ANOTHER_CLUSTER)
         assert pods(member) == ["a"] and member.identity.fence()
+
+
+@hurried
+async def test_who_is_too_busy_to_say_who_it_is_is_asked_again_and_seen_meanwhile() -> None:
+    server, told = Cluster(), list[str]()
+    async with following(server, Known("east", HERE)) as (member, until):
+        await until(lambda: not member.why_silent)
+        listed, member._tell = server.listed(), Listeners(contact=lambda _: told.append(member.why_silent))
+        server.busy = 3
+        await server.until(lambda: server.throttled == 3)
+        server.busy = 2
+        server.cut()
+        watches = len(server.of(watch=True))
+        await server.until(lambda: server.throttled == 5 and len(server.of(watch=True)) > watches)
+        assert told == [] and not member.why_silent and server.listed() == listed
+
+
+@hurried
+async def test_what_is_not_taken_up_again_counts_for_a_while_only() -> None:
+    server = Cluster()
+    async with following(server, Known("east", HERE)) as (member, until):
+        await until(lambda: not member.why_silent)
+        server.busy = 10**6
+        server.cut()
+        await until(lambda: "429 TooManyRequests" in member.why_silent)
+        server.busy = 0
+        await until(lambda: not member.why_silent)
+
+
+@hurried
+async def test_who_was_not_seen_before_is_not_seen_while_it_is_too_busy() -> None:
+    server = Cluster()
+    server.busy = 3
+    async with following(server, Known("east", HERE)) as (member, until):
+        await until(lambda: "429 TooManyRequests" in member.why_silent)
+        assert server.listed() == 0
+        await until(lambda: not member.why_silent)
 
 
 @hurried

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapter.shell.controller.workqueue import FIRST_BACKOFF, LAST_BACKOFF, SLICE, Postpone, WorkQueue
+from adapter.shell.controller.workqueue import FIRST_BACKOFF, LAST_BACKOFF, NEWS_BACKOFF, SLICE, Postpone, WorkQueue
 
 Test = Callable[[], Awaitable[None]]
 
@@ -327,6 +327,27 @@ def test_news_that_came_while_a_key_failed_wait_with_it() -> None:
         await bench.run(100)
         assert len(bench.began) == 2, "they are not lost, and are looked at once"
         assert 5 + FIRST_BACKOFF <= bench.began[1][1] <= 5 + 2 * FIRST_BACKOFF + 0.01
+
+    play(test)
+
+
+def test_news_that_came_while_a_key_failed_once_more_do_not_wait_as_long_as_it_would() -> None:
+    """Nobody tells of them again: they may be that the last worker of a share has ended, which is all that it was waited for."""
+
+    async def test() -> None:
+        async def body(_: str) -> float | None:
+            if len(bench.began) > 10:
+                return None
+            if len(bench.began) == 10:
+                bench.queue.add("a", 0.3)
+            raise Postpone("a plan is refused")
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(1000)
+        moments = [when for _, when in bench.began]
+        assert moments[9] - moments[8] > 10, "it had grown"
+        assert len(moments) == 11 and moments[10] - moments[9] <= NEWS_BACKOFF + 0.01
 
     play(test)
 

@@ -28,7 +28,8 @@ RECREATED = {**SHARE, "metadata": SHARE["metadata"] | {"uid": "another"}}
 async def do(server: Server, action: Action) -> Sight:
     """Do an action, with one server for both clusters; what a copy would be in east is known."""
     sight = Sight({"east": 9})
-    sight.facts.trials.note("east", workload(WORK), workload(WORK).podsets[1], Tried(unknown="down"))
+    trials, work = sight.facts.trials, workload(WORK)
+    trials.note("east", work, work.podsets[1], Tried(unknown="down"), trials.under("east", work.namespace))
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = sight.members["east"].client = client
         await sight.executor(client).do(action)

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from adapter import names
 from adapter.actions import Plan, TryCopy
-from adapter.objects.workload import workload
+from adapter.objects.workload import Workload, workload
 from adapter.rewrite import trial
 from adapter.rewrite.trial import Tried
 from adapter.shell.controller.handlers import Waker
@@ -63,6 +63,11 @@ async def asked(server: Server, actions: Iterable[TryCopy], sight: Sight) -> Non
 def known(sight: Sight, raw: Raw) -> dict[str, Tried]:
     work = workload(raw)
     return dict(sight.facts.trials.of(work, work.podsets[1]))
+
+
+def noted(trials: Trials, cluster: str, work: Workload, tried: Tried) -> None:
+    """Have it said, with nothing changed meanwhile."""
+    trials.note(cluster, work, work.podsets[1], tried, trials.under(cluster, work.namespace))
 
 
 async def test_it_is_a_dry_run_and_its_answer_is_what_is_reserved() -> None:
@@ -134,7 +139,7 @@ class Clock:
 
 def remembered(sight: Sight, clock: Clock, tried: Tried, raw: Raw) -> Trials:
     found, work = Trials(sight.fleet, sight.facts.targets, clock), workload(raw)
-    found.note("east", work, work.podsets[1], tried)
+    noted(found, "east", work, tried)
     return found
 
 
@@ -164,13 +169,38 @@ def test_it_does_not_count_in_other_circumstances() -> None:
     assert not found.of(work, work.podsets[1])
 
 
+async def test_an_answer_is_of_what_was_seen_before_it_was_asked_for() -> None:
+    """The namespace's labels change while a webhook thinks, which may have read the former ones."""
+    sight, server = Sight({"east": 9}), Server()
+
+    async def thinks(request: web.Request) -> web.StreamResponse:
+        fill(sight.members["east"].namespaces, {"metadata": {"name": builders.NAMESPACE, "labels": {"mesh": "on"}}})
+        return await with_sidecar()(request)
+
+    server.lists = [thinks, with_sidecar()]
+    await asked(server, [ask(gang())], sight)
+    assert known(sight, gang()) == {}
+    await asked(server, [ask(gang())], sight)
+    assert known(sight, gang())["east"].request["cpu"] == 1500
+
+
+def test_a_shape_that_is_asked_for_all_the_time_is_not_thrown_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "MOST", 3)
+    sight, often = Sight({"east": 9}), gang()
+    others = (gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(3))
+    found = Trials(sight.fleet, sight.facts.targets, Clock())
+    for raw in (often, next(others), often, *others):
+        noted(found, "east", workload(raw), Tried(unknown="down"))
+    assert found.of(workload(often), workload(often).podsets[1])
+
+
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "MOST", 3)
     sight, clock = Sight({"east": 9}), Clock()
     shapes = [gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(9)]
     found = Trials(sight.fleet, sight.facts.targets, clock)
     for raw in shapes:
-        found.note("east", workload(raw), workload(raw).podsets[1], Tried(unknown="down"))
+        noted(found, "east", workload(raw), Tried(unknown="down"))
     left = [raw for raw in shapes if found.of(workload(raw), workload(raw).podsets[1])]
     assert left == shapes[-3:]
 
@@ -224,7 +254,7 @@ async def test_a_plan_is_not_put_off_for_ever() -> None:
             if server.asked:
                 break
             for cluster, _ in sight.facts.gangs.facts(key, builders.START).untried_by_plan:
-                sight.facts.trials.note(cluster, work, work.podsets[1], Tried(refused="no"))
+                noted(sight.facts.trials, cluster, work, Tried(refused="no"))
             clock.seconds += 1
     assert [one.path.rsplit("/", 1)[-1] for one in server.asked] == ["placements"]
     assert not sight.facts.gangs.waits_for_answers(key), "its Placement wakes it"
@@ -288,8 +318,8 @@ async def test_a_cluster_that_refuses_is_passed_over_in_its_own_words() -> None:
     sight, server, raw = Sight({"east": 9, "west": 9}), Server(), gang()
     fill(sight.manager.workloads, raw)
     work = workload(raw)
-    sight.facts.trials.note("east", work, work.podsets[1], Tried(refused="violates PodSecurity"))
-    sight.facts.trials.note("west", work, work.podsets[1], Tried(unknown="down"))
+    noted(sight.facts.trials, "east", work, Tried(refused="violates PodSecurity"))
+    noted(sight.facts.trials, "west", work, Tried(unknown="down"))
     body, made, _ = await sight.planning.body(Plan(work, None, ()), builders.START)
     assert [share["cluster"] for share in body["spec"]["shares"]] == ["west"]
     want = (
@@ -304,7 +334,7 @@ async def test_a_gang_that_is_refused_everywhere_waits_and_is_planned_again() ->
     sight, raw = Sight({"east": 9}), gang()
     fill(sight.manager.workloads, raw)
     work = workload(raw)
-    sight.facts.trials.note("east", work, work.podsets[1], Tried(refused="exceeded quota"))
+    noted(sight.facts.trials, "east", work, Tried(refused="exceeded quota"))
     body, made, again = await sight.planning.body(Plan(work, None, ()), builders.START)
     assert body["spec"]["shares"] == [] and not made.never
     assert "east has room for 0 (it refuses the pods of worker group workers: exceeded quota)" in made.sentence
