@@ -51,6 +51,7 @@ class Token:
 
     value: str = field(repr=False)  # never to be shown
     ends: datetime
+    kept: bool = False  # it was there before, and nobody asked for another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ def kept(one: Membership, standing: Raw | None, there: Address, now: datetime) -
     text, last = held(standing), ends(standing)
     token = token_in(text)
     same = bool(token) and text == kubeconfig(there, token) and _leads_to(standing) == one.worker
-    return Token(token, last) if same and last and last - now >= LEFT else None
+    return Token(token, last, kept=True) if same and last and last - now >= LEFT else None
 
 
 # --- what must not be mixed up ---------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ async def minted(sides: Sides, lifetime: timedelta) -> Token:
 def tell_token(token: Token, lifetime: timedelta, name: str) -> None:
     """Say when a token ends, what was asked for, and what renews it."""
     now = datetime.now(UTC)
-    short = lifetime - (token.ends - now) > timedelta(minutes=5)
+    short = not token.kept and lifetime - (token.ends - now) > timedelta(minutes=5)
     less = " The worker cluster gives none that lasts longer." if short else ""
     print(
         f"The token ends {membership.when(token.ends, now)}.{less} Renew it before, by `kubectl rayspan rotate {name}`."

@@ -262,6 +262,13 @@ async def test_a_shorter_token_is_told(both: Both) -> None:
     assert "UTC, in 1 day. The worker cluster gives none that lasts longer. Renew it before" in said
 
 
+async def test_a_token_that_is_kept_is_not_said_to_be_all_that_there_is(both: Both) -> None:
+    both.worker.longest = timedelta(days=60)
+    await both.join()
+    said, _ = await both.join()
+    assert "UTC, in 60 days. Renew it before" in said and len(both.worker.tokens) == 1
+
+
 async def test_the_policies_that_name_it_are_told(both: Both) -> None:
     both.manager.put(f"{OURS}/dispatchpolicies/everywhere", spec={"clusters": {"names": ["east"]}})
     said, _ = await both.join()
