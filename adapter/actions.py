@@ -33,6 +33,18 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Repoint:
+    """Let the Placement of an elastic job stand for the Workload that is its slice now and wants so many workers; its shares stay,
+    or all of them are given up with the quota of the manager, where `vacant` says so."""
+
+    placement: Placement
+    workload: Workload
+    wanted: int
+    vacant: bool = False
+    unsuspended: Job | None = None  # must be so when read just before, not from a cache
+
+
+@dataclass(frozen=True, slots=True)
 class TryCopy:
     """Ask a worker cluster by a dry run what it would make of a copy; nothing is kept there."""
 
@@ -84,6 +96,7 @@ class SetCheck:
     message: str
     updates: tuple[Mapping[str, Any], ...] = ()
     verify: tuple[Reservation, ...] = ()  # must still be admitted when read just before, not from a cache
+    unsuspended: Job | None = None  # must be so, in the same way
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +201,7 @@ class LookAgain:
 
 Action = (
     Plan
+    | Repoint
     | TryCopy
     | Reserve
     | Vacate

@@ -8,7 +8,6 @@ is done here of shares that are wanted (lifecycle.py, reserving.py, running.py).
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from adapter import names
 from adapter.actions import Action, Release, Vacate
 from adapter.gang.deadlines import ENDS_IN, RESYNC
 from adapter.gang.facts import Gang
@@ -21,12 +20,13 @@ from adapter.objects.workload import Workload
 def unwanted(gang: Gang) -> tuple[Reservation, ...]:
     """The shares that are to go: all of what is over or holds no quota, else those that its Placement does not name."""
     work, current = gang.workload, gang.current
-    if work is None or work.deleted or gang.job_gone or work.finished or not work.holds_quota:
+    if work is None or work.deleted or gang.job_gone or work.finished or not (work.holds_quota or work.replaced):
         return gang.reservations
+    if work.replaced:
+        return ()
     if not gang.check:  # Kueue lets run what it admitted, whatever becomes of its queue's checks, and so do we
         return () if current and current.placed_round else gang.reservations
-    runs = work.checks[gang.check].state == names.CHECK_READY
-    return tuple(found for found in gang.reservations if not _wanted(found, current, runs))
+    return tuple(found for found in gang.reservations if not _wanted(found, current, gang.runs))
 
 
 def release(gang: Gang, shares: Iterable[Reservation]) -> list[Action]:

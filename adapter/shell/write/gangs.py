@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
-from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Vacate, Yield
+from adapter.actions import Forget, Plan, Record, Rejoin, Release, Repoint, Reserve, SetCheck, Vacate, Yield
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, key_of, meta, timestamp, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
-from adapter.objects.workload import Workload
+from adapter.objects.workload import Job, Workload, runs
 from adapter.planning import rounds
 from adapter.rewrite import groupworkload
 from adapter.shell import metrics
@@ -65,6 +65,31 @@ class GangWriter:
             raw = await self._manager.client.merge(path, {"metadata": _version(before), "spec": body["spec"]})
         self._note(uid_of(raw), version, settles)
         self._manager.placements.put(raw)
+
+    async def repoint(self, action: Repoint) -> None:
+        """Let a Placement stand for another slice of its elastic job; what it was planned for is to be planned anew then."""
+        await self._must_run(action.unsuspended)
+        place, work = action.placement, action.workload
+        spec: dict[str, Any] = {
+            "workload": {"name": work.name, "uid": work.uid},
+            "attempt": work.attempt,
+            "wanted": action.wanted,
+        }
+        if action.vacant:
+            spec = {"shares": [], "lost": None}
+        path = resources.PLACEMENTS.path(place.namespace, place.name)
+        raw = await self._manager.client.merge(path, {"metadata": _version(place), "spec": spec})
+        self._memory.planned.pop(place.uid, None)
+        self._manager.placements.put(raw)
+
+    async def _must_run(self, job: Job | None) -> None:
+        """Raise Unreachable for a job that is suspended by now, as its API server says and not a cache."""
+        if job is None:
+            return
+        resource = resources.RAY_JOBS if job.kind == "RayJob" else resources.RAY_CLUSTERS
+        found = await self._manager.client.get(resource.path(job.namespace), fieldSelector=f"metadata.name={job.name}")
+        if not any(runs(job, raw) for raw in found.get("items") or ()):
+            raise Unreachable(f"{job.kind} {job.name} does not run any more")
 
     def _note(self, uid: str, version: int, settles: datetime | None) -> None:
         self._memory.planned[uid] = version
@@ -134,7 +159,8 @@ class GangWriter:
         await client.delete(resources.WORKLOADS.path(found.namespace, found.name), found.uid)
 
     async def set_check(self, action: SetCheck) -> None:
-        """Write our entry of a Workload's admission checks, after one more look at the shares it relies on."""
+        """Write our entry of a Workload's admission checks, after one more look at the shares and the job it relies on."""
+        await self._must_run(action.unsuspended)
         for share in action.verify:
             client = self._fleet.connected(share.cluster).client
             raw = await client.get(resources.WORKLOADS.path(share.namespace, share.name))
