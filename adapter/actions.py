@@ -41,7 +41,6 @@ class Repoint:
     workload: Workload
     wanted: int
     vacant: bool = False
-    unsuspended: Job | None = None  # must be so when read just before, not from a cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,6 @@ class SetCheck:
     message: str
     updates: tuple[Mapping[str, Any], ...] = ()
     verify: tuple[Reservation, ...] = ()  # must still be admitted when read just before, not from a cache
-    unsuspended: Job | None = None  # must be so, in the same way
 
 
 @dataclass(frozen=True, slots=True)

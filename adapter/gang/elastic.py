@@ -31,7 +31,7 @@ def go_on(gang: Gang, work: Workload, current: Placement | None) -> list[Action]
     # The same on every slice: what Kueue gives pods that come later is read from the last one.
     updates = reserving.locks(gang, placement_name(work)) if ours else ()
     text = GOES_ON if ours else NOT_OURS
-    done = SetCheck(work, gang.check, names.CHECK_READY, text, updates, unsuspended=work.job)
+    done = SetCheck(work, gang.check, names.CHECK_READY, text, updates)
     return [*actions, *_told(gang, work), done, LookAgain(SOON)]
 
 
@@ -39,7 +39,7 @@ def _repointed(gang: Gang, work: Workload, current: Placement) -> list[Action]:
     wanted = sum(gang.wanted.values())
     if (current.attempt, current.wanted) == (work.attempt, wanted):
         return []
-    return [Repoint(current, work, wanted, unsuspended=work.job)]
+    return [Repoint(current, work, wanted)]
 
 
 def _dispatched(gang: Gang, work: Workload) -> bool:

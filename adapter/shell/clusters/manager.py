@@ -129,8 +129,21 @@ class Manager(Cluster):
 
     def job(self, job: Job) -> Raw:
         """The RayJob or RayCluster as it stands, empty while nothing is known of it."""
-        store = self.ray_jobs if job.kind == "RayJob" else self.ray_clusters
-        return store.get((job.namespace, job.name)) or {}
+        return self._jobs(job)[0].get((job.namespace, job.name)) or {}
+
+    async def read(self, job: Job | None) -> None:
+        """Have a RayJob or RayCluster in its store as its API server shows it now. By a list: there is no right to get one."""
+        if job is None:
+            return
+        store, resource = self._jobs(job)
+        found = await self.client.get(resource.path(job.namespace), fieldSelector=f"metadata.name={job.name}")
+        for raw in found.get("items") or ():
+            store.put(raw)
+
+    def _jobs(self, job: Job) -> tuple[Store, Resource]:
+        if job.kind == "RayJob":
+            return self.ray_jobs, resources.RAY_JOBS
+        return self.ray_clusters, resources.RAY_CLUSTERS
 
 
 def _needed(resource: Resource, store: Store, *, namespace: str = "", selectors: Mapping[str, str] = _ALL) -> Row:

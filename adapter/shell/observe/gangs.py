@@ -127,8 +127,15 @@ class Gangs:
     async def look(self, key: Key) -> bool:
         """Read what `gang` needs and no store holds: the Secrets and ConfigMaps of a gang that waits for its check. Returns whether
         it lacks another one than before, or none now: those behind it are planned as if it took its share, unless it lacks one.
+
+        And the job of one whose Workload was changed for another: whether what stands for it goes on, or goes, is told by the job
+        as it is now, and the stores of Workloads and jobs are not of one moment.
         """
         work, check = self._under(key)
+        if work and work.elastic and work.holds_quota:
+            made = [placement(p) for p in self._manager.placements.group("/".join(key))]
+            if any(place.job and place.attempt != work.attempt for place in made):
+                await self._manager.read(work.job)
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
             before, podsets = self._refusals.absent(work, check), self._policies.remote_podsets(work, check)
             wanted = copies.wanted_by(podsets)

@@ -16,7 +16,7 @@ from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, key_of, meta, timestamp, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
-from adapter.objects.workload import Job, Workload, runs
+from adapter.objects.workload import Workload
 from adapter.planning import rounds
 from adapter.rewrite import groupworkload
 from adapter.shell import metrics
@@ -68,7 +68,6 @@ class GangWriter:
 
     async def repoint(self, action: Repoint) -> None:
         """Let a Placement stand for another slice of its elastic job; what it was planned for is to be planned anew then."""
-        await self._must_run(action.unsuspended)
         place, work = action.placement, action.workload
         spec: dict[str, Any] = {
             "workload": {"name": work.name, "uid": work.uid},
@@ -81,15 +80,6 @@ class GangWriter:
         raw = await self._manager.client.merge(path, {"metadata": _version(place), "spec": spec})
         self._memory.planned.pop(place.uid, None)
         self._manager.placements.put(raw)
-
-    async def _must_run(self, job: Job | None) -> None:
-        """Raise Unreachable for a job that is suspended by now, as its API server says and not a cache."""
-        if job is None:
-            return
-        resource = resources.RAY_JOBS if job.kind == "RayJob" else resources.RAY_CLUSTERS
-        found = await self._manager.client.get(resource.path(job.namespace), fieldSelector=f"metadata.name={job.name}")
-        if not any(runs(job, raw) for raw in found.get("items") or ()):
-            raise Unreachable(f"{job.kind} {job.name} does not run any more")
 
     def _note(self, uid: str, version: int, settles: datetime | None) -> None:
         self._memory.planned[uid] = version
@@ -159,8 +149,7 @@ class GangWriter:
         await client.delete(resources.WORKLOADS.path(found.namespace, found.name), found.uid)
 
     async def set_check(self, action: SetCheck) -> None:
-        """Write our entry of a Workload's admission checks, after one more look at the shares and the job it relies on."""
-        await self._must_run(action.unsuspended)
+        """Write our entry of a Workload's admission checks, after one more look at the shares it relies on."""
         for share in action.verify:
             client = self._fleet.connected(share.cluster).client
             raw = await client.get(resources.WORKLOADS.path(share.namespace, share.name))
