@@ -115,7 +115,8 @@ def test_a_job_that_runs_goes_on_with_its_next_slice_at_once() -> None:
 
 @pytest.mark.parametrize("trouble", ["refusal", "problem", "absent"])
 def test_nothing_keeps_a_job_from_running_on(trouble: str) -> None:
-    actions = decide(gang(NEXT, others_wait=True, **{trouble: "It cannot."}), at(10_000))
+    more: Raw = {trouble: "It cannot."}
+    actions = decide(gang(NEXT, others_wait=True, **more), at(10_000))
     assert only(actions, SetCheck).state == names.CHECK_READY
     assert not any(isinstance(one, Yield | Release | Forget) for one in actions)
     assert "It cannot." in only(actions, Say).message
@@ -181,7 +182,9 @@ def test_its_growth_is_planned_beside_what_stands() -> None:
 def test_growth_without_room_waits_with_a_sentence() -> None:
     actions = decide(gang(NEXT_READY, FOLLOWED), NOW)
     said = only(actions, Say)
-    assert said.reason == "Waiting" and said.message.startswith("2 of 4 workers have a place: 2 east; the others wait for room")
+    assert said.reason == "Waiting" and said.message.startswith(
+        "2 of 4 workers have a place: 2 east; the others wait for room"
+    )
     assert only(actions, Record).status["workers"] == "2 of 4"
     assert not any(isinstance(action, Plan | SetCheck) for action in actions)
 
@@ -275,5 +278,3 @@ def test_what_is_spared_is_missed_by_nobody_and_what_is_left_is_needed(
 
 def places(shares: list[Share]) -> Counter[str]:
     return sum((Counter({g.name: g.count for g in share.groups}) for share in shares), Counter[str]())
-
-
