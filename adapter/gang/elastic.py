@@ -15,7 +15,7 @@ from adapter.actions import Action, LookAgain, Repoint, SetCheck, say
 from adapter.gang import reserving, status
 from adapter.gang.deadlines import SOON
 from adapter.gang.facts import Gang
-from adapter.objects.placement import Placement, Share, placement_name
+from adapter.objects.placement import MOST_SHARES, Placement, Share, placement_name
 from adapter.objects.workload import Workload
 
 GOES_ON = "The job runs on; workers that have no place yet are placed as room comes."
@@ -80,7 +80,14 @@ def told(gang: Gang, current: Placement, missing: int) -> str:
     if not missing:
         return f"All workers have a place: {where}." if where else "No worker of this job is to run elsewhere now."
     have = f"{wanted - missing} of {wanted} workers have a place{where and f': {where}'}"
+    if full(current):
+        return f"{have}; the others wait until a share is empty, for a job has {MOST_SHARES} shares at most."
     return f"{have}; the others wait for room, and run when it comes. {current.explanation}"
+
+
+def full(current: Placement) -> bool:
+    """Whether an elastic job has as many shares as a Placement takes: it grew in as many steps."""
+    return current.job is not None and len(current.shares) >= MOST_SHARES
 
 
 def missing(gang: Gang, places: Mapping[str, int]) -> int:

@@ -75,6 +75,7 @@ def _whole(
     live, missing = excluded(current, now, gang.start_timeout), _missing(gang, seen, bad)
     found = any(seen.round_of(share) == seen.round for share in seen.live)  # by the last plan
     waits = bool(missing or (seen.lost and not found))  # what it says of lost workers is not true any more
+    waits = waits and not elastic.full(seen)
     if bad.exclusions or (missing and bad.late and found) or (waits and may_fit(gang, current, live, now)):
         return _plan(gang, work, current, live, tuple(_held(seen)), bad)
     moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
