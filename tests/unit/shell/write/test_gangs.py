@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.actions import Action, Plan, Record, Release, Reserve, SetCheck, Vacate
+from adapter.actions import Action, Plan, Record, Release, Repoint, Reserve, SetCheck, Vacate
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
@@ -79,6 +79,8 @@ STANDS = {**PLACE, "metadata": PLACE["metadata"] | {"resourceVersion": "7"}}
     [
         pytest.param(Plan(workload(WORK), placement(STANDS), ()), id="a further round"),
         pytest.param(Record(placement(STANDS), {"state": names.PLACED}), id="a status"),
+        pytest.param(Repoint(placement(STANDS), workload(WORK), 4), id="another slice"),
+        pytest.param(Repoint(placement(STANDS), workload(WORK), 4, vacant=True), id="no slice"),
     ],
 )
 async def test_a_placement_is_written_for_this_very_version_of_it(action: Action) -> None:
