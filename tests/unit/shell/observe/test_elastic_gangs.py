@@ -166,7 +166,11 @@ class World:
             case Repoint():
                 assert self.place
                 work = action.workload
-                spec: Raw = {"workload": {"name": work.name, "uid": work.uid}, "attempt": work.attempt, "wanted": action.wanted}
+                spec: Raw = {
+                    "workload": {"name": work.name, "uid": work.uid},
+                    "attempt": work.attempt,
+                    "wanted": action.wanted,
+                }
                 self._place(self.place["spec"] | ({"shares": []} if action.vacant else spec))
                 self.sight.memory.planned.pop("uid-of-place", None)
             case Record():
@@ -184,7 +188,9 @@ class World:
                 self.released += 1
                 self.writes += 1
             case TryCopy():
-                self.sight.facts.trials.note(action.target.cluster, action.work, action.podset, Tried(unknown="nobody asks"))
+                self.sight.facts.trials.note(
+                    action.target.cluster, action.work, action.podset, Tried(unknown="nobody asks")
+                )
                 self.writes += 1
             case Say():
                 self.said.append(f"{action.reason}: {action.message}")
@@ -194,7 +200,7 @@ class World:
                 raise AssertionError(action)
 
     def _plan(self, action: Plan) -> None:
-        body, made, _ = asyncio.run(self.sight.planning.body(action, NOW))
+        body, _, _ = asyncio.run(self.sight.planning.body(action, NOW))
         self.sight.memory.planned["uid-of-place"] = self.sight.fleet.room_version
         if action.placement is None:
             self.place = {**body, "metadata": body["metadata"] | {"uid": "uid-of-place"}}
@@ -431,5 +437,3 @@ def test_what_is_over_leaves_nothing(gone: bool) -> None:
         world.slices[-1]["metadata"]["deletionTimestamp"] = stamp()
     world.rest()
     assert world.where == {}
-
-
