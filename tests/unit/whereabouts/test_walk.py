@@ -389,3 +389,22 @@ def test_an_elastic_job_is_told_by_the_slice_that_stands_for_it() -> None:
     placement["spec"]["job"] = {"kind": "RayCluster", "name": "train", "uid": "uid-of-job"}
     assert placement_of(first, job, "RayCluster", [placement]) is placement
     assert placement_of(first, {"metadata": {"name": "train", "uid": "x"}}, "RayCluster", [placement]) == {}
+
+
+@pytest.mark.parametrize(
+    ("gate", "want"),
+    [
+        (names.GATE, "yet: 1 of 2 workers have a place: 1 east; the others wait for room."),
+        (names.ELASTIC_GATE, "yet: the manager's Kueue has no quota for it yet."),
+    ],
+)
+def test_a_worker_that_an_elastic_job_has_no_place_for_says_what_it_waits_for(gate: str, want: str) -> None:
+    late_one = make_worker(1, cluster="", up=False)
+    late_one["spec"]["schedulingGates"] = [{"name": names.GATE}, {"name": gate}]
+    found = make_facts(pods=[make_head(), make_worker(), late_one])
+    place: Any = {
+        **found.placement,
+        "status": {"reason": "1 of 2 workers have a place: 1 east; the others wait for room."},
+    }
+    place["spec"] = {**place["spec"], "job": {"kind": "RayJob", "name": "train", "uid": "uid-of-job"}}
+    assert walk.walk(replace(found, placement=place)).sentence.endswith(want)
