@@ -20,10 +20,8 @@ from adapter.objects.workload import Workload
 def unwanted(gang: Gang) -> tuple[Reservation, ...]:
     """The shares that are to go: all of what is over or holds no quota, else those that its Placement does not name."""
     work, current = gang.workload, gang.current
-    if work is None or work.deleted or gang.job_gone or work.finished or not (work.holds_quota or work.replaced):
+    if work is None or work.deleted or gang.job_gone or work.finished or not work.holds_quota:
         return gang.reservations
-    if work.replaced:
-        return ()
     if not gang.check:  # Kueue lets run what it admitted, whatever becomes of its queue's checks, and so do we
         return () if current and current.placed_round else gang.reservations
     return tuple(found for found in gang.reservations if not _wanted(found, current, gang.runs))

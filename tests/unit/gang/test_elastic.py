@@ -122,6 +122,14 @@ def test_nothing_keeps_a_job_from_running_on(trouble: str) -> None:
     assert "It cannot." in only(actions, Say).message
 
 
+def test_what_is_still_going_holds_up_no_slice() -> None:
+    """A share of a round that was given up may take its time."""
+    facts = gang(NEXT)
+    left = reservation("west", make_reservation(RUNNING, round=9, deleting=True))
+    actions = decide(replace(facts, reservations=(*facts.reservations, left)), NOW)
+    assert only(actions, SetCheck).state == names.CHECK_READY
+
+
 def test_after_a_crash_between_the_two_writes_the_second_is_made() -> None:
     pointed = chain_of(NEXT, **PLACED)
     assert kinds(decide(gang(NEXT, pointed), NOW)) == ["SetCheck"]

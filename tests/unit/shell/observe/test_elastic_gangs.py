@@ -32,7 +32,8 @@ from adapter.objects.placement import placement
 from adapter.objects.workload import gang_key, workload
 from adapter.planning import rounds
 from adapter.rewrite.trial import Tried
-from tests.unit import builders
+from tests.unit import apiserver, builders
+from tests.unit.apiserver import Server, says
 from tests.unit.builders import QUEUE, at, make_cluster_queue, make_pod, stamp
 from tests.unit.stores import Sight, fill, make_template
 
@@ -363,6 +364,37 @@ def test_a_replaced_slice_alone_changes_nothing() -> None:
     world._finish(world.slices[-1])
     world.rest()
     assert world.where == {"east": 2} and world.released == 0
+
+
+@pytest.mark.parametrize("pointed", [True, False])
+async def test_whether_the_job_runs_is_read_before_its_shares_are_judged(pointed: bool) -> None:
+    """A store of jobs that is behind that of Workloads would show one that runs as suspended, and all that it has would go."""
+    world = started_by_hand()
+    world.follow(4)
+    if pointed:
+        assert world.place
+        world.place["spec"]["attempt"] = workload(world.slices[-1]).attempt
+    world.suspended = True
+    world._show()
+    job = {"metadata": builders.make_meta("pi", uid="uid-of-pi", resourceVersion="9"), "spec": {"suspend": False}}
+    server = Server(lists=[says({"items": [job]})])
+    key = gang_key(world.slices[-1])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        world.sight.manager.client = client
+        await world.sight.facts.gangs.look(key)
+    assert [asked.method for asked in server.asked] == ([] if pointed else ["GET"])
+    assert world.sight.facts.gangs.facts(key, NOW).unsuspended is not pointed
+
+
+def started_by_hand() -> World:
+    """As `started`, without a loop of its own."""
+    world = World(2, east=2, west=2)
+    work = workload(world.slices[-1])
+    assert work.job
+    raw = builders.make_placement(world.slices[-1], shares={"east": {"workers": 2}}, placedRound=1)
+    raw["spec"]["job"] = {"kind": "RayCluster", "name": "pi", "uid": work.job.uid, "apiVersion": "ray.io/v1"}
+    world.place = raw
+    return world
 
 
 STEPS = st.lists(

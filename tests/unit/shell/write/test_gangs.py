@@ -137,3 +137,15 @@ async def test_a_share_that_is_left_goes_after_its_anchor() -> None:
     server = Server(lists=[says({"kind": "Status"})] * 2)
     await do(server, Release(reservation("east", SHARE)))
     assert [one.path.rsplit("/", 2)[-2] for one in server.asked] == ["configmaps", "workloads"]
+
+
+async def test_a_placement_that_stands_for_another_slice_is_planned_anew() -> None:
+    """No room has changed, but what is wanted has."""
+    server, sight = Server(lists=[says(STANDS)]), Sight({"east": 9})
+    sight.memory.planned[placement(STANDS).uid] = sight.fleet.room_version
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        await sight.executor(client).do(Repoint(placement(STANDS), workload(WORK), 7))
+    (write,) = server.asked
+    assert (write.body["spec"]["wanted"], write.body["spec"]["attempt"]) == (7, workload(WORK).attempt)
+    assert "shares" not in write.body["spec"] and not sight.memory.planned
