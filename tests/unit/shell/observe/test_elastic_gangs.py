@@ -450,6 +450,22 @@ def _step(world: World, what: str, number: int) -> None:
             world.cores[cluster] = max(number, world.where.get(cluster, 0))
 
 
+def test_a_slice_is_no_gang_of_its_own() -> None:
+    """Were it looked at by its own name, it would be planned beside its job."""
+    world = started()
+    facts = world.sight.facts.gangs.facts((builders.NAMESPACE, "pi-1"), NOW)
+    assert facts.workload is None and lifecycle.decide(facts, NOW) == []
+
+
+def test_it_tells_of_its_growth_as_of_its_start() -> None:
+    world = started(1, east=4)
+    world.follow(3)
+    world.rest()
+    assert [one for one in world.said if one.startswith(("Placed", "Replaced"))][
+        -1
+    ] == "Placed: 2 of 2 workers to east."
+
+
 def test_the_shares_of_all_slices_are_found_under_one_key() -> None:
     world = started(1, east=4)
     world.follow(2)
