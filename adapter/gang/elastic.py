@@ -16,6 +16,7 @@ from adapter.gang import reserving, status
 from adapter.gang.deadlines import SOON
 from adapter.gang.facts import Gang
 from adapter.objects.placement import MOST_SHARES, Placement, Share, placement_name
+from adapter.objects.raw import label
 from adapter.objects.workload import Workload
 
 GOES_ON = "The job runs on; workers that have no place yet are placed as room comes."
@@ -44,27 +45,16 @@ def _repointed(gang: Gang, work: Workload, current: Placement) -> list[Action]:
 
 def _dispatched(gang: Gang, work: Workload) -> bool:
     """Whether its worker groups were given to us when it started: what our check added stands in their templates since."""
-    mine = {(*gang.remote_podsets, *gang.idle_podsets): placement_name(work)}
-    groups, name = next(iter(mine.items()))
-    return any(_marked(podset.template) == name for podset in work.podsets if podset.name in groups)
-
-
-def _marked(template: Mapping[str, object]) -> object:
-    metadata = template.get("metadata")
-    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    return labels.get(names.PLACEMENT_LABEL) if isinstance(labels, Mapping) else None
+    groups, own = (*gang.remote_podsets, *gang.idle_podsets), placement_name(work)
+    return any(label(one.template, names.PLACEMENT_LABEL) == own for one in work.podsets if one.name in groups)
 
 
 def _told(gang: Gang, work: Workload) -> list[Action]:
     """What would keep a job from starting keeps none from running on; it is said."""
-    why = gang.refusal or gang.problem or gang.absent
-    return (
-        say(
-            work.job, "CannotDispatch", f"The job runs on, but new workers may not start elsewhere: {why}", warning=True
-        )
-        if why
-        else []
-    )
+    if why := gang.refusal or gang.problem or gang.absent:
+        text = f"The job runs on, but new workers may not start elsewhere: {why}"
+        return say(work.job, "CannotDispatch", text, warning=True)
+    return []
 
 
 def vacate(work: Workload, place: Placement, now: datetime) -> list[Action]:

@@ -16,7 +16,7 @@ from adapter.admission.policy import Chosen, start_timeout
 from adapter.gang.deadlines import excluded
 from adapter.objects.placement import Exclusion, Share, manifest, placement
 from adapter.objects.raw import is_true
-from adapter.objects.workload import Workload, workload
+from adapter.objects.workload import Workload, runs, workload
 from adapter.planning import gangorder, rounds
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
@@ -87,10 +87,15 @@ class Waiters:
             current = placed.get((work.uid, work.attempt))
             check = self._policies.check_of(work)
             grows = gangorder.grows(work, check, current)
-            if (grows or gangorder.waits(work, check, current)) and not self._shares.leaving(work):
+            waits = gangorder.waits(work, check, current) and not self._goes_on(work)
+            if (grows or waits) and not self._shares.leaving(work):
                 of = current.uid if current and not current.withdrawing else ""
                 looked = self._memory.looked(of, self._fleet.room_version, now)
                 yield Waiting(work, looked, current, grows=grows)
+
+    def _goes_on(self, work: Workload) -> bool:
+        """Whether an elastic job runs: its next Workload is let run at once, and asks for no room but what it lacks."""
+        return bool(work.elastic and work.job and runs(work.job, self._manager.job(work.job)))
 
     def _aside(self, now: datetime) -> Iterator[Waiting]:
         for work, since in self._memory.aside.values():

@@ -336,6 +336,17 @@ def test_an_elastic_job_that_waits_for_more_has_its_turn(
     assert taken(planned(sight, me)) == want
 
 
+@pytest.mark.parametrize("suspended", [True, False])
+def test_an_elastic_job_that_runs_asks_for_nothing_as_a_whole(suspended: bool) -> None:
+    """Its next Workload is not answered yet; what it runs on is held already."""
+    sight = Sight({"east": 2})
+    grows, me = elastic(gang("grows", 2, created=-9)), gang("me", 2)
+    fill(sight.manager.workloads, grows, me)
+    job = {"metadata": builders.make_meta(builders.JOB, uid="uid-of-job"), "spec": {"suspend": suspended}}
+    fill(sight.manager.ray_clusters, job)
+    assert taken(planned(sight, me)) == ({} if suspended else {"east": 2})
+
+
 def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
     """A rival check stops it for as long as an admin leaves it there."""
     sight = Sight({"east": 2})
