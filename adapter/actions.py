@@ -33,6 +33,17 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Repoint:
+    """Let the Placement of an elastic job stand for the Workload that is its slice now and wants so many workers; its shares stay,
+    or all of them are given up with the quota of the manager, where `vacant` says so."""
+
+    placement: Placement
+    workload: Workload
+    wanted: int
+    vacant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TryCopy:
     """Ask a worker cluster by a dry run what it would make of a copy; nothing is kept there."""
 
@@ -188,6 +199,7 @@ class LookAgain:
 
 Action = (
     Plan
+    | Repoint
     | TryCopy
     | Reserve
     | Vacate

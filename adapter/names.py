@@ -72,12 +72,12 @@ DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"
 
 # --- written by us on remote objects (pods, group Workloads, anchors) --------------------------------------------------
 MANAGER_LABEL: Final = f"{DOMAIN}/manager"  # which manager cluster they belong to
-WORKLOAD_UID_LABEL: Final = f"{DOMAIN}/workload-uid"  # the manager's Workload
+WORKLOAD_UID_LABEL: Final = f"{DOMAIN}/workload-uid"  # the manager's Workload; of an elastic job: the job
 POD_UID_LABEL: Final = f"{DOMAIN}/pod-uid"  # the manager's pod
 # `ray.io/x` is `rayspan.dev/ray-x` there (`rewrite.affinity`): under its own name it would wake a KubeRay
 RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"
 RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
-WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload
+WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload; of an elastic job: its kind and uid
 COPY_LABEL: Final = f"{DOMAIN}/copy"  # on a copied Secret or ConfigMap
 COPY_OF_ANNOTATION: Final = f"{DOMAIN}/copy-of"  # for people, on a copied Secret or ConfigMap: what it is a copy of
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
@@ -117,7 +117,11 @@ QUEUE_LABEL: Final = f"{KUEUE_DOMAIN}/queue-name"
 JOB_UID_LABEL: Final = f"{KUEUE_DOMAIN}/job-uid"  # on a Workload: of the job that it was made of
 PRIORITY_CLASS_LABEL: Final = f"{KUEUE_DOMAIN}/priority-class"
 DEFAULT_QUEUE: Final = "default"  # the LocalQueue that Kueue gives to jobs that name none, where it exists
-ELASTIC_ANNOTATION: Final = f"{KUEUE_DOMAIN}/elastic-job"  # of users, "true": Kueue lets the job change its size
+ELASTIC_ANNOTATION: Final = (
+    f"{KUEUE_DOMAIN}/elastic-job"  # of users, and on Workloads, "true": the job may change its size
+)
+ELASTIC_GATE: Final = f"{KUEUE_DOMAIN}/elastic-job"  # on its pods, until the manager's quota is theirs
+SLICE_REPLACED: Final = "WorkloadSliceReplaced"  # why a Workload of it is finished that has a successor
 MULTIKUEUE_CONTROLLER_NAME: Final = f"{KUEUE_DOMAIN}/multikueue"
 MANAGED_LABEL: Final = f"{KUEUE_DOMAIN}/managed"
 GROUP_WORKLOAD_ANNOTATION: Final = f"{KUEUE_DOMAIN}/is-group-workload"

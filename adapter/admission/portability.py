@@ -31,17 +31,20 @@ def of_template(template: Raw, *, account_given: bool = False) -> str | None:
     return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), None)
 
 
-def of_marks(template: Raw) -> str:
+def of_marks(template: Raw, own: str = "") -> str:
     """Say the same of what only we put on pods, and a template must not bring along; empty when there is nothing of it.
 
     A label of ours may make somebody take a pod for what it is not, and Kueue does not start a job whose template contradicts
-    what our check adds to it. A running job that was written to a file and submitted anew has some.
+    what our check adds to it. A running job that was written to a file and submitted anew has some. Kueue leaves what our check
+    added in the templates of an elastic job: there they name its `own` Placement, and say the truth.
     """
     found, spec = template.get("metadata") or {}, template.get("spec") or {}
+    left = own and (found.get("labels") or {}).get(names.PLACEMENT_LABEL) == own
+    free = (*_OF_USERS, names.PLACEMENT_LABEL, names.LOCK_NODE_SELECTOR) if left else _OF_USERS
     marks = [("metadata.labels", found.get("labels")), ("metadata.annotations", found.get("annotations"))]
     for where, held in [*marks, ("spec.nodeSelector", spec.get("nodeSelector"))]:
         for key in held or {}:
-            if key == names.LOCK_NODE_SELECTOR or (key.startswith(f"{names.DOMAIN}/") and key not in _OF_USERS):
+            if key.startswith(f"{names.DOMAIN}/") and key not in free:
                 return f"{where} has {quoted(key)}: Rayspan writes that itself, and reads it; remove it"
     return ""
 

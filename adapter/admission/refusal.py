@@ -12,6 +12,7 @@ from adapter import names
 from adapter.admission import portability
 from adapter.admission.policy import Chosen
 from adapter.objects import raycluster
+from adapter.objects.placement import placement_name
 from adapter.objects.raw import Raw, annotation, quoted
 from adapter.objects.workload import PodSet, Workload
 
@@ -32,12 +33,13 @@ def of_workload(
     if work.job is None or work.job.kind not in names.RAY_KINDS:
         kind = work.job.kind if work.job else "pod"
         return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
-    if beside := of_job(work.job.kind, job):
+    if beside := of_job(work.job.kind, job) or _fixed(work, job):
         return f"{_of_whom(work)}: {beside}. {AGAIN}"
     given = _account_given(chosen, clusters)
+    own = placement_name(work) if work.elastic else ""
     for podset in podsets:
         template = podset.template
-        if why := portability.of_template(template, account_given=given) or portability.of_marks(template):
+        if why := portability.of_template(template, account_given=given) or portability.of_marks(template, own):
             return f"{_of_whom(work)}: worker group {quoted(podset.name)}: {why}. {AGAIN}"
     if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, job)):
         return f"{_of_whom(work)}: {why}"
@@ -108,12 +110,26 @@ def _job_reasons(kind: str, job: Raw) -> Iterator[str]:
 
 
 def _elastic(where: str, cluster: Raw, job: Raw) -> Iterator[str]:
-    """What makes a job grow and shrink while it runs. Kueue puts another Workload in place of its first one as soon as that has
-    quota, before any check answers (kueue:pkg/workloadslicing): all that was reserved elsewhere would go with the first."""
-    if cluster.get("enableInTreeAutoscaling"):
-        yield f"{where}.enableInTreeAutoscaling is true: a job keeps its number of workers; leave it out, and set replicas"
-    if annotation(job, names.ELASTIC_ANNOTATION) == "true":
-        yield f"metadata.annotations has {names.ELASTIC_ANNOTATION}: a job keeps its number of workers; remove it"
+    """What makes a job grow and shrink while it runs, though its queue was not told (docs/upstream.md, "Elastic jobs")."""
+    if cluster.get("enableInTreeAutoscaling") and not _says_elastic(job):
+        yield (
+            f'{where}.enableInTreeAutoscaling is true, and metadata.annotations lacks {names.ELASTIC_ANNOTATION}: "true": Kueue '
+            "holds quota for a fixed number of workers; add the annotation, or leave the field out and set replicas"
+        )
+
+
+def _fixed(work: Workload, job: Raw) -> str:
+    """Why a job that says that it changes its size may not: its Workload does not say so."""
+    if work.elastic or not _says_elastic(job):
+        return ""
+    return (
+        f"metadata.annotations has {names.ELASTIC_ANNOTATION}, and its Workload {work.name} has not: Kueue in the manager cluster holds "
+        "quota for a fixed number of workers; turn on its feature gate ElasticJobsViaWorkloadSlices, or remove the annotation"
+    )
+
+
+def _says_elastic(job: Raw) -> bool:
+    return annotation(job, names.ELASTIC_ANNOTATION) == "true"
 
 
 def _miscounted(where: str, group: Raw) -> str:

@@ -98,8 +98,8 @@ def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw]
     KubeRay has yet to make. One that is not ready is away already: it goes first, and costs nobody a turn.
     """
     serving = {key_of(pod): _serves(pod, gang.copies.get(key_of(pod))) for pod in gang.pods}
-    away = min(gang.place.wanted, gang.desired) - sum(serving.values())
     free, found = free_places(gang, draining), []
+    away = min(gang.place.wanted, gang.desired) - sum(serving.values()) - _unserved(gang, free)
     for pod in sorted(gang.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
         cluster, group, copy = share_key(slot_of(pod))[0], group_of(pod), gang.copies.get(key_of(pod))
         if cluster not in draining or copy is None or leaving(copy) or not free[group]:
@@ -111,6 +111,12 @@ def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw]
         free[group] -= 1
         found.append((cluster, copy))
     return tuple(found)
+
+
+def _unserved(gang: Gathered, free: Mapping[str, int]) -> int:
+    """How many workers of an elastic job never had a place, and wait for one: they are not away from any."""
+    waiting = Counter(group_of(pod) for pod in gang.pods if not slot_of(pod)) if gang.place.job else Counter[str]()
+    return sum(max(count - free[group], 0) for group, count in waiting.items())
 
 
 def _serves(pod: Raw, copy: Raw | None) -> bool:

@@ -3,11 +3,12 @@
 Read from the stores by shell/observe/gangs.py; lifecycle.py and the modules behind it decide from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
+from adapter import names
 from adapter.gang.drain import Gathered
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw
@@ -56,6 +57,7 @@ class Gang:
     workers: Gathered | None = None  # while not all of them are ready
     start_timeout: timedelta = timedelta(minutes=15)  # after which a worker that did not start is to start elsewhere
     together: bool = False  # all of its workers must be in one cluster
+    unsuspended: bool = False  # an elastic job, and it is let run: whatever its Workload of now lacks
     # By cluster and worker group: what copies would be there, as far as that is known; and who that can be seen is yet to be asked, of the
     # shares that stand nowhere, and of those that the last plan would take.
     tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict)
@@ -64,6 +66,29 @@ class Gang:
 
     @property
     def current(self) -> Placement | None:
-        """The Placement of the present attempt."""
-        attempt = self.workload.attempt if self.workload else ""
-        return next((place for place in self.placements if attempt and place.attempt == attempt), None)
+        """The Placement of the present attempt; that of an elastic job which runs is so through all of its slices."""
+        return current(self.workload, self.placements, self.unsuspended)
+
+    @property
+    def chain(self) -> Placement | None:
+        """The Placement of an elastic job, whatever attempt it was made for last."""
+        return next((place for place in self.placements if place.job), None)
+
+    @property
+    def runs(self) -> bool:
+        """Whether its job runs, or is about to."""
+        ready = self.workload and self.check and self.workload.checks[self.check].state == names.CHECK_READY
+        return bool(ready) or self.unsuspended
+
+    @property
+    def wanted(self) -> Mapping[str, int]:
+        """How many workers each group that is to be placed wants."""
+        podsets = self.workload.podsets if self.workload else ()
+        return {podset.name: podset.count for podset in podsets if podset.name in self.remote_podsets}
+
+
+def current(work: Workload | None, placements: Iterable[Placement], unsuspended: bool) -> Placement | None:
+    """The Placement that stands for a Workload's attempt, None when there is none."""
+    if work is None or not work.attempt:
+        return None
+    return next((p for p in placements if p.attempt == work.attempt or (p.job and unsuspended)), None)

@@ -16,6 +16,7 @@ The clauses stand in order, most terminal first; the first that applies decides:
      1. its Workload or its job is gone: the shares go                           lifecycle.py, releasing.py (their pods first)
      2. it is finished: the shares go, the Placement stays as a record           lifecycle.py
      3. it holds no quota, or is not ours: nothing may stand for it              lifecycle.py, waiting.py (back into the queue)
+        (of an elastic job, of which one Workload follows another: elastic.py says what stays, and what is answered at once)
      4. leftovers of earlier attempts and rounds go before anything new          lifecycle.py
      5. Kueue has yet to act on what we said                                     lifecycle.py
      6. it can never work: refused, with the reason                              lifecycle.py
@@ -38,7 +39,7 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, SetCheck, say
-from adapter.gang import releasing, reserving, running, status, trying, waiting
+from adapter.gang import elastic, releasing, reserving, running, status, trying, waiting
 from adapter.gang.deadlines import ABSENT_AGAIN, RESYNC, excluded
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, placement_name
@@ -62,17 +63,22 @@ def _decide(gang: Gang, now: datetime) -> list[Action]:
     # 2. Finished: the reservations go, the Placement stays as the record of where the workers were.
     if work.finished:
         return going + _end(gang, now)
+    if work.replaced:  # the slice in its place is about to be heard of
+        return [LookAgain(RESYNC)]
     # 3. Evicted, deactivated, not reserved, or not ours any more: nothing may stand for it. What we took out of the queue
     #    ourselves goes back. But Kueue lets run what it admitted, whatever becomes of its queue's checks, and so do we.
     if work.holds_quota and not gang.check and current and current.placed_round:
         return []
     if not work.holds_quota or not gang.check:
-        return going + [Forget(p) for p in gang.placements] + waiting.rejoin(work, now)
+        return going + _unheld(gang, work, now) + waiting.rejoin(work, now)
     # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can, what a cluster will
     #    not have removed holds up nobody, and workers that still end do so for a moment only.
-    runs = work.checks[gang.check].state == names.CHECK_READY
-    going = [*(Forget(p) for p in gang.placements if p is not current), *_kept(gang, work.job, leftovers), *going]
-    if not runs and (left := releasing.hold_up(gang, work, leftovers, now)):
+    going = [
+        *(Forget(p) for p in gang.placements if p not in (current, gang.chain)),
+        *_kept(gang, work.job, leftovers),
+        *going,
+    ]
+    if not gang.runs and (left := releasing.hold_up(gang, work, leftovers, now)):
         return going + _awaited(gang, work, leftovers) + [LookAgain(left)]
     if still := releasing.told(gang, leftovers):
         going += say(work.job, "StillEnding", still)
@@ -86,6 +92,8 @@ def _advance(gang: Gang, work: Workload, current: Placement | None, now: datetim
     # 5. Kueue has yet to act on what we said: another word now would take it back.
     if state in (names.CHECK_RETRY, names.CHECK_REJECTED):
         return [LookAgain(RESYNC)]
+    if gang.unsuspended and (going_on := elastic.go_on(gang, work, current)):
+        return going_on
     ready = state == names.CHECK_READY
     if not ready and (held_up := _held_up(gang, work, current, now)):
         return held_up
@@ -124,17 +132,28 @@ def _without(gang: Gang, work: Workload, now: datetime) -> list[Action]:
 
 
 def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool, now: datetime) -> list[Action]:
-    if ready and not gang.remote_podsets:
+    if ready and not gang.remote_podsets and not (work.elastic and current):
         return []
     # 9. No round yet, or the last one is withdrawn: plan.
     if current is None or (current.withdrawing and not ready):
-        return [Plan(work, current, excluded(current, now, gang.start_timeout))]
+        if ready and work.elastic and not work.checks[gang.check].updates:
+            return []  # it ran before it was ours
+        kept = () if ready and work.elastic else None  # of one that runs, whatever fits is better than none
+        return [Plan(work, current or gang.chain, excluded(current, now, gang.start_timeout), kept)]
     # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
     if not current.shares and not ready:
         return waiting.wait(gang, work, current, now)
     if ready:
         return running.decide(gang, work, current, now)
     return reserving.ask(gang, work, current, current.shares, ready, now)
+
+
+def _unheld(gang: Gang, work: Workload, now: datetime) -> list[Action]:
+    """Let no Placement stand for it; that of an elastic job keeps its name and its rounds."""
+    actions: list[Action] = []
+    for place in gang.placements:
+        actions += elastic.vacate(work, place, now) if place.job else [Forget(place)]
+    return actions
 
 
 def _kept(gang: Gang, job: Job | None, leftovers: Iterable[Reservation]) -> list[Action]:

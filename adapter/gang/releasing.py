@@ -8,7 +8,6 @@ is done here of shares that are wanted (lifecycle.py, reserving.py, running.py).
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from adapter import names
 from adapter.actions import Action, Release, Vacate
 from adapter.gang.deadlines import ENDS_IN, RESYNC
 from adapter.gang.facts import Gang
@@ -25,8 +24,7 @@ def unwanted(gang: Gang) -> tuple[Reservation, ...]:
         return gang.reservations
     if not gang.check:  # Kueue lets run what it admitted, whatever becomes of its queue's checks, and so do we
         return () if current and current.placed_round else gang.reservations
-    runs = work.checks[gang.check].state == names.CHECK_READY
-    return tuple(found for found in gang.reservations if not _wanted(found, current, runs))
+    return tuple(found for found in gang.reservations if not _wanted(found, current, gang.runs))
 
 
 def release(gang: Gang, shares: Iterable[Reservation]) -> list[Action]:

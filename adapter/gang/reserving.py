@@ -91,7 +91,8 @@ def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: da
     if not ready:
         updates, shares = locks(gang, current.name), sorted(gang.reservations, key=lambda one: (one.cluster, one.name))
         actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(body["reason"]), updates, tuple(shares)))
-    return actions + say(work.job, "Placed" if not ready else "Replaced", str(body["reason"]))
+    again = ready and (bool(current.lost) or current.job is None)  # else an elastic job has grown
+    return actions + say(work.job, "Replaced" if again else "Placed", str(body["reason"]))
 
 
 def locks(gang: Gang, placement: str) -> tuple[dict[str, object], ...]:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, DeletePod, LookAgain, Plan, say
-from adapter.gang import status, unstarted
+from adapter.gang import elastic, status, unstarted
 from adapter.gang.deadlines import RESYNC, SOON, excluded, excluded_for, may_fit
 from adapter.gang.facts import Gang
 from adapter.gang.reserving import ask, why_not
@@ -25,7 +25,8 @@ from adapter.objects.workload import Workload
 def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
     """Say what to do next for a gang whose job runs."""
     # 12. The job runs: workers that lost their place are planned anew, and nothing else is touched.
-    seen = current if current.placed_round else replace(current, placed_round=current.round)
+    # An elastic job may have started with no worker elsewhere, and so with no round.
+    seen = current if current.placed_round or work.elastic else replace(current, placed_round=current.round)
     gone = _lost(gang, seen)
     refused, why = _refused(gang, seen, gone), _why(gone)
     told = say(work.job, "ShareLost", why, warning=True) if why else []
@@ -74,14 +75,17 @@ def _whole(
     live, missing = excluded(current, now, gang.start_timeout), _missing(gang, seen, bad)
     found = any(seen.round_of(share) == seen.round for share in seen.live)  # by the last plan
     waits = bool(missing or (seen.lost and not found))  # what it says of lost workers is not true any more
+    waits = waits and not elastic.full(seen)
     if bad.exclusions or (missing and bad.late and found) or (waits and may_fit(gang, current, live, now)):
         return _plan(gang, work, current, live, tuple(_held(seen)), bad)
     moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
     ended = unstarted.ended(gang, bad, now)
-    recorded = status.record(current, _status(gang, seen, now))
+    recorded = status.record(current, _status(gang, seen, missing, now))
     ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if waits else []
     looks = [RESYNC, *(end - now for end in ends)] if waits or _blocked(gang, seen) else []
     looks += [bad.due - now] if bad.due else []
+    if missing and current.job:
+        recorded += say(work.job, "Waiting", elastic.told(gang, current, missing))
     return [*moved, *ended, *recorded, *([LookAgain(min(looks))] if looks else [])]
 
 
@@ -98,6 +102,9 @@ def _spare(gang: Gang, current: Placement, kept: Iterable[Share], bad: Unstarted
     kept = tuple(kept)
     empty = [share for share in kept if _key(current, share) not in gang.occupied]
     drained = [share for share in empty if share.cluster in gang.draining]
+    if current.job:
+        others = [share for share in empty if share not in drained]
+        return (*drained, *elastic.spare(gang, others, _places_of_groups(gang, current, kept, bad)))
     room = 0 if unstarted.away(gang) else _places(gang, current, kept, bad) - current.wanted
     more = []
     for share in reversed([share for share in empty if share not in drained]):
@@ -115,6 +122,15 @@ def _staying(gang: Gang, shares: Iterable[Share]) -> list[Share]:
 def _places(gang: Gang, current: Placement, shares: Iterable[Share], bad: Unstarted) -> int:
     """For how many workers there is a place on some shares that they need not leave."""
     return sum(bad.places(share, _key(current, share)) for share in _staying(gang, shares))
+
+
+def _places_of_groups(gang: Gang, current: Placement, shares: Iterable[Share], bad: Unstarted) -> Counter[str]:
+    """The same by worker group."""
+    places = Counter[str]()
+    for share in _staying(gang, shares):
+        places.update({group.name: group.count for group in share.groups})
+        places.subtract(bad.short.get(_key(current, share), {}))
+    return places
 
 
 def _held(current: Placement) -> list[Share]:
@@ -145,6 +161,8 @@ def _why(gone: Mapping[Share, str]) -> str:
 
 def _missing(gang: Gang, current: Placement, bad: Unstarted) -> int:
     """How many workers have no place, or must leave theirs."""
+    if current.job:
+        return elastic.missing(gang, _places_of_groups(gang, current, current.live, bad))
     return max(current.wanted - _places(gang, current, current.live, bad), 0)
 
 
@@ -156,10 +174,12 @@ def _blocked(gang: Gang, current: Placement) -> dict[str, str]:
     return unseen | {one.cluster: why_not(one) for one in found if one.deleting or not one.admitted}
 
 
-def _status(gang: Gang, current: Placement, now: datetime) -> dict[str, object]:
+def _status(gang: Gang, current: Placement, missing: int, now: datetime) -> dict[str, object]:
     """The Placement's status while nothing is asked for."""
     found = _blocked(gang, current)
-    return status.running(current, found, gang.silent, now) if found else status.placed(current, now)
+    if found:
+        return status.running(current, found, gang.silent, now)
+    return status.placed(current, now, elastic.told(gang, current, missing) if current.job else "")
 
 
 def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation | None) -> str:

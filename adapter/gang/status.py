@@ -25,6 +25,11 @@ def waiting(placement: Placement, now: datetime) -> Status:
     return _status(placement, names.WAITING, placement.explanation, now, held=())
 
 
+def vacant(placement: Placement, now: datetime) -> Status:
+    """An elastic job that holds none of the manager's quota now; its Placement waits for its next attempt."""
+    return _status(placement, names.WAITING, "The job holds no quota in the manager cluster now.", now, held=())
+
+
 def reserving(placement: Placement, blocked: Mapping[str, str], now: datetime) -> Status:
     """Shares are asked for, some are not admitted yet."""
     held = [s for s in placement.shares if s.cluster not in blocked or placement.round_of(s) < placement.round]
@@ -35,9 +40,9 @@ def reserving(placement: Placement, blocked: Mapping[str, str], now: datetime) -
     return _status(placement, names.RESERVING, _sentence(reason), now, held=held)
 
 
-def placed(placement: Placement, now: datetime) -> Status:
-    """Every share is admitted."""
-    status = _status(placement, names.PLACED, placement.explanation, now, held=placement.shares)
+def placed(placement: Placement, now: datetime, told: str = "") -> Status:
+    """Every share is admitted; what is `told` of it, by default the plan's own explanation."""
+    status = _status(placement, names.PLACED, told or placement.explanation, now, held=placement.shares)
     return {**status, "placedRound": placement.round}
 
 
@@ -86,9 +91,12 @@ def where(placement: Placement) -> str:
 
 
 def _status(placement: Placement, state: str, reason: str, now: datetime, *, held: Iterable[Share]) -> Status:
+    places = sum(share.workers for share in held)
+    if placement.job:  # one that has shrunk may have places that nobody needs
+        places = min(places, placement.wanted)
     return {
         "state": state,
-        "workers": f"{sum(share.workers for share in held)} of {placement.wanted}",
+        "workers": f"{places} of {placement.wanted}",
         "where": bounded(where(placement), _LONGEST_WHERE),
         "reason": bounded(reason),
         "conditions": [_placed_condition(placement, state, bounded(reason), now)],

@@ -1,10 +1,11 @@
-"""What was decided for one attempt of a Workload, as our own record of it says?
+"""What was decided for one attempt of a Workload, or for an elastic job, as our own record of it says?
 
 A Placement's spec is what is wanted in the worker clusters, a round with its shares; its status is what came of it. Both ways
 stand here, the reading (`placement`) and the writing (`manifest`), and what is written is read back the same. Nothing here
 decides anything: plans are made in planning/, and the sentences of a status in gang/status.py.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, key_of, meta, moment, timestamp, uid_of
-from adapter.objects.workload import Job, Workload
+from adapter.objects.workload import Job, Workload, chain_name
 
 # What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
 MOST_SHARES = 100
@@ -72,7 +73,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Our own record of what was decided for one attempt of a Workload."""
+    """Our own record of what was decided for one attempt of a Workload.
+
+    An elastic job has one for as long as it is there (`job`): it is pointed to the slice that is active, and its rounds go on, so
+    that its name, which stands in the templates of the job, is the same for all of its pods.
+    """
 
     namespace: str
     name: str
@@ -94,6 +99,12 @@ class Placement:
     status: Raw
     resource_version: str = ""
     unstarted: int = 0  # how often workers of the attempt did not start in time, and were to start elsewhere
+    job: Job | None = None  # the elastic job that it stands for
+
+    @property
+    def gang(self) -> str:
+        """What its gang is called (Workload.gang)."""
+        return chain_name(self.job.kind, self.job.uid) if self.job else self.workload
 
     @property
     def withdrawing(self) -> bool:
@@ -110,9 +121,11 @@ class Placement:
         return share.round or self.round
 
     def stands_for(self, work: Workload) -> bool:
-        """Whether it was made for this very attempt of the Workload, which holds quota and is not over."""
+        """Whether it was made for this very attempt of the Workload, which holds quota and is not over; or for its elastic job,
+        of which another slice may have come before we have taken note of it, but not another attempt of the same one."""
         same = work.uid == self.workload_uid and work.attempt == self.attempt
-        return same and work.holds_quota and not work.finished
+        follows = self.job is not None and work.gang == self.gang and work.uid != self.workload_uid
+        return (same or follows) and work.holds_quota and not work.finished
 
     def name_of(self, share: Share) -> str:
         """What the group Workload of a share is called, and its anchor."""
@@ -158,6 +171,25 @@ def placement(raw: Raw) -> Placement:
         status=status,
         resource_version=str(meta(raw).get("resourceVersion") or ""),
         unstarted=int(spec.get("unstarted") or 0),
+        job=_job(spec.get("job") or {}, namespace),
+    )
+
+
+def _job(of: Raw, namespace: str) -> Job | None:
+    """The elastic job: of any other its uid is not written down."""
+    if not of.get("uid"):
+        return None
+    return Job(of.get("apiVersion") or "", of.get("kind") or "", namespace, of.get("name") or "", of["uid"])
+
+
+def gang_of(raw: Raw) -> str:
+    """What the gang of a Placement is called, asked of each at every event."""
+    spec = raw.get("spec") or {}
+    job = spec.get("job") or {}
+    return (
+        chain_name(job.get("kind") or "", job["uid"])
+        if job.get("uid")
+        else (spec.get("workload") or {}).get("name") or ""
     )
 
 
@@ -189,7 +221,7 @@ def manifest(place: Placement, job: Job | None, check: str, considered: Sequence
         "metadata": {"name": place.name, "namespace": place.namespace, "ownerReferences": [_owner_reference(place)]},
         "spec": {
             "workload": {"name": place.workload, "uid": place.workload_uid},
-            "job": {"kind": job.kind, "name": job.name} if job else {},
+            "job": {**({"kind": job.kind, "name": job.name} if job else {}), **_chain(place)},
             "check": check,
             "attempt": place.attempt,
             "round": place.round,
@@ -207,9 +239,17 @@ def manifest(place: Placement, job: Job | None, check: str, considered: Sequence
 
 
 def placement_name(work: Workload) -> str:
-    """The attempt's Placement: a DNS name and a label value that begins with the job's name."""
+    """The attempt's Placement, or the elastic job's: a DNS name and a label value that begins with the job's name.
+
+    Kueue leaves the label in the templates of an elastic job when it stops one, and would not start it with another value.
+    """
     job = (work.job.name if work.job else work.name)[:54].rstrip("-.")
-    return f"{job}-{work.attempt}".replace(".", "-")
+    of = hashlib.sha256(work.gang.encode()).hexdigest()[:8] if work.elastic else work.attempt
+    return f"{job}-{of}".replace(".", "-")
+
+
+def _chain(place: Placement) -> dict[str, str]:
+    return {"apiVersion": place.job.api_version, "uid": place.job.uid} if place.job else {}
 
 
 def _share_spec(share: Share) -> dict[str, Any]:
@@ -228,11 +268,14 @@ def _verdict_spec(verdict: Verdict) -> dict[str, Any]:
 
 
 def _owner_reference(place: Placement) -> dict[str, Any]:
+    """The Workload; of an elastic job the job itself, since Kueue may delete the slices that it has replaced."""
+    job = place.job
+    api_version, kind = (job.api_version, job.kind) if job else (names.KUEUE_API_VERSION, "Workload")
     return {
-        "apiVersion": names.KUEUE_API_VERSION,
-        "kind": "Workload",
-        "name": place.workload,
-        "uid": place.workload_uid,
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": job.name if job else place.workload,
+        "uid": job.uid if job else place.workload_uid,
         "controller": False,
         "blockOwnerDeletion": False,
     }

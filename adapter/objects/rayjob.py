@@ -13,7 +13,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import podrequests
-from adapter.objects.raw import UNREADABLE, Raw, quoted, timestamp
+from adapter.objects.raw import UNREADABLE, Raw, annotation, quoted, timestamp
 from adapter.objects.workload import PodSet, Workload
 
 MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
@@ -95,7 +95,12 @@ def workload(
         "controller": True,
     }
     return {
-        "metadata": {"namespace": asked.namespace, "creationTimestamp": since, "ownerReferences": [owner]},
+        "metadata": {
+            "namespace": asked.namespace,
+            "creationTimestamp": since,
+            "ownerReferences": [owner],
+            "annotations": {key: "true" for key in [names.ELASTIC_ANNOTATION] if annotation(asked.raw, key) == "true"},
+        },
         "spec": {
             "queueName": queue,
             "priority": priority,

@@ -96,6 +96,11 @@ def unheld(pod: Raw) -> str:
     return ""
 
 
+def waits_for_quota(pod: Raw) -> bool:
+    """Whether the manager has no quota for a pod of an elastic job yet: Kueue holds it by a gate of its own."""
+    return names.ELASTIC_GATE in {gate.get("name") for gate in (pod.get("spec") or {}).get("schedulingGates") or ()}
+
+
 def leaving(raw: Raw) -> bool:
     """Whether a pod is being deleted."""
     return bool(meta(raw).get("deletionTimestamp"))

@@ -3,11 +3,14 @@
 A small frozen record, read tolerantly: decisions read it and nothing else of the Workload, so what a decision depends on can
 be seen here. Nothing here decides anything, and the group Workloads of the worker clusters are read elsewhere
 (reservation.py).
+
+An elastic job has a chain of Workloads, its slices: whenever it grows, Kueue puts another one in the place of the last
+(docs/upstream.md, "Elastic jobs"). Such a chain is one gang, known by the job.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -52,6 +55,11 @@ def there(job: Job, raw: Raw) -> Literal["There", "Leaving", "Gone"]:
     return "Leaving" if meta(raw).get("deletionTimestamp") else "There"
 
 
+def runs(job: Job, raw: Raw) -> bool:
+    """Whether a job is there, by `raw`, and nobody has suspended it."""
+    return there(job, raw) == "There" and not (raw.get("spec") or {}).get("suspend")
+
+
 @dataclass(frozen=True, slots=True)
 class PodSet:
     """One podset of a Workload, with the flavors Kueue assigned to it."""
@@ -83,7 +91,9 @@ class Workload:
     queue: str
     priority: int | None
     deleted: bool
-    finished: bool
+    finished: bool  # and nobody comes in its place
+    replaced: bool  # finished, because another slice of its elastic job came in its place
+    elastic: bool  # one of the slices of a job that may change its size
     active: bool
     yielded_at: datetime | None  # since when we keep it out of the queue, None when we do not
     yields: int  # how often we did
@@ -98,12 +108,26 @@ class Workload:
     def key(self) -> Key:
         return self.namespace, self.name
 
+    @property
+    def gang(self) -> str:
+        """What its gang is called wherever it is looked for: as the Workload, or by its job, whichever slice stands for it now."""
+        return chain_name(self.job.kind, self.job.uid) if self.elastic and self.job else self.name
+
+    @property
+    def gang_key(self) -> Key:
+        return self.namespace, self.gang
+
+    @property
+    def gang_uid(self) -> str:
+        """The uid of whatever a gang stands and falls with."""
+        return self.job.uid if self.elastic and self.job else self.uid
+
 
 def workload(raw: Raw) -> Workload:
     """Read a Workload of kueue.x-k8s.io/v1beta2."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     namespace, name = key_of(raw)
-    reserved = is_true(raw, names.QUOTA_RESERVED)
+    reserved, elastic = is_true(raw, names.QUOTA_RESERVED), is_elastic(raw)
     return Workload(
         namespace=namespace,
         name=name,
@@ -113,7 +137,9 @@ def workload(raw: Raw) -> Workload:
         queue=spec.get("queueName") or "",
         priority=spec.get("priority"),
         deleted=bool(meta(raw).get("deletionTimestamp")),
-        finished=is_true(raw, names.FINISHED),
+        finished=is_true(raw, names.FINISHED) and not (elastic and _replaced(raw)),
+        replaced=elastic and _replaced(raw),
+        elastic=elastic,
         active=spec.get("active") is not False,
         yielded_at=moment(annotation(raw, names.YIELDED_ANNOTATION)),
         yields=number(annotation(raw, names.YIELDS_ANNOTATION)),
@@ -124,6 +150,47 @@ def workload(raw: Raw) -> Workload:
         job=_job(raw, namespace),
         checks={entry.get("name") or "": _check(entry) for entry in status.get("admissionChecks") or ()},
     )
+
+
+def is_elastic(raw: Raw) -> bool:
+    """Whether a Workload is a slice of an elastic job of Ray's, asked of each at every event."""
+    return annotation(raw, names.ELASTIC_ANNOTATION) == "true" and bool(_chain(raw))
+
+
+def gang_key(raw: Raw) -> Key:
+    """Under which key the gang of a Workload is looked at."""
+    return (key_of(raw)[0], _chain(raw)) if is_elastic(raw) else key_of(raw)
+
+
+def chain_name(kind: str, uid: str) -> str:
+    """What the gang of an elastic job is called; no object has a name with a slash in it."""
+    return f"{kind}/{uid}"
+
+
+def is_chain(gang: str) -> bool:
+    """Whether a gang is that of an elastic job."""
+    return "/" in gang
+
+
+def active_slice(slices: Iterable[Raw]) -> Raw | None:
+    """The Workload that stands for an elastic job now: the newest one that holds quota and is not finished, as Kueue has it
+    (kueue:pkg/workloadslicing, FindLatestActiveWorkload); while there is none, the newest that is not finished; else the newest."""
+    return max(slices, key=_standing, default=None)
+
+
+def _standing(raw: Raw) -> tuple[bool, bool, str, str]:
+    unfinished = not is_true(raw, names.FINISHED)
+    holds = unfinished and is_true(raw, names.QUOTA_RESERVED) and not is_true(raw, names.EVICTED)
+    return unfinished, holds, str(meta(raw).get("creationTimestamp") or ""), uid_of(raw)
+
+
+def _chain(raw: Raw) -> str:
+    job = _job(raw, key_of(raw)[0])
+    return chain_name(job.kind, job.uid) if job and job.kind in names.RAY_KINDS else ""
+
+
+def _replaced(raw: Raw) -> bool:
+    return is_true(raw, names.FINISHED) and condition(raw, names.FINISHED).get("reason") == names.SLICE_REPLACED
 
 
 def _attempt(raw: Raw) -> str:

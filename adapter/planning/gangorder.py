@@ -43,10 +43,11 @@ class Waiting:
     looked: bool  # planned since room changed last: nothing fitted
     current: Placement | None = None  # of its present attempt, which says whom it does not ask now
     until: datetime | None = None  # when one that stepped aside keeps nothing any more
+    grows: bool = False  # it runs, and waits for more workers only
 
     @property
     def key(self) -> Key:
-        return self.work.key
+        return self.work.gang_key
 
 
 def waits(work: Workload, check: str, current: Placement | None) -> bool:
@@ -54,6 +55,14 @@ def waits(work: Workload, check: str, current: Placement | None) -> bool:
     it has no share, or is giving back those that it had."""
     pending = bool(check) and work.holds_quota and work.checks[check].state == names.CHECK_PENDING
     return pending and (current is None or current.withdrawing or not current.shares)
+
+
+def grows(work: Workload, check: str, current: Placement | None) -> bool:
+    """Whether an elastic job that runs is to be planned, for it has fewer places than it wants: it takes what fits in its turn,
+    and as it takes even one place it holds nothing back."""
+    if not (check and work.elastic and work.holds_quota and work.checks[check].state == names.CHECK_READY):
+        return False
+    return current is not None and sum(share.workers for share in current.live) < current.wanted
 
 
 def aside(noted: Workload, until: datetime, current: Workload | None, check: str, now: datetime) -> Waiting | None:
@@ -103,7 +112,7 @@ def _cpu(podset: PodSet) -> int:
 
 def before(me: Workload, waiting: Iterable[Waiting]) -> list[Waiting]:
     """The other gangs whose turn comes before this one's, in their order."""
-    mine, others = turn(me), ((turn(one.work), one) for one in waiting if one.key != me.key)
+    mine, others = turn(me), ((turn(one.work), one) for one in waiting if one.key != me.gang_key)
     return [one for _, one in sorted((pair for pair in others if pair[0] < mine), key=lambda pair: pair[0])]
 
 

@@ -4,11 +4,11 @@ A candidate that cannot take part has a reason instead of an offer; nothing here
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from adapter.objects.placement import Share
+from adapter.objects.placement import MOST_SHARES, Share
 from adapter.objects.raw import Key, Raw, quoted
 from adapter.objects.specs import NOTHING, PodMapping
 from adapter.quota.nodes import Nodes
@@ -82,6 +82,25 @@ def rest(
         return replace(request, groups=groups)
     least = -(-sum(group.count for group in groups) // 4)
     return replace(request, groups=groups, gang="BestEffort", minimum=least)
+
+
+def growth(
+    request: Request, kept: Collection[Share], draining: Collection[str], without: Mapping[str, int] | None = None
+) -> Request:
+    """The same for an elastic job that runs: whatever fits is better than nothing, even one worker.
+
+    A Placement takes MOST_SHARES shares, and each round makes one more in a cluster, so the more there are, the more workers must
+    fit at once: with none left to make, all.
+    """
+    asked = rest(replace(request, gang="BestEffort"), kept, draining, without)
+    least = -(-asked.workers * len(kept) // MOST_SHARES)
+    return replace(asked, minimum=max(least, 1))
+
+
+def near(clusters: Sequence[str], kept: Iterable[Share], draining: Collection[str]) -> Sequence[str]:
+    """Whom a gang that must be in one cluster asks for more workers: only that cluster, as long as it has one that it need not leave."""
+    own = {share.cluster for share in kept} - set(draining)
+    return [name for name in clusters if name in own] if own else clusters
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Those whose turn comes first are planned before it, each by its own policy, so t
 Who they are is said in gangorder.py, what the clusters have in snapshot.py, and how one gang is placed in planner.py.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from adapter.objects.workload import Job
 from adapter.planning import gangorder, planner
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
-from adapter.planning.request import Candidate, Request
+from adapter.planning.request import Candidate, Request, growth, near, rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,27 @@ def involved(me: Asking, ahead: Ahead) -> list[str]:
     return list(dict.fromkeys([*me.clusters, *(name for _, theirs in ahead for name in theirs.clusters)]))
 
 
+def beside(
+    me: Asking,
+    kept: Sequence[Share],
+    draining: Collection[str],
+    without: Mapping[str, int] | None = None,
+    *,
+    elastic: bool,
+) -> Asking:
+    """What a gang that runs asks for beside the shares that it keeps, and whom: an elastic job grows by whatever fits."""
+    if not elastic:
+        return replace(me, request=rest(me.request, kept, draining, without))
+    clusters = near(me.clusters, kept, draining) if me.request.gang == "SameCluster" else me.clusters
+    return replace(me, request=growth(me.request, kept, draining, without), clusters=clusters)
+
+
 def complete(request: Request, kept: Iterable[Share]) -> Made:
     """Of a gang that runs, no worker wants a place."""
-    return Made(request, (), Plan((), (), f"All workers have a place: {counted(kept)}."))
+    where = counted(kept)
+    return Made(
+        request, (), Plan((), (), f"All workers have a place: {where}." if where else "No worker is to run elsewhere.")
+    )
 
 
 def after(one: Waiting, asking: Asking, left: Left, now: datetime) -> Left:
@@ -126,8 +144,11 @@ def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> 
     `wanted` is how many workers the gang has in all. Why workers lost their place is said until all have one again.
     """
     work, before = action.workload, action.placement
+    again = (
+        before is not None and before.attempt == work.attempt
+    )  # else an elastic job starts anew, and only its rounds go on
     kept = [replace(share, round=before.round_of(share)) for share in action.kept or ()] if before else []
-    lost = (action.lost or (before.lost if before else "")) if made.request.workers else ""
+    lost = (action.lost or (before.lost if before and again else "")) if made.request.workers else ""
     return Placement(
         namespace=work.namespace,
         name=placement_name(work),
@@ -136,7 +157,7 @@ def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> 
         workload=work.name,
         attempt=work.attempt,
         round=before.round + 1 if before else 1,
-        given_up=before.given_up + before.withdrawing + action.refused if before else 0,
+        given_up=before.given_up + before.withdrawing + action.refused if before and again else 0,
         planned_at=now,
         shares=(*kept, *made.plan.shares),
         wanted=wanted,
@@ -147,7 +168,8 @@ def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> 
         placed_round=0,
         blocked=(),
         status={},
-        unstarted=(before.unstarted if before else 0) + action.unstarted,
+        unstarted=(before.unstarted if before and again else 0) + action.unstarted,
+        job=work.job if work.elastic else None,
     )
 
 
@@ -155,7 +177,12 @@ def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
     """Whether the round that a plan becomes, as its Placement's `spec`, says nothing new beside the one that stands: the same
     shares, the same clusters left out, and the same sentence."""
     left_out = [{(one.cluster, one.until) for one in listed} for listed in (before.excluded, action.excluded)]
-    if not before.round or before.withdrawing or left_out[0] != left_out[1]:
+    if (
+        not before.round
+        or before.withdrawing
+        or left_out[0] != left_out[1]
+        or before.attempt != action.workload.attempt
+    ):
         return False
     same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
     return same and bool(before.explanation == spec["explanation"])

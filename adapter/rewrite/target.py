@@ -29,8 +29,8 @@ class Target:
     head: Head = field(default_factory=Head)  # how its workers find the head
     queue: str  # LocalQueue in the worker cluster
     manager: str  # id of the manager cluster
-    workload: str
-    workload_uid: str
+    workload: str  # or what the gang of an elastic job is called
+    workload_uid: str  # or its job's
     placement: str
     share: str  # name of the group Workload and of its anchor ConfigMap
     round: int

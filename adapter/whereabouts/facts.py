@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from adapter import names
 from adapter.objects.raw import Raw, controller_uid, label, meta, uid_of
+from adapter.objects.workload import active_slice, is_elastic
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,11 @@ class Facts:
 
 
 def workload_of(job: Raw, workloads: Iterable[Raw]) -> Raw:
-    """The Workload of a job; the youngest, where Kueue made another one. Empty when there is none."""
-    own = (one for one in workloads if controller_uid(one) == uid_of(job) and uid_of(job))
+    """The Workload of a job; the youngest, where Kueue made another one; of an elastic job the one that stands for it now. Empty when
+    there is none."""
+    own = [one for one in workloads if controller_uid(one) == uid_of(job) and uid_of(job)]
+    if any(is_elastic(one) for one in own):
+        return active_slice(own) or {}
     return max(own, key=_created, default={})
 
 
@@ -91,6 +95,8 @@ def is_head(pod: Raw) -> bool:
 
 def _stands_for(placement: Raw, workload: Raw, job: Raw, kind: str) -> bool:
     spec = placement.get("spec") or {}
+    if of_elastic := (spec.get("job") or {}).get("uid"):
+        return bool(of_elastic == uid_of(job))
     if workload:
         return bool((spec.get("workload") or {}).get("uid") == uid_of(workload))
     of = spec.get("job") or {}

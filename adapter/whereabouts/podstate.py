@@ -10,7 +10,7 @@ from typing import Literal
 
 from adapter import names
 from adapter.objects.raw import LONGEST, Raw, condition, is_true, label, meta, quoted
-from adapter.objects.workerpod import slot_of
+from adapter.objects.workerpod import slot_of, waits_for_quota
 from adapter.whereabouts.facts import Facts, is_head
 
 MANAGER = "manager"  # where a pod is that has no copy elsewhere
@@ -100,6 +100,8 @@ def _starting(pod: Raw, sent: Raw) -> tuple[Step, str, str]:
     """The same for one that is on its way."""
     phase, said = (pod.get("status") or {}).get("phase"), str(sent.get("message") or "")
     if gated(pod) and not sent:
+        if waits_for_quota(pod):
+            return "NoSlot", "SchedulingGated", "the manager's Kueue has no quota for it yet"
         return ("NoCopy", "SchedulingGated", "") if slot_of(pod) else ("NoSlot", "SchedulingGated", "")
     if phase == "Running":
         return "NotJoined", "NotReady", str(condition(pod, "Ready").get("message") or "")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from adapter import names
-from adapter.objects.raw import Raw, key_of, quoted
+from adapter.objects.raw import LONGEST, Raw, key_of, quoted
 from adapter.objects.raycluster import made
 from adapter.whereabouts.facts import Facts, ray_cluster_name
 from adapter.whereabouts.link import Link, Stage, sentence
@@ -133,6 +133,10 @@ def _about(one: PodState, facts: Facts) -> str:
         "NotJoined": _unjoined(one, place, node),
     }[one.step]
     message = one.message.removeprefix(f"A worker in {one.cluster} finds no node: ")
+    if one.step == "NoSlot" and not message and ((facts.placement.get("spec") or {}).get("job") or {}).get("uid"):
+        message = quoted(
+            (facts.placement.get("status") or {}).get("reason") or "", LONGEST
+        )  # what an elastic job waits for
     return sentence(f"{said}{f': {message}' if message else ''}")
 
 

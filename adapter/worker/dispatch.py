@@ -21,6 +21,7 @@ from adapter.objects.workerpod import (
     slot_of,
     slots,
     unheld,
+    waits_for_quota,
     wants_slot,
 )  # fmt: skip
 from adapter.objects.workload import Job
@@ -46,8 +47,12 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
         return orphans
     if not worker.belongs:
         return [*orphans, *_foreign(worker.job, pod)]
+    made = bool(worker.own(pod) or worker.made or dispatched(pod))
+    #    The manager has no quota for it yet, so it takes nothing elsewhere.
+    if waits_for_quota(pod) and not made:
+        return orphans
     #    One that may run here gets neither a slot nor a copy: the worker would be there twice, once on no quota.
-    if (why := unheld(pod)) and not (worker.own(pod) or worker.made or dispatched(pod)):
+    if (why := unheld(pod)) and not made:
         return [*orphans, *_unheld(pod, why)]
     return [*orphans, *_place(worker, pod, worker.placement, now)]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from adapter import names
+from adapter.objects.workload import active_slice
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
@@ -140,11 +141,12 @@ class Stage:
         head_on: Mapping[str, str] = FAKE_NODE,
         priority: str = "",
         annotations: Mapping[str, str] | None = None,
+        elastic: int = 0,
     ) -> None:
         """Submit a RayCluster to the queue, whose pods go to fake nodes.
 
         `more`: what a worker asks for beside cpu; `head_on`: the head's node selector; `priority`: a WorkloadPriorityClass;
-        `annotations`: of its worker pods.
+        `annotations`: of its worker pods; `elastic`: up to how many workers each group may be scaled to while it runs.
         """
         made = ray_cluster(name, self.name, groups or {"workers": workers}, cpu, more or {})
         made["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"] = dict(head_on)
@@ -152,7 +154,20 @@ class Stage:
             made["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = priority
         for group in made["spec"]["workerGroupSpecs"] if annotations else ():
             group["template"]["metadata"] = {"annotations": dict(annotations or {})}
+        if elastic:
+            made["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
+            for group in made["spec"]["workerGroupSpecs"]:
+                group |= {"minReplicas": 0, "maxReplicas": elastic}
         self.manager.apply(yaml.safe_dump(made))
+
+    def scale(self, name: str, group: int, workers: int, without: Iterable[str] = ()) -> None:
+        """Give a worker group of an elastic RayCluster, by its place, another number of workers; `without` names pods that are to go,
+        as Ray's autoscaler would."""
+        at = f"/spec/workerGroupSpecs/{group}"
+        patch: list[Raw] = [{"op": "replace", "path": f"{at}/replicas", "value": workers}]
+        if gone := list(without):
+            patch.append({"op": "add", "path": f"{at}/scaleStrategy", "value": {"workersToDelete": gone}})
+        self.manager.kubectl("-n", self.name, "patch", "raycluster", name, "--type=json", "-p", json.dumps(patch))
 
     def priority(self, name: str, value: int) -> str:
         """Make a WorkloadPriorityClass in the manager, named after the stage; returns its name."""
@@ -177,10 +192,10 @@ class Stage:
         return str((self.placement(job).get("status") or {}).get("reason") or "")
 
     def workload(self, job: str) -> Raw:
-        """The manager's Workload of a job, {} while there is none."""
+        """The manager's Workload of a job, of an elastic one the slice that stands for it now; {} while there is none."""
         found = self.manager.items("workloads", self.name)
         owned = (w for w in found if any(o["name"] == job for o in w["metadata"].get("ownerReferences", ())))
-        return next(owned, {})
+        return dict(active_slice(owned) or {})
 
     def check(self, job: str) -> Raw:
         """Our entry in the admission checks of a job's Workload."""

@@ -4,11 +4,13 @@ A key is one string; an object that lacks what it is made of stands under a key 
 """
 
 from adapter import names
+from adapter.objects.placement import gang_of
 from adapter.objects.raw import Raw, annotation, key_of, label
+from adapter.objects.workload import gang_key
 
 
 def by_reserved_workload(reservation: Raw) -> str:
-    """Index of remote group Workloads: namespace and name of the manager's Workload."""
+    """Index of remote group Workloads: namespace and gang."""
     return f"{key_of(reservation)[0]}/{annotation(reservation, names.WORKLOAD_ANNOTATION)}"
 
 
@@ -22,6 +24,11 @@ def by_ray_cluster(pod: Raw) -> str:
     return f"{key_of(pod)[0]}/{label(pod, names.RAY_GCS_CLUSTER_LABEL)}"
 
 
-def by_workload(placement: Raw) -> str:
-    """Index of Placements: namespace and name of the Workload they stand for."""
-    return f"{key_of(placement)[0]}/{((placement.get('spec') or {}).get('workload') or {}).get('name')}"
+def by_gang(placement: Raw) -> str:
+    """Index of Placements: namespace and the gang they stand for."""
+    return f"{key_of(placement)[0]}/{gang_of(placement)}"
+
+
+def by_own_gang(workload: Raw) -> str:
+    """Index of the manager's Workloads: namespace and gang, of which an elastic job has one for all of its slices."""
+    return "/".join(gang_key(workload))

@@ -12,9 +12,9 @@ from adapter import membership, names
 from adapter.objects import slim
 from adapter.objects.raw import Key, Raw
 from adapter.objects.workerpod import slot_of
-from adapter.objects.workload import Job
+from adapter.objects.workload import Job, active_slice, is_chain, is_elastic
 from adapter.shell.clusters.cluster import Cluster, Row, never
-from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, by_workload
+from adapter.shell.clusters.indexes import by_gang, by_own_gang, by_placement, by_ray_cluster
 from adapter.shell.kube import resources
 from adapter.shell.kube.budget import OF_MANAGER
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -34,8 +34,8 @@ class Manager(Cluster):
     def __init__(self, client: Client) -> None:
         super().__init__(client, OF_MANAGER)
         self.filled = asyncio.Event()  # every store has had its first list
-        self.workloads = Store(slims=slim.workload)
-        self.placements = Store(index=by_workload)
+        self.workloads = Store(index=by_own_gang, slims=slim.workload)
+        self.placements = Store(index=by_gang)
         self.pods = Store(index=by_placement, counted=slot_of)
         self.heads = Store(index=by_ray_cluster)
         self.ray_clusters = Store(slims=slim.ray_cluster)
@@ -120,10 +120,30 @@ class Manager(Cluster):
         queue = self.local_queues.get(key) or {}
         return self.cluster_queues.named((queue.get("spec") or {}).get("clusterQueue") or "") or {}
 
+    def gang(self, key: Key) -> Raw | None:
+        """The Workload that stands for a gang now, None when there is none; a slice of an elastic job is no gang of its own."""
+        if is_chain(key[1]):
+            return active_slice(self.workloads.group("/".join(key)))
+        found = self.workloads.get(key)
+        return None if found is None or is_elastic(found) else found
+
     def job(self, job: Job) -> Raw:
         """The RayJob or RayCluster as it stands, empty while nothing is known of it."""
-        store = self.ray_jobs if job.kind == "RayJob" else self.ray_clusters
-        return store.get((job.namespace, job.name)) or {}
+        return self._jobs(job)[0].get((job.namespace, job.name)) or {}
+
+    async def read(self, job: Job | None) -> None:
+        """Have a RayJob or RayCluster in its store as its API server shows it now. By a list: there is no right to get one."""
+        if job is None:
+            return
+        store, resource = self._jobs(job)
+        found = await self.client.get(resource.path(job.namespace), fieldSelector=f"metadata.name={job.name}")
+        for raw in found.get("items") or ():
+            store.put(raw)
+
+    def _jobs(self, job: Job) -> tuple[Store, Resource]:
+        if job.kind == "RayJob":
+            return self.ray_jobs, resources.RAY_JOBS
+        return self.ray_clusters, resources.RAY_CLUSTERS
 
 
 def _needed(resource: Resource, store: Store, *, namespace: str = "", selectors: Mapping[str, str] = _ALL) -> Row:

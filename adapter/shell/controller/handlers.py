@@ -212,12 +212,12 @@ class Waker:
             self._keys.of_ray_cluster("/".join(key_of(after or before or {})))
 
     def _job(self, before: Raw | None, after: Raw | None) -> None:
-        """A RayJob or RayCluster: it came, or goes, and its gang with it."""
-        if predicates.changed(before, after, lambda job: (uid_of(job), meta(job).get("deletionTimestamp"))):
+        """A RayJob or RayCluster: it came, or goes, and its gang with it; or it is suspended, or let run."""
+        if predicates.changed(before, after, predicates.job):
             gone = uid_of(before or {}), uid_of(after or {})
             self._keys.all(GANG, (work for work in self._manager.workloads if controller_uid(work) in gone))
-            if before is not None:  # what it was promised is free for others, however long it takes to go
-                self._keys.room()
+            if before is not None and predicates.changed(before, after, predicates.going):
+                self._keys.room()  # what it was promised is free for others, however long it takes to go
 
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(CLUSTER, after or before or {})

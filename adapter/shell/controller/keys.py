@@ -6,8 +6,9 @@ It puts them into the work queue and reads no event: which of them a change wake
 from collections.abc import Iterable
 
 from adapter import names
+from adapter.objects.placement import gang_of
 from adapter.objects.raw import Key, Raw, annotation, key_of, meta, uid_of
-from adapter.objects.workload import workload
+from adapter.objects.workload import gang_key, workload
 from adapter.planning import gangorder
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
@@ -36,8 +37,8 @@ class Keys:
         self._queue.add((what, namespace, name), after)
 
     def add(self, what: str, raw: Raw, after: float = 0.0) -> None:
-        """The key of an object."""
-        namespace, name = key_of(raw)
+        """The key of an object; of a Workload that of its gang."""
+        namespace, name = gang_key(raw) if what == GANG else key_of(raw)
         self._queue.add((what, namespace, name), after)
 
     def all(self, what: str, objects: Iterable[Raw], after: float = 0.0) -> None:
@@ -93,10 +94,10 @@ class Keys:
         draining = self._fleet.draining()
         short = each("wake", self._manager.placements, lambda place: gangorder.short(place, draining))
         gangs = [_gang(place) for place, is_short in short if is_short]
-        works = [raw for key in gangs if (raw := self._manager.workloads.get(key))]
+        works = [raw for key in gangs if (raw := self._manager.gang(key))]
         self._turns = {uid_of(raw): turn for raw, turn in each("wake", works, self._turn)}
         known = (raw for raw in works if uid_of(raw) in self._turns)
-        in_turn = map(key_of, sorted(known, key=lambda raw: self._turns[uid_of(raw)][1]))
+        in_turn = map(gang_key, sorted(known, key=lambda raw: self._turns[uid_of(raw)][1]))
         for namespace, name in dict.fromkeys([*in_turn, *gangs]):  # of the others nothing is known
             self.named(GANG, namespace, name, ROOM_SECONDS)
 
@@ -108,6 +109,5 @@ class Keys:
 
 
 def _gang(place: Raw) -> Key:
-    """The Workload that a Placement was made for."""
-    owner = (place.get("spec") or {}).get("workload") or {}
-    return key_of(place)[0], owner.get("name") or ""
+    """The gang that a Placement was made for."""
+    return key_of(place)[0], gang_of(place)

@@ -36,6 +36,16 @@ def turn(raw: Raw) -> object:
     return work.holds_quota and not (work.finished or work.deleted), work.priority
 
 
+def going(job: Raw) -> object:
+    """Which RayJob or RayCluster it is, and whether it goes."""
+    return uid_of(job), meta(job).get("deletionTimestamp")
+
+
+def job(raw: Raw) -> object:
+    """The same, and whether it is let run."""
+    return going(raw), (raw.get("spec") or {}).get("suspend")
+
+
 def held(place: Raw) -> object:
     """Where a Placement holds quota, and whether it still does."""
     found = placement(place)

@@ -10,13 +10,13 @@ from datetime import datetime
 
 from adapter import names
 from adapter.admission.policy import lost_after, reservation_timeout, start_timeout, together, when_share_lost
-from adapter.gang.facts import Gang
+from adapter.gang.facts import Gang, current
 from adapter.gang.releasing import unwanted
 from adapter.objects.placement import Placement, placement, placement_name
 from adapter.objects.raw import Key, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import share_key
-from adapter.objects.workload import Workload, workload
+from adapter.objects.workload import Workload, runs, workload
 from adapter.rewrite import copies
 from adapter.rewrite.target import Target
 from adapter.shell.clusters.fleet import Fleet
@@ -54,13 +54,15 @@ class Gangs:
         self._targets, self._shares, self._slots, self._losses = targets, shares, slots, losses
 
     def facts(self, key: Key, now: datetime) -> Gang:
-        """The facts about a Workload."""
+        """The facts about a gang."""
         work, check = self._under(key)
         found = tuple(placement(p) for p in self._manager.placements.group("/".join(key)))
         standing, odd = self._shares.read(key)
+        unsuspended = bool(work and self._unsuspended(work))
+        stands = current(work, found, unsuspended)
         covered = self._policies.covered(work, check) if work else []
         chosen, problem = self._policies.policy(check)
-        asked = self._asked(work, found, standing) if work else []
+        asked = _asked(stands, standing)
         by_plan = self._trials.wanted(work) if work else ()
         gang = Gang(
             workload=work,
@@ -74,10 +76,11 @@ class Gangs:
             on_share_lost=when_share_lost(chosen),
             start_timeout=start_timeout(chosen),
             together=together(chosen),
+            unsuspended=unsuspended,
             problem=problem or self._policies.rivals(work) or self._policies.gate_problem(),
             refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
             absent=self._refusals.absent(work, check) if work and check else "",
-            targets=self._near(work, found, by_plan) if work else {},
+            targets=self._near(work, stands, by_plan) if work else {},
             tried=self._trials.known(work, (*asked, *by_plan)) if work else {},
             remote_podsets=tuple(p.name for p in covered if p.count),
             idle_podsets=tuple(p.name for p in covered if not p.count),
@@ -96,7 +99,7 @@ class Gangs:
             there=_shares(self._slots.there(p) for p in found),
             alive=_shares(self._slots.alive(p) for p in found),
             unplaced=any(self._slots.unplaced(p) for p in found),
-            workers=next((self._slots.unready(p, standing) for p in found if work and p.attempt == work.attempt), None),
+            workers=self._slots.unready(stands, standing) if stands else None,
             movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
         )
         seen = self._memory.first_seen(gang.current, now) if gang.current else None
@@ -104,34 +107,35 @@ class Gangs:
         ending = {one.uid: self._slots.ending(one, now) for one in unwanted(gang)}
         return replace(gang, untried=untried, untried_by_plan=by_plan, ending=ending, first_seen=seen)
 
-    def _asked(
-        self, work: Workload, placements: tuple[Placement, ...], standing: Iterable[Reservation]
-    ) -> list[tuple[str, str]]:
-        """The clusters and groups of shares that are yet to be asked for."""
-        place, there = _of_attempt(work, placements), {(one.cluster, one.round) for one in standing}
-        keyed = (((share.cluster, place.round_of(share)), share) for share in place.live) if place else ()
-        return [(share.cluster, group.name) for key, share in keyed if key not in there for group in share.groups]
+    def _unsuspended(self, work: Workload) -> bool:
+        """Whether an elastic job is let run."""
+        return bool(work.elastic and work.job and runs(work.job, self._manager.job(work.job)))
 
-    def _near(
-        self, work: Workload, placements: tuple[Placement, ...], asked: Iterable[tuple[str, str]]
-    ) -> dict[str, Target]:
+    def _near(self, work: Workload, place: Placement | None, asked: Iterable[tuple[str, str]]) -> dict[str, Target]:
         """What the rewriter must know of each cluster that a share is asked for in, or a copy tried, as far as it can be seen."""
-        place, seen = _of_attempt(work, placements), self._fleet.seen()
+        seen = self._fleet.seen()
         clusters = [*(share.cluster for share in (place.live if place else ())), *(cluster for cluster, _ in asked)]
         near = {cluster: seen[cluster] for cluster in clusters if cluster in seen}
         return self._targets.every(near, work, place.name if place else placement_name(work)) if near else {}
 
     def _under(self, key: Key) -> tuple[Workload | None, str]:
         """A Workload, and our check on it, empty when it has none."""
-        raw = self._manager.workloads.get(key)
+        raw = self._manager.gang(key)
         work = workload(raw) if raw else None
         return work, self._policies.check_of(work) if work else ""
 
     async def look(self, key: Key) -> bool:
         """Read what `gang` needs and no store holds: the Secrets and ConfigMaps of a gang that waits for its check. Returns whether
         it lacks another one than before, or none now: those behind it are planned as if it took its share, unless it lacks one.
+
+        And the job of one whose Workload was changed for another: whether what stands for it goes on, or goes, is told by the job
+        as it is now, and the stores of Workloads and jobs are not of one moment.
         """
         work, check = self._under(key)
+        if work and work.elastic and work.holds_quota:
+            made = [placement(p) for p in self._manager.placements.group("/".join(key))]
+            if any(place.job and place.attempt != work.attempt for place in made):
+                await self._manager.read(work.job)
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
             before, podsets = self._refusals.absent(work, check), self._policies.remote_podsets(work, check)
             wanted = copies.wanted_by(podsets)
@@ -164,8 +168,11 @@ class Gangs:
         return int((queue.get("status") or {}).get("pendingWorkloads") or 0) > 0
 
 
-def _of_attempt(work: Workload, placements: Iterable[Placement]) -> Placement | None:
-    return next((p for p in placements if p.attempt == work.attempt), None)
+def _asked(place: Placement | None, standing: Iterable[Reservation]) -> list[tuple[str, str]]:
+    """The clusters and groups of shares that are yet to be asked for."""
+    known = {(one.cluster, one.round) for one in standing}
+    keyed = (((share.cluster, place.round_of(share)), share) for share in place.live) if place else ()
+    return [(share.cluster, group.name) for key, share in keyed if key not in known for group in share.groups]
 
 
 def _shares(slots: Iterable[Iterable[str]]) -> frozenset[tuple[str, int]]:

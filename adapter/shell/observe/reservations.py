@@ -41,8 +41,8 @@ class Shares:
         return placement(found) if found else None
 
     def workload_of(self, place: Placement) -> Workload | None:
-        """The Workload that a Placement was made for, while it holds quota and is not over."""
-        raw = self._manager.workloads.get((place.namespace, place.workload))
+        """The Workload that a Placement stands for, while it holds quota and is not over."""
+        raw = self._manager.gang((place.namespace, place.gang))
         work = workload(raw) if raw else None
         return work if work and place.stands_for(work) else None
 
@@ -55,7 +55,7 @@ class Shares:
         return there(work.job, self._manager.job(work.job)) if work.job else "There"
 
     def standing(self, key: Key) -> list[Reservation]:
-        """What stands for a Workload in the clusters that can be seen, as far as it can be read."""
+        """What stands for a gang in the clusters that can be seen, as far as it can be read."""
         return self.read(key)[0]
 
     def read(self, key: Key) -> tuple[list[Reservation], list[str]]:

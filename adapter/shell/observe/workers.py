@@ -52,7 +52,7 @@ class Workers:
         stands_for = self._shares.placement_of(pod) if pod else None
         near = _near(members, stands_for, pod) if pod and stands_for else {}
         work = self._shares.workload_of(stands_for) if stands_for else None
-        standing = self._shares.standing(work.key) if work and stands_for else []
+        standing = self._shares.standing(work.gang_key) if work and stands_for else []
         unmade = bool(pod and wants_slot(pod, remotes))
         if unmade:  # only a copy that is made now is told of its flavor
             standing = [with_ray_labels(one, members[one.cluster].flavors.named) for one in standing]

@@ -16,11 +16,11 @@ from adapter.admission.policy import Chosen, start_timeout
 from adapter.gang.deadlines import excluded
 from adapter.objects.placement import Exclusion, Share, manifest, placement
 from adapter.objects.raw import is_true
-from adapter.objects.workload import Workload, workload
+from adapter.objects.workload import Workload, runs, workload
 from adapter.planning import gangorder, rounds
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
-from adapter.planning.request import Candidate, rest
+from adapter.planning.request import Candidate
 from adapter.planning.rounds import Ahead, Asking, Left, Made
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
@@ -64,7 +64,11 @@ class Waiters:
         if chosen is None:
             return None
         left_out = excluded(one.current, now, start_timeout(chosen))
-        return self._snapshot.asking(self._snapshot.request(one.work, check, chosen.policy), chosen, left_out)
+        me = self._snapshot.asking(self._snapshot.request(one.work, check, chosen.policy), chosen, left_out)
+        if not one.grows or one.current is None:
+            return me
+        more = rounds.beside(me, one.current.live, self._fleet.draining(), elastic=True)
+        return more if more.request.workers else None
 
     def _obstacles(self, work: Workload, check: str, chosen: Chosen | None, problem: str) -> Iterator[str]:
         yield problem
@@ -73,7 +77,8 @@ class Waiters:
         yield self._refusals.refusal(work, check, chosen)
 
     def _waiting(self, now: datetime) -> Iterator[Waiting]:
-        """The gangs that hold the manager's quota and have no share, or are giving back those that they had."""
+        """The gangs that hold the manager's quota and have no share, or are giving back those that they had; and elastic jobs that
+        want more than they have."""
         placed = {(place.workload_uid, place.attempt): place for place in map(placement, self._manager.placements)}
         for raw in self._manager.workloads:
             if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
@@ -81,14 +86,20 @@ class Waiters:
             work = workload(raw)
             current = placed.get((work.uid, work.attempt))
             check = self._policies.check_of(work)
-            if gangorder.waits(work, check, current) and not self._shares.leaving(work):
+            grows = gangorder.grows(work, check, current)
+            waits = gangorder.waits(work, check, current) and not self._goes_on(work)
+            if (grows or waits) and not self._shares.leaving(work):
                 of = current.uid if current and not current.withdrawing else ""
                 looked = self._memory.looked(of, self._fleet.room_version, now)
-                yield Waiting(work, looked, current)
+                yield Waiting(work, looked, current, grows=grows)
+
+    def _goes_on(self, work: Workload) -> bool:
+        """Whether an elastic job runs: its next Workload is let run at once, and asks for no room but what it lacks."""
+        return bool(work.elastic and work.job and runs(work.job, self._manager.job(work.job)))
 
     def _aside(self, now: datetime) -> Iterator[Waiting]:
         for work, since in self._memory.aside.values():
-            raw = self._manager.workloads.get(work.key)
+            raw = self._manager.gang(work.gang_key)
             current = workload(raw) if raw else None
             check = self._policies.check_of(current) if current else ""
             if found := gangorder.aside(work, since + BACK_WITHIN, current, check, now):
@@ -125,12 +136,13 @@ class Planning:
     ) -> Made:
         """Plan a gang on the clusters as they stand, after those whose turn comes before its own; of one that runs, and keeps
         shares, only the workers that have no place, or must leave theirs. `without`: slots on them that are no place, by group."""
-        request = self._snapshot.request(work, check, chosen.policy if chosen else None)
+        me = self._snapshot.asking(
+            self._snapshot.request(work, check, chosen.policy if chosen else None), chosen, excluded
+        )
         if kept is not None:
-            request = rest(request, kept, self._fleet.draining(), without)
-            if not request.workers:
-                return rounds.complete(request, kept)
-        me = self._snapshot.asking(request, chosen, excluded)
+            me = rounds.beside(me, kept, self._fleet.draining(), without, elastic=work.elastic)
+            if not me.request.workers:
+                return rounds.complete(me.request, kept)
         ahead = await self._waiters.before(work, now)
         involved = rounds.involved(me, ahead)
         left = await _after(ahead, self._snapshot.left(involved, work, now, {}, kept or ()), now)

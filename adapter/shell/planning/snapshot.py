@@ -104,7 +104,7 @@ class Snapshot:
 
     def _owed(self, me: Workload, kept: Sequence[Share], now: datetime) -> Iterator[tuple[Request, Sequence[Share]]]:
         for work, place in self._in_flight():
-            shares = place.shares if work.key != me.key else kept
+            shares = place.shares if work.gang_key != me.gang_key else kept
             if uncounted := snapshot.uncounted(((share, self._held(place, share)) for share in shares), now):
                 yield self.request(work, self._policies.check_of(work)), uncounted
 
@@ -146,7 +146,7 @@ class Snapshot:
 
 
 def _standing(member: Member, place: Placement, share: Share) -> Held | None:
-    listed = member.workloads.group(f"{place.namespace}/{place.workload}")
+    listed = member.workloads.group(f"{place.namespace}/{place.gang}")
     found = snapshot.standing((reservation(member.name, raw) for raw in listed), place, share)
     if found is None:
         return None

@@ -19,6 +19,7 @@ from adapter.actions import (
     Record,
     Rejoin,
     Release,
+    Repoint,
     Reserve,
     Say,
     SetCheck,
@@ -38,6 +39,7 @@ class Executor:
     def __init__(self, gangs: GangWriter, trier: Trier, pods: PodWriter, announcer: Announcer) -> None:
         self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
             Plan: gangs.plan,
+            Repoint: gangs.repoint,
             TryCopy: trier.ask,
             Reserve: gangs.reserve,
             Vacate: gangs.vacate,

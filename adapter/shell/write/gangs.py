@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
-from adapter.actions import Forget, Plan, Record, Rejoin, Release, Reserve, SetCheck, Vacate, Yield
+from adapter.actions import Forget, Plan, Record, Rejoin, Release, Repoint, Reserve, SetCheck, Vacate, Yield
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, key_of, meta, timestamp, uid_of
 from adapter.objects.reservation import Reservation
@@ -64,6 +64,21 @@ class GangWriter:
             # Of this very version: a plan of who led before, and comes late, must not overwrite the one that stands.
             raw = await self._manager.client.merge(path, {"metadata": _version(before), "spec": body["spec"]})
         self._note(uid_of(raw), version, settles)
+        self._manager.placements.put(raw)
+
+    async def repoint(self, action: Repoint) -> None:
+        """Let a Placement stand for another slice of its elastic job; what it was planned for is to be planned anew then."""
+        place, work = action.placement, action.workload
+        spec: dict[str, Any] = {
+            "workload": {"name": work.name, "uid": work.uid},
+            "attempt": work.attempt,
+            "wanted": action.wanted,
+        }
+        if action.vacant:
+            spec = {"shares": [], "lost": None}
+        path = resources.PLACEMENTS.path(place.namespace, place.name)
+        raw = await self._manager.client.merge(path, {"metadata": _version(place), "spec": spec})
+        self._memory.planned.pop(place.uid, None)
         self._manager.placements.put(raw)
 
     def _note(self, uid: str, version: int, settles: datetime | None) -> None:

@@ -5,14 +5,19 @@ from typing import Any
 import pytest
 
 from adapter.admission import refusal
-from adapter.objects.workload import workload
+from adapter.objects.placement import placement_name
+from adapter.objects.workload import PodSet, workload
 from tests.unit import builders
 from tests.unit.stores import Sight, make_group, make_ray_job
 
 Raw = dict[str, Any]
 
+FINE: Raw = {"name": "ray-worker", "image": "ray", "resources": {"requests": {"cpu": "1"}}}
 REFUSED = [
-    ({"enableInTreeAutoscaling": True}, "{}.enableInTreeAutoscaling is true: "),
+    (
+        {"enableInTreeAutoscaling": True},
+        '{}.enableInTreeAutoscaling is true, and metadata.annotations lacks kueue.x-k8s.io/elastic-job: "true": ',
+    ),
     ({"tlsOptions": {"enabled": True}}, "{}.tlsOptions is set: "),
     ({"tlsOptions": {}}, "{}.tlsOptions is set: "),
     ({"authOptions": {"enableK8sTokenAuth": True}}, "{}.authOptions.enableK8sTokenAuth is true: "),
@@ -87,13 +92,51 @@ def test_a_resize_in_place_is_refused() -> None:
     assert refusal.of_job("RayJob", raw).startswith("metadata.annotations has ray.io/ippr: ")
 
 
-@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
-@pytest.mark.parametrize("value", ["true", "false"])
-def test_who_grows_while_it_runs_is_refused(kind: str, value: str) -> None:
-    raw = make_ray_job(kind=kind)
+def elastic(kind: str, value: str = "true", **cluster: object) -> Raw:
+    raw = job(kind, dict(cluster))
     raw["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": value}
-    said = refusal.of_job(kind, raw)
-    assert said.startswith("metadata.annotations has kueue.x-k8s.io/elastic-job: ") is (value == "true") is bool(said)
+    return raw
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
+@pytest.mark.parametrize("autoscaled", [True, False])
+def test_who_grows_while_it_runs_and_says_so_is_taken(kind: str, autoscaled: bool) -> None:
+    assert refusal.of_job(kind, elastic(kind, enableInTreeAutoscaling=autoscaled)) == ""
+    refused = refusal.of_job(kind, elastic(kind, "false", enableInTreeAutoscaling=autoscaled))
+    assert ("lacks kueue.x-k8s.io/elastic-job" in refused) is autoscaled
+
+
+def test_an_elastic_job_whose_limits_are_not_its_replicas_is_refused() -> None:
+    """What KubeRay makes beyond its replicas would wait for ever: Kueue never has quota for that."""
+    said = refusal.of_job("RayCluster", elastic("RayCluster", workerGroupSpecs=[make_group(1, minReplicas=2)]))
+    assert "replicas is 1 and minReplicas 2" in said and said.endswith("set replicas to 2")
+
+
+@pytest.mark.parametrize("feature", [True, False])
+def test_a_kueue_that_does_not_know_elastic_jobs_is_named(feature: bool) -> None:
+    work = builders.make_workload(owner="RayCluster")
+    if feature:
+        work["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
+    said = refusal.of_workload(workload(work), elastic("RayCluster"), builders.CHECK, (), None, ())
+    assert ("ElasticJobsViaWorkloadSlices" in said) is not feature
+
+
+@pytest.mark.parametrize("marked", ["own", "other"])
+@pytest.mark.parametrize("changes", [True, False])
+def test_what_our_check_left_in_the_templates_of_an_elastic_job_is_its_own(marked: str, changes: bool) -> None:
+    """Kueue leaves it there when it stops the job, and admits it with the same again."""
+    raw = builders.make_workload(owner="RayCluster")
+    if changes:
+        raw["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
+    own = placement_name(workload(raw))
+    labels = {"rayspan.dev/placement": own if marked == "own" else "train-00000000"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"nodeSelector": {"rayspan.dev/remote": "only"}, "containers": [FINE]},
+    }
+    podset = PodSet("workers", 2, template, frozenset())
+    said = refusal.of_workload(workload(raw), {}, builders.CHECK, [podset], None, ())
+    assert ("Rayspan writes that itself" in said) is not (marked == "own" and changes)
 
 
 def test_a_job_of_which_nothing_is_known_yet_is_not_refused() -> None:

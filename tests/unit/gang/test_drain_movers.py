@@ -9,6 +9,7 @@ from adapter.gang.drain import Gathered, movers
 from adapter.objects import raw as facts
 from adapter.objects.placement import placement
 from adapter.objects.workerpod import slot_of
+from adapter.objects.workload import workload
 from tests.unit.builders import make_condition, make_copy, make_placement, make_pod, make_workload
 
 Raw = dict[str, Any]
@@ -102,3 +103,11 @@ def test_a_group_without_a_place_holds_up_no_other() -> None:
     place = placement(make_placement(work, shares={"east": {"a": 1, "b": 1}, "west": {"b": 1}}))
     pods = [pod("one", "east/1/role-a/0", group="a"), pod("two", "east/1/role-b/0", group="b")]
     assert leave(replace(gathered(*pods), place=place)) == ["two"]
+
+
+@pytest.mark.parametrize(("elastic", "who"), [(True, ["a"]), (False, [])])
+def test_who_waits_for_more_workers_holds_up_no_drain(elastic: bool, who: list[str]) -> None:
+    """An elastic job may wait for hours for a worker of a group that has no room; that one is away from nowhere."""
+    place = replace(PLACE, job=workload(make_workload()).job) if elastic else PLACE
+    gang = replace(gathered(E0, pod("x", "", group="gpu")), place=place)
+    assert leave(gang) == who

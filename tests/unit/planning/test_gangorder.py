@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.gang.deadlines import DOUBLINGS, YIELD_AFTER
-from adapter.objects.placement import placement
+from adapter.objects.placement import Placement, placement
 from adapter.objects.workload import PodSet, Workload, workload
 from adapter.planning import gangorder
 from tests.unit.builders import CHECK, at, make_placement, make_workload
@@ -68,6 +68,31 @@ PLACED = make_placement(make_workload(), shares={"east": {"workers": 2}})
 )  # fmt: skip
 def test_waits(work: dict[str, Any], check: str, place: dict[str, Any] | None, want: bool) -> None:
     assert gangorder.waits(workload(make_workload(**work)), check, placement(place) if place else None) is want
+
+
+def growing(*, state: str = names.CHECK_READY, elastic: bool = True, **more: Any) -> Workload:
+    raw = make_workload(owner="RayCluster", check=state, **more)
+    raw["metadata"]["annotations"] |= {names.ELASTIC_ANNOTATION: "true"} if elastic else {}
+    return workload(raw)
+
+
+HALF = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}))
+
+
+@pytest.mark.parametrize(
+    ("work", "check", "place", "want"),
+    [
+        pytest.param(growing(), CHECK, HALF, True, id="it wants two more"),
+        pytest.param(growing(), CHECK, placement(make_placement(make_workload())), False, id="it has all"),
+        pytest.param(growing(), CHECK, None, False, id="it has no Placement"),
+        pytest.param(growing(), "", HALF, False, id="no check of ours is on it"),
+        pytest.param(growing(state=names.CHECK_PENDING), CHECK, HALF, False, id="it has yet to be let run"),
+        pytest.param(growing(conditions=[names.EVICTED]), CHECK, HALF, False, id="it was stopped"),
+        pytest.param(growing(elastic=False), CHECK, HALF, False, id="it lost two, and they wait for what they had"),
+    ],
+)
+def test_grows(work: Workload, check: str, place: Placement | None, want: bool) -> None:
+    assert gangorder.grows(work, check, place) is want
 
 
 OLD = gang("old")

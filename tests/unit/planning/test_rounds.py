@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from adapter import actions
+from adapter import actions, names
 from adapter.admission.policy import Chosen
-from adapter.objects.placement import Exclusion, GroupShare, Placement, Share, placement
+from adapter.objects.placement import Exclusion, GroupShare, Placement, Share, placement, placement_name
 from adapter.objects.specs import dispatch_policy
 from adapter.objects.workload import workload
 from adapter.planning import gangorder, rounds
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
-from adapter.planning.request import Candidate, Group, Request, rest
+from adapter.planning.request import Candidate, Group, Request, growth, near, rest
 from adapter.planning.rounds import Asking, Hold, Left, Made
 from adapter.quota import tree
 from tests.unit.builders import (
@@ -235,6 +235,53 @@ def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
     assert {group.name: group.count for group in short.groups} == {"a": 5, "b": 1}, (
         "nor is a slot where nobody starts a place"
     )
+
+
+def test_an_elastic_job_grows_by_whatever_fits() -> None:
+    group = Group("workers", "role-workers", 60, {}, {})
+    kept = Share("east", (GroupShare("workers", "role-workers", 10),))
+    for gang in ("AllOrNothing", "SameCluster", "BestEffort"):
+        asked = growth(Request("demo", "ray", (group,), gang=gang, minimum=9), [kept], ())
+        assert (asked.workers, asked.gang, asked.needed) == (50, "BestEffort", 1)
+    single = Share("east", (GroupShare("workers", "role-workers", 1),))
+    most = [
+        growth(Request("demo", "ray", (replace(group, count=150),)), [single] * number, ()) for number in (50, 99, 100)
+    ]
+    assert [one.needed for one in most] == [50, 51, 50], "the fewer shares are left to make, the more must fit at once"
+    drained = growth(Request("demo", "ray", (group,)), [kept], {"east"})
+    assert drained.workers == 60
+
+
+def test_one_that_must_be_in_one_cluster_grows_there() -> None:
+    kept = [Share("west", (GroupShare("workers", "role-workers", 1),))]
+    assert near(["east", "west"], kept, ()) == ["west"]
+    assert near(["east", "west"], kept, {"west"}) == near(["east", "west"], [], ()) == ["east", "west"]
+    me = replace(asking(3), request=replace(asking(3).request, gang="SameCluster"))
+    assert rounds.beside(me, kept, (), elastic=True).clusters == ["west"]
+    assert rounds.beside(me, kept, (), elastic=False).clusters == me.clusters
+    assert rounds.beside(asking(3), kept, (), elastic=True).clusters == asking(3).clusters
+
+
+def chain(number: int, **more: Any) -> Any:
+    raw = make_workload(name=f"train-{number}", owner="RayCluster", **more)
+    raw["metadata"]["annotations"][names.ELASTIC_ANNOTATION] = "true"
+    return workload(raw)
+
+
+def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else_does() -> None:
+    work = chain(1)
+    last = before(job=work.job, given_up=3, unstarted=2, lost="old", attempt="00000000")
+    made = rounds.next_round(actions.Plan(work, last, ()), REST, 4, at(7))
+    assert (made.round, made.given_up, made.unstarted, made.lost) == (3, 0, 0, "")
+    assert (made.job, made.attempt, made.name) == (work.job, work.attempt, placement_name(work))
+    grown = rounds.next_round(actions.Plan(work, replace(last, attempt=work.attempt), (), (EAST,)), REST, 4, at(7))
+    assert (grown.given_up, grown.unstarted, grown.lost) == (3, 2, "old")
+
+
+def test_a_plan_for_another_attempt_says_something_new() -> None:
+    place = placement(STANDS)
+    action = actions.Plan(chain(1), place, (), BOTH)
+    assert not rounds.unchanged(action, place, {"shares": [{}] * 2, "explanation": place.explanation})
 
 
 def test_who_keeps_what_preemption_would_free_is_waited_for_and_not_named() -> None:

@@ -372,3 +372,39 @@ def test_what_belongs_to_a_job_is_told_by_uids() -> None:
     assert [pod["metadata"]["name"] for pod in pods_of(cluster, [make_worker(), stray, make_head()])] == [
         "train-abc-head", "train-abc-worker-0",
     ]  # fmt: skip
+
+
+def test_an_elastic_job_is_told_by_the_slice_that_stands_for_it() -> None:
+    """A younger one waits for quota to grow by; its Placement is the job's, whichever slice that was made for."""
+    first, second = (
+        make_workload(name="train-1", owner="RayCluster"),
+        make_workload(name="train-2", owner="RayCluster", reserved=None),
+    )
+    for number, raw in enumerate((first, second)):
+        raw["metadata"]["annotations"][names.ELASTIC_ANNOTATION] = "true"
+        raw["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{number}Z"
+    job = {"metadata": {"name": "train", "uid": "uid-of-job"}}
+    assert workload_of(job, [first, second]) is workload_of(job, [second, first]) is first
+    placement = make_placement(make_workload(name="train-0"))
+    placement["spec"]["job"] = {"kind": "RayCluster", "name": "train", "uid": "uid-of-job"}
+    assert placement_of(first, job, "RayCluster", [placement]) is placement
+    assert placement_of(first, {"metadata": {"name": "train", "uid": "x"}}, "RayCluster", [placement]) == {}
+
+
+@pytest.mark.parametrize(
+    ("gate", "want"),
+    [
+        (names.GATE, "yet: 1 of 2 workers have a place: 1 east; the others wait for room."),
+        (names.ELASTIC_GATE, "yet: the manager's Kueue has no quota for it yet."),
+    ],
+)
+def test_a_worker_that_an_elastic_job_has_no_place_for_says_what_it_waits_for(gate: str, want: str) -> None:
+    late_one = make_worker(1, cluster="", up=False)
+    late_one["spec"]["schedulingGates"] = [{"name": names.GATE}, {"name": gate}]
+    found = make_facts(pods=[make_head(), make_worker(), late_one])
+    place: Any = {
+        **found.placement,
+        "status": {"reason": "1 of 2 workers have a place: 1 east; the others wait for room."},
+    }
+    place["spec"] = {**place["spec"], "job": {"kind": "RayJob", "name": "train", "uid": "uid-of-job"}}
+    assert walk.walk(replace(found, placement=place)).sentence.endswith(want)

@@ -827,6 +827,14 @@ def test_a_slot_is_held_by_pods_and_copies_of_others(
     assert slots_of.held(PLACE) == slots_taken(held, but=None)
 
 
+@pytest.mark.parametrize("gates", [[names.ELASTIC_GATE], [names.GATE, names.ELASTIC_GATE], [names.GATE]])
+def test_who_has_no_quota_in_the_manager_gets_no_slot(gates: list[str]) -> None:
+    """Kueue holds a pod of an elastic job by a gate of its own until its quota is there; it is not said to run on the manager's nodes."""
+    pod = {**NEW, "spec": {**NEW["spec"], "schedulingGates": [{"name": gate} for gate in gates]}}
+    given = [action for action in decide(worker(pod), at(5)) if isinstance(action, AssignSlot | Say)]
+    assert bool(given) is (names.ELASTIC_GATE not in gates)
+
+
 def test_a_slot_that_is_just_being_given_away_is_held() -> None:
     """No store shows it before its write is answered, and two pods are looked at side by side."""
     sight, claims = Sight({"east": 1, "west": 1}), Claims()

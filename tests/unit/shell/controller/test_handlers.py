@@ -386,6 +386,46 @@ async def test_a_job_wakes_its_gang_when_it_goes(
     assert (GANG_KEY in bench.woken()) is matters
 
 
+def slice_of(number: int, kind: str = "RayCluster") -> Raw:
+    made = make_workload(name=f"train-{number}", owner=kind)
+    made["metadata"]["annotations"][names.ELASTIC_ANNOTATION] = "true"
+    return made
+
+
+@pytest.mark.parametrize("kind", ["RayCluster", "RayJob"])
+async def test_all_that_an_elastic_job_has_wakes_its_one_gang(bench: Bench, kind: str) -> None:
+    """Each of its slices, its Placement, the shares that earlier ones asked for, the copies on them, and the job that is let run."""
+    first, second = slice_of(1, kind), slice_of(2, kind)
+    work = workload(first)
+    assert work.job
+    gang = (GANG, *work.gang_key)
+    place = make_placement(first)
+    place["metadata"]["name"] = place["metadata"]["uid"] = "train-chain"
+    place["spec"]["job"] = {"kind": kind, "name": work.job.name, "uid": work.job.uid, "apiVersion": "ray.io/v1"}
+    share = make_reservation(place)
+    share["metadata"]["annotations"][names.WORKLOAD_ANNOTATION] = work.gang
+    for raw in (first, second, place):
+        raw["metadata"]["resourceVersion"] = "9"
+    job: Raw = {"metadata": make.make_meta(make.JOB, uid=work.job.uid), "spec": {"suspend": True}}
+    bench.manager.workloads.put(first)
+    bench.manager.workloads.put(second)
+    bench.manager.placements.put(place)
+    running = {**job, "spec": {"suspend": False}}
+    hears: list[Callable[[], object]] = [
+        lambda: bench.heard("workloads", first, None),
+        lambda: bench.heard("workloads", None, second),
+        lambda: bench.heard("placements", None, place),
+        lambda: bench.heard("ray_jobs" if kind == "RayJob" else "ray_clusters", job, running),
+        lambda: bench.waker.reservation("east", None, share),
+        lambda: bench.waker.everything(),
+    ]
+    for hear in hears:
+        bench.queue.added.clear()
+        hear()
+        assert gang in bench.woken()
+        assert not {(GANG, NAMESPACE, "train-1"), (GANG, NAMESPACE, "train-2")} & bench.woken()
+
+
 async def test_a_ray_cluster_of_another_name_wakes_nobody_here(bench: Bench) -> None:
     bench.heard("ray_clusters", None, make.make_ray_cluster(name="other"))
     assert bench.woken() == set()

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from adapter.actions import Action, Plan, Record, Say, SetCheck
 from adapter.gang import lifecycle
 from adapter.objects import rayjob
-from adapter.objects.raw import key_of
 from adapter.objects.rayjob import Unusable
+from adapter.objects.workload import gang_key
 from hack.testbed import extremes, sentence
 from tests.unit import builders
 from tests.unit.bounded import soon
@@ -32,6 +32,7 @@ def submitted(job: Raw) -> tuple[Raw, Raw] | None:
         return None
     job = copy.deepcopy(job)
     job["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-of-job"}
+    job["spec"] = {**job["spec"], "suspend": True}  # as Kueue's webhook leaves it
     work: Raw = dict(rayjob.workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
     (owner,) = work["metadata"]["ownerReferences"]
     owner |= {"name": job["metadata"]["name"], "uid": "uid-of-job"}
@@ -57,7 +58,7 @@ def test_it_is_planned_or_told(job: Raw) -> None:
     fill(sight.manager.ray_jobs if job["kind"] == "RayJob" else sight.manager.ray_clusters, job)
     fill(sight.manager.workloads, work)
     with soon():
-        actions = lifecycle.decide(sight.facts.gangs.facts(key_of(work), START), START)
+        actions = lifecycle.decide(sight.facts.gangs.facts(gang_key(work), START), START)
     assert actions
     plans = [one for one in actions if isinstance(one, Plan)]
     said = list(sentences(actions))

@@ -309,6 +309,44 @@ def test_who_gives_a_round_back_keeps_its_turn() -> None:
     assert taken(planned(sight, me)) == {}
 
 
+def elastic(raw: Raw) -> Raw:
+    raw["metadata"]["annotations"][names.ELASTIC_ANNOTATION] = "true"
+    raw["metadata"]["ownerReferences"][0] |= {"kind": "RayCluster"}
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("priority", "gang_policy", "want"),
+    [
+        pytest.param(1, "AllOrNothing", {"west": 1}, id="it grows first"),
+        pytest.param(-1, "AllOrNothing", {"east": 1}, id="in its turn"),
+        pytest.param(1, "SameCluster", {"east": 1}, id="and nowhere else, where all are to be together"),
+    ],
+)
+def test_an_elastic_job_that_waits_for_more_has_its_turn(
+    priority: int, gang_policy: str, want: Mapping[str, int]
+) -> None:
+    """It wants two more and has the one place in each cluster: the other gang is planned on what that leaves."""
+    sight = Sight({"east": 2, "west": 2}, gang=gang_policy)
+    grows, me = elastic(gang("grows", 3, check=names.CHECK_READY)), gang("me", 1)
+    grows["spec"]["priority"] = priority
+    fill(sight.manager.workloads, grows, me)
+    place = make_placement(grows, shares={"west": {"workers0": 1}})
+    sight.manager.placements.replace([place])
+    assert taken(planned(sight, me)) == want
+
+
+@pytest.mark.parametrize("suspended", [True, False])
+def test_an_elastic_job_that_runs_asks_for_nothing_as_a_whole(suspended: bool) -> None:
+    """Its next Workload is not answered yet; what it runs on is held already."""
+    sight = Sight({"east": 2})
+    grows, me = elastic(gang("grows", 2, created=-9)), gang("me", 2)
+    fill(sight.manager.workloads, grows, me)
+    job = {"metadata": builders.make_meta(builders.JOB, uid="uid-of-job"), "spec": {"suspend": suspended}}
+    fill(sight.manager.ray_clusters, job)
+    assert taken(planned(sight, me)) == ({} if suspended else {"east": 2})
+
+
 def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
     """A rival check stops it for as long as an admin leaves it there."""
     sight = Sight({"east": 2})

@@ -60,7 +60,14 @@ def test_a_worker_group_may_be_called_as_the_submitter_is() -> None:
 
 def test_who_grows_while_it_runs_is_told_as_its_check_would() -> None:
     answer = asked(Sight({"east": 4}), make_ray_job(kind="RayCluster", enableInTreeAutoscaling=True))
-    assert not answer["fits"] and "spec.enableInTreeAutoscaling is true: " in answer["sentence"]
+    assert not answer["fits"] and "spec.enableInTreeAutoscaling is true, and " in answer["sentence"]
+
+
+def test_who_grows_while_it_runs_and_says_so_is_told_where_it_would_start() -> None:
+    job = make_ray_job(make_group(3, maxReplicas=9), kind="RayCluster", enableInTreeAutoscaling=True)
+    job["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
+    answer = asked(Sight({"east": 2, "west": 2}), job)
+    assert (answer["fits"], answer["sentence"]) == (True, "2 of 3 workers to east, 1 to west.")
 
 
 def test_a_group_of_nobody_asks_for_no_place() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.actions import Action, Plan, Record, Release, Reserve, SetCheck, Vacate
+from adapter.actions import Action, Plan, Record, Release, Repoint, Reserve, SetCheck, Vacate
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
@@ -80,6 +80,8 @@ STANDS = {**PLACE, "metadata": PLACE["metadata"] | {"resourceVersion": "7"}}
     [
         pytest.param(Plan(workload(WORK), placement(STANDS), ()), id="a further round"),
         pytest.param(Record(placement(STANDS), {"state": names.PLACED}), id="a status"),
+        pytest.param(Repoint(placement(STANDS), workload(WORK), 4), id="another slice"),
+        pytest.param(Repoint(placement(STANDS), workload(WORK), 4, vacant=True), id="no slice"),
     ],
 )
 async def test_a_placement_is_written_for_this_very_version_of_it(action: Action) -> None:
@@ -136,3 +138,15 @@ async def test_a_share_that_is_left_goes_after_its_anchor() -> None:
     server = Server(lists=[says({"kind": "Status"})] * 2)
     await do(server, Release(reservation("east", SHARE)))
     assert [one.path.rsplit("/", 2)[-2] for one in server.asked] == ["configmaps", "workloads"]
+
+
+async def test_a_placement_that_stands_for_another_slice_is_planned_anew() -> None:
+    """No room has changed, but what is wanted has."""
+    server, sight = Server(lists=[says(STANDS)]), Sight({"east": 9})
+    sight.memory.planned[placement(STANDS).uid] = sight.fleet.room_version
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        await sight.executor(client).do(Repoint(placement(STANDS), workload(WORK), 7))
+    (write,) = server.asked
+    assert (write.body["spec"]["wanted"], write.body["spec"]["attempt"]) == (7, workload(WORK).attempt)
+    assert "shares" not in write.body["spec"] and not sight.memory.planned

@@ -1,0 +1,133 @@
+"""Does a RayCluster that changes its size while it runs grow into whichever cluster has room, and give back what it leaves?"""
+
+from adapter import names
+from hack.testbed.clusters import wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage, pods_by_cluster
+
+
+def test_it_grows_into_the_next_cluster_and_shrinks_again(stage: Stage, running: Controller) -> None:
+    """Nothing that runs is touched; the share that is left goes, and its quota with it."""
+    stage.build({"east": 2, "west": 2})
+    stage.ray_cluster("pi", workers=2, elastic=8)
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+    before, place = _uids(stage), stage.placement("pi")["metadata"]
+    assert pods_by_cluster(stage.workers()) == {"east": 2}
+    assert stage.reserving() == 1
+
+    stage.scale("pi", 0, 4)
+    wait(lambda: stage.running(4), 90, "four workers run", running.tail)
+    assert before.items() <= _uids(stage).items(), "nobody was restarted"
+    assert pods_by_cluster(stage.workers()) == {"east": 2, "west": 2}
+    after = stage.placement("pi")
+    assert after["metadata"]["uid"] == place["uid"] and after["metadata"]["name"] == place["name"]
+    assert after["spec"]["workload"]["uid"] == stage.workload("pi")["metadata"]["uid"]
+    wait(lambda: stage.reason("pi") == "All workers have a place: 2 east, 2 west.", 30, "it says so", running.tail)
+
+    away = [name for name, pod in _named(stage).items() if pod["metadata"]["labels"][names.CLUSTER_LABEL] == "west"]
+    stage.scale("pi", 0, 2, without=away)
+    wait(lambda: not stage.remote("workloads")["west"], 60, "the empty share is gone", running.tail)
+    wait(lambda: stage.reserving() == 1, 30, "and its quota is free")
+    assert _uids(stage) == before and stage.running(2)
+    assert stage.placement("pi")["spec"]["wanted"] == 2
+
+
+def test_what_does_not_fit_waits_and_runs_when_room_comes(stage: Stage, running: Controller) -> None:
+    """A part of the growth starts at once; the rest is told what it waits for, and is not made anew."""
+    stage.build({"east": 2, "west": 1})
+    stage.ray_cluster("pi", workers=2, elastic=8)
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+    stage.scale("pi", 0, 4)
+    wait(lambda: stage.running(3), 90, "a third worker runs", running.tail)
+    wait(
+        lambda: stage.reason("pi").startswith("3 of 4 workers have a place"), 30, "it says what it lacks", running.tail
+    )
+    assert stage.check("pi")["state"] == names.CHECK_READY
+    assert stage.events("pi")["Waiting"].startswith(
+        "3 of 4 workers have a place: 2 east, 1 west; the others wait for room"
+    )
+    before = _uids(stage)
+    (waits,) = (pod for pod in stage.workers() if names.CLUSTER_LABEL not in pod["metadata"]["labels"])
+    assert [gate["name"] for gate in waits["spec"]["schedulingGates"]] == [names.GATE]
+
+    stage.set_quota(stage.fleet.workers["west"], 2)
+    wait(lambda: stage.running(4), 90, "the fourth runs", running.tail)
+    assert _uids(stage) == before, "it waited, and nobody was restarted"
+
+
+def test_who_has_no_quota_in_the_manager_takes_none_elsewhere(stage: Stage, running: Controller) -> None:
+    """Kueue's own gate holds what the manager has no quota for, and nothing is reserved for that."""
+    stage.build({"east": 8}, manager_cpu=4)
+    stage.ray_cluster("pi", workers=2, elastic=8)
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+    before = _uids(stage)
+    stage.scale("pi", 0, 6)
+    wait(lambda: len(stage.workers()) == 6, 60, "KubeRay made them", running.tail)
+    wait(lambda: sum(map(_held_by_kueue, stage.workers())) == 4, 30, "Kueue holds four", running.tail)
+    assert stage.running(2) and stage.placement("pi")["spec"]["wanted"] == 2
+    assert len(stage.remote()["east"]) == 2
+
+    stage.set_quota(stage.manager, 8)
+    wait(lambda: stage.running(6), 90, "all run once there is quota", running.tail)
+    assert before.items() <= _uids(stage).items()
+
+
+def test_a_group_of_nobody_is_scaled_up(stage: Stage, running: Controller) -> None:
+    """Its template was given to us when the job started, so its pods do not run in the manager."""
+    stage.build({"east": 2, "west": 2})
+    stage.ray_cluster("pi", workers=0, groups={"first": 2, "second": 0}, elastic=4)
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+    stage.scale("pi", 1, 2)
+    wait(lambda: stage.running(4), 90, "those of the second group run", running.tail)
+    assert pods_by_cluster(stage.workers()) == {"east": 2, "west": 2}
+
+
+def test_one_that_begins_with_no_worker_grows(stage: Stage, running: Controller) -> None:
+    """It has no Placement before it wants a place; and then it takes what there is."""
+    stage.build({"east": 1})
+    stage.ray_cluster("pi", workers=0, groups={"workers": 0}, elastic=4)
+    wait(lambda: stage.check("pi").get("state") == names.CHECK_READY, 60, "its check is ready", running.tail)
+    wait(lambda: stage.manager.get("rayclusters", "pi", stage.name)["spec"].get("suspend") is False, 60, "it runs")
+    stage.scale("pi", 0, 2)
+    wait(lambda: stage.running(1), 90, "one worker runs", running.tail)
+    wait(lambda: stage.reason("pi").startswith("1 of 2 workers have a place"), 30, "the other one waits", running.tail)
+
+
+def test_it_starts_again_under_the_same_name_and_leaves_nothing(stage: Stage, running: Controller) -> None:
+    """Stopped by hand after it grew: its shares go, and the next start takes the name that stands in its templates."""
+    stage.build({"east": 2, "west": 2})
+    stage.ray_cluster("pi", workers=1, elastic=4)
+    wait(lambda: stage.running(1), 90, "one worker runs", running.tail)
+    stage.scale("pi", 0, 3)
+    wait(lambda: stage.running(3), 90, "three workers run", running.tail)
+    name, slice_ = stage.placement("pi")["metadata"]["name"], stage.workload("pi")["metadata"]["name"]
+
+    _active(stage, slice_, "false")
+    wait(lambda: not stage.workers() and not stage.reserving(), 90, "it is stopped", running.tail)
+    _active(stage, slice_, "true")
+    wait(lambda: stage.running(3), 90, "three workers run again", running.tail)
+    assert stage.placement("pi")["metadata"]["name"] == name
+
+    stage.manager.delete("raycluster", "pi", stage.name, wait=False)
+    wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: f"{stage.leftovers()}\n{running.tail()}")
+    wait(lambda: not stage.manager.items("placements", stage.name), 60, "the Placement is gone")
+    wait(lambda: not stage.reserving(), 30, "the quota is free")
+
+
+def _named(stage: Stage) -> dict[str, Raw]:
+    return {pod["metadata"]["name"]: pod for pod in stage.workers()}
+
+
+def _uids(stage: Stage) -> dict[str, str]:
+    """The workers by their names: a pod that was made anew has another uid."""
+    return {name: pod["metadata"]["uid"] for name, pod in _named(stage).items()}
+
+
+def _held_by_kueue(pod: Raw) -> bool:
+    return names.ELASTIC_GATE in {gate["name"] for gate in pod["spec"].get("schedulingGates", ())}
+
+
+def _active(stage: Stage, workload: str, value: str) -> None:
+    patch = f'{{"spec": {{"active": {value}}}}}'
+    stage.manager.kubectl("-n", stage.name, "patch", "workload", workload, "--type=merge", "-p", patch)

@@ -1,0 +1,288 @@
+"""What is different for a gang whose job changes its size while it runs: the decision for each of its slices, and what grows and goes."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import names
+from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, Repoint, Reserve, Say, SetCheck, Yield
+from adapter.gang import elastic
+from adapter.gang.facts import Gang
+from adapter.gang.lifecycle import decide
+from adapter.objects.placement import GroupShare, Share, placement_name
+from adapter.objects.placement import placement as read_placement
+from adapter.objects.reservation import reservation
+from adapter.objects.workload import workload
+from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_target, make_workload
+
+Raw = dict[str, Any]
+NOW = at(5)
+
+
+def slice_of(number: int, *, workers: int = 2, groups: Mapping[str, int] | None = None, **more: Any) -> Raw:
+    """One of the Workloads of an elastic RayCluster; `reason` is why it is finished, `marked` whose label its templates carry."""
+    reason, marked = more.pop("reason", ""), more.pop("marked", "")
+    raw = make_workload(
+        name=f"train-{number}",
+        owner="RayCluster",
+        groups=groups or {"workers": workers},
+        conditions=[*more.pop("conditions", ()), *([names.FINISHED] if reason else [])],
+        **more,
+    )
+    raw["metadata"]["annotations"][names.ELASTIC_ANNOTATION] = "true"
+    raw["metadata"]["creationTimestamp"] = at(number).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for one in raw["status"]["conditions"]:
+        if one["type"] == names.FINISHED:
+            one["reason"] = reason
+    if marked:
+        for podset in raw["spec"]["podSets"]:
+            podset["template"] = {"metadata": {"labels": {names.PLACEMENT_LABEL: marked}}, "spec": {"containers": []}}
+    return raw
+
+
+def chain_of(work: Raw, **more: Any) -> Raw:
+    """The Placement of its job, as a plan for that slice left it."""
+    raw = make_placement(work, **{"shares": {"east": {"workers": 2}}, **more})
+    job = workload(work).job
+    assert job
+    raw["metadata"]["name"] = placement_name(workload(work))
+    raw["metadata"]["resourceVersion"] = "7"
+    raw["spec"]["job"] = {"kind": job.kind, "name": job.name, "uid": job.uid, "apiVersion": job.api_version}
+    return raw
+
+
+FIRST = slice_of(1, check=names.CHECK_READY)
+NEXT = slice_of(2, workers=4)
+NEXT_READY = slice_of(2, workers=4, check=names.CHECK_READY)
+PLACED: Raw = {"placedRound": 1, "state": names.PLACED}
+RUNNING = chain_of(FIRST, **PLACED)
+FOLLOWED = chain_of(NEXT_READY, **PLACED)
+NAME = RUNNING["metadata"]["name"]
+
+
+def gang(work: Raw | None, place: Raw | None = RUNNING, *, stands: bool = True, **more: Any) -> Gang:
+    found = (read_placement(place),) if place else ()
+    held = {"east": make_reservation(place)} if place and stands and place["spec"]["shares"] else {}
+    plain: Raw = {
+        "check": CHECK if work else "",
+        "silent": {},
+        "refused": {},
+        "timeout": timedelta(seconds=30),
+        "problem": "",
+        "refusal": "",
+        "others_wait": False,
+        "room_changed": False,
+        "remote_podsets": ("workers",),
+        "unsuspended": True,
+        "occupied": frozenset({("east", 1)}),
+    }
+    return Gang(
+        workload=workload(work) if work else None,
+        placements=found,
+        targets={c: make_target(c) for c in ("east", "west")},
+        reservations=tuple(reservation(cluster, raw) for cluster, raw in held.items()),
+        **plain | more,
+    )
+
+
+def kinds(actions: list[Action]) -> list[str]:
+    return [type(action).__name__ for action in actions if not isinstance(action, Say | LookAgain)]
+
+
+def only(actions: list[Action], kind: type) -> Any:
+    found = [action for action in actions if isinstance(action, kind)]
+    assert len(found) == 1, actions
+    return found[0]
+
+
+def test_a_job_that_runs_goes_on_with_its_next_slice_at_once() -> None:
+    actions = decide(gang(NEXT, idle_podsets=("spare",)), NOW)
+    assert kinds(actions) == ["Repoint", "SetCheck"]
+    pointed, said = only(actions, Repoint), only(actions, SetCheck)
+    assert (pointed.placement.resource_version, pointed.workload.name, pointed.wanted) == ("7", "train-2", 4)
+    assert said.state == names.CHECK_READY
+    assert [(u["name"], u["labels"]) for u in said.updates] == [
+        ("workers", {names.PLACEMENT_LABEL: NAME}),
+        ("spare", {names.PLACEMENT_LABEL: NAME}),
+    ]
+
+
+@pytest.mark.parametrize("trouble", ["refusal", "problem", "absent"])
+def test_nothing_keeps_a_job_from_running_on(trouble: str) -> None:
+    more: Raw = {trouble: "It cannot."}
+    actions = decide(gang(NEXT, others_wait=True, **more), at(10_000))
+    assert only(actions, SetCheck).state == names.CHECK_READY
+    assert not any(isinstance(one, Yield | Release | Forget) for one in actions)
+    assert "It cannot." in only(actions, Say).message
+
+
+def test_what_is_still_going_holds_up_no_slice() -> None:
+    """A share of a round that was given up may take its time."""
+    facts = gang(NEXT)
+    left = reservation("west", make_reservation(RUNNING, round=9, deleting=True))
+    actions = decide(replace(facts, reservations=(*facts.reservations, left)), NOW)
+    assert only(actions, SetCheck).state == names.CHECK_READY
+
+
+def test_after_a_crash_between_the_two_writes_the_second_is_made() -> None:
+    pointed = chain_of(NEXT, **PLACED)
+    assert kinds(decide(gang(NEXT, pointed), NOW)) == ["SetCheck"]
+
+
+def test_a_slice_of_a_job_that_does_not_run_is_planned_as_a_whole() -> None:
+    """It has been edited in the queue, or was stopped while we were away: what stands is not believed, and goes first."""
+    first = decide(gang(NEXT, unsuspended=False), NOW)
+    assert kinds(first) == ["Release"]
+    plan = only(decide(gang(NEXT, stands=False, unsuspended=False), NOW), Plan)
+    assert (plan.placement.name, plan.kept) == (NAME, None)
+
+
+def test_the_first_slice_is_planned_as_a_whole() -> None:
+    plan = only(decide(gang(slice_of(1), None, unsuspended=False), NOW), Plan)
+    assert (plan.placement, plan.kept) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [slice_of(1, reserved=None), slice_of(1, conditions=[names.EVICTED]), slice_of(1, active=False)],
+    ids=["not reserved", "evicted", "deactivated"],
+)
+def test_what_loses_the_managers_quota_gives_up_its_shares_and_keeps_its_name(work: Raw) -> None:
+    actions = decide(gang(work), NOW)
+    assert kinds(actions) == ["Release", "Repoint"]
+    assert only(actions, Repoint).vacant
+    empty = chain_of(FIRST, shares={}, **PLACED)
+    told = decide(gang(work, empty), NOW)
+    assert kinds(told) == ["Record"] and only(told, Record).status["state"] == names.WAITING
+
+
+def test_a_slice_whose_successor_is_not_heard_of_tears_nothing_down() -> None:
+    replaced = slice_of(1, check=names.CHECK_READY, reason=names.SLICE_REPLACED)
+    assert kinds(decide(gang(replaced), NOW)) == []
+
+
+def test_a_job_that_is_over_gives_its_shares_back() -> None:
+    actions = decide(gang(slice_of(1, check=names.CHECK_READY, reason="Succeeded")), NOW)
+    assert kinds(actions) == ["Release", "Record"]
+    assert only(actions, Record).status["state"] == names.ENDED
+
+
+@pytest.mark.parametrize("facts", [gang(None), gang(FIRST, job_gone=True)], ids=["no Workload", "no job"])
+def test_what_is_gone_leaves_nothing(facts: Gang) -> None:
+    assert "Release" in kinds(decide(facts, NOW))
+
+
+def test_an_untouched_job_needs_nothing() -> None:
+    assert not set(kinds(decide(gang(FIRST), NOW))) - {"Record"}
+
+
+def test_its_growth_is_planned_beside_what_stands() -> None:
+    plan = only(decide(gang(NEXT_READY, FOLLOWED, room_changed=True), NOW), Plan)
+    assert [(share.cluster, share.workers) for share in plan.kept] == [("east", 2)]
+
+
+def test_growth_without_room_waits_with_a_sentence() -> None:
+    actions = decide(gang(NEXT_READY, FOLLOWED), NOW)
+    said = only(actions, Say)
+    assert said.reason == "Waiting" and said.message.startswith(
+        "2 of 4 workers have a place: 2 east; the others wait for room"
+    )
+    assert only(actions, Record).status["workers"] == "2 of 4"
+    assert not any(isinstance(action, Plan | SetCheck) for action in actions)
+
+
+def test_a_round_of_growth_is_asked_for_while_the_rest_stands() -> None:
+    grown = chain_of(NEXT_READY, round=2, **PLACED)
+    grown["spec"]["shares"][0]["round"] = 1
+    grown["spec"]["shares"].append({"cluster": "west", "groups": [{"name": "workers", "role": "r", "count": 2}]})
+    facts = gang(NEXT_READY, grown)
+    held = reservation("east", make_reservation(grown, round=1))
+    asked = only(decide(replace(facts, reservations=(held,)), NOW), Reserve)
+    assert (asked.share.cluster, asked.starts) == ("west", False)
+
+
+def shrunk(wanted: int) -> tuple[Raw, Raw]:
+    """A job with a share of two in each of two clusters, that wants so many now."""
+    work = slice_of(2, workers=wanted, check=names.CHECK_READY)
+    place = chain_of(work, shares={"east": {"workers": 2}, "west": {"workers": 2}}, **PLACED)
+    return work, place
+
+
+@pytest.mark.parametrize(
+    ("wanted", "on", "kept"),
+    [
+        (2, {"east"}, ["east"]),  # the empty one goes
+        (3, {"east"}, ["east", "west"]),  # a third worker has its place there
+        (2, {"east", "west"}, ["east", "west"]),  # one worker on each: nothing is empty
+        (0, set(), []),
+    ],
+)
+def test_a_share_goes_when_nobody_is_on_it_or_needs_it(wanted: int, on: set[str], kept: list[str]) -> None:
+    work, place = shrunk(wanted)
+    both = tuple(reservation(cluster, make_reservation(place)) for cluster in ("east", "west"))
+    occupied = frozenset((cluster, 1) for cluster in on)
+    remote = ("workers",) if wanted else ()
+    facts = replace(gang(work, place, occupied=occupied, remote_podsets=remote), reservations=both)
+    plans = [action for action in decide(facts, NOW) if isinstance(action, Plan)]
+    assert ([share.cluster for share in plans[0].kept or ()] if plans else ["east", "west"]) == kept
+
+
+def test_its_placement_follows_a_slice_that_shrinks_in_place() -> None:
+    work, place = shrunk(4)
+    work["spec"]["podSets"][1]["count"] = 3
+    pointed = only(decide(gang(work, place), NOW), Repoint)
+    assert (pointed.wanted, pointed.vacant) == (3, False)
+
+
+def test_places_of_one_group_are_none_for_another() -> None:
+    work = slice_of(2, groups={"a": 1, "b": 3}, check=names.CHECK_READY)
+    place = chain_of(work, shares={"east": {"a": 3, "b": 1}}, **PLACED)
+    facts = gang(work, place, remote_podsets=("a", "b"), room_changed=True)
+    assert kinds(decide(facts, NOW))[-1] == "Plan"
+
+
+def test_one_that_started_with_no_worker_elsewhere_grows_all_the_same() -> None:
+    work = slice_of(2, workers=2, marked=placement_name(workload(FIRST)))
+    said = only(decide(gang(work, None), NOW), SetCheck)
+    assert said.state == names.CHECK_READY and said.updates
+    ready = slice_of(2, workers=2, check=names.CHECK_READY, marked=NAME)
+    ready["status"]["admissionChecks"][0]["podSetUpdates"] = list(said.updates)
+    plan = only(decide(gang(ready, None), NOW), Plan)
+    assert (plan.placement, plan.kept) == (None, ())
+
+
+def test_one_that_ran_in_the_manager_before_its_queue_was_ours_is_left_there() -> None:
+    said = only(decide(gang(NEXT, None), NOW), SetCheck)
+    assert (said.state, said.updates, said.message) == (names.CHECK_READY, (), elastic.NOT_OURS)
+    assert decide(gang(NEXT_READY, None), NOW) == []
+
+
+def _share(number: int, counts: Mapping[str, int]) -> Share:
+    return Share("east", tuple(GroupShare(name, name, count) for name, count in counts.items() if count), round=number)
+
+
+GROUPS = st.fixed_dictionaries({"a": st.integers(0, 3), "b": st.integers(0, 3)})
+
+
+@given(wanted=GROUPS, counts=st.lists(GROUPS, max_size=6), busy=st.sets(st.integers(0, 5)))
+def test_what_is_spared_is_missed_by_nobody_and_what_is_left_is_needed(
+    wanted: dict[str, int], counts: list[dict[str, int]], busy: set[int]
+) -> None:
+    shares = [_share(number, one) for number, one in enumerate(counts, 1)]
+    empty = [share for number, share in enumerate(shares) if number not in busy]
+    groups = tuple(name for name, count in wanted.items() if count)
+    facts = gang(slice_of(1, groups=wanted), remote_podsets=groups)
+    gone = elastic.spare(facts, empty, places(shares))
+    left = [share for share in shares if share not in gone]
+    assert elastic.missing(facts, places(left)) == elastic.missing(facts, places(shares))
+    assert not elastic.spare(facts, [share for share in empty if share in left], places(left))
+
+
+def places(shares: list[Share]) -> Counter[str]:
+    return sum((Counter({g.name: g.count for g in share.groups}) for share in shares), Counter[str]())

@@ -1,0 +1,120 @@
+"""Which of the Workloads of an elastic job stands for it, what its gang and its Placement are called, and for whom that stands."""
+
+import pytest
+
+from adapter import names
+from adapter.objects.placement import Placement, gang_of, manifest, placement, placement_name
+from adapter.objects.workload import active_slice, gang_key, is_chain, workload
+from tests.unit.builders import Raw, make_placement, make_workload, stamp
+
+
+def made(
+    number: int, *, state: str = "reserved", elastic: bool = True, created: float | None = None, reserved: float = 0
+) -> Raw:
+    """A slice of the job: waiting, reserved, evicted, replaced, finished."""
+    more: list[str] = {"evicted": [names.EVICTED], "replaced": [names.FINISHED], "finished": [names.FINISHED]}.get(
+        state, []
+    )
+    raw = make_workload(
+        name=f"train-{number}", owner="RayCluster", reserved=None if state == "waiting" else reserved, conditions=more
+    )
+    raw["metadata"]["creationTimestamp"] = stamp(number if created is None else created)
+    if elastic:
+        raw["metadata"]["annotations"][names.ELASTIC_ANNOTATION] = "true"
+    for one in raw["status"]["conditions"]:
+        if one["type"] == names.FINISHED:
+            one["reason"] = names.SLICE_REPLACED if state == "replaced" else "Succeeded"
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("states", "want"),
+    [
+        (["reserved"], 0),
+        (["reserved", "waiting"], 0),  # the next one has no quota yet: the first one runs on
+        (["reserved", "reserved"], 1),  # Kueue is about to finish the first
+        (["replaced", "reserved"], 1),
+        (["replaced", "replaced", "reserved"], 2),
+        (["evicted", "waiting"], 1),
+        (["replaced", "evicted"], 1),
+        (["replaced", "finished"], 1),
+        (["finished"], 0),
+        (["replaced", "replaced"], 1),  # and its successor is to come
+        (["reserved", "waiting", "waiting"], 0),
+    ],
+)
+def test_the_newest_that_holds_quota_stands_for_the_job(states: list[str], want: int) -> None:
+    slices = [made(number, state=state) for number, state in enumerate(states)]
+    for order in (slices, slices[::-1]):
+        found = active_slice(order)
+        assert found and found["metadata"]["name"] == f"train-{want}"
+
+
+def test_of_two_of_one_second_the_uid_tells_as_kueue_has_it() -> None:
+    found = active_slice([made(2, created=0), made(1, created=0)])
+    assert found and found["metadata"]["uid"] == "uid-of-train-2"
+    assert active_slice([]) is None
+
+
+def test_one_gang_and_one_name_for_all_slices_and_attempts() -> None:
+    first, later, again = made(1), made(2), made(1, reserved=60)
+    read = [workload(raw) for raw in (first, later, again)]
+    assert len({one.attempt for one in read}) == 3
+    assert len({(one.gang, placement_name(one), one.gang_uid) for one in read}) == 1
+    assert is_chain(read[0].gang) and gang_key(first) == read[0].gang_key
+
+
+def test_another_job_keeps_a_gang_for_each_workload_and_a_name_for_each_attempt() -> None:
+    first, again = made(1, elastic=False), made(1, elastic=False, reserved=60)
+    assert workload(first).gang == "train-1" and gang_key(first) == ("demo", "train-1")
+    assert placement_name(workload(first)) != placement_name(workload(again))
+
+
+@pytest.mark.parametrize(("state", "finished", "replaced"), [("replaced", False, True), ("finished", True, False)])
+def test_one_that_has_a_successor_is_not_over(state: str, finished: bool, replaced: bool) -> None:
+    read = workload(made(1, state=state))
+    assert (read.finished, read.replaced) == (finished, replaced)
+    plain = workload(made(1, state=state, elastic=False))
+    assert (plain.finished, plain.replaced) == (True, False)
+
+
+def test_who_calls_a_service_elastic_has_no_chain() -> None:
+    """Kueue has slices of it, too, and we do not serve it."""
+    raw = made(1)
+    raw["metadata"]["ownerReferences"][0]["kind"] = "RayService"
+    assert not workload(raw).elastic and gang_key(raw) == ("demo", "train-1")
+
+
+def placed(raw: Raw, *, elastic: bool = True) -> Placement:
+    work = workload(raw)
+    body = make_placement(raw)
+    if elastic and work.job:
+        body["spec"]["job"] = {"kind": "RayCluster", "name": "train", "uid": work.job.uid, "apiVersion": "ray.io/v1"}
+    return placement(body)
+
+
+@pytest.mark.parametrize(
+    ("of", "now", "want"),
+    [
+        (made(1), made(1), True),
+        (made(1), made(2), True),  # the next slice, of which its Placement was not told yet
+        (made(1), made(1, reserved=60), False),  # the same one, and evicted meanwhile
+        (made(1), made(2, state="waiting"), False),
+        (made(1), made(2, state="finished"), False),
+    ],
+)
+def test_the_placement_of_an_elastic_job_stands_for_its_next_slice(of: Raw, now: Raw, want: bool) -> None:
+    assert placed(of).stands_for(workload(now)) is want
+    assert placed(of, elastic=False).stands_for(workload(now)) is (want and of["metadata"] == now["metadata"])
+
+
+def test_it_is_owned_by_the_job_and_read_back_as_written() -> None:
+    place = placed(made(1))
+    work = workload(made(1))
+    body = manifest(place, work.job, "rayspan", ())
+    (owner,) = body["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("RayCluster", work.gang_uid, False)
+    assert placement(body).job == place.job and gang_of(body) == place.gang == work.gang
+    plain = manifest(placed(made(1), elastic=False), work.job, "rayspan", ())
+    assert plain["metadata"]["ownerReferences"][0]["kind"] == "Workload" and gang_of(plain) == "train-1"
+    assert plain["spec"]["job"] == {"kind": "RayCluster", "name": "train"}

@@ -1,0 +1,487 @@
+"""The life of an elastic RayCluster: what Kueue makes of its sizes goes through the real observers and the real planner.
+
+The world holds two worker clusters whose Kueue admits what fits, and does each action as its writer would. Everything that the process
+remembers may be lost at any step.
+"""
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapter import names
+from adapter.actions import (
+    Action,
+    Forget,
+    LookAgain,
+    Plan,
+    Record,
+    Release,
+    Repoint,
+    Reserve,
+    Say,
+    SetCheck,
+    TryCopy,
+    Vacate,
+)
+from adapter.gang import lifecycle
+from adapter.objects.placement import placement
+from adapter.objects.workload import gang_key, workload
+from adapter.planning import rounds
+from adapter.rewrite.trial import Tried
+from tests.unit import apiserver, builders
+from tests.unit.apiserver import Server, says
+from tests.unit.builders import QUEUE, at, make_cluster_queue, make_pod, stamp
+from tests.unit.stores import Sight, fill, make_template
+
+Raw = dict[str, Any]
+JOB = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "pi", "uid": "uid-of-pi", "controller": True}
+NOW = at(1_000)
+
+
+class World:
+    """A RayCluster with one worker group, Kueue's slices of it, our Placement and its shares."""
+
+    def __init__(self, workers: int, **cores: int) -> None:
+        self.cores, self.sight = cores, Sight(cores)
+        self.slices: list[Raw] = []
+        self.place: Raw | None = None
+        self.shares: dict[str, dict[str, Raw]] = {cluster: {} for cluster in cores}
+        self.pods: list[Raw] = []
+        self.suspended, self.said, self.writes = True, list[str](), 0
+        self.released = 0
+        self.follow(workers)
+
+    def follow(self, workers: int) -> None:
+        """Kueue puts another slice in the place of the last, and reserves its quota."""
+        if self.slices:
+            self._finish(self.slices[-1])
+        number = len(self.slices) + 1
+        label = {"labels": {names.PLACEMENT_LABEL: self.name}} if not self.suspended and self.place else {}
+        template = {**make_template("1"), "metadata": label}
+        made: Raw = {
+            "metadata": builders.make_meta(
+                f"pi-{number}",
+                creationTimestamp=stamp(number),
+                resourceVersion="1",
+                ownerReferences=[JOB],
+                annotations={names.ELASTIC_ANNOTATION: "true"},
+            ),
+            "spec": {
+                "queueName": QUEUE,
+                "podSets": [
+                    {"name": "head", "count": 1, "template": make_template("1")},
+                    {"name": "workers", "count": workers, "template": template},
+                ],
+            },
+        }
+        self.slices.append(made)
+        self.reserve(number)
+
+    def reserve(self, since: float) -> None:
+        self.slices[-1]["status"] = {
+            "conditions": [builders.make_condition(names.QUOTA_RESERVED, since=since)],
+            "admissionChecks": [{"name": builders.CHECK, "state": names.CHECK_PENDING, "message": ""}],
+        }
+
+    def _finish(self, raw: Raw) -> None:
+        raw["status"]["conditions"].append(builders.make_condition(names.FINISHED, reason=names.SLICE_REPLACED))
+
+    def shrink(self, workers: int) -> None:
+        self.slices[-1]["spec"]["podSets"][1]["count"] = workers
+
+    def stop(self) -> None:
+        """Kueue evicts the slice, and the job is suspended."""
+        self.slices[-1]["status"] = {"conditions": [builders.make_condition(names.EVICTED)]}
+        self.suspended, self.pods = True, []
+
+    @property
+    def name(self) -> str:
+        return str((self.place or {}).get("metadata", {}).get("name") or "")
+
+    @property
+    def where(self) -> dict[str, int]:
+        """What holds quota in each cluster."""
+        return {c: total for c in self.cores if (total := sum(map(_count, self.shares[c].values())))}
+
+    @property
+    def state(self) -> str:
+        return str(self.slices[-1]["status"]["admissionChecks"][0]["state"])
+
+    @property
+    def reason(self) -> str:
+        return str(((self.place or {}).get("status") or {}).get("reason") or "")
+
+    def restart(self) -> None:
+        """Another process, which remembers nothing."""
+        self.sight = Sight(self.cores)
+
+    def rest(self) -> None:
+        """Look until nothing is to be written any more."""
+        quiet = 0
+        for _ in range(40):
+            before = self.writes
+            self.look()
+            quiet = quiet + 1 if self.writes == before else 0
+            if quiet == 2:  # a plan that says nothing new writes nothing, and is followed by one more look
+                return
+        raise AssertionError(f"it never comes to rest: {self.said[-5:]}")
+
+    def look(self) -> None:
+        for action in self.decided():
+            self._do(action)
+            if isinstance(action, Plan):
+                break
+        self._admit()
+
+    def decided(self) -> list[Action]:
+        self._show()
+        gangs = self.sight.facts.gangs
+        return lifecycle.decide(gangs.facts(gang_key(self.slices[-1]), NOW), NOW)
+
+    def _show(self) -> None:
+        manager = self.sight.manager
+        job: Raw = {"metadata": builders.make_meta("pi", uid="uid-of-pi"), "spec": {"suspend": self.suspended}}
+        fill(manager.ray_clusters, job)
+        fill(manager.workloads, *copy.deepcopy(self.slices))
+        fill(manager.placements, *([copy.deepcopy(self.place)] if self.place else []))
+        fill(manager.pods, *self.pods)
+        for cluster, cores in self.cores.items():
+            member, standing = self.sight.members[cluster], list(self.shares[cluster].values())
+            fill(member.workloads, *copy.deepcopy(standing))
+            fill(member.cluster_queues, make_cluster_queue(cores, used=sum(map(_count, standing))))
+            member._forget_tree()
+
+    def _admit(self) -> None:
+        """The worker clusters' Kueue admits what fits; the job runs once our check is ready."""
+        if self.slices[-1]["status"].get("admissionChecks") and self.state == names.CHECK_READY:
+            self.suspended = False
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Plan():
+                self._plan(action)
+            case Repoint():
+                assert self.place
+                work = action.workload
+                spec: Raw = {
+                    "workload": {"name": work.name, "uid": work.uid},
+                    "attempt": work.attempt,
+                    "wanted": action.wanted,
+                }
+                self._place(self.place["spec"] | ({"shares": []} if action.vacant else spec))
+                self.sight.memory.planned.pop("uid-of-place", None)
+            case Record():
+                assert self.place
+                self.place["status"] = {**self.place.get("status", {}), **action.status}
+                self.writes += 1
+            case SetCheck():
+                (entry,) = self.slices[-1]["status"]["admissionChecks"]
+                entry |= {"state": action.state, "message": action.message, "podSetUpdates": list(action.updates)}
+                self.writes += 1
+            case Reserve():
+                self._make(action)
+            case Release():
+                del self.shares[action.reservation.cluster][action.reservation.name]
+                self.released += 1
+                self.writes += 1
+            case TryCopy():
+                self.sight.facts.trials.note(
+                    action.target.cluster, action.work, action.podset, Tried(unknown="nobody asks")
+                )
+                self.writes += 1
+            case Say():
+                self.said.append(f"{action.reason}: {action.message}")
+            case LookAgain():
+                pass
+            case Forget() | Vacate() | _:
+                raise AssertionError(action)
+
+    def _plan(self, action: Plan) -> None:
+        body, _, _ = asyncio.run(self.sight.planning.body(action, NOW))
+        self.sight.memory.planned["uid-of-place"] = self.sight.fleet.room_version
+        if action.placement is None:
+            self.place = {**body, "metadata": body["metadata"] | {"uid": "uid-of-place"}}
+            self.writes += 1
+        elif not rounds.unchanged(action, action.placement, body["spec"]):
+            self._place(body["spec"])
+
+    def _place(self, spec: Raw) -> None:
+        assert self.place
+        self.place = {**self.place, "spec": dict(spec)}
+        self.sight.fleet.room_version += 1  # as the handlers do, when shares were changed
+        self.writes += 1
+
+    def _make(self, action: Reserve) -> None:
+        target, count = action.target, sum(count for _, count, _ in action.groups)
+        cluster = target.cluster
+        assert count + sum(map(_count, self.shares[cluster].values())) <= self.cores[cluster], "more than there is"
+        assert target.share not in self.shares[cluster], "a name is never used twice at once"
+        held = [builders.make_condition(kind) for kind in (names.QUOTA_RESERVED, names.ADMITTED)]
+        (group,) = action.share.groups
+        self.shares[cluster][target.share] = {
+            "metadata": builders.make_meta(
+                target.share,
+                uid=f"{target.share}-{self.writes}",
+                labels={names.PLACEMENT_LABEL: target.placement, names.WORKLOAD_UID_LABEL: target.workload_uid},
+                annotations={names.WORKLOAD_ANNOTATION: target.workload, names.ROUND_ANNOTATION: str(target.round)},
+            ),
+            "spec": {"podSets": [{"name": group.role, "count": count, "template": {}}]},
+            "status": {"conditions": held, "admission": {"clusterQueue": "team-a"}},
+        }
+        self.writes += 1
+
+    def run(self, *, most: int = 99) -> None:
+        """KubeRay makes the pods, and each takes the first free place; `most` are made."""
+        assert self.place
+        free = [slot for slot in _slots(self.place) if slot not in {_slot(pod) for pod in self.pods}]
+        for slot in free[: most - len(self.pods)]:
+            pod = make_pod(f"pi-{slot.replace('/', '-')}", placement=self.name, slot=slot)
+            self.pods.append({**pod, "status": {"phase": "Running", "conditions": [builders.make_condition("Ready")]}})
+
+    def leave(self, cluster: str) -> None:
+        self.pods = [pod for pod in self.pods if not _slot(pod).startswith(cluster)]
+
+
+def _count(share: Raw) -> int:
+    return sum(int(one["count"]) for one in share["spec"]["podSets"])
+
+
+def _slot(pod: Raw) -> str:
+    return str(pod["metadata"]["annotations"].get(names.SLOT_ANNOTATION))
+
+
+def _slots(place: Raw) -> list[str]:
+    read = placement(place)
+    return [
+        f"{share.cluster}/{read.round_of(share)}/{group.role}/{index}"
+        for share in read.live
+        for group in share.groups
+        for index in range(group.count)
+    ]
+
+
+def started(workers: int = 2, **cores: int) -> World:
+    world = World(workers, **(cores or {"east": 2, "west": 2}))
+    world.rest()
+    assert world.state == names.CHECK_READY and not world.suspended
+    world.run(most=workers)
+    world.rest()
+    return world
+
+
+def test_it_grows_beside_what_runs_and_gives_back_what_it_leaves() -> None:
+    world = started()
+    name = world.name
+    world.follow(4)
+    world.rest()
+    assert (world.where, world.name, world.state) == ({"east": 2, "west": 2}, name, names.CHECK_READY)
+    assert world.reason == "All workers have a place: 2 east, 2 west."
+    world.run(most=4)
+    world.leave("west")
+    world.shrink(2)
+    world.rest()
+    assert (world.where, world.reason) == ({"east": 2}, "All workers have a place: 2 east.")
+    world.leave("east")
+    world.shrink(0)
+    world.rest()
+    assert (world.where, world.reason) == ({}, "No worker of this job is to run elsewhere now.")
+    world.follow(1)
+    world.rest()
+    assert (world.where, world.released) == ({"east": 1}, 2)
+
+
+def test_what_does_not_fit_waits_and_comes_with_room() -> None:
+    world = started(2, east=2, west=1)
+    world.follow(6)
+    world.rest()
+    assert world.where == {"east": 2, "west": 1} and world.released == 0
+    assert world.reason.startswith("3 of 6 workers have a place: 2 east, 1 west; the others wait for room")
+    world.cores["west"] = 2
+    world.sight.fleet.room_version += 1
+    world.rest()
+    assert world.where == {"east": 2, "west": 2}
+    world.cores["east"] = 9
+    world.restart()
+    world.rest()
+    assert world.where == {"east": 4, "west": 2} and world.reason.startswith("All workers")
+
+
+def test_a_second_growth_before_the_first_is_answered() -> None:
+    world = started(1, east=4)
+    world.follow(2)
+    world.follow(4)
+    world.rest()
+    assert world.where == {"east": 4} and world.released == 0
+
+
+def test_after_an_eviction_it_starts_as_a_whole_under_its_old_name_with_further_rounds() -> None:
+    world = started()
+    world.follow(4)
+    world.rest()
+    name, last = world.name, (world.place or {})["spec"]["round"]
+    world.stop()
+    world.rest()
+    assert world.where == {} and world.name == name
+    assert world.reason == "The job holds no quota in the manager cluster now."
+    world.reserve(500)
+    world.cores["west"] = 1
+    world.rest()
+    assert (world.where, world.state, world.suspended) == ({}, names.CHECK_PENDING, True), "all or nothing"
+    world.cores["west"] = 2
+    world.sight.fleet.room_version += 1
+    world.rest()
+    assert (world.where, world.state, world.name) == ({"east": 2, "west": 2}, names.CHECK_READY, name)
+    assert (world.place or {})["spec"]["round"] > last
+
+
+def test_an_eviction_that_nobody_saw_is_one_all_the_same() -> None:
+    world = started()
+    world.restart()
+    world.stop()
+    world.reserve(500)
+    world.rest()
+    assert (world.where, world.state) == ({"east": 2}, names.CHECK_READY) and world.released == 1
+
+
+def test_one_that_starts_with_nobody_takes_what_it_gets_later() -> None:
+    world = World(0, east=1)
+    world.rest()
+    assert (world.place, world.state) == (None, names.CHECK_READY)
+    updates = world.slices[-1]["status"]["admissionChecks"][0]["podSetUpdates"]
+    world.follow(2)
+    world.slices[-1]["spec"]["podSets"][1]["template"]["metadata"] = {"labels": updates[0]["labels"]}
+    world.rest()
+    assert world.where == {"east": 1} and world.reason.startswith("1 of 2 workers have a place: 1 east")
+    assert world.name == updates[0]["labels"][names.PLACEMENT_LABEL]
+
+
+def test_a_replaced_slice_alone_changes_nothing() -> None:
+    world = started()
+    world._finish(world.slices[-1])
+    world.rest()
+    assert world.where == {"east": 2} and world.released == 0
+
+
+@pytest.mark.parametrize("pointed", [True, False])
+async def test_whether_the_job_runs_is_read_before_its_shares_are_judged(pointed: bool) -> None:
+    """A store of jobs that is behind that of Workloads would show one that runs as suspended, and all that it has would go."""
+    world = started_by_hand()
+    world.follow(4)
+    if pointed:
+        assert world.place
+        world.place["spec"]["attempt"] = workload(world.slices[-1]).attempt
+    world.suspended = True
+    world._show()
+    job = {"metadata": builders.make_meta("pi", uid="uid-of-pi", resourceVersion="9"), "spec": {"suspend": False}}
+    server = Server(lists=[says({"items": [job]})])
+    key = gang_key(world.slices[-1])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        world.sight.manager.client = client
+        await world.sight.facts.gangs.look(key)
+    assert [asked.method for asked in server.asked] == ([] if pointed else ["GET"])
+    assert world.sight.facts.gangs.facts(key, NOW).unsuspended is not pointed
+
+
+def started_by_hand() -> World:
+    """As `started`, without a loop of its own."""
+    world = World(2, east=2, west=2)
+    work = workload(world.slices[-1])
+    assert work.job
+    raw = builders.make_placement(world.slices[-1], shares={"east": {"workers": 2}}, placedRound=1)
+    raw["spec"]["job"] = {"kind": "RayCluster", "name": "pi", "uid": work.job.uid, "apiVersion": "ray.io/v1"}
+    world.place = raw
+    return world
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("follow"), st.integers(0, 6)),
+        st.tuples(st.just("shrink"), st.integers(0, 6)),
+        st.tuples(st.sampled_from(["stop", "restart", "look", "run"]), st.just(0)),
+        st.tuples(st.sampled_from(["east", "west"]), st.integers(0, 4)),
+    ),
+    max_size=10,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS)
+def test_whatever_comes_it_comes_to_rest_with_what_fits(steps: list[tuple[str, int]]) -> None:
+    """Nothing is reserved that nobody wants, nobody lacks a place that there is, and the name never changes."""
+    world, seen = started(1), set[str]()
+    for what, number in steps:
+        _step(world, what, number)
+        seen.add(world.name)
+    if world.slices[-1]["status"].get("admissionChecks") is None:
+        world.reserve(900)
+    world.restart()
+    world.rest()
+    world.rest()
+    wanted, held = world.slices[-1]["spec"]["podSets"][1]["count"], sum(world.where.values())
+    if world.state != names.CHECK_READY:
+        assert (held, world.suspended) == (0, True) and wanted > sum(world.cores.values())
+        return
+    free = sum(max(cores - world.where.get(c, 0), 0) for c, cores in world.cores.items())
+    assert held >= wanted or not free
+    assert len(seen - {""}) <= 1
+
+
+def _step(world: World, what: str, number: int) -> None:
+    match what:
+        case "follow":
+            if world.slices[-1]["status"].get("admissionChecks"):
+                world.follow(number)
+        case "shrink":
+            world.shrink(min(number, world.slices[-1]["spec"]["podSets"][1]["count"]))
+        case "stop":
+            world.stop()
+        case "restart":
+            world.restart()
+        case "look":
+            if world.slices[-1]["status"].get("admissionChecks"):
+                world.look()
+        case "run":
+            world.rest()
+        case cluster:
+            world.cores[cluster] = max(number, world.where.get(cluster, 0))
+
+
+def test_a_slice_is_no_gang_of_its_own() -> None:
+    """Were it looked at by its own name, it would be planned beside its job."""
+    world = started()
+    facts = world.sight.facts.gangs.facts((builders.NAMESPACE, "pi-1"), NOW)
+    assert facts.workload is None and lifecycle.decide(facts, NOW) == []
+
+
+def test_it_tells_of_its_growth_as_of_its_start() -> None:
+    world = started(1, east=4)
+    world.follow(3)
+    world.rest()
+    assert [one for one in world.said if one.startswith(("Placed", "Replaced"))][
+        -1
+    ] == "Placed: 2 of 2 workers to east."
+
+
+def test_the_shares_of_all_slices_are_found_under_one_key() -> None:
+    world = started(1, east=4)
+    world.follow(2)
+    world.rest()
+    gangs = [share["metadata"]["annotations"][names.WORKLOAD_ANNOTATION] for share in world.shares["east"].values()]
+    assert gangs == [workload(world.slices[0]).gang] * 2 and len(world.shares["east"]) == 2
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_is_over_leaves_nothing(gone: bool) -> None:
+    world = started()
+    world.follow(4)
+    world.rest()
+    world._finish(world.slices[-1])
+    world.slices[-1]["status"]["conditions"][-1]["reason"] = "Succeeded"
+    if gone:
+        world.slices[-1]["metadata"]["deletionTimestamp"] = stamp()
+    world.rest()
+    assert world.where == {}
