@@ -190,7 +190,11 @@ class World:
                 self.writes += 1
             case TryCopy():
                 self.sight.facts.trials.note(
-                    action.target.cluster, action.work, action.podset, Tried(unknown="nobody asks")
+                    action.target.cluster,
+                    action.work,
+                    action.podset,
+                    Tried(unknown="nobody asks"),
+                    under=self.sight.facts.trials.under(action.target.cluster, action.work.namespace),
                 )
                 self.writes += 1
             case Say():
