@@ -6,6 +6,7 @@ Everything is done with kubectl's verbs on the manager cluster; the worker clust
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -17,6 +18,7 @@ from hack.testbed.clusters import Clusters, wait
 from hack.testbed.reader import Raw
 
 SAMPLE = REPO / "manifests" / "samples" / "rayjob-pi.yaml"
+ELASTIC = REPO / "manifests" / "samples" / "rayjob-elastic.yaml"
 NAMESPACE = "default"
 QUEUE = "ray"
 # A job of five Ray nodes takes 40 s on two idle cores; CI's may be busy.
@@ -25,22 +27,27 @@ LOG_SECONDS = 30  # the submitter asks the head for log lines about once a secon
 
 
 class Job:
-    """The sample RayJob, renamed. `apart`: with no two workers in one worker cluster, and with readiness that is asked each second."""
+    """The sample RayJob, renamed. `apart`: with no two workers in one worker cluster, and with readiness that is asked each second.
+    `sample`: another one."""
 
-    def __init__(self, fleet: Clusters, name: str, workers: int = 4, *, apart: bool = False) -> None:
-        self.fleet, self.name, self.workers, self._apart = fleet, name, workers, apart
+    def __init__(
+        self, fleet: Clusters, name: str, workers: int = 4, *, apart: bool = False, sample: Path = SAMPLE
+    ) -> None:
+        self.fleet, self.name, self.workers, self._apart, self._sample = fleet, name, workers, apart, sample
         self.manager = fleet.manager
 
     def submit(self, program: str = "", change: Callable[[Raw], None] = lambda _: None) -> None:
         """`kubectl apply` the sample, with this job's name and number of workers; `program` runs instead of the sample's, and
         `change` may do to its RayCluster's spec what it likes."""
-        objects = list(yaml.safe_load_all(SAMPLE.read_text()))
+        objects = list(yaml.safe_load_all(self._sample.read_text()))
         rayjob = next(o for o in objects if o["kind"] == "RayJob")
         rayjob["metadata"]["name"] = self.name
         spec = rayjob["spec"]
         spec["entrypoint"] = spec["entrypoint"].replace("--workers 4", f"--workers {self.workers}")
         group = spec["rayClusterSpec"]["workerGroupSpecs"][0]
-        group["replicas"] = group["minReplicas"] = group["maxReplicas"] = self.workers
+        group["replicas"] = group["minReplicas"] = self.workers
+        if not spec["rayClusterSpec"].get("enableInTreeAutoscaling"):
+            group["maxReplicas"] = self.workers
         if program:
             code = next(o for o in objects if o["kind"] == "ConfigMap")
             volume = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["volumes"][0]

@@ -1,0 +1,31 @@
+"""Does a RayJob that Ray's autoscaler lets grow take workers from both clusters, and give each cluster back what it leaves?"""
+
+from adapter import names
+from hack.testbed.clusters import Clusters, wait
+from hack.testbed.rayjob import ELASTIC, NAMESPACE, Job, removed
+
+
+def test_it_grows_over_both_clusters_and_gives_back_what_it_leaves(fleet: Clusters) -> None:
+    """From one worker to four and back, under Ray's own autoscaler: nobody is restarted, and the quota of who leaves is free."""
+    with removed(Job(fleet, "rayjob-elastic", 1, sample=ELASTIC)) as job:
+        job.submit()
+        assert job.said("STARTED") == {"clusters": ["east"]}
+        first, placement = job.pods(), job.placement()["metadata"]["name"]
+        grown = job.said("GREW")
+        assert grown["same"], "the actor that was there before is the same process"
+        assert grown["clusters"] == ["east", "east", "west", "west"]
+        assert {pod["metadata"]["uid"] for pod in first} <= {pod["metadata"]["uid"] for pod in job.pods()}
+
+        shrunk = job.said("SHRANK")
+        assert (shrunk["same"], shrunk["workers"]) == (True, 1)
+        wait(lambda: _held(fleet) in ({"east": 1, "west": 0}, {"east": 0, "west": 0}), 30, "quota is free", job.dump)
+        assert job.wait_for_end() == "SUCCEEDED", job.output()
+        assert job.placement()["metadata"]["name"] == placement
+
+
+def _held(fleet: Clusters) -> dict[str, int]:
+    """For how many workers each cluster's Kueue holds quota."""
+    found = {
+        name: cluster.items("workloads", NAMESPACE, names.MANAGER_LABEL) for name, cluster in fleet.workers.items()
+    }
+    return {name: sum(int(one["spec"]["podSets"][0]["count"]) for one in shares) for name, shares in found.items()}
