@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
+from adapter.admission import refusal
 from adapter.admission.policy import lost_after, reservation_timeout, start_timeout, together, when_share_lost
 from adapter.gang.facts import Gang
 from adapter.gang.releasing import unwanted
@@ -74,6 +75,7 @@ class Gangs:
             on_share_lost=when_share_lost(chosen),
             start_timeout=start_timeout(chosen),
             together=together(chosen),
+            caution=refusal.caution(work, chosen) if work else "",
             problem=problem or self._policies.rivals(work) or self._policies.gate_problem(),
             refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
             absent=self._refusals.absent(work, check) if work and check else "",
@@ -124,7 +126,7 @@ class Gangs:
     def _under(self, key: Key) -> tuple[Workload | None, str]:
         """A Workload, and our check on it, empty when it has none."""
         raw = self._manager.workloads.get(key)
-        work = workload(raw) if raw else None
+        work = self._manager.known(workload(raw)) if raw else None
         return work, self._policies.check_of(work) if work else ""
 
     async def look(self, key: Key) -> bool:
