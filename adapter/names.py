@@ -19,6 +19,7 @@ EVENT_SOURCE: Final = "rayspan"
 SYSTEM_NAMESPACE: Final = "rayspan-system"
 # Where stock Kueue runs, and so where MultiKueue reads its kubeconfigs: nothing in the API tells of another place.
 KUEUE_NAMESPACE: Final = "kueue-system"
+KUEUE_CONFIG_KEY: Final = "controller_manager_config.yaml"  # of the ConfigMap there that it reads when it starts
 LEASE_API_VERSION: Final = "coordination.k8s.io/v1"
 LEASE: Final = "rayspan-controller"  # held by the replica that leads, in the system namespace
 SERVICE: Final = "rayspan-controller"  # what answers `rayspan plan`, in the system namespace
