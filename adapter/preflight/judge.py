@@ -96,7 +96,9 @@ def _services(side: Side) -> Iterator[Finding]:
     if not side.services:
         return
     where, framework = (side.name,), names.RAY_SERVICE_FRAMEWORK
-    those = f"{names.RAY_SERVICE} {side.services[0]}" + (f" and {len(side.services) - 1} more" if side.services[1:] else "")
+    those = f"{names.RAY_SERVICE} {side.services[0]}" + (
+        f" and {len(side.services) - 1} more" if side.services[1:] else ""
+    )
     if side.frameworks is None:
         text = f"Kueue's configuration cannot be read by your rights: for {those}, {framework} must not be in its integrations.frameworks."
         yield Finding(where, "Services", "warning", text)
