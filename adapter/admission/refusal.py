@@ -55,6 +55,21 @@ def _of_service_as_job(work: Workload, check: str) -> str:
     )
 
 
+def started_early(work: Workload, job: Raw) -> str:
+    """Say in a sentence that KubeRay runs a RayCluster of a RayService that Kueue has not admitted, empty when it does not.
+
+    It would be admitted as it is: without our label, its workers would start in the manager. `job` is as it is known now, empty
+    while it is not; of one that is admitted nothing is to be asked.
+    """
+    service = work.job.service if work.job else None
+    if service is None or not job or (job.get("spec") or {}).get("suspend") is True:
+        return ""
+    return (
+        f"{_of_whom(work)}: spec.suspend is not true, and Kueue has not admitted it: KubeRay 1.6.2 starts what Kueue suspends of a "
+        f"{names.RAY_SERVICE}; apply kustomize/components/rayservice."
+    )
+
+
 def caution(work: Workload, chosen: Chosen | None) -> str:
     """Say in a sentence what the user of a RayCluster must know before it starts, empty when nothing: of a RayService, that it may stop
     as a whole."""

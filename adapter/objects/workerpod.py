@@ -116,7 +116,7 @@ def in_place(pod: Raw) -> bool:
     """Whether a worker's Ray node does its part: its pod is ready, or it is one of a RayService and all of its containers run.
 
     There KubeRay asks for Serve's proxy, too, and Serve keeps one only where a replica is: a worker without one is never ready, and waits
-    for replicas (kuberay:ray-operator/controllers/ray/common/pod.go). Its raylet runs when its containers do: an init container
+    for replicas (docs/upstream.md, "The RayClusters of a RayService"). Its raylet runs when its containers do: an init container
     has reached the head before, and `ray start --block` ends with the raylet.
     """
     if is_true(pod, "Ready"):

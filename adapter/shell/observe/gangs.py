@@ -76,7 +76,7 @@ class Gangs:
             start_timeout=start_timeout(chosen),
             together=together(chosen),
             caution=refusal.caution(work, chosen) if work else "",
-            problem=problem or self._policies.rivals(work) or self._policies.gate_problem(),
+            problem=problem or self._policies.rivals(work) or self._policies.gate_problem() or self._started(work),
             refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
             absent=self._refusals.absent(work, check) if work and check else "",
             targets=self._near(work, found, by_plan) if work else {},
@@ -143,6 +143,9 @@ class Gangs:
                     await self._sources.look(work.namespace, wanted, fresh=True)
             return self._refusals.absent(work, check) != before
         return False
+
+    def _started(self, work: Workload | None) -> str:
+        return refusal.started_early(work, self._manager.job(work.job)) if work and work.job else ""
 
     def waits_for_answers(self, key: Key) -> bool:
         """Whether the last plan of a gang was put off until clusters have said what a copy would be there."""

@@ -177,3 +177,21 @@ def test_who_is_told_that_all_of_it_may_stop(service: Job | None, chosen: Chosen
 def test_which_upgrade_a_service_cannot_have(spec: Raw, want: str) -> None:
     said = refusal.of_service({"spec": spec})
     assert said.startswith(want) and bool(said) is bool(want)
+
+
+@pytest.mark.parametrize(
+    ("service", "spec", "told"),
+    [
+        pytest.param(SERVICE, {"spec": {"suspend": False}}, True, id="it is started"),
+        pytest.param(SERVICE, {"spec": {}}, True, id="nobody says that it waits"),
+        pytest.param(SERVICE, {"spec": {"suspend": True}}, False, id="it waits"),
+        pytest.param(SERVICE, {}, False, id="nothing is known of it"),
+        pytest.param(None, {"spec": {"suspend": False}}, False, id="a user's own, which Kueue stops"),
+    ],
+)
+def test_what_kuberay_started_before_it_was_admitted(service: Job | None, spec: Raw, told: bool) -> None:
+    work = workload(make_workload(owner="RayCluster"))
+    assert work.job
+    said = refusal.started_early(replace(work, job=replace(work.job, service=service)), spec)
+    assert bool(said) is told
+    assert not told or said.endswith("apply kustomize/components/rayservice.")

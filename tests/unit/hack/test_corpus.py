@@ -149,7 +149,7 @@ def test_two_runs_give_one_recorded_pod() -> None:
 def test_the_page_counts_and_numbers_what_kueue_says() -> None:
     both = [replace(one, kueue='RayCluster.ray.io "x" is invalid: too | odd') for one in (seen("plain"), stuck())]
     page = report.page([*both, seen("service")])
-    assert "Of 3 samples: 1 dispatched, 1 refused, 1 cannot start, 0 broken, 0 no workers." in page
+    assert "Of 3 samples: 2 dispatched, 0 refused, 1 cannot start, 0 broken, 0 no workers." in page
     assert page.count("| no (1) |") == 2
     assert page.endswith("\n1. `too | odd`\n")
 
