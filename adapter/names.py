@@ -19,6 +19,7 @@ EVENT_SOURCE: Final = "rayspan"
 SYSTEM_NAMESPACE: Final = "rayspan-system"
 # Where stock Kueue runs, and so where MultiKueue reads its kubeconfigs: nothing in the API tells of another place.
 KUEUE_NAMESPACE: Final = "kueue-system"
+KUEUE_CONFIG_KEY: Final = "controller_manager_config.yaml"  # of the ConfigMap there that it reads when it starts
 LEASE_API_VERSION: Final = "coordination.k8s.io/v1"
 LEASE: Final = "rayspan-controller"  # held by the replica that leads, in the system namespace
 SERVICE: Final = "rayspan-controller"  # what answers `rayspan plan`, in the system namespace
@@ -53,6 +54,7 @@ LOCK_NODE_SELECTOR_VALUE: Final = "only"
 # --- written by the admission policy on the same pods ---------------------------------------------------------------
 GATE: Final = f"{DOMAIN}/dispatch"
 GATE_POLICY: Final = "rayspan-gate"  # name of the MutatingAdmissionPolicy and of its binding
+SERVICE_POLICY: Final = "rayspan-rayservice"  # the same, of what keeps KubeRay's hands off a RayService's RayClusters
 
 # --- written by us on a manager's Workload, while it makes room for those behind it ------------------------------------
 YIELDED_ANNOTATION: Final = f"{DOMAIN}/yielded-at"  # when; only while spec.active is False on our account
@@ -159,6 +161,11 @@ HEAD: Final = "head"  # podset and node type of the head
 WORKER: Final = "worker"  # node type of the others
 SUBMITTER: Final = "submitter"  # podset of a RayJob's submitter
 RAY_KINDS: Final = ("RayJob", "RayCluster")
+RAY_SERVICE: Final = "RayService"  # its RayClusters are the jobs, each by itself
+RAY_SERVICE_FRAMEWORK: Final = "ray.io/rayservice"  # Kueue's integration that would take the whole service for one job
+RAY_ORIGIN_LABEL: Final = "ray.io/originated-from-crd"  # on a RayCluster: the kind that KubeRay made it of
+RAY_SERVE_LABEL: Final = "ray.io/serve"  # on the pods of such a RayCluster; "true" on each of its workers
+INCREMENTAL_UPGRADE: Final = "NewClusterWithIncrementalUpgrade"  # a RayService's spec.upgradeStrategy.type
 RAY_ZONE_LABEL: Final = "ray.io/availability-zone"
 RAY_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its autoscaler resizes pods in place
 RAY_REGION_LABEL: Final = "ray.io/availability-region"

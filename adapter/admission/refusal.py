@@ -31,6 +31,8 @@ def of_workload(
     `chosen` is its policy, None where that cannot be read, and `clusters` are the WorkerClusters that the policy names.
     """
     if work.job is None or work.job.kind not in names.RAY_KINDS:
+        if work.job and work.job.kind == names.RAY_SERVICE:
+            return _of_service_as_job(work, check)
         kind = work.job.kind if work.job else "pod"
         return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
     if beside := of_job(work.job.kind, job) or _fixed(work, job):
@@ -44,6 +46,54 @@ def of_workload(
     if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, job)):
         return f"{_of_whom(work)}: {why}"
     return ""
+
+
+def _of_service_as_job(work: Workload, check: str) -> str:
+    """Kueue would count one RayCluster of the service, and stop the one that serves for each edit (kueue:pkg/controller/jobs/rayservice)."""
+    return (
+        f"{_of_whom(work)}: AdmissionCheck {check} dispatches the RayClusters of a {names.RAY_SERVICE}, each as a job of its own, and Kueue "
+        f"takes the {names.RAY_SERVICE} for one job. Take {names.RAY_SERVICE_FRAMEWORK} out of integrations.frameworks in Kueue's configuration, "
+        f"restart Kueue, and submit the {names.RAY_SERVICE} again."
+    )
+
+
+def started_early(work: Workload, job: Raw) -> str:
+    """Say in a sentence that KubeRay runs a RayCluster of a RayService that Kueue has not admitted, empty when it does not.
+
+    It would be admitted as it is: without our label, its workers would start in the manager. `job` is as it is known now, empty
+    while it is not; of one that is admitted nothing is to be asked.
+    """
+    service = work.job.service if work.job else None
+    if service is None or not job or (job.get("spec") or {}).get("suspend") is True:
+        return ""
+    return (
+        f"{_of_whom(work)}: spec.suspend is not true, and Kueue has not admitted it: KubeRay 1.6.2 starts what Kueue suspends of a "
+        f"{names.RAY_SERVICE}; apply kustomize/components/rayservice."
+    )
+
+
+def caution(work: Workload, chosen: Chosen | None) -> str:
+    """Say in a sentence what the user of a RayCluster must know before it starts, empty when nothing: of a RayService, that it may stop
+    as a whole."""
+    service = work.job.service if work.job else None
+    if service is None or chosen is None or chosen.policy.when_share_lost != "Restart":
+        return ""
+    return (
+        f"The policy's onShareLost is Restart: when a worker cluster loses its workers, the whole RayCluster stops and queues again, and "
+        f"{names.RAY_SERVICE} {service.name} answers nobody until it runs; use a queue whose policy says Replace."
+    )
+
+
+def of_service(service: Raw) -> str:
+    """Say in a fragment why no RayCluster of a RayService can run elsewhere, empty when they can; what its RayClusters have is asked of
+    each of them."""
+    kind = ((service.get("spec") or {}).get("upgradeStrategy") or {}).get("type")
+    if kind != names.INCREMENTAL_UPGRADE:
+        return ""
+    return (
+        f"spec.upgradeStrategy.type is {names.INCREMENTAL_UPGRADE}, which lets its RayClusters grow and shrink while they run: a RayCluster in a "
+        "queue keeps its number of workers; set NewCluster"
+    )
 
 
 def of_sources(work: Workload, why: str) -> str:

@@ -15,8 +15,11 @@ from typing import Any
 import yaml
 
 from adapter import names
+from adapter.admission import refusal
 from adapter.cli import common, plantable
 from adapter.cli.common import TROUBLE, USAGE, complain
+from adapter.objects import rayservice
+from adapter.objects.raw import UNREADABLE
 from adapter.objects.rayjob import Unusable
 from adapter.planning.preview import Answer
 from adapter.shell.controller.servers import MOST_BYTES
@@ -27,7 +30,8 @@ from adapter.shell.kube.resources import SERVICES
 FITS, DOES_NOT_FIT = 0, 3
 
 DESCRIPTION = """\
-Says which worker clusters a RayJob or RayCluster would go to if it were submitted now, and why, without submitting it.
+Says which worker clusters a RayJob or RayCluster would go to if it were submitted now, and why, without submitting it; of a
+RayService, where the next RayCluster that KubeRay makes of it would go, beside all that runs, the one that serves now included.
 """
 EPILOG = f"""\
 example:
@@ -66,7 +70,10 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         verbs, "plan", "say where a job's workers would go, without submitting it", DESCRIPTION, EPILOG
     )
     verb.add_argument(
-        "-f", "--filename", required=True, help='file with one RayJob or RayCluster; "-" is the standard input'
+        "-f",
+        "--filename",
+        required=True,
+        help='file with one RayJob, RayCluster or RayService; "-" is the standard input',
     )
     verb.add_argument(
         "-n", "--namespace", default="", help="where it would be submitted (default: the file's, else the context's)"
@@ -101,14 +108,31 @@ def _text(filename: str) -> str:
     return text
 
 
+_PLANNED = (*names.RAY_KINDS, names.RAY_SERVICE)
+
+
 def _job(text: str) -> dict[str, Any]:
-    """The one RayJob or RayCluster of the file; other objects in it may stand beside it."""
+    """The one RayJob, RayCluster or RayService of the file, the last as the RayCluster that KubeRay would make of it; other objects in
+    it may stand beside it."""
     objects = common.read_objects(text)
-    jobs = [found for found in objects if found.get("kind") in names.RAY_KINDS]
+    jobs = [found for found in objects if found.get("kind") in _PLANNED]
     if len(jobs) != 1:
         kinds = ", ".join(str(found.get("kind")) for found in objects) or "nothing"
-        raise Unusable(f"The file must hold one {' or '.join(names.RAY_KINDS)}, found {len(jobs)} of them in: {kinds}.")
-    return jobs[0]
+        wanted = f"{', '.join(names.RAY_KINDS)} or {names.RAY_SERVICE}"
+        raise Unusable(f"The file must hold one {wanted}, found {len(jobs)} of them in: {kinds}.")
+    return _of_service(jobs[0]) if jobs[0].get("kind") == names.RAY_SERVICE else jobs[0]
+
+
+def _of_service(service: dict[str, Any]) -> dict[str, Any]:
+    try:
+        why = refusal.of_service(service)
+    except UNREADABLE:
+        raise Unusable(
+            "The RayService cannot be read; `kubectl apply --dry-run=server` says what is wrong with it."
+        ) from None
+    if why:
+        raise Unusable(f"The RayService has no plan: {why}.")
+    return rayservice.ray_cluster(service)
 
 
 async def _ask(given: argparse.Namespace, job: dict[str, Any]) -> Answer:

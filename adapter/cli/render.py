@@ -17,7 +17,7 @@ from adapter.admission import portability, refusal
 from adapter.cli import common
 from adapter.cli.common import DONE, USAGE, complain
 from adapter.cli.poddiff import changes
-from adapter.objects import specs
+from adapter.objects import rayservice, specs
 from adapter.objects.raw import UNREADABLE, Raw, label, meta
 from adapter.objects.rayjob import Unusable
 from adapter.rewrite import groupworkload, rewriter, stripping
@@ -39,9 +39,9 @@ example:
   kubectl get pods -l {names.RAY_NODE_TYPE_LABEL}={names.WORKER} -o yaml | kubectl rayspan render -f - --cluster east.yaml
   kubectl rayspan render -f my-job.yaml > pods.yaml
 
-The file holds worker pods as KubeRay made them, or RayJobs and RayClusters: of those the worker templates are shown, to
-which KubeRay adds the start command and the head's address later. What the share, the head and the WorkerCluster will be
-is made up where it is not given: the head's address is {_HEAD}, and the uid of the owner is zero.
+The file holds worker pods as KubeRay made them, or RayJobs, RayClusters and RayServices: of those the worker templates are
+shown, to which KubeRay adds the start command and the head's address later. What the share, the head and the WorkerCluster will
+be is made up where it is not given: the head's address is {_HEAD}, and the uid of the owner is zero.
 
 exit code: 0 all of it can run in a worker cluster, 3 some of it is refused, 2 there is no worker pod in the file
 """
@@ -66,7 +66,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         "-f",
         "--filename",
         required=True,
-        help='file with worker Pods, RayJobs or RayClusters; "-" is the standard input',
+        help='file with worker Pods, RayJobs, RayClusters or RayServices; "-" is the standard input',
     )
     verb.add_argument("--cluster", default="", metavar="FILE", help="file with the WorkerCluster that they would go to")
     verb.add_argument("--head", default=_HEAD, metavar="ADDRESS", help=f"the head's address (default {_HEAD})")
@@ -84,7 +84,7 @@ def main(given: argparse.Namespace) -> int:
         if not found:
             raise Unusable(
                 f"The file holds no Ray worker: a Pod with the label {names.RAY_NODE_TYPE_LABEL}: {names.WORKER}, or a "
-                f"{' or '.join(names.RAY_KINDS)}."
+                f"{', '.join(names.RAY_KINDS)} or {names.RAY_SERVICE}."
             )
         shown = [_shown(one, given.head, cluster, spec) for one in found if not one.why]
     except (Unusable, specs.Invalid) as error:
@@ -120,8 +120,9 @@ def _read(raw: Raw, account_given: bool) -> Iterator[Found]:
             yield Found(where, raw, why)
         elif kind in names.RAY_KINDS:
             yield from _templates(raw, where, account_given)
-        elif kind == "RayService":
-            yield Found(where, raw, f"its workers are not dispatched, those of {' and '.join(names.RAY_KINDS)} are")
+        elif kind == names.RAY_SERVICE:
+            found = rayservice.ray_cluster(raw)
+            yield from _templates(found, where, account_given, refusal.of_service(raw))
     except (*UNREADABLE, RecursionError):
         raise _unreadable(where) from None
 
@@ -132,10 +133,11 @@ def _unscheduled(pod: Raw) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if key != "nodeName"}
 
 
-def _templates(raw: Raw, where: str, account_given: bool) -> Iterator[Found]:
+def _templates(raw: Raw, where: str, account_given: bool, above: str = "") -> Iterator[Found]:
+    """The workers of a job; `above` is what is wrong with what makes it."""
     spec = raw.get("spec") or {}
     cluster = (spec.get("rayClusterSpec") if raw["kind"] == "RayJob" else spec) or {}
-    beside = refusal.of_job(raw["kind"], raw)
+    beside = above or refusal.of_job(raw["kind"], raw)
     for group in cluster.get("workerGroupSpecs") or ():
         template = group.get("template") or {}
         why = beside or portability.of_template(template, account_given=account_given) or portability.of_marks(template)

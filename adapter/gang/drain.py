@@ -11,8 +11,8 @@ from datetime import datetime
 
 from adapter import names
 from adapter.objects.placement import Placement, placement
-from adapter.objects.raw import Key, Raw, is_true, key_of, label
-from adapter.objects.workerpod import group_of, leaving, share_key, slot_of, slots_on
+from adapter.objects.raw import Key, Raw, key_of, label
+from adapter.objects.workerpod import group_of, in_place, leaving, share_key, slot_of, slots_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ def _unserved(gang: Gathered, free: Mapping[str, int]) -> int:
 
 
 def _serves(pod: Raw, copy: Raw | None) -> bool:
-    """Whether a worker is ready, and not about to go; what it says of itself is older than what becomes of its copy."""
-    return copy is not None and is_true(pod, "Ready") and not (leaving(pod) or leaving(copy))
+    """Whether a worker does its part, and is not about to go; what it says of itself is older than what becomes of its copy."""
+    return copy is not None and in_place(pod) and not (leaving(pod) or leaving(copy))
 
 
 def free_places(gang: Gathered, closed: Collection[str]) -> Counter[str]:

@@ -58,6 +58,7 @@ class Gang:
     start_timeout: timedelta = timedelta(minutes=15)  # after which a worker that did not start is to start elsewhere
     together: bool = False  # all of its workers must be in one cluster
     unsuspended: bool = False  # an elastic job, and it is let run: whatever its Workload of now lacks
+    caution: str = ""  # what its user is to know when it starts, a sentence
     # By cluster and worker group: what copies would be there, as far as that is known; and who that can be seen is yet to be asked, of the
     # shares that stand nowhere, and of those that the last plan would take.
     tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict)

@@ -89,6 +89,7 @@ def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: da
     body = status.placed(current, now)
     actions: list[Action] = list(status.record(current, body))
     if not ready:
+        actions += say(work.job, "StopsAsAWhole", gang.caution, warning=True) if gang.caution else []
         updates, shares = locks(gang, current.name), sorted(gang.reservations, key=lambda one: (one.cluster, one.name))
         actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(body["reason"]), updates, tuple(shares)))
     again = ready and (bool(current.lost) or current.job is None)  # else an elastic job has grown

@@ -1,6 +1,6 @@
 """Which workers did not start in time where they were placed, and who of them leaves for a place elsewhere?
 
-A worker has started when its copy was ready once: it has a node and its images, and has joined the head. Its time begins when
+A worker has started when its copy was ready once, or it is in place: it has a node and its images, and has joined the head. Its time begins when
 the copy is made, and not before the head is ready, which everybody waits for. One that was ready and is not any more is left
 alone, and so is one whose cluster cannot be seen or is being drained.
 
@@ -22,8 +22,8 @@ from adapter.gang.deadlines import excluded, unstarted_for
 from adapter.gang.drain import Gathered
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Exclusion, Placement, Share
-from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, condition, is_true, key_of, meta, moment, uid_of
-from adapter.objects.workerpod import dispatched, group_of, share_key, slot_of
+from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, condition, key_of, meta, moment, uid_of
+from adapter.objects.workerpod import dispatched, group_of, in_place, share_key, slot_of
 from adapter.objects.workerpod import ended as over
 from adapter.objects.workerpod import leaving as deleting
 
@@ -100,7 +100,7 @@ def _starting(gang: Gang, workers: Gathered) -> list[tuple[Raw, datetime | None]
     found: list[tuple[Raw, datetime | None]] = []
     for pod in _placed(workers):
         copy = workers.copies.get(key_of(pod))
-        if is_true(pod, "Ready") or _cluster(pod) in passed:
+        if in_place(pod) or _cluster(pod) in passed:
             continue
         if copy is None and not dispatched(pod):
             found.append((pod, None))

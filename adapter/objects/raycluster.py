@@ -1,4 +1,5 @@
-"""Which pods does a RayCluster have: its head, how many workers, and is a pod one of them? And for how many does Kueue hold quota?
+"""Which pods does a RayCluster have: its head, how many workers, and is a pod one of them? For how many does Kueue hold quota, and
+which RayService is it of?
 
 Read from the objects as KubeRay leaves them in the manager cluster. A RayCluster may be made anew under its name, so it is told
 by its uid; a label is easily forged.
@@ -7,6 +8,7 @@ by its uid; a label is easily forged.
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from adapter import names
 from adapter.objects.raw import Raw, controller_uid, meta, uid_of
 from adapter.objects.workload import Job
 
@@ -31,6 +33,15 @@ def belongs(pod: Raw, ray_cluster: Raw | None, job: Job | None) -> bool | None:
     if ray_cluster is None or job is None or controller_uid(pod) != uid_of(ray_cluster):
         return False
     return job.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
+
+
+def service(ray_cluster: Raw) -> Job | None:
+    """The RayService that KubeRay made a RayCluster of, None where it is of a RayJob, or a user's own."""
+    for owner in meta(ray_cluster).get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == names.RAY_SERVICE:
+            version, name, uid = (str(owner.get(key) or "") for key in ("apiVersion", "name", "uid"))
+            return Job(version, names.RAY_SERVICE, str(meta(ray_cluster).get("namespace") or ""), name, uid)
+    return None
 
 
 def workers(ray_cluster: Raw, groups: Collection[str]) -> int:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.objects.placement import GroupShare, Placement, Share
-from adapter.objects.raw import Raw, annotation, condition, label, meta, moment, number
+from adapter.objects.raw import Raw, annotation, condition, is_true, label, meta, moment, number
 from adapter.objects.workload import Workload
 
 # A pod that should have ended by then counts as gone, though its cluster still shows it: its node is lost, and nobody may ever say
@@ -115,6 +115,21 @@ def gone(raw: Raw, now: datetime) -> bool:
 def ended(raw: Raw) -> bool:
     """Whether a pod is over."""
     return (raw.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
+def in_place(pod: Raw) -> bool:
+    """Whether a worker's Ray node does its part: its pod is ready, or it is one of a RayService and all of its containers run.
+
+    There KubeRay asks for Serve's proxy, too, and Serve keeps one only where a replica is: a worker without one is never ready, and waits
+    for replicas (docs/upstream.md, "The RayClusters of a RayService"). Its raylet runs when its containers do: an init container
+    has reached the head before, and `ray start --block` ends with the raylet.
+    """
+    if is_true(pod, "Ready"):
+        return True
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    running = bool(statuses) and all((one.get("state") or {}).get("running") is not None for one in statuses)
+    serves = label(pod, names.RAY_SERVE_LABEL) == "true" and label(pod, names.RAY_NODE_TYPE_LABEL) != names.HEAD
+    return serves and running
 
 
 def dispatched(pod: Raw) -> bool:

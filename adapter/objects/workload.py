@@ -40,6 +40,7 @@ class Job:
     namespace: str
     name: str
     uid: str
+    service: "Job | None" = None  # the RayService that KubeRay made it of, where its user looks, too
 
 
 def there(job: Job, raw: Raw) -> Literal["There", "Leaving", "Gone"]:

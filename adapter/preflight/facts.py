@@ -70,6 +70,9 @@ class Side:
     address: str = ""  # the probe's
     name_error: str | None = None  # why DNS failed; None: not tried
     trips: Mapping[str, Trip] = field(default_factory=dict)  # to other clusters, by name
+    services: Sequence[str] = ()  # of the manager: RayServices in a queue, in the namespace
+    frameworks: Sequence[str] | None = None  # kinds that its Kueue takes for jobs; None: not known
+    held: bool = True  # KubeRay is kept from what is Kueue's in their RayClusters, as far as may be seen
 
     @property
     def is_manager(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import combinations, permutations
 
+from adapter import names
 from adapter.objects import admissioncheck
 from adapter.objects.raw import Raw, key_of
 from adapter.preflight.facts import Asked, Finding, Side
@@ -52,6 +53,7 @@ def _of_side(side: Side, asked: Asked) -> Iterator[Finding]:
         if not asked.queues:
             text = f"No LocalQueue was looked for: namespace {asked.namespace} of the manager has none whose jobs Rayspan dispatches; name one by --queue."
             yield Finding((side.name,), "Queue", "warning", text)
+    yield from _services(side)
     if side.unread:
         yield Finding(
             (side.name,), "PodNetwork", "warning", f"Its pod network is not compared with the others: {side.unread}."
@@ -87,6 +89,25 @@ def _queue(side: Side, asked: Asked, queue: str) -> Finding:
     if why:
         return Finding((side.name,), "Queue", "failure", f"{where} takes no job: {why}.")
     return Finding((side.name,), "Queue", "ok", f"{where} takes jobs.")
+
+
+def _services(side: Side) -> Iterator[Finding]:
+    """Whether RayServices that are in a queue can be dispatched; of those who have none nothing is asked."""
+    if not side.services:
+        return
+    where, framework = (side.name,), names.RAY_SERVICE_FRAMEWORK
+    those = f"{names.RAY_SERVICE} {side.services[0]}" + (
+        f" and {len(side.services) - 1} more" if side.services[1:] else ""
+    )
+    if side.frameworks is None:
+        text = f"Kueue's configuration cannot be read by your rights: for {those}, {framework} must not be in its integrations.frameworks."
+        yield Finding(where, "Services", "warning", text)
+    elif framework in side.frameworks:
+        text = f"Kueue's configuration has {framework} in integrations.frameworks, so {those} would be refused; take it out, and restart Kueue."
+        yield Finding(where, "Services", "failure", text)
+    if not side.held:
+        text = f"There is no MutatingAdmissionPolicy {names.SERVICE_POLICY}: KubeRay 1.6.2 starts the RayClusters of {those} whenever Kueue stops them; apply kustomize/components/rayservice."
+        yield Finding(where, "Services", "warning", text)
 
 
 def _probe(side: Side, asked: Asked) -> Iterator[Finding]:

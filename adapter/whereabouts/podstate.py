@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from adapter import names
-from adapter.objects.raw import LONGEST, Raw, condition, is_true, label, meta, quoted
-from adapter.objects.workerpod import slot_of, waits_for_quota
+from adapter.objects.raw import LONGEST, Raw, condition, label, meta, quoted
+from adapter.objects.workerpod import in_place, slot_of, waits_for_quota
 from adapter.whereabouts.facts import Facts, is_head
 
 MANAGER = "manager"  # where a pod is that has no copy elsewhere
@@ -88,7 +88,7 @@ def _step(pod: Raw) -> tuple[Step, str, str]:
     if crash := next(_crashes(pod), None):
         return "Crashes", *crash
     sent = condition(pod, names.DISPATCHED_CONDITION)
-    joined = is_true(pod, "Ready")
+    joined = in_place(pod)
     if sent.get("status") == "Unknown":  # it counts as running for as long as nobody knows better
         return "Joined" if joined else "Unseen", UNSEEN, str(sent.get("message") or "")
     if joined:

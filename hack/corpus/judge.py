@@ -86,10 +86,8 @@ def finding(seen: Seen) -> Finding:
     """Say what becomes of a sample: of its worker groups the one that is worst off decides."""
     outcome, reason, group = _of_pods(seen)
     kind = seen.sample.body["kind"]
-    if kind not in (*names.RAY_KINDS, "RayCronJob") and outcome in (DISPATCHED, REFUSED, STUCK):
-        alone = f" Of its workers alone: {outcome}{f' ({reason})' if reason else ''}."
-        outcome, reason = REFUSED, f"only {' and '.join(names.RAY_KINDS)} are dispatched, found a {kind}.{alone}"
-        group = ""
+    if kind == names.RAY_SERVICE and (said := refusal.of_service(seen.sample.body)):
+        outcome, reason, group = REFUSED, said, ""
     return Finding(seen.sample, outcome, reason, group, seen.kueue)
 
 

@@ -29,7 +29,8 @@ that cluster's API server (Kubernetes {versions.KUBERNETES}) was asked whether i
 | {judge.NOTHING} | There is no worker pod to dispatch, or KubeRay makes none. |
 
 *Queue* says whether Kueue {versions.KUEUE} takes the sample as it is when it is given a queue name; the numbers lead to what it says.
-A sample that Kueue refuses is judged by the workers that it would have.
+A sample that Kueue refuses is judged by the workers that it would have. A RayService is judged by those of its RayClusters, which are
+dispatched where Kueue and KubeRay are set as [serving.md](serving.md) says.
 
 """
 _KUBERAY: Final = f"https://github.com/ray-project/kuberay/tree/{versions.KUBERAY}/ray-operator"

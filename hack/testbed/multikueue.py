@@ -1,16 +1,15 @@
 """How does a test come by MultiKueue: its objects, and stock Kueue set so that it works; all put back afterwards."""
 
 import base64
-import functools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import yaml
 
 from adapter import names
-from hack.testbed import install
+from hack.testbed import install, kueueconfig
 from hack.testbed.auditlog import WRITES
 from hack.testbed.clusters import Cluster, Clusters, condition
 from hack.testbed.reader import Raw
@@ -36,10 +35,6 @@ _RULES = [
     {"apiGroups": ["ray.io"], "resources": ["rayjobs", "rayclusters"], "verbs": _ALL},
     {"apiGroups": ["ray.io"], "resources": ["rayjobs/status", "rayclusters/status"], "verbs": ["get"]},
 ]  # fmt: skip
-_DEPLOYMENT = "kueue-controller-manager"
-_LEASE = "c1f6bfd2.kueue.x-k8s.io"
-_CONFIG = ("kueue-manager-config", "controller_manager_config.yaml")
-_PATIENCE = 120.0  # seconds for a restart; fifteen to thirty on an idle machine, most of them for the lease
 
 
 @dataclass(frozen=True)
@@ -138,33 +133,18 @@ def account(fleet: Clusters, name: str) -> Iterator[str]:
 def working(fleet: Clusters) -> Iterator[None]:
     """Stock Kueue in all clusters, set so that MultiKueue works; as it was before when this ends."""
     with ExitStack() as stack:
-        stack.callback(_restart, fleet.all)  # Kueue reads its configuration, and which kinds there are, when it starts
+        stack.callback(kueueconfig.restart, fleet.all)
         for worker in fleet.workers.values():
             stack.callback(worker.kubectl, "delete", "crd", *RAY_DEFINITIONS, "--ignore-not-found")
             worker.kubectl("apply", "--server-side", "-f", "-", input=_definitions(fleet.manager))
-        stack.enter_context(_configured(fleet.manager))
-        _restart([fleet.manager])
+        stack.enter_context(kueueconfig.changed(fleet.manager, _config))
+        kueueconfig.restart([fleet.manager])
         yield
 
 
-@contextmanager
-def _configured(manager: Cluster) -> Iterator[None]:
-    """Change what Kueue reads when it starts."""
-    name, key = _CONFIG
-    before = manager.get("configmaps", name, names.KUEUE_NAMESPACE)["data"][key]
-    config = yaml.safe_load(before)
-    config["integrations"] = {**config["integrations"], "frameworks": list(FRAMEWORKS)}
-    config["multiKueue"] = {"gcInterval": "5s"}  # a minute by default: the same, more often
-
-    def write(text: str) -> None:
-        patch = json.dumps({"data": {key: text}})
-        manager.kubectl("-n", names.KUEUE_NAMESPACE, "patch", "configmap", name, "--type=merge", "-p", patch)
-
-    try:
-        write(yaml.safe_dump(config))
-        yield
-    finally:
-        write(before)
+def _config(before: Raw) -> Raw:
+    integrations = {**before["integrations"], "frameworks": list(FRAMEWORKS)}
+    return {**before, "integrations": integrations, "multiKueue": {"gcInterval": "5s"}}  # a minute by default
 
 
 def _definitions(manager: Cluster) -> str:
@@ -173,24 +153,6 @@ def _definitions(manager: Cluster) -> str:
     return yaml.safe_dump_all(
         [{**start, "metadata": {"name": crd["metadata"]["name"]}, "spec": crd["spec"]} for crd in found]
     )
-
-
-def _restart(clusters: Iterable[Cluster]) -> None:
-    """Restart Kueue, and wait until it leads again."""
-    restarted = list(clusters)
-    for one in restarted:
-        one.kubectl("-n", names.KUEUE_NAMESPACE, "rollout", "restart", f"deployment/{_DEPLOYMENT}")
-    for one in restarted:
-        one.kubectl("-n", names.KUEUE_NAMESPACE, "rollout", "status", f"deployment/{_DEPLOYMENT}", "--timeout=120s")
-        one.wait(functools.partial(_leads, one), _PATIENCE, "Kueue leads")
-
-
-def _leads(one: Cluster) -> bool:
-    lease = one.get("leases", _LEASE, names.KUEUE_NAMESPACE)
-    holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
-    pods = one.items("pods", names.KUEUE_NAMESPACE, "control-plane=controller-manager")
-    staying = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-    return len(staying) == 1 and holder.startswith(staying[0])
 
 
 def active(manager: Cluster, kind: str, name: str) -> bool:

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from adapter import names
+from hack.testbed import rayservice
 from hack.testbed.auditlog import Written, gangs
 from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
@@ -37,6 +38,14 @@ def test_wrong_kubeconfig_is_told_and_costs_the_others_nothing(stage: Stage, run
     wait(lambda: stage.running(2), 90, "both workers run in east", running.tail)
     assert f"{BROKEN} passed over" in stage.reason("pi")
     manager.delete("secret", BROKEN, names.SYSTEM_NAMESPACE)
+
+
+def test_a_service_that_kueue_takes_for_one_job_says_what_to_change(stage: Stage, running: Controller) -> None:
+    """Stock Kueue, as it is configured when nobody has changed it."""
+    stage.build({"east": 4})
+    stage.manager.apply(yaml.safe_dump(rayservice.of(ray_cluster("chat", stage.name, {"workers": 1}))))
+    wait(lambda: "integrations.frameworks" in stage.events("chat").get("Refused", ""), 60, "it says so", running.tail)
+    assert names.RAY_SERVICE_FRAMEWORK in stage.events("chat")["Refused"]
 
 
 def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller) -> None:

@@ -5,7 +5,9 @@ It reads, and asks the cluster what its own account may do. What may not be read
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import yaml
 
 from adapter import names
 from adapter.objects.raw import Raw, key_of
@@ -30,11 +32,32 @@ class _Right:
         return f"{self.verb} {self.resource}{f' in namespace {self.namespace}' if self.namespace else ''}"
 
 
-async def manager(client: Client, name: str) -> Side:
+async def manager(client: Client, name: str, namespace: str) -> Side:
     """Look at the manager cluster, by the rights of who asks."""
     # A worker that runs elsewhere shows its address there.
     networks, addresses, unread = await _network(client, labelSelector=f"!{names.CLUSTER_LABEL}")
-    return Side(name, networks=networks, addresses=addresses, unread=unread)
+    services = await listed(client, resources.RAY_SERVICES, namespace, labelSelector=names.QUEUE_LABEL) or []
+    side = Side(name, networks=networks, addresses=addresses, unread=unread)
+    if not services:
+        return side
+    frameworks, held = await asyncio.gather(_frameworks(client), _held(client))
+    return replace(side, services=[key_of(raw)[1] for raw in services], frameworks=frameworks, held=held)
+
+
+async def _frameworks(client: Client) -> list[str] | None:
+    """Which kinds Kueue takes for jobs; None where that may not be read, or is not where stock Kueue has it."""
+    for found in await listed(client, resources.CONFIG_MAPS, names.KUEUE_NAMESPACE) or ():
+        if text := (found.get("data") or {}).get(names.KUEUE_CONFIG_KEY):
+            try:
+                return [str(one) for one in yaml.safe_load(text)["integrations"]["frameworks"]]
+            except (yaml.YAMLError, KeyError, TypeError):
+                return None
+    return None
+
+
+async def _held(client: Client) -> bool:
+    found = await listed(client, resources.GATE_POLICIES, fieldSelector=f"metadata.name={names.SERVICE_POLICY}")
+    return found is None or bool(found)
 
 
 async def worker(client: Client, name: str, head: str, scheduler: str, namespace: str, queues: Sequence[str]) -> Side:

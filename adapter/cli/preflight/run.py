@@ -88,7 +88,7 @@ async def clusters(client: Client, wanted: Sequence[str]) -> dict[str, Raw]:
 async def tried(client: Client, found: Mapping[str, Raw], asked: Asked, patience: float) -> dict[str, Side]:
     """Look at all clusters, and let pods of those that can be used ask each other; the manager comes first."""
     async with _workers(client, found) as (clients, troubles):
-        looks = [inspection.manager(client, MANAGER)]
+        looks = [inspection.manager(client, MANAGER, asked.namespace)]
         for name, theirs in clients.items():
             head, scheduler = (
                 _says(found[name], "head", "address") or "PodIP",

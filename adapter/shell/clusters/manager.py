@@ -7,12 +7,13 @@ cache means "do nothing", never "nothing is wanted".
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from adapter import membership, names
-from adapter.objects import slim
-from adapter.objects.raw import Key, Raw
+from adapter.objects import raycluster, slim
+from adapter.objects.raw import Key, Raw, uid_of
 from adapter.objects.workerpod import slot_of
-from adapter.objects.workload import Job, active_slice, is_chain, is_elastic
+from adapter.objects.workload import Job, Workload, active_slice, is_chain, is_elastic
 from adapter.shell.clusters.cluster import Cluster, Row, never
 from adapter.shell.clusters.indexes import by_gang, by_own_gang, by_placement, by_ray_cluster
 from adapter.shell.kube import resources
@@ -144,6 +145,14 @@ class Manager(Cluster):
         if job.kind == "RayJob":
             return self.ray_jobs, resources.RAY_JOBS
         return self.ray_clusters, resources.RAY_CLUSTERS
+
+    def known(self, work: Workload) -> Workload:
+        """A Workload whose job says which RayService it is of, if it is of one."""
+        if work.job is None or work.job.kind != "RayCluster":
+            return work
+        found = self.job(work.job)
+        service = raycluster.service(found) if uid_of(found) == work.job.uid else None
+        return replace(work, job=replace(work.job, service=service)) if service else work
 
 
 def _needed(resource: Resource, store: Store, *, namespace: str = "", selectors: Mapping[str, str] = _ALL) -> Row:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from adapter import names
 from adapter.objects.placement import placement
-from adapter.objects.raw import Raw, annotation, is_true, meta, uid_of
+from adapter.objects.raw import Raw, annotation, meta, uid_of
 from adapter.objects.reservation import reservation
-from adapter.objects.workerpod import slot_of
+from adapter.objects.workerpod import in_place, slot_of
 from adapter.objects.workload import workload
 
 
@@ -55,7 +55,7 @@ def held(place: Raw) -> object:
 def stand(pod: Raw) -> object:
     """What of a manager's pod decides on the fate of its share, and on whose turn it is to move."""
     gone = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
-    return gone, slot_of(pod), is_true(pod, "Ready")
+    return gone, slot_of(pod), in_place(pod)
 
 
 def head(raw: Raw) -> object:

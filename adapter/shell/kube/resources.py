@@ -67,6 +67,7 @@ MULTIKUEUE_CONFIGS = Resource(names.KUEUE_API_VERSION, "multikueueconfigs", name
 POD_GROUPS = Resource(names.VOLCANO_API_VERSION, "podgroups")
 RAY_JOBS = Resource(names.RAY_API_VERSION, "rayjobs")
 RAY_CLUSTERS = Resource(names.RAY_API_VERSION, "rayclusters")
+RAY_SERVICES = Resource(names.RAY_API_VERSION, "rayservices")
 WORKER_CLUSTERS = Resource(names.API_VERSION, "workerclusters", namespaced=False)
 DISPATCH_POLICIES = Resource(names.API_VERSION, "dispatchpolicies", namespaced=False)
 PLACEMENTS = Resource(names.API_VERSION, "placements")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
+from adapter.admission import refusal
 from adapter.admission.policy import lost_after, reservation_timeout, start_timeout, together, when_share_lost
 from adapter.gang.facts import Gang, current
 from adapter.gang.releasing import unwanted
@@ -77,7 +78,8 @@ class Gangs:
             start_timeout=start_timeout(chosen),
             together=together(chosen),
             unsuspended=unsuspended,
-            problem=problem or self._policies.rivals(work) or self._policies.gate_problem(),
+            caution=refusal.caution(work, chosen) if work else "",
+            problem=problem or self._policies.rivals(work) or self._policies.gate_problem() or self._started(work),
             refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
             absent=self._refusals.absent(work, check) if work and check else "",
             targets=self._near(work, stands, by_plan) if work else {},
@@ -121,7 +123,7 @@ class Gangs:
     def _under(self, key: Key) -> tuple[Workload | None, str]:
         """A Workload, and our check on it, empty when it has none."""
         raw = self._manager.gang(key)
-        work = workload(raw) if raw else None
+        work = self._manager.known(workload(raw)) if raw else None
         return work, self._policies.check_of(work) if work else ""
 
     async def look(self, key: Key) -> bool:
@@ -145,6 +147,9 @@ class Gangs:
                     await self._sources.look(work.namespace, wanted, fresh=True)
             return self._refusals.absent(work, check) != before
         return False
+
+    def _started(self, work: Workload | None) -> str:
+        return refusal.started_early(work, self._manager.job(work.job)) if work and work.job else ""
 
     def waits_for_answers(self, key: Key) -> bool:
         """Whether the last plan of a gang was put off until clusters have said what a copy would be there."""

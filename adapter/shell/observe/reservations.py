@@ -43,7 +43,7 @@ class Shares:
     def workload_of(self, place: Placement) -> Workload | None:
         """The Workload that a Placement stands for, while it holds quota and is not over."""
         raw = self._manager.gang((place.namespace, place.gang))
-        work = workload(raw) if raw else None
+        work = self._manager.known(workload(raw)) if raw else None
         return work if work and place.stands_for(work) else None
 
     def leaving(self, work: Workload) -> bool:

@@ -15,9 +15,9 @@ from adapter.gang import drain
 from adapter.gang.drain import Gathered
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Key, Raw, is_true, key_of, label, true_since, uid_of
+from adapter.objects.raw import Key, Raw, key_of, label, true_since, uid_of
 from adapter.objects.reservation import Reservation
-from adapter.objects.workerpod import ended, gone, leaving, share_key, slot_of
+from adapter.objects.workerpod import ended, gone, in_place, leaving, share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
@@ -105,7 +105,7 @@ class Slots:
     def unready(self, place: Placement, standing: Iterable[Reservation]) -> Gathered | None:
         """The workers of a Placement; None while all that its RayCluster is to have are ready, and then they are not gathered."""
         pods = self._manager.pods.group(_group(place))
-        ready = sum(is_true(pod, "Ready") for pod in pods)
+        ready = sum(in_place(pod) for pod in pods)
         settled = ready == len(pods) and ready >= self._desired(pods, place)
         return None if settled else self._gather(place, standing)
 

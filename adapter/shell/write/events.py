@@ -72,17 +72,29 @@ class Announcer:
 
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._now = client, clock
-        self._said: dict[tuple[str, str], _Told] = {}  # by object uid and reason
+        self._said: dict[tuple[str, str], _Told] = {}  # by object, or by whose it is, and reason
         self._tidied = clock()
 
     async def say(self, about: Job, reason: str, message: str, *, warning: bool = False) -> None:
-        """Write an Event, or bring the one of the same reason up to date; not what was just said, nor more than a few a minute."""
+        """Write an Event, or bring the one of the same reason up to date; not what was just said, nor more than a few a minute.
+
+        Of a RayCluster that KubeRay made of a RayService it is said there, too: its user wrote that, and the RayCluster's name ends in
+        letters that change with each upgrade.
+        """
+        await self._say(about, about.uid, reason, message, warning)
+        if about.service:
+            of, whose = f"{about.kind} {about.name}: ", f"{about.service.uid}/{about.uid}"
+            text = message if message.startswith(of) else of + message
+            await self._say(about.service, whose, reason, text, warning)
+
+    async def _say(self, about: Job, whose: str, reason: str, message: str, warning: bool) -> None:
+        """Write an Event on an object; `whose` tells it from those of the same reason there: a service has two RayClusters for a while."""
         now = self._now()
         self._tidy(now)
-        known = self._said.setdefault((about.uid, reason), _Told())
+        known = self._said.setdefault((whose, reason), _Told())
         if not known.wanted(message, now):
             return
-        body = _event(about, reason, known.text(message), warning)
+        body = _event(about, whose, reason, known.text(message), warning)
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         try:
             await self._client.create(EVENTS.path(namespace), body)
@@ -109,8 +121,8 @@ class Announcer:
             log.warning("event %s on %s %s: %s", what.reason, what.about.kind, what.about.name, trouble)
 
 
-def _event(about: Job, reason: str, message: str, warning: bool) -> dict[str, Any]:
-    digest = hashlib.sha256(f"{about.uid}/{reason}".encode()).hexdigest()[:16]
+def _event(about: Job, whose: str, reason: str, message: str, warning: bool) -> dict[str, Any]:
+    digest = hashlib.sha256(f"{whose}/{reason}".encode()).hexdigest()[:16]
     now, beginning = timestamp(datetime.now(UTC)), about.name[:_LONGEST_PREFIX].rstrip("-.")
     return {
         "apiVersion": "v1",

@@ -1,6 +1,7 @@
 """Whoever may never run elsewhere hears of whom, where and why in one sentence, and what is to be done."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from adapter.admission import policy, portability, refusal
 from adapter.admission.policy import Chosen
 from adapter.objects.specs import dispatch_policy
-from adapter.objects.workload import PodSet, workload
+from adapter.objects.workload import Job, PodSet, workload
 from tests.unit.builders import CHECK, make_policy, make_worker_cluster, make_workload
 from tests.unit.stores import make_ray_job, make_template
 
@@ -35,6 +36,7 @@ PART = Chosen(dispatch_policy(make_policy(clusters=["east"], gang="BestEffort", 
         pytest.param("RayJob", JOB, [group()], CHOSEN, [EAST], "", id="nothing is in the way"),
         pytest.param("RayJob", {}, [], None, [], "", id="nothing is known of it"),
         pytest.param("Job", JOB, [HOST], CHOSEN, [EAST], "AdmissionCheck rayspan dispatches RayJob and RayCluster only, found a Job; use another queue.", id="a job of another kind"),
+        pytest.param("RayService", JOB, [HOST], CHOSEN, [EAST], "RayService train: AdmissionCheck rayspan dispatches the RayClusters of a RayService, each as a job of its own, and Kueue takes the RayService for one job. Take ray.io/rayservice out of integrations.frameworks ", id="a service that Kueue takes for one job"),
         pytest.param("", JOB, [HOST], CHOSEN, [EAST], "AdmissionCheck rayspan dispatches RayJob and RayCluster only, found a pod; use another queue.", id="no job"),
         pytest.param("RayJob", make_ray_job(rayClusterSpec={"tlsOptions": {}}), [HOST], CHOSEN, [EAST], "RayJob train: spec.rayClusterSpec.tlsOptions is set: ", id="the job itself, before its groups"),
         pytest.param("RayJob", JOB, [group(), HOST], CHOSEN, [EAST], MISPLACED, id="one of its worker groups"),
@@ -140,3 +142,56 @@ def test_what_a_policy_says_holds() -> None:
     assert policy.start_timeout(chosen).total_seconds() == 180
     assert not policy.together(chosen)
     assert policy.together(Chosen(dispatch_policy(make_policy(gang="SameCluster")), ()))
+
+
+SERVICE = Job("ray.io/v1", "RayService", "demo", "chat", "u")
+RESTARTS = Chosen(dispatch_policy(make_policy(clusters=["east"], onShareLost="Restart")), ("east",))
+
+
+@pytest.mark.parametrize(
+    ("service", "chosen", "warned"),
+    [
+        pytest.param(SERVICE, RESTARTS, True, id="a service that may stop as a whole"),
+        pytest.param(SERVICE, CHOSEN, False, id="a service whose lost workers are replaced"),
+        pytest.param(SERVICE, None, False, id="no policy can be read"),
+        pytest.param(None, RESTARTS, False, id="no service"),
+    ],
+)
+def test_who_is_told_that_all_of_it_may_stop(service: Job | None, chosen: Chosen | None, warned: bool) -> None:
+    work = workload(make_workload(owner="RayCluster"))
+    assert work.job
+    said = refusal.caution(replace(work, job=replace(work.job, service=service)), chosen)
+    assert bool(said) is warned
+    assert not said or ("RayService chat answers nobody" in said and said.endswith("."))
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({}, "", id="says nothing"),
+        pytest.param({"upgradeStrategy": {"type": "NewCluster"}}, "", id="a new cluster"),
+        pytest.param({"upgradeStrategy": None}, "", id="null"),
+        pytest.param({"upgradeStrategy": {"type": "NewClusterWithIncrementalUpgrade"}}, "spec.upgradeStrategy.type is ", id="step by step"),
+    ],
+)  # fmt: skip
+def test_which_upgrade_a_service_cannot_have(spec: Raw, want: str) -> None:
+    said = refusal.of_service({"spec": spec})
+    assert said.startswith(want) and bool(said) is bool(want)
+
+
+@pytest.mark.parametrize(
+    ("service", "spec", "told"),
+    [
+        pytest.param(SERVICE, {"spec": {"suspend": False}}, True, id="it is started"),
+        pytest.param(SERVICE, {"spec": {}}, True, id="nobody says that it waits"),
+        pytest.param(SERVICE, {"spec": {"suspend": True}}, False, id="it waits"),
+        pytest.param(SERVICE, {}, False, id="nothing is known of it"),
+        pytest.param(None, {"spec": {"suspend": False}}, False, id="a user's own, which Kueue stops"),
+    ],
+)
+def test_what_kuberay_started_before_it_was_admitted(service: Job | None, spec: Raw, told: bool) -> None:
+    work = workload(make_workload(owner="RayCluster"))
+    assert work.job
+    said = refusal.started_early(replace(work, job=replace(work.job, service=service)), spec)
+    assert bool(said) is told
+    assert not told or said.endswith("apply kustomize/components/rayservice.")

@@ -133,12 +133,21 @@ async def test_trouble_is_one_sentence(
     [
         ("a: [", "The file is not YAML, see line 1."),
         ("\x01", "The file is not YAML."),
-        ("", "The file must hold one RayJob or RayCluster, found 0 of them in: nothing."),
-        ("just words", "The file must hold one RayJob or RayCluster, found 0 of them in: nothing."),
-        ("kind: Job", "The file must hold one RayJob or RayCluster, found 0 of them in: Job."),
+        ("", "The file must hold one RayJob, RayCluster or RayService, found 0 of them in: nothing."),
+        ("just words", "The file must hold one RayJob, RayCluster or RayService, found 0 of them in: nothing."),
+        ("kind: Job", "The file must hold one RayJob, RayCluster or RayService, found 0 of them in: Job."),
         (
             "kind: RayJob\n---\nkind: RayCluster",
-            "The file must hold one RayJob or RayCluster, found 2 of them in: RayJob, RayCluster.",
+            "The file must hold one RayJob, RayCluster or RayService, found 2 of them in: RayJob, RayCluster.",
+        ),
+        (
+            "kind: RayService\nspec: {upgradeStrategy: {type: NewClusterWithIncrementalUpgrade}}",
+            "The RayService has no plan: spec.upgradeStrategy.type is NewClusterWithIncrementalUpgrade, which lets its RayClusters grow "
+            "and shrink while they run: a RayCluster in a queue keeps its number of workers; set NewCluster.",
+        ),
+        (
+            "kind: RayService\nspec: [5]",
+            "The RayService cannot be read; `kubectl apply --dry-run=server` says what is wrong with it.",
         ),
         (
             "kind: RayJob\nmetadata: {namespace: other}",
@@ -165,6 +174,20 @@ async def test_a_file_without_a_job_is_not_asked_about(
     assert await run(monkeypatch, "-f", "job.yaml", "-n", NAMESPACE, "--kubeconfig", config) == 2
     assert capsys.readouterr().err == f"{sentence}\n"
     assert not server.asked
+
+
+async def test_of_a_service_the_ray_cluster_is_asked_about_that_its_next_upgrade_needs(
+    server: Server, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller need not know RayServices: one of an earlier version answers, too."""
+    cluster = make_ray_job(make_group(2), kind="RayCluster")
+    service = {**cluster, "kind": "RayService", "spec": {"serveConfigV2": "", "rayClusterConfig": cluster["spec"]}}
+    file = tmp_path / "service.yaml"
+    file.write_text(yaml.safe_dump(service))
+    server.lists = [says(await answer())]
+    assert await run(monkeypatch, "-f", file, "--kubeconfig", config) == 0
+    (asked,) = server.asked
+    assert asked.body == {"namespace": NAMESPACE, "object": cluster}
 
 
 async def test_no_file_no_kubeconfig_no_server(

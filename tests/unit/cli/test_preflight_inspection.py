@@ -1,4 +1,6 @@
-"""Which rights does a preflight ask a worker cluster for? Those that its own way of finding heads and of scheduling needs."""
+"""Which rights does a preflight ask a worker cluster for? Those that its own way of finding heads and of scheduling needs. And what does
+it read in the manager? Only where there are RayServices in a queue, what concerns them.
+"""
 
 import pytest
 from aiohttp import web
@@ -39,3 +41,46 @@ async def test_rights_on_services_and_pod_groups_are_for_clusters_that_use_them(
         side = await inspection.worker(client, "east", head, scheduler, "demo", ())
     assert {text.split()[1] for text in side.missing} == missing
     assert not side.trouble
+
+
+class _WithServices(Server):
+    """A manager with this in Kueue's configuration, and without the policy that holds KubeRay; `services` are its RayServices."""
+
+    def __init__(self, config: str, *services: str) -> None:
+        super().__init__()
+        self.config, self.services, self.read = config, services, set[str]()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        kind = request.path.rpartition("/")[2]
+        self.read.add(kind)
+        items: list[object] = []
+        if kind == "rayservices":
+            assert request.query["labelSelector"] == "kueue.x-k8s.io/queue-name" and "/demo/" in request.path
+            items = [{"metadata": {"name": name, "namespace": "demo"}} for name in self.services]
+        if kind == "configmaps":
+            items = [{"metadata": {"name": "other"}}, {"data": {"controller_manager_config.yaml": self.config}}]
+        return await says({"items": items})(request)
+
+
+@pytest.mark.parametrize(
+    ("config", "want"),
+    [
+        pytest.param("integrations: {frameworks: [pod, ray.io/rayservice]}", ["pod", "ray.io/rayservice"], id="said"),
+        pytest.param("integrations: {}", None, id="not said"),
+        pytest.param("a: [", None, id="no YAML"),
+        pytest.param("just words", None, id="words"),
+        pytest.param("", None, id="elsewhere"),
+    ],
+)
+async def test_where_services_are_in_a_queue_kueues_configuration_is_read(config: str, want: list[str] | None) -> None:
+    async with apiserver.serving(_WithServices(config, "chat")) as server, apiserver.connected(server.url) as client:
+        side = await inspection.manager(client, "the manager", "demo")
+    assert (side.services, side.frameworks, side.held) == (["chat"], want, False)
+
+
+async def test_where_none_is_nobody_looks() -> None:
+    there = _WithServices("integrations: {frameworks: [ray.io/rayservice]}")
+    async with apiserver.serving(there) as server, apiserver.connected(server.url) as client:
+        side = await inspection.manager(client, "the manager", "demo")
+    assert (side.services, side.frameworks, side.held) == ((), None, True)
+    assert not there.read & {"configmaps", "mutatingadmissionpolicies"}

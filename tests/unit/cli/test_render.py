@@ -189,11 +189,29 @@ def test_a_job_is_refused_by_group_and_for_what_stands_beside_its_groups(
     assert "spec.tlsOptions is set: " in capsys.readouterr().err
 
 
-def test_a_ray_service_is_refused(render: Any, capsys: Capture) -> None:
-    assert render([{"kind": "RayService", "metadata": {"name": "s"}}]) == 3
-    assert (
-        capsys.readouterr().err == "RayService s: its workers are not dispatched, those of RayJob and RayCluster are.\n"
-    )
+def service(**spec: Any) -> Raw:
+    """The RayService whose RayCluster is that of the sample."""
+    cluster = make_ray_job(make_group(1), kind="RayCluster")["spec"]
+    return {"kind": "RayService", "metadata": {"name": "s"}, "spec": {"rayClusterConfig": cluster, **spec}}
+
+
+def test_the_workers_of_a_ray_service_are_those_of_its_ray_cluster(render: Any, capsys: Capture) -> None:
+    assert render([service()]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("---\n# RayService s: worker group workers in worker cluster worker\n")
+    (copy,) = shown(said.out)
+    assert copy["metadata"]["labels"]["rayspan.dev/ray-cluster"] == "s"
+
+
+def test_a_ray_service_that_upgrades_step_by_step_is_refused(render: Any, capsys: Capture) -> None:
+    assert render([service(upgradeStrategy={"type": "NewClusterWithIncrementalUpgrade"})]) == 3
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("RayService s: worker group workers: spec.upgradeStrategy.type is ")
+
+
+def test_a_ray_service_that_has_no_worker_is_not_shown(render: Any, capsys: Capture) -> None:
+    assert render([{"kind": "RayService", "metadata": {"name": "s"}}]) == 2
+    assert capsys.readouterr().err.startswith("The file holds no Ray worker: ")
 
 
 BAD = [

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from adapter import names
 from adapter.gang.drain import Gathered, movers
 from adapter.objects import raw as facts
 from adapter.objects.placement import placement
@@ -41,6 +42,17 @@ W0, W1 = pod("c", "west/1/role-workers/0"), pod("d", "west/1/role-workers/1")
 UNREADY = pod("b", "east/1/role-workers/1", ready=False)
 
 
+def of_service(one: Raw) -> Raw:
+    """The same of a RayService: its container runs, and it has no replica."""
+    labels = {**one["metadata"]["labels"], names.RAY_SERVE_LABEL: "true"}
+    running = [{"name": "ray-worker", "state": {"running": {}}}]
+    return {
+        **one,
+        "metadata": {**one["metadata"], "labels": labels},
+        "status": {**one["status"], "containerStatuses": running},
+    }
+
+
 @pytest.mark.parametrize(
     ("pods", "at_once", "who"),
     [
@@ -57,6 +69,14 @@ UNREADY = pod("b", "east/1/role-workers/1", ready=False)
         pytest.param((E0, UNREADY), 1, ["b"], id="who is not ready leaves first"),
         pytest.param((E0, UNREADY, W0), 2, ["b"], id="and takes the only place"),
         pytest.param((E0, UNREADY), 2, ["a", "b"], id="and costs nobody a turn"),
+        # It may wait for a replica for ever: it stalls no drain, and has its turn like the others.
+        pytest.param(
+            (E0, E1, of_service(pod("c", "west/1/role-workers/0", ready=False))),
+            1,
+            ["a"],
+            id="one without a replica is in place",
+        ),
+        pytest.param((E0, of_service(UNREADY)), 1, ["a"], id="and leaves when its turn comes"),
         pytest.param((), 1, [], id="nobody is there"),
     ],
 )

@@ -109,6 +109,17 @@ def gang(workers: Gathered | None, place: Raw | None = None, **more: Any) -> Gan
     return Gang(**{**plain, **more})
 
 
+def of_service(one: Raw) -> Raw:
+    """The same of a RayService: its container runs, and it has no replica."""
+    labels = {**one["metadata"]["labels"], names.RAY_SERVE_LABEL: "true"}
+    running = [{"name": "ray-worker", "state": {"running": {}}}]
+    return {
+        **one,
+        "metadata": {**one["metadata"], "labels": labels},
+        "status": {**one["status"], "containerStatuses": running},
+    }
+
+
 def late(found: Gang, seconds: float) -> list[str]:
     return [one["metadata"]["name"] for one in unstarted.found(found, found.placements[0], at(seconds)).late]
 
@@ -128,6 +139,7 @@ NEVER, UNREADY = make_condition("Ready", False, since=6), make_condition("Ready"
         pytest.param(gathered([E0], {"a": copy_of(E0, UNREADY, **KUBELET)}), 900, [], None, id="it was ready once"),
         pytest.param(gathered([E0], {"a": copy_of(E0, make_condition("Ready"))}), 900, [], None, id="it just came, and its pod does not say so yet"),
         pytest.param(gathered([RUNS], {"b": copy_of(RUNS)}), 900, [], None, id="its pod says that it is ready"),
+        pytest.param(gathered([of_service(E0)], {"a": copy_of(E0, NEVER, **KUBELET)}), 900, [], None, id="it serves, and has no replica"),
         pytest.param(gathered([E0], {"a": make_copy(E0, deleting=True)}), 900, [], None, id="it is going"),
         pytest.param(gathered([E0], {"a": make_copy(E0, phase="Failed")}), 900, [], None, id="it failed"),
         pytest.param(gathered([E0], {"a": None}), 900, [], None, id="its copy is gone"),

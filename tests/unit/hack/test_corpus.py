@@ -116,10 +116,13 @@ def test_what_kuberay_adds_is_seen_in_its_pod() -> None:
     assert found.reason.startswith("spec.volumes[cache].hostPath is /data")
 
 
-def test_a_kind_that_is_not_dispatched_is_refused() -> None:
-    found = judge.finding(seen("service"))
-    assert found.outcome == judge.REFUSED
-    assert found.reason.endswith("found a RayService. Of its workers alone: dispatched.")
+def test_a_service_is_judged_by_its_workers_and_by_how_it_upgrades() -> None:
+    found = seen("service")
+    assert judge.finding(found).outcome == judge.DISPATCHED
+    body = {**found.sample.body, "spec": {"upgradeStrategy": {"type": names.INCREMENTAL_UPGRADE}}}
+    stepwise = judge.finding(replace(found, sample=replace(found.sample, body=body)))
+    assert (stepwise.outcome, stepwise.group) == (judge.REFUSED, "")
+    assert stepwise.reason.startswith("spec.upgradeStrategy.type is ")
 
 
 def test_samples_of_one_name_are_looked_at_side_by_side() -> None:
@@ -146,7 +149,7 @@ def test_two_runs_give_one_recorded_pod() -> None:
 def test_the_page_counts_and_numbers_what_kueue_says() -> None:
     both = [replace(one, kueue='RayCluster.ray.io "x" is invalid: too | odd') for one in (seen("plain"), stuck())]
     page = report.page([*both, seen("service")])
-    assert "Of 3 samples: 1 dispatched, 1 refused, 1 cannot start, 0 broken, 0 no workers." in page
+    assert "Of 3 samples: 2 dispatched, 0 refused, 1 cannot start, 0 broken, 0 no workers." in page
     assert page.count("| no (1) |") == 2
     assert page.endswith("\n1. `too | odd`\n")
 

@@ -80,3 +80,18 @@ def test_how_many_workers_it_is_to_have(group: Raw, want: int) -> None:
 @pytest.mark.parametrize("raw", [{}, {"spec": None}, {"spec": {"workerGroupSpecs": None}}])
 def test_one_of_which_nothing_is_known_is_to_have_none(raw: Raw) -> None:
     assert raycluster.workers(raw, {"workers"}) == 0
+
+
+@pytest.mark.parametrize(
+    ("owner", "want"),
+    [
+        pytest.param({"kind": "RayService", "controller": True}, "chat", id="of a service"),
+        pytest.param({"kind": "RayService"}, "", id="which only mentions it"),
+        pytest.param({"kind": "RayJob", "controller": True}, "", id="of a job"),
+        pytest.param(None, "", id="a user's own"),
+    ],
+)
+def test_which_service_it_is_of(owner: Raw | None, want: str) -> None:
+    owners = [{"apiVersion": "ray.io/v1", "name": "chat", "uid": "u", **owner}] if owner else []
+    found = raycluster.service({"metadata": make_meta("chat-abc", ownerReferences=owners)})
+    assert found == (Job("ray.io/v1", "RayService", "demo", "chat", "u") if want else None)

@@ -468,3 +468,33 @@ def test_its_time_is_that_of_its_change(status: str, want: str) -> None:
 )
 def test_why_a_policy_passes_a_cluster_over(conditions: list[Raw], want: str) -> None:
     assert reachable.unproven(make_worker_cluster(conditions=conditions)) == want
+
+
+OFF = ["batch/job", "ray.io/rayjob", "ray.io/raycluster"]
+
+
+@pytest.mark.parametrize(
+    ("known", "want"),
+    [
+        pytest.param({"frameworks": [*OFF, "ray.io/rayservice"], "held": False}, [], id="there is none in a queue"),
+        pytest.param({"services": ["chat"], "frameworks": OFF}, [], id="all is well"),
+        pytest.param(
+            {"services": ["chat", "sum"], "frameworks": [*OFF, "ray.io/rayservice"]},
+            [("failure", "Kueue's configuration has ray.io/rayservice in integrations.frameworks, so RayService chat and 1 more would be refused; take it out, and restart Kueue.")],
+            id="Kueue takes each for one job",
+        ),
+        pytest.param(
+            {"services": ["chat"], "frameworks": None},
+            [("warning", "Kueue's configuration cannot be read by your rights: for RayService chat, ray.io/rayservice must not be in its integrations.frameworks.")],
+            id="nobody may look",
+        ),
+        pytest.param(
+            {"services": ["chat"], "frameworks": OFF, "held": False},
+            [("warning", "There is no MutatingAdmissionPolicy rayspan-rayservice: KubeRay 1.6.2 starts the RayClusters of RayService chat whenever Kueue stops them; apply kustomize/components/rayservice.")],
+            id="KubeRay is not held",
+        ),
+    ],
+)  # fmt: skip
+def test_whether_services_can_be_dispatched(known: dict[str, Any], want: list[tuple[str, str]]) -> None:
+    said = [(outcome, text) for _, check, outcome, text in trouble(fleet(manager=known)) if check == "Services"]
+    assert said == want

@@ -1,6 +1,7 @@
 """Do the manifests parse, refer to each other truly, and use the same words as the code? (Rendered they are in integration.)"""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,8 @@ _TENANT_RBAC = "manifests/rbac/worker-tenant.yaml"
 _COPIES_RBAC = "manifests/rbac/manager-copies.yaml"
 _MULTIKUEUE_RBAC = "kustomize/components/multikueue/secrets.yaml"
 _AGGREGATOR_RBAC = "kustomize/components/quota-aggregator/rights.yaml"
+_SERVICE_HOLD = "kustomize/components/rayservice/hold.yaml"
+_SERVICE_GUARD = "kustomize/components/rayservice/guard.yaml"
 _SAMPLE = "manifests/samples/rayjob-pi.yaml"
 
 _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
@@ -150,6 +153,9 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
         names.POOL_REMOTE,
     ),
     (_POOL_QUEUES, "LocalQueue", ("metadata", "labels", names.POOL_LABEL), names.POOL_REMOTE),
+    (_SERVICE_HOLD, "MutatingAdmissionPolicy", ("metadata", "name"), names.SERVICE_POLICY),
+    (_SERVICE_HOLD, "MutatingAdmissionPolicyBinding", ("metadata", "name"), names.SERVICE_POLICY),
+    (_SERVICE_HOLD, "MutatingAdmissionPolicyBinding", ("spec", "policyName"), names.SERVICE_POLICY),
 )
 
 
@@ -193,6 +199,61 @@ def test_the_guard_speaks_of_the_annotation_that_the_code_names() -> None:
     (validation,) = _find(_GUARD, "ValidatingAdmissionPolicy")["spec"]["validations"]
     assert f"[?'{names.FORCE_DELETE_ANNOTATION}']" in validation["expression"]
     assert names.FORCE_DELETE_ANNOTATION in validation["messageExpression"]
+
+
+def test_only_kuberays_writes_to_a_services_queued_ray_clusters_are_held() -> None:
+    """Kueue's and users' pass, and so do those to the RayClusters of RayJobs. Its account has one name in any namespace."""
+    spec = _find(_SERVICE_HOLD, "MutatingAdmissionPolicy")["spec"]
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["rayclusters"], ["UPDATE"])
+    assert spec["matchConstraints"]["objectSelector"]["matchExpressions"] == [
+        {"key": names.QUEUE_LABEL, "operator": "Exists"},
+        {"key": names.RAY_ORIGIN_LABEL, "operator": "In", "values": [names.RAY_SERVICE]},
+    ]
+    (condition,) = spec["matchConditions"]
+    (pattern,) = re.findall(r"username\.matches\('(.*)'\)", condition["expression"])
+    whose = {who for who in _ACCOUNTS if re.search(pattern, who)}
+    assert whose == {
+        "system:serviceaccount:default:kuberay-operator",
+        "system:serviceaccount:ray-system:kuberay-operator",
+    }
+
+
+_ACCOUNTS = (
+    "system:serviceaccount:default:kuberay-operator",
+    "system:serviceaccount:ray-system:kuberay-operator",
+    "system:serviceaccount:default:my-kuberay-operator",
+    "system:serviceaccount:default:kuberay-operator-2",
+    "system:serviceaccount:kueue-system:kueue-controller-manager",
+    "kuberay-operator",
+)
+
+
+def test_what_waits_takes_an_edit_and_what_runs_keeps_its_spec() -> None:
+    """What each expression makes of a RayCluster is asked of a real API server: tests/integration/test_serving.py."""
+    spec = _find(_SERVICE_HOLD, "MutatingAdmissionPolicy")["spec"]
+    variables = {each["name"]: each["expression"] for each in spec["variables"]}
+    assert variables["waits"] == "oldObject.spec.?suspend.orValue(false)"
+    held, noted = (mutation["jsonPatch"]["expression"] for mutation in spec["mutations"])
+    assert held.split("\n") == [
+        '[variables.waits ? JSONPatch{op: "add", path: "/spec/suspend", value: true} '
+        ': JSONPatch{op: "replace", path: "/spec", value: oldObject.spec}]'
+    ]
+    assert noted.startswith("variables.notes.map(key, ") and "escapeKey(key)" in noted
+    assert variables["notes"].startswith("variables.waits ||")  # what waits has the note of the spec that it was given
+
+
+def test_the_guard_of_services_refuses_the_upgrade_that_the_code_names() -> None:
+    spec = _find(_SERVICE_GUARD, "ValidatingAdmissionPolicy", names.SERVICE_POLICY)["spec"]
+    (validation,) = spec["validations"]
+    assert f"'{names.INCREMENTAL_UPGRADE}'" in validation["expression"]
+    assert names.INCREMENTAL_UPGRADE in validation["messageExpression"]
+    actions = {
+        document["metadata"]["name"]: document["spec"]["validationActions"]
+        for document in _objects(REPO / _SERVICE_GUARD)
+        if document["kind"] == "ValidatingAdmissionPolicyBinding"
+    }
+    assert actions == {names.SERVICE_POLICY: ["Deny"], "rayspan-rayservice-edits": ["Warn"]}
 
 
 def test_the_layouts_have_the_same_check_and_local_queue() -> None:

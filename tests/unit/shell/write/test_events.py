@@ -174,3 +174,24 @@ async def test_what_is_too_long_for_an_event_is_said_all_the_same(server: Server
     assert len(long["metadata"]["name"]) == 253 and long["involvedObject"]["name"] == "x" * 253
     assert len(long["message"]) == 1_024 and long["message"].endswith("…")
     assert ".." not in dotted["metadata"]["name"], "a DNS name"
+
+
+async def test_of_a_services_ray_cluster_the_service_says_it_too(server: Server) -> None:
+    """Its user wrote the RayService; while it is upgraded, two RayClusters of it say the same of themselves."""
+    server.lists = [says({"kind": "Event"})] * 4
+    service = Job("ray.io/v1", "RayService", "demo", "chat", "of-service")
+    old, new = (Job("ray.io/v1", "RayCluster", "demo", f"chat-{one}", one, service) for one in ("old", "new"))
+    async with apiserver.connected(server.url) as client:
+        announcer = Announcer(client)
+        await announcer.say(old, "Waiting", "No room.")
+        await announcer.say(new, "Waiting", "RayCluster chat-new: no room.")
+        for one in (old, new):
+            await announcer.say(one, "Waiting", "No room." if one is old else "RayCluster chat-new: no room.")
+    bodies = [asked.body for asked in server.asked]
+    assert [(body["involvedObject"]["name"], body["message"]) for body in bodies] == [
+        ("chat-old", "No room."),
+        ("chat", "RayCluster chat-old: No room."),
+        ("chat-new", "RayCluster chat-new: no room."),
+        ("chat", "RayCluster chat-new: no room."),
+    ]
+    assert len({body["metadata"]["name"] for body in bodies}) == 4

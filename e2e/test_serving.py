@@ -1,0 +1,118 @@
+"""Does a RayService answer from several worker clusters, and go on while its next release gets a gang of its own, or does not?
+
+Its RayClusters are the jobs: Kueue's integration of RayServices is out, and KubeRay is held by kustomize/components/rayservice. All
+requests come in by the Service of the RayService in the manager, and through the head's proxy.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from adapter import names
+from hack.testbed import rayservice
+from hack.testbed.clusters import Cluster, Clusters, wait
+from hack.testbed.rayjob import QUEUE
+from hack.testbed.rayservice import SECONDS, RayService
+
+# What KubeRay and Kueue do with its RayClusters, without Ray: tests/integration/test_serving.py.
+pytestmark = pytest.mark.long
+
+EVERYWHERE = {"east", "west"}
+
+
+@pytest.fixture(scope="module")
+def service(fleet: Clusters) -> Iterator[RayService]:
+    """The sample with a replica in each worker cluster, for all tests: to start Serve takes a minute."""
+    with rayservice.dispatched(fleet):
+        made = RayService(fleet, "e2e-serving")
+        try:
+            made.apply("one")
+            made.wait_until_ready()
+            yield made
+        finally:
+            made.delete()
+
+
+def test_it_answers_from_every_worker_cluster(service: RayService) -> None:
+    with rayservice.asked(service) as asker:
+        asker.wait("both replicas answer", lambda said: {one.get("zone") for one in said[-20:]} >= EVERYWHERE)
+        assert not [one for one in asker.answers() if one.get("zone") == "manager"], "the head has no replica"
+    (cluster,) = service.ray_clusters()
+    assert cluster["spec"]["suspend"] is False
+    for group in cluster["spec"]["workerGroupSpecs"]:
+        assert names.PLACEMENT_LABEL in group["template"]["metadata"]["labels"], "KubeRay has left what Kueue wrote"
+    placed = [text for reason, text in service.events() if reason == "Placed"]
+    assert placed and cluster["metadata"]["name"] in placed[0], "the RayService says where its workers are"
+
+
+def test_the_same_manifest_again_changes_nothing(service: RayService) -> None:
+    before = [one["metadata"]["uid"] for one in service.ray_clusters()]
+    service.apply(_release(service))
+    with rayservice.asked(service) as asker:
+        asker.wait("it answers for ten seconds", lambda said: len(said) >= 50)
+        assert not asker.failed()
+    assert [one["metadata"]["uid"] for one in service.ray_clusters()] == before
+
+
+def test_an_upgrade_is_a_second_gang_and_costs_no_request(service: RayService) -> None:
+    old = service.ray_clusters()[-1]["metadata"]["name"]
+    with rayservice.asked(service) as asker:
+        asker.wait("it answers", lambda said: len(said) > 5)
+        service.apply("two")
+        wait(lambda: len(service.ray_clusters()) == 2, SECONDS, "there is a second RayCluster", service.dump)
+        asker.wait("the new release answers", lambda said: said[-1].get("release") == "two")
+        wait(lambda: len(service.ray_clusters()) == 1, SECONDS, "the old one is gone", service.dump)
+        asker.wait("both new replicas answer", lambda said: {one.get("zone") for one in said[-20:]} >= EVERYWHERE, 60)
+        assert not asker.failed()
+        releases = [one["release"] for one in asker.answers()]
+        assert sum(one != other for one, other in pairwise(releases)) == 1, "no request went back to the old one"
+    assert service.ray_clusters()[0]["metadata"]["name"] != old
+
+
+def test_without_quota_for_the_next_release_the_old_one_serves_on(service: RayService) -> None:
+    west, old = service.fleet.workers["west"], _release(service)
+    with rayservice.asked(service) as asker:
+        with _room_for_one(west):
+            service.apply("three")
+            wait(lambda: len(service.ray_clusters()) == 2, SECONDS, "there is a second RayCluster", service.dump)
+            waiting = service.ray_clusters()[-1]["metadata"]["name"]
+            wait(lambda: _says(service, "Waiting", waiting, "west"), 120, "the service says why", service.dump)
+            count = len(asker.answers())
+            asker.wait("it answers for ten seconds more", lambda said: len(said) >= count + 50)
+            assert {one.get("release") for one in asker.answers()} == {old}
+            assert service.ray_clusters()[-1]["spec"]["suspend"] is True, "KubeRay does not start what waits"
+        asker.wait("with room it comes", lambda said: said[-1].get("release") == "three")
+        assert not asker.failed()
+    wait(lambda: len(service.ray_clusters()) == 1, SECONDS, "the old one is gone", service.dump)
+
+
+def _release(service: RayService) -> str:
+    """The release that the newest RayCluster runs."""
+    (container,) = service.ray_clusters()[-1]["spec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    return next(str(each["value"]) for each in container["env"] if each["name"] == "RELEASE")
+
+
+def _says(service: RayService, reason: str, *parts: str) -> bool:
+    return any(found == reason and all(part in text for part in parts) for found, text in service.events())
+
+
+@contextmanager
+def _room_for_one(worker: Cluster) -> Iterator[None]:
+    """For a while, a worker cluster's queue has quota for one worker of the sample only."""
+    path = "/spec/resourceGroups/0/flavors/0/resources/0"
+    (group,) = worker.get("clusterqueues", QUEUE)["spec"]["resourceGroups"]
+    before = group["flavors"][0]["resources"][0]
+    assert before["name"] == "cpu"
+    try:
+        _replace(worker, path, {**before, "nominalQuota": "200m"})
+        yield
+    finally:
+        _replace(worker, path, before)
+
+
+def _replace(worker: Cluster, path: str, value: object) -> None:
+    patch = json.dumps([{"op": "replace", "path": path, "value": value}])
+    worker.kubectl("patch", "clusterqueue", QUEUE, "--type=json", "-p", patch)

@@ -1,0 +1,99 @@
+"""What do stock KubeRay and stock Kueue make of a RayService in a queue, without Ray: whose are its RayClusters, and who writes to them?"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import names
+from hack.lab.base.progress import LabError
+from hack.testbed import rayservice
+from hack.testbed.clusters import Clusters, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage, ray_cluster
+
+NAME = "chat"
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # stock Kueue is configured anew, and restarted
+
+
+@pytest.fixture(scope="module")
+def dispatched(fleet: Clusters) -> Iterator[Clusters]:
+    """Kueue without its integration of RayServices, and KubeRay held."""
+    with rayservice.dispatched(fleet):
+        yield fleet
+
+
+def test_what_waits_takes_an_edit_and_what_runs_keeps_its_spec(
+    dispatched: Clusters, stage: Stage, running: Controller
+) -> None:
+    """Without the policy KubeRay turns `suspend` off some thirty times a second, and what it writes has neither label nor lock."""
+    stage.build({"east": 1})
+    _apply(stage, "first", workers=2)
+    wait(lambda: "2 workers needed at once" in _said(stage, "Waiting"), 60, "the service says so", running.tail)
+    _apply(stage, "second", workers=2)
+    wait(lambda: _env(_cluster(stage)) == "second", 60, "the RayCluster that waits takes the edit", running.tail)
+    waiting = _cluster(stage)
+    assert waiting["spec"]["suspend"] is True
+    assert waiting["metadata"]["generation"] < 20, "nobody turns it on and off"
+
+    stage.set_quota(stage.fleet.workers["east"], 8)
+    wait(lambda: stage.running(2), 90, "both workers run in east", running.tail)
+    runs = _cluster(stage)
+    assert runs["metadata"]["uid"] == waiting["metadata"]["uid"] and runs["spec"]["suspend"] is False
+    _is_locked(runs)
+
+    _apply(stage, "second", workers=2, more="appended")
+    _apply(stage, "third", workers=2, more="appended")  # which is heard of after the one before
+    wait(lambda: _env(_newest(stage)) == "third", 60, "there is another RayCluster for the next edit", running.tail)
+    for one in _clusters(stage):
+        groups = [group["groupName"] for group in one["spec"]["workerGroupSpecs"]]
+        if one["metadata"]["uid"] == runs["metadata"]["uid"]:
+            assert groups == ["workers"] and one["spec"] == runs["spec"]
+        else:
+            assert groups == ["workers", "appended"]
+
+
+def test_an_upgrade_step_by_step_is_refused_at_once(dispatched: Clusters, stage: Stage) -> None:
+    stage.build({"east": 1})
+    with pytest.raises(LabError, match=r"spec\.upgradeStrategy\.type is NewClusterWithIncrementalUpgrade"):
+        _apply(stage, "first", workers=1, upgradeStrategy={"type": names.INCREMENTAL_UPGRADE})
+
+
+def _apply(stage: Stage, env: str, *, workers: int, more: str = "", **spec: Any) -> None:
+    groups = {"workers": workers, **({more: 1} if more else {})}
+    made = ray_cluster(NAME, stage.name, groups)
+    for group in made["spec"]["workerGroupSpecs"]:
+        group["template"]["spec"]["containers"][0]["env"] = [{"name": "RELEASE", "value": env}]
+    stage.manager.apply(yaml.safe_dump(rayservice.of(made, **spec)))
+
+
+def _clusters(stage: Stage) -> list[Raw]:
+    found = stage.manager.items("rayclusters", stage.name)
+    return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+
+
+def _cluster(stage: Stage) -> Raw:
+    (found,) = _clusters(stage)
+    return found
+
+
+def _newest(stage: Stage) -> Raw:
+    return max(_clusters(stage), key=lambda one: str(one["metadata"]["creationTimestamp"]))
+
+
+def _env(found: Raw) -> str:
+    container = found["spec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"][0]
+    return str(container["env"][0]["value"])
+
+
+def _said(stage: Stage, reason: str) -> str:
+    """What Rayspan said of the service."""
+    return stage.events(NAME).get(reason, "")
+
+
+def _is_locked(found: Raw) -> None:
+    for group in found["spec"]["workerGroupSpecs"]:
+        assert group["template"]["metadata"]["labels"][names.PLACEMENT_LABEL]
+        assert group["template"]["spec"]["nodeSelector"][names.LOCK_NODE_SELECTOR] == names.LOCK_NODE_SELECTOR_VALUE
