@@ -169,7 +169,12 @@ def _elastic(where: str, cluster: Raw, job: Raw) -> Iterator[str]:
 
 
 def _fixed(work: Workload, job: Raw) -> str:
-    """Why a job that says that it changes its size may not: its Workload does not say so."""
+    """Why a job that says that it changes its size may not: it is of a RayService, or its Workload does not say so."""
+    if work.elastic and work.job and work.job.service:
+        return (
+            f"metadata.annotations has {names.ELASTIC_ANNOTATION}, from {names.RAY_SERVICE} {work.job.service.name}: the RayClusters of a "
+            f"{names.RAY_SERVICE} keep their number of workers; remove it there, with spec.rayClusterConfig.enableInTreeAutoscaling"
+        )
     if work.elastic or not _says_elastic(job):
         return ""
     return (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from adapter import names
 from adapter.admission import policy, portability, refusal
 from adapter.admission.policy import Chosen
 from adapter.objects.specs import dispatch_policy
@@ -195,3 +196,15 @@ def test_what_kuberay_started_before_it_was_admitted(service: Job | None, spec: 
     said = refusal.started_early(replace(work, job=replace(work.job, service=service)), spec)
     assert bool(said) is told
     assert not told or said.endswith("apply kustomize/components/rayservice.")
+
+
+def test_the_ray_clusters_of_a_service_do_not_grow() -> None:
+    work = replace(workload(make_workload(owner="RayCluster")), elastic=True)
+    assert work.job
+    job = {"metadata": {"annotations": {names.ELASTIC_ANNOTATION: "true"}}, "spec": {"enableInTreeAutoscaling": True}}
+    told = [
+        refusal.of_workload(replace(work, job=replace(work.job, service=one)), job, CHECK, [], CHOSEN, [EAST])
+        for one in (SERVICE, None)
+    ]
+    assert "kueue.x-k8s.io/elastic-job, from RayService chat: the RayClusters of a RayService keep" in told[0]
+    assert told[1] == ""
