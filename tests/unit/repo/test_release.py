@@ -43,9 +43,10 @@ def render(request: pytest.FixtureRequest) -> Render:
 
 
 def _by_helm(helm: Path, chosen: Mapping[str, Any], namespace: str, kubernetes: str = KUBERNETES) -> list[Raw]:
-    words = [helm, "template", "rayspan", program.CHART, "--namespace", namespace, "--kube-version", kubernetes]
+    words: list[str | Path] = [helm, "template", "rayspan", program.CHART]
     said = subprocess.run(
-        [*words, "--values", "-"], input=json.dumps(chosen), capture_output=True, text=True, timeout=60, check=False
+        [*words, "--namespace", namespace, "--kube-version", kubernetes, "--values", "-"],
+        input=json.dumps(chosen), capture_output=True, text=True, timeout=60, check=False,
     )
     if said.returncode:
         raise templates.Refused(said.stderr)
