@@ -46,7 +46,11 @@ def _by_helm(helm: Path, chosen: Mapping[str, Any], namespace: str, kubernetes: 
     words: list[str | Path] = [helm, "template", "rayspan", program.CHART]
     said = subprocess.run(
         [*words, "--namespace", namespace, "--kube-version", kubernetes, "--values", "-"],
-        input=json.dumps(chosen), capture_output=True, text=True, timeout=60, check=False,
+        input=json.dumps(chosen),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     if said.returncode:
         raise templates.Refused(said.stderr)
