@@ -62,6 +62,13 @@ def test_every_job_says_what_it_may_and_how_long(path: Path) -> None:
     assert writers == ({"publish"} if path.stem == "release" else set())
 
 
+def test_no_program_sees_the_token_but_those_that_publish() -> None:
+    (job,) = _workflow(REPO / ".github/workflows/release.yaml")["jobs"].values()
+    assert "secrets." not in str(job["env"])
+    seeing = [step["run"] for step in job["steps"] if "secrets." in str(step.get("env", ""))]
+    assert len(seeing) == 2 and all(" login " in run and ("--push" in run or "helm push" in run) for run in seeing)
+
+
 @pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
 def test_it_starts_only_what_is_there(path: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):.*## ", (REPO / "Makefile").read_text(), re.MULTILINE))
