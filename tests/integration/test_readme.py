@@ -1,7 +1,8 @@
-"""Does the README keep its word: every command in it shows what it says, in their order, and every object is accepted?
+"""Do the README and docs/install.md keep their word: every command shows what they say, in their order, and every object is accepted?
 
-The clusters have the contexts that the README speaks of. The tests of the commands build on each other, as the README's
-sections do. What they install is installed already, so nothing changes; what would remove it is a dry run.
+The clusters have the contexts that they speak of. The tests of the commands build on each other, as the sections do. What they
+install is installed already, so nothing changes; what would remove it is a dry run. Helm's and Docker's commands are read elsewhere
+(tests/unit/repo/test_install.py).
 """
 
 import json
@@ -19,18 +20,20 @@ from adapter import names
 from hack.demo import job
 from hack.lab.base import versions
 from hack.lab.base.paths import REPO
+from hack.release import __main__ as release
 from hack.testbed import clusters, install
 from hack.testbed.clusters import Cluster, Clusters
 
 pytestmark = [pytest.mark.alone, pytest.mark.long]  # what the commands do to the clusters is theirs
 
-_README = (REPO / "README.md").read_text()
+_PAGES = {name: (REPO / name).read_text() for name in ("docs/install.md", "README.md")}  # installing comes first
 _MAKEFILE = (REPO / "Makefile").read_text()
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _UNFINISHED = ("|", "\\")  # a line that ends so goes on in the next
 _PATIENCE = 330.0  # seconds; the longest is the wait for the sample job, which gives up after 300
 _SOON = 60.0  # seconds until what was begun shows
 _LOOKS = re.compile(r"^kubectl \S+ \S+ (-n \S+ )?(get|describe|logs) ")
+_ELSEWHERE = ("docker ", "helm ")  # no machine of ours has the one, no test here the other
 _PLACES = {"# in the manager cluster": "manager", "# in each worker cluster": "east"}
 
 
@@ -47,11 +50,12 @@ sys.exit(main())
 class Snippet:
     """A fenced block, or one command of it."""
 
+    page: str
     line: int
     text: str
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.text.splitlines()[0][:70]}"
+        return f"{self.page} line {self.line}: {self.text.splitlines()[0][:70]}"
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,12 @@ class Shell:
 
 
 def _blocks(language: str) -> list[Snippet]:
-    found = ((match, _README.count("\n", 0, match.start(3)) + 1) for match in _FENCE.finditer(_README))
-    return [Snippet(line, match[3]) for match, line in found if match[2] == language]
+    return [
+        Snippet(page, text.count("\n", 0, match.start(3)) + 1, match[3])
+        for page, text in _PAGES.items()
+        for match in _FENCE.finditer(text)
+        if match[2] == language
+    ]
 
 
 def _commands(block: Snippet) -> Iterator[Snippet]:
@@ -98,7 +106,7 @@ def _commands(block: Snippet) -> Iterator[Snippet]:
     for number, line in enumerate(block.text.splitlines(), block.line):
         begun.append(line)
         if not line.endswith(_UNFINISHED):
-            yield Snippet(number - len(begun) + 1, "\n".join(begun))
+            yield Snippet(block.page, number - len(begun) + 1, "\n".join(begun))
             begun = []
 
 
@@ -119,7 +127,7 @@ def _met(*objects: str) -> list[str]:
 
 
 def _said(begin: str) -> list[str]:
-    """The lines of the README's block that begins so, however wide their columns are."""
+    """The lines of the block that begins so, however wide their columns are."""
     (block,) = (block.text for block in _blocks("text") if block.text.startswith(begin))
     return [r"^" + r"\s+".join(map(re.escape, line.split())) + r"\s*$" for line in block.splitlines() if line]
 
@@ -144,10 +152,11 @@ _QUEUES = (
     "localqueue.kueue.x-k8s.io/ray",
 )
 _WORKER = r"^rayjob-pi-\S*worker\S* .*"
-# A part of a command -> what it prints. Each command has one row, so that what is new in the README needs one here.
+# A part of a command -> what it prints. Each command has one row, so that what is new on the pages needs one here.
 _SHOWN: dict[str, list[str]] = {
     r"apply -k manifests/queues/worker": _applied("clusterqueue.kueue.x-k8s.io/ray", "localqueue.kueue.x-k8s.io/ray"),
-    r"apply -k kustomize/overlays/manager": _applied(*_CONTROLLER),
+    r"apply --server-side -f \$RELEASE/manager": _applied(*_CONTROLLER),
+    r"label namespace rayspan-system": ["^namespace/rayspan-system (not )?labeled$"],
     r"rayspan join ": [
         "^worker cluster: serviceaccount/rayspan-worker (created|configured|unchanged)$",
         "^manager cluster: secret/(east|west) (created|configured|unchanged)$",
@@ -193,13 +202,13 @@ _SHOWN: dict[str, list[str]] = {
     r"rayspan cordon": ["^workercluster/west cordoned$"],
     r"rayspan drain": ["^workercluster/west draining$", "^workercluster/west drained$"],
     r"rayspan uncordon": ["^workercluster/west uncordoned$"],
-    r"delete -f": _deleted("rayjob.ray.io/rayjob-pi", "configmap/rayjob-pi", dry=False),
+    r"delete -f manifests/samples": _deleted("rayjob.ray.io/rayjob-pi", "configmap/rayjob-pi", dry=False),
     r"get placements -A": [r"\A(?!(?:.*\n)*default +\S+ +\S+ +(?!Ended |\s))"],  # none of ours that is not Ended
     r"delete -k manifests/queues/manager": _deleted(*_QUEUES),
     r"delete -k kustomize/overlays/demo-fleet": _deleted(*_FLEET),
-    r"delete -k kustomize/overlays/manager": _deleted(*_CONTROLLER, "namespace/rayspan-system"),
+    r"delete -f \$RELEASE/manager": _deleted(*_CONTROLLER, "namespace/rayspan-system"),
     r"delete -k manifests/queues/worker": _deleted("clusterqueue.kueue.x-k8s.io/ray", "localqueue.kueue.x-k8s.io/ray"),
-    r"delete -k kustomize/overlays/worker": _deleted(*_ACCOUNT, _OPENED, "namespace/rayspan-system"),
+    r"delete -f \$RELEASE/worker": _deleted(*_ACCOUNT, _OPENED, "namespace/rayspan-system"),
     r"hack\.lab status": [
         "^CLUSTER +API +NODE +KUEUE ",
         *(f"^{name} +yes +yes +yes " for name in ("mgr", "east", "west")),
@@ -208,7 +217,9 @@ _SHOWN: dict[str, list[str]] = {
     r"hack\.lab kubectl east get": [r"^clusterqueue\.kueue\.x-k8s\.io/ray "],
     r"hack\.lab\.images rayspan": [r"^/.*rayspan.*\.tar"],
 }
-_COMMANDS = [command for block in _blocks("sh") for command in _commands(block)]
+_COMMANDS = [
+    command for block in _blocks("sh") for command in _commands(block) if not command.text.startswith(_ELSEWHERE)
+]
 _MAKE = [command for command in _COMMANDS if command.text.startswith("make ")]
 _LAB = [command for command in _COMMANDS if "hack.lab" in command.text]
 _INSTALL = [command for command in _COMMANDS if command not in (*_MAKE, *_LAB)]
@@ -226,7 +237,9 @@ def shell(deployed: None, fleet: Clusters, tmp_path_factory: pytest.TempPathFact
     plugin = folder / "kubectl-rayspan"  # what `pip install .` makes of the checkout
     plugin.write_text(_PLUGIN)
     plugin.chmod(0o755)
-    yield Shell({**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"})
+    release.write(folder / "release", "dev", "rayspan/rayspan")  # of the image that the lab runs
+    own = {"KUBECONFIG": str(kubeconfig), "RELEASE": str(folder / "release")}
+    yield Shell({**os.environ, **own, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"})
     job.remove(fleet)
 
 
@@ -247,7 +260,7 @@ def test_make_knows_the_target(command: Snippet) -> None:
 
 
 def test_make_targets_in_the_text_exist() -> None:
-    for target in re.findall(r"`make ([a-z-]+)`", _README):
+    for target in re.findall(r"`make ([a-z-]+)`", "\n".join(_PAGES.values())):
         assert re.search(rf"^{target}:.*## ", _MAKEFILE, re.MULTILINE), f"make help does not list {target}"
 
 
@@ -273,7 +286,7 @@ def test_no_row_is_left_of_a_command_that_is_gone() -> None:
 
 
 def test_the_installation_is_the_one_that_was_there(shell: Shell) -> None:
-    """Whoever follows the README has what the overlays of the demo make, and a controller that runs."""
+    """Whoever follows them has what the overlays of the demo make, and a controller that runs."""
     shell.run("kubectl --context manager diff -k kustomize/overlays/demo")
     shell.run("kubectl --context manager diff -k kustomize/overlays/demo-fleet")
     shell.run("kubectl --context east diff -k kustomize/overlays/demo-worker")
@@ -290,8 +303,8 @@ def test_object_is_accepted(shell: Shell, block: Snippet) -> None:
 
 def test_nothing_is_left_out() -> None:
     """Every fence is of a kind that is looked at, and the parts that a reader needs are there."""
-    assert {match[2] for match in _FENCE.finditer(_README)} == {"sh", "yaml", "text"}
-    assert _README.count("```") == 2 * len(_FENCE.findall(_README))
+    assert {match[2] for text in _PAGES.values() for match in _FENCE.finditer(text)} == {"sh", "yaml", "text"}
+    assert all(text.count("```") == 2 * len(_FENCE.findall(text)) for text in _PAGES.values())
     assert _MAKE and _LAB and len(_INSTALL) > 20 and len(_blocks("yaml")) > 3
 
 
@@ -305,7 +318,8 @@ def test_nothing_is_left_out() -> None:
     ],
 )
 def test_it_names_the_versions_that_are_tested(program: str, version: str) -> None:
-    (tested,) = (line for line in _README.splitlines() if line.startswith("It is tested with "))
+    lines = _PAGES["docs/install.md"].splitlines()
+    (tested,) = (line for line in lines if line.startswith("It is tested with "))
     assert re.search(rf"\b{program} {re.escape(version.removeprefix('v'))}\b", tested)
 
 
@@ -315,7 +329,7 @@ def _deployed(manager: Cluster) -> bool:
 
 
 def _merged(fleet: Clusters) -> dict[str, Any]:
-    """One kubeconfig with a context for each cluster, by the names that the README uses."""
+    """One kubeconfig with a context for each cluster, by the names that the pages use."""
     named = {"manager": fleet.manager, **fleet.workers}
     parts = {name: _kubeconfig(cluster) for name, cluster in named.items()}
     return {
@@ -340,5 +354,5 @@ def _rows(command: Snippet) -> list[list[str]]:
 
 def _harmless(command: str) -> str:
     """What would remove the installation, or give a right to people, only asks whether it could."""
-    dry = " delete -k " in command or " create rolebinding " in command
+    dry = any(word in command for word in (" delete -k ", " delete -f $RELEASE", " create rolebinding "))
     return f"{command} --dry-run=server" if dry else command

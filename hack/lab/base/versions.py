@@ -12,6 +12,7 @@ KUEUE = "v0.19.2"
 KUBERAY = "v1.6.2"  # what Kueue 0.19.2 itself is built with
 KWOK = "v0.8.0"
 VOLCANO = "v1.14.1"  # its CRDs alone
+HELM = "v4.3.1"  # only the test of the chart wants it
 PAUSE = "3.10.2"  # the one that Kubernetes 1.36.3 names
 
 GO_MINIMUM = (1, 26)  # what Kubernetes 1.36 asks for in its go.mod

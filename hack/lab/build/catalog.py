@@ -3,7 +3,7 @@
 Most of what Kubernetes, Kueue, CoreDNS, etcd and kwok are made of is the same, so one go.mod pins it for all of them, and it is
 compiled once. Their own sources are stock; where two of them ask for different versions of something else, all get the newer one,
 which is then not what each was published with. KubeRay stays apart, for it does not compile with the controller-runtime that Kueue
-needs, and so does containerd, which shares little.
+needs, and so do containerd and Helm, which share little.
 """
 
 from collections.abc import Mapping
@@ -99,14 +99,19 @@ PAUSE = Tool("pause", _SHARED, "k8s.io/kubernetes", versions.KUBERNETES, {"pause
 
 ALL: tuple[Tool, ...] = (PAUSE, *TOOLS)
 
+HELM = Tool("helm", "helm", "helm.sh/helm/v4", versions.HELM, {"helm": "helm.sh/helm/v4/cmd/helm"}, minutes=3)
+"""No cluster needs it: it is built when the test of the chart asks for it."""
+
+BUILDABLE: tuple[Tool, ...] = (*ALL, HELM)
+
 VOLCANO = Tool("volcano", "volcano", "volcano.sh/volcano", versions.VOLCANO, {})
 """Not built: tests apply a CRD that its authors publish."""
 
 
 def named(name: str) -> Tool:
     """The tool called `name`, or the one that has a program called so."""
-    for tool in (*ALL, VOLCANO):
+    for tool in (*BUILDABLE, VOLCANO):
         if name == tool.name or name in tool.programs:
             return tool
-    known = ", ".join(program for tool in ALL for program in tool.programs)
+    known = ", ".join(program for tool in BUILDABLE for program in tool.programs)
     raise LabError(f"The lab builds no program called {name}; it knows {known}.")

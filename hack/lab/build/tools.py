@@ -47,7 +47,7 @@ def build(names: Iterable[str] | None = None) -> None:
         return
     with lock.held(CACHE / "tools.lock", "waiting for another build of the lab's tools"):
         _sweep()
-        missing = [tool for tool in catalog.ALL if tool in wanted and not home(tool).is_dir()]
+        missing = [tool for tool in catalog.BUILDABLE if tool in wanted and not home(tool).is_dir()]
         for source in dict.fromkeys(tool.source for tool in missing):
             _make([tool for tool in missing if tool.source == source])
         shutil.rmtree(COMPILED, ignore_errors=True)

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from hack.lab.base.paths import LOGS, REPO
 from hack.lab.images import archive, packages, rootfs
@@ -15,7 +16,7 @@ from hack.lab.images.archive import Image, Layer
 
 REFERENCE = "rayspan/rayspan:dev"
 _USER = "65532:65532"  # nobody's: what distroless images call nonroot
-_RUNS = {
+RUNS: dict[str, Any] = {
     "User": _USER,
     "WorkingDir": "/",
     "Entrypoint": ["python3", "-m", "adapter"],
@@ -35,19 +36,20 @@ def image() -> Image:
     """The image as the checkout is now."""
     content = content_hash()
     layers = (rootfs.base(), packages.locked("rayspan", REPO / "requirements.lock"), _own(content))
-    return Image(REFERENCE, layers, {**_RUNS, "Labels": {"rayspan.dev/content": content}})
+    return Image(REFERENCE, layers, {**RUNS, "Labels": {"rayspan.dev/content": content}})
 
 
 def content_hash() -> str:
     """What tells two states of adapter/ apart."""
     digest = hashlib.sha256(_PROJECT.read_bytes())
-    for file in _files():
+    for file in files():
         digest.update(f"{file.relative_to(REPO)}\0{file.stat().st_size}\0".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _files() -> list[Path]:
+def files() -> list[Path]:
+    """What of the checkout is in it."""
     return sorted(file for file in _SUBJECT.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
 
 
@@ -58,7 +60,7 @@ def _own(content: str) -> Layer:
 def _make(goal: Path) -> None:
     with tempfile.TemporaryDirectory(dir=rootfs.scratch()) as place:
         site = Path(place) / packages.SITE
-        for file in _files():
+        for file in files():
             copy = site / file.relative_to(REPO)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)

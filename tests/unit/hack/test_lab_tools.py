@@ -68,6 +68,13 @@ def test_only_what_was_asked_for_is_built_and_that_once(go: Go) -> None:
         tools.path("kwok")
 
 
+def test_what_no_cluster_needs_is_built_for_who_asks_for_it_alone(go: Go) -> None:
+    assert catalog.HELM not in catalog.ALL  # what `make lab` builds
+    tools.build(["helm"])
+    assert [source for source, _ in go.calls] == ["helm"]
+    assert tools.path("helm").read_text() == "helm.sh/helm/v4/cmd/helm"
+
+
 def test_programs_that_are_linked_in_one_call_are_stamped_each_with_its_own_version(go: Go) -> None:
     tools.build(["kubernetes", "kueue"])
     flags = [word for word in go.calls[0][1] if word.startswith("-ldflags=")]

@@ -1,0 +1,56 @@
+"""`python -m hack.release`: write the manifests and the chart of a release into a folder, or the chart of the checkout anew."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from adapter import __version__
+from hack.lab.base.paths import REPO
+from hack.lab.base.progress import LabError
+from hack.release import chart, manifests, overlays
+
+CHART = REPO / "charts" / chart.NAME
+
+
+def write(folder: Path, version: str, repository: str) -> None:
+    """All files of a release: manifests in `folder` itself, and the chart below it."""
+    _put(folder, manifests.files(version, f"{repository}:{version}"))
+    _put_chart(folder / chart.NAME, version, repository)
+
+
+def _put_chart(folder: Path, version: str, repository: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)  # what is no template any more would be installed still
+    _put(folder, chart.files(version, repository))
+
+
+def _put(folder: Path, files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m hack.release", description=__doc__)
+    parser.add_argument(
+        "folder", type=Path, nargs="?", help="where to; if it is left out, charts/rayspan of the checkout"
+    )
+    parser.add_argument(
+        "--version", default=f"v{__version__}", help="the release, and the image's tag (default %(default)s)"
+    )
+    parser.add_argument("--repository", default=overlays.DEVELOPED.partition(":")[0], help="the image without its tag (default %(default)s)")  # fmt: skip
+    given = parser.parse_args(argv)
+    try:
+        if given.folder:
+            write(given.folder, given.version, given.repository)
+        else:
+            _put_chart(CHART, given.version, given.repository)
+    except LabError as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""What is in the Helm chart? The manifests of a release as templates, in which no more is left open than values.yaml names.
+
+The objects of the overlay are written as they are. Where a value goes a mark is put into the object, and once it is text the line
+of the mark becomes a line of Helm's. Whatever else looks like a template in a manifest is refused, not escaped.
+"""
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+
+import yaml
+
+from adapter import names
+from hack.lab.base.progress import LabError
+from hack.lab.base.versions import KUBERNETES
+from hack.release import overlays, values
+from hack.release.manifests import dumped, file_of
+from hack.release.overlays import Raw
+
+NAME = "rayspan"
+_OWN = f"{values.MANAGER}.manager"
+_MARK = re.compile(r"^( *)(- )?(?:(\w+): )?'?@(\w+) ([\w.]+)@'?$", re.MULTILINE)
+_IMAGE = f'"{{{{ .Values.{_OWN}.image.repository }}}}:{{{{ .Values.{_OWN}.image.tag | default .Chart.AppVersion }}}}"'
+_GROUPS = {  # kinds of the manager's objects by the file that has them
+    "crds": ("CustomResourceDefinition",),
+    "rights": ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
+    "controller": ("Service", "Deployment", "PodDisruptionBudget"),
+    "policies": (
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ),
+}
+_NOTES = """\
+Rayspan {{ .Chart.AppVersion }} is installed in the namespace rayspan-system. Next, each worker cluster joins:
+  kubectl rayspan join NAME --worker-context CONTEXT
+then write a DispatchPolicy, and put an AdmissionCheck into a ClusterQueue.
+"""
+
+
+def files(version: str, repository: str) -> Mapping[str, str]:
+    """Path in the chart → content."""
+    manager = overlays.objects(overlays.MANAGER, overlays.DEVELOPED)
+    (deployment,) = (each for each in manager if each["kind"] == "Deployment")
+    table = values.values(deployment, repository)
+    return {
+        "Chart.yaml": _chart(version),
+        "values.yaml": values.file(table),
+        "values.schema.json": values.schema(table),
+        "templates/NOTES.txt": _NOTES,
+        **{f"templates/{group}.yaml": _template(chosen) for group, chosen in _grouped(manager).items()},
+        **{f"templates/{file_of(part)}": _component(part) for part in overlays.COMPONENTS},
+    }
+
+
+def _chart(version: str) -> str:
+    """The chart's own version has no v, as Helm asks; the image's has one, as the tag of the release."""
+    head = {
+        "apiVersion": "v2",
+        "name": NAME,
+        "description": "Spans one RayCluster over many Kubernetes clusters, with every cluster's own Kueue deciding on quota",
+        "type": "application",
+        "version": version.removeprefix("v"),
+        "appVersion": version,
+        # From this one on the gate is stable. The end lets versions with a suffix pass, as those of clouds have one.
+        "kubeVersion": f">={KUBERNETES.removeprefix('v').rpartition('.')[0]}.0-0",
+    }
+    return yaml.safe_dump(head, sort_keys=False, width=10_000)
+
+
+def _grouped(manager: Sequence[Raw]) -> dict[str, list[Raw]]:
+    group_of = {kind: group for group, kinds in _GROUPS.items() for kind in kinds}
+    grouped: dict[str, list[Raw]] = {group: [] for group in _GROUPS}
+    for each in manager:
+        if each["kind"] not in group_of:
+            raise LabError(
+                f"The chart has no file for {each['kind']} {each['metadata']['name']}: add the kind to _GROUPS."
+            )
+        grouped[group_of[each["kind"]]].append(each)
+    return grouped
+
+
+def _template(objects: Sequence[Raw]) -> str:
+    return "---\n".join(map(_one, objects))
+
+
+def _one(raw: Raw) -> str:
+    opened = {"Deployment": _deployment, "ServiceAccount": _account}.get(raw["kind"], copy.deepcopy)
+    text = _written(opened(raw))
+    if raw["kind"] != "Namespace":
+        return text
+    # Who lets Helm make the namespace of the release has it already, and Helm would not take it over.
+    return f'{{{{- if ne .Release.Namespace "{names.SYSTEM_NAMESPACE}" }}}}\n{text}{{{{- end }}}}\n'
+
+
+def _component(part: overlays.Part) -> str:
+    text = _template(_secrets_open(overlays.objects(part, overlays.DEVELOPED)))
+    return f"{{{{- if .Values.{values.switch_of(part)} }}}}\n{_refusal(part)}{text}{{{{- end }}}}\n"
+
+
+def _refusal(part: overlays.Part) -> str:
+    """What must not be installed so. A Role that names no Secret would be one for all of them."""
+    if part.name == "multikueue":
+        wrong, said = f"not .Values.{values.MULTIKUEUE_SECRETS}", f"enableMultiKueue needs {values.MULTIKUEUE_SECRETS}: name the Secrets in {names.KUEUE_NAMESPACE} that your MultiKueueClusters refer to"  # fmt: skip
+    elif part.name == "local-remote":
+        wrong, said = (
+            ".Values.enableSharedFlavor",
+            "enableSharedFlavor and enableLocalRemote are two layouts of the queue ray: choose one",
+        )
+    else:
+        return ""
+    return f'{{{{- if {wrong} }}}}\n{{{{- fail "{said}" }}}}\n{{{{- end }}}}\n'
+
+
+def _secrets_open(objects: Sequence[Raw]) -> list[Raw]:
+    opened = copy.deepcopy([*objects])
+    for each in opened:
+        for rule in each.get("rules", ()):
+            if rule["resources"] == ["secrets"]:
+                rule["resourceNames"] = f"@block {values.MULTIKUEUE_SECRETS}@"
+    return opened
+
+
+def _account(raw: Raw) -> Raw:
+    opened = copy.deepcopy(raw)
+    opened["metadata"]["annotations"] = f"@optional {values.MANAGER}.serviceAccount.annotations@"
+    return opened
+
+
+def _deployment(raw: Raw) -> Raw:
+    opened = copy.deepcopy(raw)
+    spec = opened["spec"]
+    spec["replicas"] = f"@scalar {values.MANAGER}.replicas@"
+    spec["template"]["metadata"]["annotations"] = f"@optional {_OWN}.podAnnotations@"
+    pod = spec["template"]["spec"]
+    for key in ("affinity", "imagePullSecrets", "nodeSelector", "tolerations"):
+        pod[key] = f"@optional {values.MANAGER}.{key}@"
+    pod["priorityClassName"] = f"@optionalscalar {_OWN}.priorityClassName@"
+    (container,) = pod["containers"]
+    container["args"].append(f"@verbose {_OWN}.logLevel@")
+    container["image"] = f"@image {_OWN}.image@"
+    container["imagePullPolicy"] = f"@scalar {_OWN}.image.pullPolicy@"
+    container["resources"] = f"@block {_OWN}.resources@"
+    return opened
+
+
+def _written(raw: Raw) -> str:
+    text = dumped([raw])
+    if "{{" in text:
+        raise LabError(
+            f"{raw['kind']} {raw['metadata']['name']} has two braces, which Helm would read: write it without."
+        )
+    return _MARK.sub(_line, text)
+
+
+def _line(mark: re.Match[str]) -> str:
+    """A line with a mark, as Helm's lines. Each begins with the indent, which `{{-` takes away where it is not YAML's."""
+    indent, dash, key, form, value = mark[1], mark[2] or "", mark[3], mark[4], f".Values.{mark[5]}"
+    into = len(indent) + len(dash) + 2
+    head = f"{indent}{dash}{key}:"
+    forms = {
+        "scalar": f"{head} {{{{ {value} }}}}",
+        "image": f"{head} {_IMAGE}",
+        "block": f"{head}\n{indent}  {{{{- toYaml {value} | nindent {into} }}}}",
+        "optional": f"{indent}{{{{- with {value} }}}}\n{head}\n{indent}  {{{{- toYaml . | nindent {into} }}}}\n{indent}{{{{- end }}}}",
+        "optionalscalar": f"{indent}{{{{- with {value} }}}}\n{head} {{{{ . | quote }}}}\n{indent}{{{{- end }}}}",
+        "verbose": f'{indent}{{{{- if eq {value} "debug" }}}}\n{indent}- --verbose\n{indent}{{{{- end }}}}',
+    }
+    return forms[form]

@@ -1,0 +1,66 @@
+"""What do the kustomizations of the checkout say, as objects? With the controller's image as a release names it.
+
+It renders with kubectl, and changes nothing but the image's name.
+"""
+
+import functools
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hack.lab.base.commands import run
+from hack.lab.base.paths import REPO
+from hack.lab.base.progress import LabError
+from hack.lab.build import tools
+
+Raw = dict[str, Any]
+DEVELOPED = "rayspan/rayspan:dev"
+"""The image that the overlays name."""
+
+_PATIENCE = 60.0  # seconds; a rendering takes less than one
+
+
+@dataclass(frozen=True)
+class Part:
+    """A kustomization that is installed by itself, and what it is for."""
+
+    name: str
+    folder: str
+    says: str
+
+
+MANAGER = Part(
+    "manager", "overlays/manager", "For a manager cluster: CRDs, the controller with its rights, and the gate."
+)
+WORKER = Part("worker", "overlays/worker", "For a worker cluster: what `kubectl rayspan join` makes there.")
+COMPONENTS = (
+    Part("quota-aggregator", "components/quota-aggregator", "The right to change quota of the manager's ClusterQueues."),
+    Part("multikueue", "components/multikueue", "The right to read the Secrets of your MultiKueueClusters: put their names for east and west."),
+    Part("rayservice", "components/rayservice", "What keeps KubeRay 1.6 from undoing what Kueue does to a RayService's RayClusters (docs/serving.md)."),
+    Part("shared-flavor", "components/shared-flavor", "The manager's queue `ray` with one flavor for everything."),
+    Part("local-remote", "components/local-remote", "The manager's queue `ray` with one flavor for what runs there and one for what does not."),
+)  # fmt: skip
+
+
+def objects(part: Part, image: str) -> list[Raw]:
+    """The objects of a part, in the order in which they are applied, with `image` for the controller's."""
+    return [found for found in yaml.safe_load_all(_rendered(part).replace(DEVELOPED, image)) if found]
+
+
+@functools.cache
+def _rendered(part: Part) -> str:
+    return run([_kubectl(), "kustomize", REPO / "kustomize" / part.folder], timeout=_PATIENCE)
+
+
+def _kubectl() -> Path:
+    """The lab's, that of the machine where the lab's is not built, or, where there is none, the lab's once it is built."""
+    try:
+        return tools.path("kubectl")
+    except LabError:
+        found = shutil.which("kubectl")
+    if not found:
+        tools.build(["kubectl"])
+    return Path(found) if found else tools.path("kubectl")

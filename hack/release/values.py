@@ -1,0 +1,102 @@
+"""What may be chosen when the chart is installed? Each value with its default, once: values.yaml and its schema are both made of it.
+
+Names are those of Kueue's chart where that has the value. A default that the manifests have is taken from them.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from hack.release import overlays
+from hack.release.overlays import Part, Raw
+
+MANAGER = "controllerManager"
+"""Under which Kueue's chart has what is said of its Deployment."""
+
+MULTIKUEUE_SECRETS = "multiKueue.secretNames"
+_STRINGS: Raw = {"additionalProperties": {"type": "string"}}
+_TYPES = {bool: "boolean", int: "integer", str: "string", dict: "object", list: "array"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value: its name from the top, what it does, what it is if nobody says, and what JSON schema asks of it."""
+
+    name: str
+    says: str
+    default: object
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+def switch_of(part: Part) -> str:
+    """The value that turns a component on: enableQuotaAggregator."""
+    words = {"multikueue": "MultiKueue"}.get(part.name) or part.name.title().replace("-", "")
+    return f"enable{words}"
+
+
+def values(deployment: Raw, repository: str) -> Sequence[Value]:
+    """All of them, in the order of values.yaml."""
+    spec = deployment["spec"]
+    pod = spec["template"]["spec"]
+    container = pod["containers"][0]
+    policies = {"enum": ["Always", "IfNotPresent", "Never"]}
+    secrets: Raw = {"items": {"type": "string", "minLength": 1}}
+    own = f"{MANAGER}.manager"
+    return (
+        Value(f"{MANAGER}.replicas", "One leads, the others stand by. The PodDisruptionBudget leaves one, so with a single replica no node of it can be drained", spec["replicas"], {"minimum": 0}),
+        Value(f"{own}.image.repository", "Where the image is", repository),
+        Value(f"{own}.image.tag", "Which one; empty for the chart's appVersion", ""),
+        Value(f"{own}.image.pullPolicy", "When nodes pull it", container["imagePullPolicy"], policies),
+        Value(f"{own}.logLevel", "info, or debug: every look at every object", "info", {"enum": ["info", "debug"]}),
+        Value(f"{own}.podAnnotations", "Annotations of the pods", {}, _STRINGS),
+        Value(f"{own}.priorityClassName", "PriorityClass of the pods", ""),
+        Value(f"{own}.resources", "docs/failures.md says how much memory a fleet needs", container["resources"]),
+        Value(f"{MANAGER}.imagePullSecrets", "Secrets of the namespace rayspan-system for a private registry, as {name: NAME}", []),
+        Value(f"{MANAGER}.serviceAccount.annotations", "Annotations of the ServiceAccount", {}, _STRINGS),
+        Value(f"{MANAGER}.nodeSelector", "Labels of the nodes that may run it", {}),
+        Value(f"{MANAGER}.tolerations", "Taints that the pods tolerate", []),
+        Value(f"{MANAGER}.affinity", "Not on one node where there are two", pod["affinity"]),
+        *(Value(switch_of(part), part.says, False) for part in overlays.COMPONENTS),
+        Value(MULTIKUEUE_SECRETS, "For enableMultiKueue: the Secrets in kueue-system that your MultiKueueClusters name", [], secrets),
+    )  # fmt: skip
+
+
+def file(table: Sequence[Value]) -> str:
+    """values.yaml."""
+    return "\n".join(
+        ["# Values of the Rayspan chart; `python -m hack.release` writes this file.", *_lines(table, "", 0), ""]
+    )
+
+
+def schema(table: Sequence[Value]) -> str:
+    """values.schema.json: Helm refuses names that are not in it, so that a typing error is not a value that does nothing."""
+    top: Raw = {"$schema": "http://json-schema.org/draft-07/schema#", **_level()}
+    top["properties"]["global"] = {"type": "object"}  # what a chart that has this one as a part hands down to all
+    for value in table:
+        *above, last = value.name.split(".")
+        place = top
+        for step in above:
+            place = place["properties"].setdefault(step, _level())
+        place["properties"][last] = {"type": _TYPES[type(value.default)], "description": value.says, **value.schema}
+    return json.dumps(top, indent=2) + "\n"
+
+
+def _level() -> Raw:
+    return {"type": "object", "additionalProperties": False, "properties": {}}
+
+
+def _lines(table: Sequence[Value], above: str, depth: int) -> Iterator[str]:
+    begun: set[str] = set()
+    for value in table:
+        head, *below = value.name.removeprefix(above).split(".")
+        if below and head not in begun:
+            begun.add(head)
+            inside = f"{above}{head}."
+            yield f"{'  ' * depth}{head}:"
+            yield from _lines([each for each in table if each.name.startswith(inside)], inside, depth + 1)
+        elif not below:
+            text = yaml.safe_dump({head: value.default}, sort_keys=False)
+            yield from (f"{'  ' * depth}{line}" for line in (f"# -- {value.says}", *text.splitlines()))

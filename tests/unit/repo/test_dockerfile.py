@@ -1,0 +1,131 @@
+"""Does the Dockerfile make the image that the lab's tests run? Docker is not needed: the file is read, and compared by rule.
+
+That the lines work is shown where there is a Docker, by the workflow of a release.
+"""
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+
+import pytest
+import yaml
+
+from hack.lab.base import versions
+from hack.lab.base.paths import REPO
+from hack.lab.images import adapterimage
+
+_STAGE = re.compile(r"^FROM (\S+)(?: AS (\S+))?$")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One FROM with its instructions: keyword and the rest of the line."""
+
+    base: str
+    name: str | None
+    lines: tuple[tuple[str, str], ...]
+
+    def all(self, keyword: str) -> list[str]:
+        return [rest for one, rest in self.lines if one == keyword]
+
+
+def _stages() -> list[Stage]:
+    stages: list[Stage] = []
+    for line in (REPO / "Dockerfile").read_text().splitlines():
+        if found := _STAGE.match(line):
+            stages.append(Stage(found[1], found[2], ()))
+        elif line and not line.startswith("#"):
+            keyword, _, rest = line.partition(" ")
+            assert keyword in ("ENV", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT"), line
+            stages[-1] = Stage(stages[-1].base, stages[-1].name, (*stages[-1].lines, (keyword, rest)))
+    return stages
+
+
+BUILD, FINAL = _stages()
+
+
+def _pip() -> list[list[str]]:
+    """The calls of `pip install`, as words."""
+    calls = [rest.split() for rest in BUILD.all("RUN")]
+    return [words for words in calls if words[:2] == ["pip", "install"]]
+
+
+def test_it_stands_on_the_python_that_the_lab_has() -> None:
+    assert {BUILD.base, FINAL.base} == {f"python:{versions.PYTHON}-slim-{versions.DEBIAN}"}
+
+
+def test_it_runs_as_the_labs_image_does() -> None:
+    runs = adapterimage.RUNS
+    (environment,) = FINAL.all("ENV")
+    paths = [one for one in runs["Env"] if not one.startswith("PATH=")]  # the base image finds its own Python
+    assert environment.split() == paths
+    assert FINAL.all("USER") == [runs["User"]]
+    assert FINAL.all("WORKDIR") == [runs["WorkingDir"]]
+    assert json.loads(*FINAL.all("ENTRYPOINT")) == runs["Entrypoint"]
+
+
+def test_the_deployment_runs_it_as_the_same_user() -> None:
+    (deployment,) = (
+        each
+        for each in yaml.safe_load_all((REPO / "manifests/controller.yaml").read_text())
+        if each["kind"] == "Deployment"
+    )
+    wanted = deployment["spec"]["template"]["spec"]["securityContext"]
+    assert FINAL.all("USER") == [f"{wanted['runAsUser']}:{wanted['runAsGroup']}"]
+
+
+def test_the_final_image_has_what_was_installed_and_nothing_else() -> None:
+    assert FINAL.all("COPY") == [f"--from={BUILD.name} /install /usr/local"]
+    assert FINAL.all("RUN") == []
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-build.lock"])
+def test_each_package_is_locked_and_checked(lock: str) -> None:
+    (call,) = (words for words in _pip() if words[-1] == lock)
+    assert {"--no-deps", "--only-binary=:all:", "--require-hashes", "--requirement"} <= set(call)
+    named = re.findall(r"^([\w.-]+)==\S+ \\\n +--hash=sha256:[0-9a-f]{64}", (REPO / lock).read_text(), re.MULTILINE)
+    assert len(named) == len(re.findall(r"^[a-z]", (REPO / lock).read_text(), re.MULTILINE)) > 0
+
+
+def test_no_other_package_is_installed_than_the_locked_ones_and_our_wheel() -> None:
+    assert [words[-1] for words in _pip()] == ["requirements.lock", "requirements-build.lock", "/wheel/*.whl"]
+    assert [("--prefix=/install" in words) for words in _pip()] == [True, False, True]
+    assert all("--no-index" in words for words in _pip() if words[-1] == "/wheel/*.whl")
+    assert "pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheel ." in BUILD.all("RUN")
+
+
+def test_the_wheel_is_made_by_what_the_project_asks_for() -> None:
+    (wanted,) = tomllib.loads((REPO / "pyproject.toml").read_text())["build-system"]["requires"]
+    least = re.fullmatch(r"setuptools>=(\d+)", wanted)
+    locked = re.search(r"^setuptools==(\d+)\.", (REPO / "requirements-build.lock").read_text(), re.MULTILINE)
+    assert least and locked and int(locked[1]) >= int(least[1])
+
+
+def test_the_wheel_holds_the_files_that_the_labs_image_holds() -> None:
+    """By setuptools' rule: the modules of each package, and the data that the project names."""
+    tool = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert tool["packages"]["find"]["include"] == ["adapter*"]
+    packages = {path.parent for path in (REPO / "adapter").rglob("__init__.py")}
+    modules = {module for package in packages for module in package.glob("*.py")}
+    data = {
+        file
+        for package, patterns in tool["package-data"].items()
+        for pattern in patterns
+        for file in (REPO / package.replace(".", "/")).glob(pattern)
+    }
+    assert modules | data == set(adapterimage.files())
+
+
+def test_what_is_copied_is_in_the_checkout_and_let_through() -> None:
+    copied = {word for rest in BUILD.all("COPY") for word in rest.split()[:-1]}
+    ignored = (REPO / ".dockerignore").read_text().splitlines()
+    assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == copied
+    assert "*" in ignored
+    assert [name for name in copied if not (REPO / name).exists()] == []
+
+
+def test_where_links_lead_is_copied_as_well() -> None:
+    copied = [REPO / word for rest in BUILD.all("COPY") for word in rest.split()[:-1]]
+    links = [file.resolve() for file in adapterimage.files() if file.is_symlink()]
+    assert links and all(any(link.is_relative_to(place) for place in copied) for link in links)

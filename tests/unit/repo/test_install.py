@@ -1,0 +1,67 @@
+"""Does docs/install.md name what a release has: its files, the chart's values, the switches of its components?
+
+Its commands for kubectl are run by tests/integration/test_readme.py.
+"""
+
+import re
+import shlex
+
+import pytest
+import yaml
+
+from adapter import __version__
+from hack.lab.base.paths import REPO
+from hack.release import __main__ as release
+from hack.release import manifests, overlays, values
+
+DOC = (REPO / "docs/install.md").read_text()
+README = (REPO / "README.md").read_text()
+_BLOCKS = re.findall(r"^```sh\n(.*?)^```$", DOC, re.MULTILINE | re.DOTALL)
+_COMMANDS = [shlex.split(line) for block in _BLOCKS for line in block.replace("\\\n", "").splitlines()]
+_HELM = [words for words in _COMMANDS if words[0] == "helm"]
+_DOCKER = [words for words in _COMMANDS if words[0] == "docker"]
+
+
+def _value(name: str) -> object:
+    found = yaml.safe_load((release.CHART / "values.yaml").read_text())
+    for step in name.split("."):
+        found = found[step]
+    return found
+
+
+def test_each_file_that_is_named_is_one_of_a_release() -> None:
+    named = set(re.findall(r"\$RELEASE/([\w.-]+\.yaml)", DOC + README)) | set(re.findall(r"`(component-[\w.-]+)`", DOC))
+    assert {manifests.file_of(part) for part in manifests.PARTS} == named | {"worker.yaml"}
+
+
+def test_each_component_is_told_with_its_switch() -> None:
+    rows = dict(re.findall(r"^\| `(component-[\w-]+\.yaml)` \| `(\w+)`", DOC, re.MULTILINE))
+    assert rows == {manifests.file_of(part): values.switch_of(part) for part in overlays.COMPONENTS}
+
+
+def test_what_helm_is_told_to_set_is_a_value() -> None:
+    told = re.findall(r"--set ([\w.]+)=", DOC) + re.findall(r"`((?:controllerManager|multiKueue)\.[\w.]+)`", DOC)
+    assert len(told) > 4
+    for name in told:
+        _value(name)  # it would raise
+
+
+def test_helm_and_docker_are_called_as_the_release_is_made() -> None:
+    assert len(_HELM) == 2 and len(_DOCKER) == 1
+    for words in _HELM:
+        assert words[:5] == ["helm", "upgrade", "--install", "rayspan", "$CHART"]
+        assert words[words.index("--namespace") + 1] == "rayspan-system"
+    workflow = (REPO / ".github/workflows/release.yaml").read_text()
+    assert " ".join(_DOCKER[0][:5]) in workflow
+
+
+def test_the_version_in_the_examples_is_that_of_the_checkout() -> None:
+    examples = set(re.findall(r"rayspan-(\d+\.\d+\.\d+)|[=:` ]v(\d+\.\d+\.\d+)|--version (\d+\.\d+\.\d+)", DOC))
+    assert {one for three in examples for one in three if one} == {__version__}
+
+
+@pytest.mark.parametrize("option", ["--version", "--repository"])
+def test_the_program_that_writes_a_release_has_its_options(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        release.main(["--help"])
+    assert option in DOC and option in capsys.readouterr().out

@@ -1,0 +1,211 @@
+"""Do the manifests and the chart of a release install what the overlays install? And is each value of the chart heard?
+
+Quickly by a strict reader of the few forms that the templates have (templates.py), and in the tests marked `long` by Helm itself.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import __version__
+from hack.lab.base.paths import REPO
+from hack.lab.base.versions import KUBERNETES
+from hack.lab.build import tools
+from hack.release import __main__ as program
+from hack.release import chart, manifests, overlays, values
+from hack.release.overlays import Part, Raw
+from tests.unit.repo import templates
+
+VERSION, REPOSITORY = f"v{__version__}", "rayspan/rayspan"
+IMAGE = f"{REPOSITORY}:{VERSION}"
+SECRETS = {"multiKueue": {"secretNames": ["east", "west"]}}  # those that the component names
+Render = Callable[..., list[Raw]]
+
+
+@pytest.fixture(scope="module")
+def helm() -> Path:
+    tools.build(["helm"])
+    return tools.path("helm")
+
+
+@pytest.fixture(params=["read", pytest.param("helm", marks=pytest.mark.long)])
+def render(request: pytest.FixtureRequest) -> Render:
+    """What becomes of the chart with some values, in a release's namespace."""
+    if request.param == "read":
+        return lambda chosen, namespace="default": templates.render(program.CHART, chosen, namespace)
+    found: Path = request.getfixturevalue("helm")
+    return lambda chosen, namespace="default": _by_helm(found, chosen, namespace)
+
+
+def _by_helm(helm: Path, chosen: Mapping[str, Any], namespace: str, kubernetes: str = KUBERNETES) -> list[Raw]:
+    words: list[str | Path] = [helm, "template", "rayspan", program.CHART]
+    said = subprocess.run(
+        [*words, "--namespace", namespace, "--kube-version", kubernetes, "--values", "-"],
+        input=json.dumps(chosen),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if said.returncode:
+        raise templates.Refused(said.stderr)
+    return [found for found in yaml.safe_load_all(said.stdout) if found]
+
+
+def _set(objects: list[Raw]) -> dict[tuple[str, str], Raw]:
+    found = {
+        (each["kind"], f"{each['metadata'].get('namespace')}/{each['metadata']['name']}"): each for each in objects
+    }
+    assert len(found) == len(objects) > 0
+    return found
+
+
+def _switched(part: Part) -> Raw:
+    return {values.switch_of(part): True, **SECRETS}
+
+
+# --- the same objects ------------------------------------------------------------------------------------------------
+
+
+def test_the_chart_installs_what_the_overlay_does(render: Render) -> None:
+    assert _set(render({})) == _set(overlays.objects(overlays.MANAGER, IMAGE))
+
+
+def test_a_namespace_that_helm_makes_is_not_made_again(render: Render) -> None:
+    wanted = _set(overlays.objects(overlays.MANAGER, IMAGE))
+    del wanted["Namespace", "None/rayspan-system"]
+    assert _set(render({}, "rayspan-system")) == wanted
+
+
+@pytest.mark.parametrize("part", overlays.COMPONENTS, ids=lambda part: part.name)
+def test_a_switch_adds_its_component_and_nothing_else(render: Render, part: Part) -> None:
+    wanted = [*overlays.objects(overlays.MANAGER, IMAGE), *overlays.objects(part, IMAGE)]
+    assert _set(render(_switched(part))) == _set(wanted)
+
+
+def test_each_component_of_the_checkout_has_its_switch() -> None:
+    folders = {f"components/{path.name}" for path in (REPO / "kustomize/components").iterdir()}
+    assert {part.folder for part in overlays.COMPONENTS} == folders
+
+
+@pytest.mark.parametrize("part", manifests.PARTS, ids=lambda part: part.name)
+def test_a_manifest_is_its_overlay_with_the_image_of_the_release(part: Part) -> None:
+    text = manifests.files("v9.8.7", "registry.example/rayspan:v9.8.7")[manifests.file_of(part)]
+    found = list(yaml.safe_load_all(text))
+    assert found == overlays.objects(part, "registry.example/rayspan:v9.8.7")
+    assert ("registry.example/rayspan:v9.8.7" in text) == (part is overlays.MANAGER)
+    assert overlays.DEVELOPED not in text
+    assert text.startswith("# Rayspan v9.8.7. ") and manifests.file_of(part) in text.partition("---")[0]
+
+
+def test_a_release_writes_all_of_it(tmp_path: Path) -> None:
+    (tmp_path / "rayspan/templates").mkdir(parents=True)
+    (tmp_path / "rayspan/templates/gone.yaml").touch()
+    assert program.main([str(tmp_path), "--version", "v9.8.7", "--repository", "registry.example/rayspan"]) == 0
+    assert {path.name for path in tmp_path.glob("*.yaml")} == {manifests.file_of(part) for part in manifests.PARTS}
+    about = yaml.safe_load((tmp_path / "rayspan/Chart.yaml").read_text())
+    assert (about["version"], about["appVersion"]) == ("9.8.7", "v9.8.7")
+    (deployment,) = (
+        each for each in templates.render(tmp_path / "rayspan", {}, "default") if each["kind"] == "Deployment"
+    )
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/rayspan:v9.8.7"
+    assert not (tmp_path / "rayspan/templates/gone.yaml").exists()
+
+
+def test_the_chart_of_the_checkout_is_what_the_program_writes(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        assert program.main([]) == 0
+    wanted = chart.files(VERSION, REPOSITORY)
+    there = {str(path.relative_to(program.CHART)) for path in program.CHART.rglob("*") if path.is_file()}
+    assert there == {*wanted}
+    for name, content in wanted.items():
+        assert (program.CHART / name).read_text() == content, "run `python -m hack.release`, and read the difference"
+
+
+# --- each value is heard ---------------------------------------------------------------------------------------------
+
+_POD = ("spec", "template", "spec")
+_CONTAINER = (*_POD, "containers", 0)
+_OWN = "controllerManager.manager"
+VALUES: list[tuple[str, object, str, tuple[str | int, ...], object]] = [
+    # value, what is chosen, kind, where it shows, and as what
+    ("controllerManager.replicas", 3, "Deployment", ("spec", "replicas"), 3),
+    (f"{_OWN}.image.repository", "registry.example/own", "Deployment", (*_CONTAINER, "image"), f"registry.example/own:{VERSION}"),
+    (f"{_OWN}.image.tag", "dev", "Deployment", (*_CONTAINER, "image"), f"{REPOSITORY}:dev"),
+    (f"{_OWN}.image.pullPolicy", "Always", "Deployment", (*_CONTAINER, "imagePullPolicy"), "Always"),
+    (f"{_OWN}.logLevel", "debug", "Deployment", (*_CONTAINER, "args"), ["controller", "--verbose"]),
+    (f"{_OWN}.podAnnotations", {"a/b": "true"}, "Deployment", ("spec", "template", "metadata", "annotations"), {"a/b": "true"}),
+    (f"{_OWN}.priorityClassName", "system-cluster-critical", "Deployment", (*_POD, "priorityClassName"), "system-cluster-critical"),
+    (f"{_OWN}.resources", {"limits": {"memory": "2Gi"}}, "Deployment", (*_CONTAINER, "resources", "limits"), {"memory": "2Gi"}),
+    ("controllerManager.imagePullSecrets", [{"name": "own"}], "Deployment", (*_POD, "imagePullSecrets"), [{"name": "own"}]),
+    ("controllerManager.serviceAccount.annotations", {"a/b": "c"}, "ServiceAccount", ("metadata", "annotations"), {"a/b": "c"}),
+    ("controllerManager.nodeSelector", {"pool": "system"}, "Deployment", (*_POD, "nodeSelector"), {"pool": "system"}),
+    ("controllerManager.tolerations", [{"operator": "Exists"}], "Deployment", (*_POD, "tolerations"), [{"operator": "Exists"}]),
+    ("controllerManager.affinity", {"podAntiAffinity": None, "nodeAffinity": {"x": 1}}, "Deployment", (*_POD, "affinity", "nodeAffinity"), {"x": 1}),
+]  # fmt: skip
+
+
+def _nested(name: str, value: object) -> Raw:
+    head, _, below = name.partition(".")
+    return {head: _nested(below, value) if below else value}
+
+
+@pytest.mark.parametrize(("name", "chosen", "kind", "path", "wanted"), VALUES, ids=[row[0] for row in VALUES])
+def test_a_value_is_heard(
+    render: Render, name: str, chosen: object, kind: str, path: tuple[str | int, ...], wanted: object
+) -> None:
+    (found,) = (each for each in render(_nested(name, chosen)) if each["kind"] == kind)
+    shown: Any = found
+    for step in path:
+        shown = shown[step]
+    assert shown == wanted
+
+
+def test_every_value_is_tried_here() -> None:
+    (deployment,) = (each for each in overlays.objects(overlays.MANAGER, IMAGE) if each["kind"] == "Deployment")
+    names = {value.name for value in values.values(deployment, REPOSITORY)}
+    switches = {values.switch_of(part) for part in overlays.COMPONENTS}
+    assert names == {*(row[0] for row in VALUES), *switches, values.MULTIKUEUE_SECRETS}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        pytest.param({"enableMultiKueue": True}, "enableMultiKueue needs multiKueue.secretNames", id="all Secrets of Kueue"),
+        pytest.param({"enableSharedFlavor": True, "enableLocalRemote": True}, "choose one", id="two layouts of one queue"),
+    ],
+)  # fmt: skip
+def test_what_must_not_be_installed_is_refused(render: Render, chosen: Raw, said: str) -> None:
+    with pytest.raises(templates.Refused, match=said):
+        render(chosen)
+
+
+# --- Helm's own judgement --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("chosen", "kubernetes", "said"),
+    [
+        pytest.param({"replicas": 3}, KUBERNETES, "replicas", id="a value that is none"),
+        pytest.param({"controllerManager": {"manager": {"logLevel": 5}}}, KUBERNETES, "logLevel", id="Kueue's log levels"),
+        pytest.param({}, "v1.35.9", "1.36", id="a cluster without a gate"),
+    ],
+)  # fmt: skip
+def test_helm_refuses(helm: Path, chosen: Raw, kubernetes: str, said: str) -> None:
+    with pytest.raises(templates.Refused, match=said):
+        _by_helm(helm, chosen, "default", kubernetes)
+
+
+@pytest.mark.long
+def test_helm_has_nothing_to_complain_of(helm: Path) -> None:
+    said = subprocess.run(
+        [helm, "lint", "--strict", "--kube-version", KUBERNETES, program.CHART],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stdout + said.stderr
