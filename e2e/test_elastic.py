@@ -1,10 +1,13 @@
 """Does a RayJob that Ray's autoscaler lets grow take workers from both clusters, and give each cluster back what it leaves?"""
 
+import pytest
+
 from adapter import names
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.rayjob import ELASTIC, NAMESPACE, Job, removed
 
 
+@pytest.mark.long  # with pods of no Ray: tests/integration/test_elastic.py
 def test_it_grows_over_both_clusters_and_gives_back_what_it_leaves(fleet: Clusters) -> None:
     """From one worker to four and back, under Ray's own autoscaler: nobody is restarted, and the quota of who leaves is free."""
     with removed(Job(fleet, "rayjob-elastic", 1, sample=ELASTIC)) as job:
