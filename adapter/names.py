@@ -162,6 +162,7 @@ WORKER: Final = "worker"  # node type of the others
 SUBMITTER: Final = "submitter"  # podset of a RayJob's submitter
 RAY_KINDS: Final = ("RayJob", "RayCluster")
 RAY_SERVICE: Final = "RayService"  # its RayClusters are the jobs, each by itself
+RAY_CLUSTER_FRAMEWORK: Final = "ray.io/raycluster"  # Kueue's integration by which each of them is one
 RAY_SERVICE_FRAMEWORK: Final = "ray.io/rayservice"  # Kueue's integration that would take the whole service for one job
 RAY_ORIGIN_LABEL: Final = "ray.io/originated-from-crd"  # on a RayCluster: the kind that KubeRay made it of
 RAY_SERVE_LABEL: Final = "ray.io/serve"  # on the pods of such a RayCluster; "true" on each of its workers

@@ -36,16 +36,24 @@ def of_workload(
         kind = work.job.kind if work.job else "pod"
         return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
     if beside := of_job(work.job.kind, job) or _fixed(work, job):
-        return f"{_of_whom(work)}: {beside}. {AGAIN}"
+        return f"{_of_whom(work)}: {beside}. {again(work)}"
     given = _account_given(chosen, clusters)
     own = placement_name(work) if work.elastic else ""
     for podset in podsets:
         template = podset.template
         if why := portability.of_template(template, account_given=given) or portability.of_marks(template, own):
-            return f"{_of_whom(work)}: worker group {quoted(podset.name)}: {why}. {AGAIN}"
+            return f"{_of_whom(work)}: worker group {quoted(podset.name)}: {why}. {again(work)}"
     if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, job)):
         return f"{_of_whom(work)}: {why}"
     return ""
+
+
+def again(work: Workload) -> str:
+    """The end of a refusal: what its user is to do. Kueue lets a Workload that was refused stay refused, whatever is edited."""
+    if work.job is None or work.job.service is None:
+        return AGAIN
+    of = f"{names.RAY_SERVICE} {work.job.service.name}"
+    return f"Correct {of}, and then delete {work.job.kind} {work.job.name}: KubeRay makes it anew from what {of} says by then."
 
 
 def _of_service_as_job(work: Workload, check: str) -> str:

@@ -5,12 +5,17 @@ Read from the objects as KubeRay leaves them in the manager cluster. A RayCluste
 by its uid; a label is easily forged.
 """
 
+import re
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, Final
 
 from adapter import names
 from adapter.objects.raw import Raw, controller_uid, meta, uid_of
 from adapter.objects.workload import Job
+
+_RAY: Final = "ray.io/"
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # of any object of a kind that a CRD defines
+_UID: Final = re.compile(r"[-0-9A-Za-z]{1,64}")  # an API server's are 36 of these
 
 
 def head(pod: Raw, heads: Iterable[Raw]) -> Raw | None:
@@ -36,10 +41,15 @@ def belongs(pod: Raw, ray_cluster: Raw | None, job: Job | None) -> bool | None:
 
 
 def service(ray_cluster: Raw) -> Job | None:
-    """The RayService that KubeRay made a RayCluster of, None where it is of a RayJob, or a user's own."""
+    """The RayService that KubeRay made a RayCluster of, None where it is of a RayJob, or a user's own.
+
+    Whoever may make a RayCluster may write any owner into it, and an API server asks of its name and uid only that they are not empty.
+    """
     for owner in meta(ray_cluster).get("ownerReferences") or ():
         if owner.get("controller") and owner.get("kind") == names.RAY_SERVICE:
             version, name, uid = (str(owner.get(key) or "") for key in ("apiVersion", "name", "uid"))
+            if not (version.startswith(_RAY) and _NAME.fullmatch(name) and _UID.fullmatch(uid)):
+                return None
             return Job(version, names.RAY_SERVICE, str(meta(ray_cluster).get("namespace") or ""), name, uid)
     return None
 

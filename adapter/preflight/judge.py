@@ -105,6 +105,9 @@ def _services(side: Side) -> Iterator[Finding]:
     elif framework in side.frameworks:
         text = f"Kueue's configuration has {framework} in integrations.frameworks, so {those} would be refused; take it out, and restart Kueue."
         yield Finding(where, "Services", "failure", text)
+    elif names.RAY_CLUSTER_FRAMEWORK not in side.frameworks:
+        text = f"Kueue's configuration lacks {names.RAY_CLUSTER_FRAMEWORK} in integrations.frameworks, so no RayCluster of {those} would be queued; add it, and restart Kueue."
+        yield Finding(where, "Services", "failure", text)
     if not side.held:
         text = f"There is no MutatingAdmissionPolicy {names.SERVICE_POLICY}: KubeRay 1.6.2 starts the RayClusters of {those} whenever Kueue stops them; apply kustomize/components/rayservice."
         yield Finding(where, "Services", "warning", text)

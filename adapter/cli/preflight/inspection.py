@@ -45,12 +45,14 @@ async def manager(client: Client, name: str, namespace: str) -> Side:
 
 
 async def _frameworks(client: Client) -> list[str] | None:
-    """Which kinds Kueue takes for jobs; None where that may not be read, or is not where stock Kueue has it."""
+    """Which kinds Kueue takes for jobs, none of Ray's where it is told nothing; None where that may not be read, or is not where stock
+    Kueue has it."""
     for found in await listed(client, resources.CONFIG_MAPS, names.KUEUE_NAMESPACE) or ():
         if text := (found.get("data") or {}).get(names.KUEUE_CONFIG_KEY):
             try:
-                return [str(one) for one in yaml.safe_load(text)["integrations"]["frameworks"]]
-            except (yaml.YAMLError, KeyError, TypeError):
+                integrations = yaml.safe_load(text).get("integrations") or {}
+                return [str(one) for one in integrations.get("frameworks") or ()]
+            except (yaml.YAMLError, AttributeError, TypeError):
                 return None
     return None
 

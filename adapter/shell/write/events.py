@@ -15,7 +15,7 @@ from typing import Any
 
 from adapter import names
 from adapter.actions import Say
-from adapter.objects.raw import bounded, timestamp
+from adapter.objects.raw import bounded, quoted, timestamp
 from adapter.objects.workload import Job
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import EVENTS
@@ -103,7 +103,7 @@ class Announcer:
                 raise
             fresh = {key: body[key] for key in ("message", "lastTimestamp", "type")}
             await self._client.merge(EVENTS.path(namespace, name), fresh)
-        log.info("%s/%s %s: %s", about.namespace, about.name, reason, message)
+        log.info("%s/%s %s: %s", about.namespace, about.name, reason, quoted(message, _LONGEST))
         known.message, known.when, known.held = message, now, set()
 
     def _tidy(self, now: float) -> None:

@@ -207,4 +207,7 @@ def test_the_ray_clusters_of_a_service_do_not_grow() -> None:
         for one in (SERVICE, None)
     ]
     assert "kueue.x-k8s.io/elastic-job, from RayService chat: the RayClusters of a RayService keep" in told[0]
+    assert told[0].endswith(
+        f"Correct RayService chat, and then delete RayCluster {work.job.name}: KubeRay makes it anew from what RayService chat says by then."
+    )
     assert told[1] == ""

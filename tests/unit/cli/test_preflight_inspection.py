@@ -66,7 +66,9 @@ class _WithServices(Server):
     ("config", "want"),
     [
         pytest.param("integrations: {frameworks: [pod, ray.io/rayservice]}", ["pod", "ray.io/rayservice"], id="said"),
-        pytest.param("integrations: {}", None, id="not said"),
+        pytest.param("integrations: {}", [], id="not said"),
+        pytest.param("manageJobsWithoutQueueName: false", [], id="nothing of integrations"),
+        pytest.param("integrations: [pod]", None, id="a list"),
         pytest.param("a: [", None, id="no YAML"),
         pytest.param("just words", None, id="words"),
         pytest.param("", None, id="elsewhere"),

@@ -95,3 +95,18 @@ def test_which_service_it_is_of(owner: Raw | None, want: str) -> None:
     owners = [{"apiVersion": "ray.io/v1", "name": "chat", "uid": "u", **owner}] if owner else []
     found = raycluster.service({"metadata": make_meta("chat-abc", ownerReferences=owners)})
     assert found == (Job("ray.io/v1", "RayService", "demo", "chat", "u") if want else None)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param({"apiVersion": "example.com/v1"}, id="of somebody else's kind"),
+        pytest.param({"name": "a\nforged line"}, id="a line of a log"),
+        pytest.param({"name": "a" * 300}, id="a long name"),
+        pytest.param({"name": ""}, id="no name"),
+        pytest.param({"uid": "u" * 1_000_000}, id="a uid of a megabyte"),
+    ],
+)
+def test_an_owner_that_somebody_made_up_is_none(forged: Raw) -> None:
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayService", "name": "chat", "uid": "u", "controller": True, **forged}
+    assert raycluster.service({"metadata": make_meta("chat-abc", ownerReferences=[owner])}) is None

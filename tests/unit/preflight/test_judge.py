@@ -489,6 +489,11 @@ OFF = ["batch/job", "ray.io/rayjob", "ray.io/raycluster"]
             id="nobody may look",
         ),
         pytest.param(
+            {"services": ["chat"], "frameworks": ["batch/job"]},
+            [("failure", "Kueue's configuration lacks ray.io/raycluster in integrations.frameworks, so no RayCluster of RayService chat would be queued; add it, and restart Kueue.")],
+            id="nobody queues its RayClusters",
+        ),
+        pytest.param(
             {"services": ["chat"], "frameworks": OFF, "held": False},
             [("warning", "There is no MutatingAdmissionPolicy rayspan-rayservice: KubeRay 1.6.2 starts the RayClusters of RayService chat whenever Kueue stops them; apply kustomize/components/rayservice.")],
             id="KubeRay is not held",
