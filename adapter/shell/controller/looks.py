@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from adapter.actions import Action, LookAgain, Plan, Say, TryCopy, cluster_of, describe
+from adapter.actions import Action, LookAgain, Plan, Say, TryCopy, Yield, cluster_of, describe
 from adapter.gang import lifecycle
 from adapter.objects.raw import Key
 from adapter.shell import metrics
@@ -87,10 +87,13 @@ class Looks:
         if self.manager.lost:  # meanwhile
             raise Postpone(self.manager.lost)
         now = datetime.now(UTC)
-        actions = lifecycle.decide(self.gangs.facts(key, now), now)
-        later = self._paces.left(key) if any(isinstance(action, Plan) for action in actions) else 0.0
-        if later:  # all else that is to be done is done, and it is planned when its time has come, whoever wakes it or does not
-            after = await self._execute(key, [action for action in actions if not isinstance(action, Plan)])
+        facts = self.gangs.facts(key, now)
+        actions = lifecycle.decide(facts, now)
+        if (later := self._paces.left(key)) and any(isinstance(action, Plan) for action in actions):
+            # It is planned when its time has come, whoever wakes it or does not. What its last plan said is told meanwhile, and all else
+            # is done; but it does not give way to others before it knows what the room that has just come is to it.
+            others = lifecycle.decide(replace(facts, room_changed=False), now)
+            after = await self._execute(key, [one for one in others if not isinstance(one, Plan | Yield)])
             return later if after is None else min(later, after)
         after = await self._execute(key, actions)
         # A plan for which clusters are to be asked first wrote nothing, so nothing wakes its gang.

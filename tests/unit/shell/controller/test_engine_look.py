@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from adapter.actions import Plan
+from adapter import names
+from adapter.actions import Plan, Record
 from adapter.gang.facts import Gang
 from adapter.shell.clusters.cluster import PROBE
 from adapter.shell.clusters.manager import Manager
@@ -184,7 +185,7 @@ class Waking:
 
     def __init__(self, manager: Manager, met: Exception | None = None) -> None:
         self.now, self.plans, self.wanted = 1000.0, list[float](), gang(builders.make_workload())
-        self._met, unasked = met, cast(Any, None)
+        self.said, self._met, unasked = list[str](), met, cast(Any, None)
         self.looks = Looks(
             manager=manager,
             fleet=unasked,
@@ -215,6 +216,8 @@ class Waking:
             self.plans.append(self.now)
             if self._met:
                 raise self._met
+        if isinstance(action, Record):
+            self.said.append(str(action.status["state"]))
 
     async def woken(self, after: float) -> float | None:
         """Have it looked at that much later; returns after how long it wants to be, or None."""
@@ -245,6 +248,19 @@ async def test_a_gang_that_is_not_planned_again_yet_is_so_though_nobody_wakes_it
         assert len(waking.plans) == 1 and after == pytest.approx(ROOM_SECONDS * 4 / 5)
         await waking.woken(after or 0)
         assert len(waking.plans) == 2
+
+
+async def test_a_gang_says_what_its_plan_found_though_room_changes_all_the_time() -> None:
+    """Whoever is about to be planned again tells what the last plan said; and gives way to others only when it knows of the room."""
+    work = builders.make_workload()
+    place = builders.make_placement(work, shares={}, explanation="No room.")
+    async with apiserver.connected("http://127.0.0.1:1") as nobody:
+        waking = Waking(_seen(nobody))
+        waking.wanted = gang(work, [place], room_changed=True, others_wait=True)
+        await waking.woken(0)
+        assert (len(waking.plans), waking.said) == (1, [])
+        await waking.woken(ROOM_SECONDS / 5)
+        assert (len(waking.plans), waking.said) == (1, [names.WAITING])
 
 
 async def test_who_asked_a_cluster_for_its_plan_is_planned_at_once() -> None:
