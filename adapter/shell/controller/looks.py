@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from adapter.actions import Action, LookAgain, Plan, Say, TryCopy, Yield, cluster_of, describe
+from adapter.actions import Action, LookAgain, Plan, Say, TryCopy, cluster_of, describe
 from adapter.gang import lifecycle
 from adapter.objects.raw import Key
 from adapter.shell import metrics
@@ -92,8 +92,8 @@ class Looks:
         if (later := self._paces.left(key)) and any(isinstance(action, Plan) for action in actions):
             # It is planned when its time has come, whoever wakes it or does not. What its last plan said is told meanwhile, and all else
             # is done; but it does not give way to others before it knows what the room that has just come is to it.
-            others = lifecycle.decide(replace(facts, room_changed=False), now)
-            after = await self._execute(key, [one for one in others if not isinstance(one, Plan | Yield)])
+            meanwhile = lifecycle.decide(replace(facts, room_changed=False, others_wait=False), now)
+            after = await self._execute(key, [action for action in meanwhile if not isinstance(action, Plan)])
             return later if after is None else min(later, after)
         after = await self._execute(key, actions)
         # A plan for which clusters are to be asked first wrote nothing, so nothing wakes its gang.
