@@ -16,7 +16,7 @@ from adapter.gang import reserving, status
 from adapter.gang.deadlines import SOON
 from adapter.gang.facts import Gang
 from adapter.objects.placement import MOST_SHARES, Placement, Share, placement_name
-from adapter.objects.raw import label
+from adapter.objects.raw import Raw, is_true, label
 from adapter.objects.workload import Workload
 
 GOES_ON = "The job runs on; workers that have no place yet are placed as room comes."
@@ -47,6 +47,18 @@ def _dispatched(gang: Gang, work: Workload) -> bool:
     """Whether its worker groups were given to us when it started: what our check added stands in their templates since."""
     groups, own = (*gang.remote_podsets, *gang.idle_podsets), placement_name(work)
     return any(label(one.template, names.PLACEMENT_LABEL) == own for one in work.podsets if one.name in groups)
+
+
+def started(work: Workload, covered: Iterable[str], job: Raw, slices: Iterable[Raw]) -> bool:
+    """Whether a job that runs was let run by Kueue: what our check added stands in its templates since, in one write with
+    spec.suspend, or one of its `slices` is admitted. Anybody may set spec.suspend to false, and Kueue leaves an elastic job so
+    (kueue:pkg/controller/jobframework/reconciler.go)."""
+    spec, groups, own = job.get("spec") or {}, set(covered), placement_name(work)
+    cluster = (spec.get("rayClusterSpec") if work.job and work.job.kind == "RayJob" else spec) or {}
+    made = [one.template for one in work.podsets if one.name in groups]
+    made += [group.get("template") or {} for group in cluster.get("workerGroupSpecs") or ()]
+    marked = any(label(template, names.PLACEMENT_LABEL) == own for template in made)
+    return marked or any(is_true(one, names.ADMITTED) for one in slices)
 
 
 def _told(gang: Gang, work: Workload) -> list[Action]:

@@ -263,6 +263,25 @@ def test_one_that_ran_in_the_manager_before_its_queue_was_ours_is_left_there() -
     assert decide(gang(NEXT_READY, None), NOW) == []
 
 
+MARKED: Raw = {"metadata": {"labels": {names.PLACEMENT_LABEL: NAME}}}
+
+
+@pytest.mark.parametrize(
+    ("work", "job", "slices", "want"),
+    [
+        pytest.param(slice_of(1), {}, [], False, id="nothing says so"),
+        pytest.param(slice_of(2, marked=NAME), {}, [], True, id="its next slice is of marked templates"),
+        pytest.param(slice_of(2, marked="other"), {}, [], False, id="another mark"),
+        pytest.param(
+            slice_of(1), {"spec": {"workerGroupSpecs": [{}, {"template": MARKED}]}}, [], True, id="its templates are"
+        ),
+        pytest.param(slice_of(1), {}, [slice_of(1), slice_of(1, conditions=[names.ADMITTED])], True, id="admitted"),
+    ],
+)
+def test_who_was_let_run_by_kueue(work: Raw, job: Raw, slices: list[Raw], want: bool) -> None:
+    assert elastic.started(workload(work), ["workers"], job, slices) is want
+
+
 def _share(number: int, counts: Mapping[str, int]) -> Share:
     return Share("east", tuple(GroupShare(name, name, count) for name, count in counts.items() if count), round=number)
 
