@@ -103,7 +103,7 @@ def _spare(gang: Gang, current: Placement, kept: Iterable[Share], bad: Unstarted
     empty = [share for share in kept if _key(current, share) not in gang.occupied]
     drained = [share for share in empty if share.cluster in gang.draining]
     if current.job:
-        others = [share for share in empty if share not in drained]
+        others = [share for share in empty if share not in drained and not unstarted.awaited(gang, share)]
         return (*drained, *elastic.spare(gang, others, _places_of_groups(gang, current, kept, bad)))
     room = 0 if unstarted.away(gang) else _places(gang, current, kept, bad) - current.wanted
     more = []
