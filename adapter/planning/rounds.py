@@ -16,7 +16,7 @@ from adapter.objects.workload import Job
 from adapter.planning import gangorder, planner
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
-from adapter.planning.request import Candidate, Request, growth, near, rest
+from adapter.planning.request import Candidate, Request, growth, near, rest, stays
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,12 @@ def beside(
     *,
     elastic: bool,
 ) -> Asking:
-    """What a gang that runs asks for beside the shares that it keeps, and whom: an elastic job grows by whatever fits."""
-    if not elastic:
-        return replace(me, request=rest(me.request, kept, draining, without))
-    clusters = near(me.clusters, kept, draining) if me.request.gang == "SameCluster" else me.clusters
+    """What a gang that runs asks for beside the shares that it keeps, and whom: an elastic job grows by whatever fits, but where all
+    must be in one cluster, and none is that stays in one, they find one together."""
+    asked, together = rest(me.request, kept, draining, without), me.request.gang == "SameCluster"
+    if not elastic or (together and not stays(me.request, asked, kept, draining)):
+        return replace(me, request=asked)
+    clusters = near(me.clusters, kept, draining) if together else me.clusters
     return replace(me, request=growth(me.request, kept, draining, without), clusters=clusters)
 
 
