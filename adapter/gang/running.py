@@ -28,10 +28,12 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
     # An elastic job may have started with no worker elsewhere, and so with no round.
     seen = current if current.placed_round or work.elastic else replace(current, placed_round=current.round)
     gone = _lost(gang, seen)
-    refused, why = _refused(gang, seen, gone), _why(gone)
+    # An elastic job may hold a share that its last worker has left already, and that is missed by nobody.
+    missed = {share: text for share, text in gone.items() if not seen.job or _key(seen, share) in gang.here}
+    refused, why = _refused(gang, seen, gone), _why(missed)
     told = say(work.job, "ShareLost", why, warning=True) if why else []
     # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
-    if set(gone) - set(refused) and gang.on_share_lost == "Restart":
+    if set(missed) - set(refused) and gang.on_share_lost == "Restart":
         text = f"{why} The whole job starts again, as its policy's onShareLost says."
         return [*told, status.check(gang, work, names.CHECK_RETRY, text)]
     left, bad = [share for share in _held(seen) if share not in gone], unstarted.found(gang, seen, now)

@@ -100,6 +100,7 @@ class Gangs:
             unreleased=dict(self._memory.unreleased),
             # its pods, here and there
             occupied=_shares(self._slots.held(p) for p in found),
+            here=_shares(self._slots.here(p) for p in found),
             there=_shares(self._slots.there(p) for p in found),
             alive=_shares(self._slots.alive(p) for p in found),
             unplaced=any(self._slots.unplaced(p) for p in found),

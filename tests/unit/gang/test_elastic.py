@@ -263,6 +263,15 @@ def test_one_that_ran_in_the_manager_before_its_queue_was_ours_is_left_there() -
     assert decide(gang(NEXT_READY, None), NOW) == []
 
 
+@pytest.mark.parametrize("policy", ["Replace", "Restart"])
+def test_a_share_that_nobody_is_on_is_missed_by_nobody(policy: str) -> None:
+    lost = decide(gang(FIRST, stands=False, on_share_lost=policy), NOW)
+    assert kinds(lost) == ["Plan"] and only(lost, Plan).lost == "" and not any(isinstance(one, Say) for one in lost)
+    missed = decide(gang(FIRST, stands=False, on_share_lost=policy, here=frozenset({("east", 1)})), NOW)
+    assert kinds(missed) == (["SetCheck"] if policy == "Restart" else ["Plan"])
+    assert only(missed, Say).reason == "ShareLost"
+
+
 MARKED: Raw = {"metadata": {"labels": {names.PLACEMENT_LABEL: NAME}}}
 
 

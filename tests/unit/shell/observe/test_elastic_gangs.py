@@ -422,6 +422,18 @@ def started_by_hand() -> World:
     return world
 
 
+@pytest.mark.parametrize("gated", [True, False])
+def test_who_has_no_quota_in_the_manager_waits_for_no_place(gated: bool) -> None:
+    world = started_by_hand()
+    failed = make_pod("a", placement=world.name, slot="west/1/workers/0", phase="Failed")
+    waits = make_pod("b", placement=world.name)
+    waits["spec"] = {**waits.get("spec", {}), "schedulingGates": [{"name": names.ELASTIC_GATE}] if gated else []}
+    world.pods = [failed, waits]
+    world._show()
+    facts = world.sight.facts.gangs.facts(gang_key(world.slices[-1]), NOW)
+    assert (facts.unplaced, facts.here, facts.alive) == (not gated, {("west", 1)}, frozenset())
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("follow"), st.integers(0, 6)),
