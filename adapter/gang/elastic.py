@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from adapter import names
-from adapter.actions import Action, LookAgain, Repoint, SetCheck, say
+from adapter.actions import Action, LookAgain, Plan, Record, Repoint, SetCheck, say
 from adapter.gang import reserving, status
-from adapter.gang.deadlines import SOON
+from adapter.gang.deadlines import SOON, excluded
 from adapter.gang.facts import Gang
 from adapter.objects.placement import MOST_SHARES, Placement, Share, placement_name
 from adapter.objects.raw import Raw, is_true, label
@@ -74,6 +74,14 @@ def vacate(work: Workload, place: Placement, now: datetime) -> list[Action]:
     if place.shares:
         return [Repoint(place, work, place.wanted, vacant=True)]
     return status.record(place, status.vacant(place, now))
+
+
+def resized(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
+    """Plan one anew that wants fewer workers than it was planned for before it ever ran: Kueue changes its Workload in place then."""
+    if current.shares:
+        why = f"The job wants {sum(gang.wanted.values())} workers now, and not {current.wanted}"
+        return [Record(current, status.withdrawing(current, {}, why, now, now))]
+    return [Plan(work, current, excluded(current, now, gang.start_timeout)), LookAgain(SOON)]
 
 
 def told(gang: Gang, current: Placement, missing: int) -> str:

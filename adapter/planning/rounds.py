@@ -177,7 +177,7 @@ def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> 
 
 def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
     """Whether the round that a plan becomes, as its Placement's `spec`, says nothing new beside the one that stands: the same
-    shares, the same clusters left out, and the same sentence."""
+    shares, as many workers in all, the same clusters left out, and the same sentence."""
     left_out = [{(one.cluster, one.until) for one in listed} for listed in (before.excluded, action.excluded)]
     if (
         not before.round
@@ -187,7 +187,7 @@ def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
     ):
         return False
     same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
-    return same and bool(before.explanation == spec["explanation"])
+    return same and bool((before.explanation, before.wanted) == (spec["explanation"], spec["wanted"]))
 
 
 def _offered(asking: Asking, fleet: Iterable[Candidate]) -> list[Candidate]:

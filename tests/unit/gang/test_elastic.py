@@ -178,6 +178,20 @@ def test_what_is_gone_leaves_nothing(facts: Gang) -> None:
     assert "Release" in kinds(decide(facts, NOW))
 
 
+@pytest.mark.parametrize("shares", [{}, {"east": {"workers": 2}}], ids=["waits", "reserves"])
+def test_one_that_is_scaled_down_in_the_queue_is_planned_for_what_it_wants_now(shares: Raw) -> None:
+    work = slice_of(1, workers=2)
+    place = chain_of(work, shares=shares)
+    assert "Plan" not in kinds(decide(gang(work, place, unsuspended=False), NOW))
+    work["spec"]["podSets"][1]["count"] = 1
+    actions = decide(gang(work, place, unsuspended=False), NOW)
+    if not shares:
+        assert only(actions, Plan).kept is None
+        return
+    body = only(actions, Record).status
+    assert body["withdrawnRound"] == 1 and body["reason"].startswith("The job wants 1 workers now, and not 2, so")
+
+
 def test_an_untouched_job_needs_nothing() -> None:
     assert not set(kinds(decide(gang(FIRST), NOW))) - {"Record"}
 

@@ -297,7 +297,7 @@ def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else
 def test_a_plan_for_another_attempt_says_something_new() -> None:
     place = placement(STANDS)
     action = actions.Plan(chain(1), place, (), BOTH)
-    assert not rounds.unchanged(action, place, {"shares": [{}] * 2, "explanation": place.explanation})
+    assert not rounds.unchanged(action, place, {"shares": [{}] * 2, "wanted": 4, "explanation": place.explanation})
 
 
 def test_who_keeps_what_preemption_would_free_is_waited_for_and_not_named() -> None:
@@ -334,4 +334,6 @@ def test_a_plan_that_says_nothing_new(
 ) -> None:
     place = placement(before)
     action = actions.Plan(workload(make_workload()), place, excluded, kept)
-    assert rounds.unchanged(action, place, {"shares": [{}] * shares, "explanation": sentence}) is want
+    spec = {"shares": [{}] * shares, "wanted": 4, "explanation": sentence}
+    assert rounds.unchanged(action, place, spec) is want
+    assert not rounds.unchanged(action, place, {**spec, "wanted": 3})

@@ -380,6 +380,15 @@ def test_whom_somebody_else_let_run_is_answered_when_he_is_suspended_again() -> 
     assert (world.where, world.state) == ({"east": 4}, names.CHECK_READY)
 
 
+def test_one_that_is_scaled_down_in_the_queue_starts_with_what_it_wants_now() -> None:
+    world = World(4, east=2)
+    world.rest()
+    assert world.state == names.CHECK_PENDING
+    world.shrink(2)
+    world.rest()
+    assert (world.where, world.state) == ({"east": 2}, names.CHECK_READY)
+
+
 def test_a_replaced_slice_alone_changes_nothing() -> None:
     world = started()
     world._finish(world.slices[-1])
