@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
-from adapter.actions import Action, DeletePod, LookAgain, Plan, say
+from adapter.actions import Action, DeletePod, LookAgain, Plan, Record, say
 from adapter.gang import elastic, status, unstarted
 from adapter.gang.deadlines import RESYNC, SOON, excluded, excluded_for, may_fit
 from adapter.gang.facts import Gang
@@ -46,7 +46,10 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
         )
         kept = tuple(share for share in left if share not in spared)
         return [*told, *_plan(gang, work, current, live, kept, bad, why, len(refused))]
-    if asked := _asked(seen):
+    asked = _asked(seen)
+    if asked and current.job and not elastic.missing(gang, _places_of_groups(gang, seen, _held(seen), bad)):
+        return [Record(current, status.withdrawing(current, {}, "Nobody needs it any more", now, now))]
+    if asked:
         return ask(gang, work, current, asked, True, now)
     return _whole(gang, work, current, seen, bad, now)
 

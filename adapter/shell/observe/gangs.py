@@ -81,7 +81,10 @@ class Gangs:
             together=together(chosen),
             unsuspended=unsuspended,
             caution=refusal.caution(work, chosen) if work else "",
-            problem=problem or self._policies.rivals(work) or self._policies.gate_problem() or self._started(work, early=runs_on and not unsuspended),
+            problem=problem
+            or self._policies.rivals(work)
+            or self._policies.gate_problem()
+            or self._started(work, early=runs_on and not unsuspended),
             refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
             absent=self._refusals.absent(work, check) if work and check else "",
             targets=self._near(work, stands, by_plan) if work else {},

@@ -221,6 +221,19 @@ def test_a_round_of_growth_is_asked_for_while_the_rest_stands() -> None:
     assert (asked.share.cluster, asked.starts) == ("west", False)
 
 
+@pytest.mark.parametrize(("wanted", "needed"), [(3, True), (2, False)])
+def test_a_round_that_nobody_needs_any_more_is_given_up(wanted: int, needed: bool) -> None:
+    work = slice_of(2, workers=wanted, check=names.CHECK_READY)
+    grown = chain_of(work, round=2, **PLACED)
+    grown["spec"]["shares"][0]["round"] = 1
+    grown["spec"]["shares"].append({"cluster": "west", "groups": [{"name": "workers", "role": "r", "count": 2}]})
+    held = reservation("east", make_reservation(grown, round=1))
+    actions = decide(replace(gang(work, grown), reservations=(held,)), NOW)
+    assert ("Reserve" in kinds(actions)) is needed
+    withdrawn = [one.status.get("withdrawnRound") for one in actions if isinstance(one, Record)]
+    assert (2 in withdrawn) is not needed
+
+
 def shrunk(wanted: int) -> tuple[Raw, Raw]:
     """A job with a share of two in each of two clusters, that wants so many now."""
     work = slice_of(2, workers=wanted, check=names.CHECK_READY)

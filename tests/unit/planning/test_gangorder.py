@@ -84,8 +84,12 @@ HALF = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}
     [
         pytest.param(growing(), CHECK, HALF, True, id="it wants two more"),
         pytest.param(growing(), CHECK, placement(make_placement(make_workload())), False, id="it has all"),
-        pytest.param(growing(), CHECK, replace(HALF, shares=HALF.shares * 99, wanted=999), True, id="it may have one more share"),
-        pytest.param(growing(), CHECK, replace(HALF, shares=HALF.shares * 100, wanted=999), False, id="it may have none"),
+        pytest.param(
+            growing(), CHECK, replace(HALF, shares=HALF.shares * 99, wanted=999), True, id="it may have one more share"
+        ),
+        pytest.param(
+            growing(), CHECK, replace(HALF, shares=HALF.shares * 100, wanted=999), False, id="it may have none"
+        ),
         pytest.param(growing(), CHECK, None, False, id="it has no Placement"),
         pytest.param(growing(), "", HALF, False, id="no check of ours is on it"),
         pytest.param(growing(state=names.CHECK_PENDING), CHECK, HALF, False, id="it has yet to be let run"),
