@@ -440,7 +440,11 @@ def test_who_has_no_quota_in_the_manager_waits_for_no_place(gated: bool) -> None
     world.pods = [failed, waits]
     world._show()
     facts = world.sight.facts.gangs.facts(gang_key(world.slices[-1]), NOW)
-    assert (facts.unplaced, facts.here, facts.alive) == (not gated, frozenset({("west", 1)}), frozenset[tuple[str, int]]())
+    assert (facts.unplaced, facts.here, facts.alive) == (
+        not gated,
+        frozenset({("west", 1)}),
+        frozenset[tuple[str, int]](),
+    )
 
 
 STEPS = st.lists(
