@@ -80,6 +80,16 @@ def started_early(work: Workload, job: Raw) -> str:
     )
 
 
+def let_run(work: Workload) -> str:
+    """Say in a sentence that somebody let an elastic job run which Kueue has not admitted: answered as one that runs, its workers would
+    start in the manager."""
+    kind = work.job.kind if work.job else "job"
+    return (
+        f"{_of_whom(work)}: spec.suspend is false, and Kueue has not admitted it: somebody else set it; set spec.suspend to true, or delete "
+        f"the {kind} and submit it again."
+    )
+
+
 def caution(work: Workload, chosen: Chosen | None) -> str:
     """Say in a sentence what the user of a RayCluster must know before it starts, empty when nothing: of a RayService, that it may stop
     as a whole."""

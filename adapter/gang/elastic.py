@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from adapter import names
-from adapter.actions import Action, LookAgain, Repoint, SetCheck, say
+from adapter.actions import Action, LookAgain, Plan, Record, Repoint, SetCheck, say
 from adapter.gang import reserving, status
-from adapter.gang.deadlines import SOON
+from adapter.gang.deadlines import SOON, excluded
 from adapter.gang.facts import Gang
 from adapter.objects.placement import MOST_SHARES, Placement, Share, placement_name
-from adapter.objects.raw import label
+from adapter.objects.raw import Raw, is_true, label
 from adapter.objects.workload import Workload
 
 GOES_ON = "The job runs on; workers that have no place yet are placed as room comes."
@@ -49,6 +49,18 @@ def _dispatched(gang: Gang, work: Workload) -> bool:
     return any(label(one.template, names.PLACEMENT_LABEL) == own for one in work.podsets if one.name in groups)
 
 
+def started(work: Workload, covered: Iterable[str], job: Raw, slices: Iterable[Raw]) -> bool:
+    """Whether a job that runs was let run by Kueue: what our check added stands in its templates since, in one write with
+    spec.suspend, or one of its `slices` is admitted. Anybody may set spec.suspend to false, and Kueue leaves an elastic job so
+    (kueue:pkg/controller/jobframework/reconciler.go)."""
+    spec, groups, own = job.get("spec") or {}, set(covered), placement_name(work)
+    cluster = (spec.get("rayClusterSpec") if work.job and work.job.kind == "RayJob" else spec) or {}
+    made = [one.template for one in work.podsets if one.name in groups]
+    made += [group.get("template") or {} for group in cluster.get("workerGroupSpecs") or ()]
+    marked = any(label(template, names.PLACEMENT_LABEL) == own for template in made)
+    return marked or any(is_true(one, names.ADMITTED) for one in slices)
+
+
 def _told(gang: Gang, work: Workload) -> list[Action]:
     """What would keep a job from starting keeps none from running on; it is said."""
     if why := gang.refusal or gang.problem or gang.absent:
@@ -62,6 +74,14 @@ def vacate(work: Workload, place: Placement, now: datetime) -> list[Action]:
     if place.shares:
         return [Repoint(place, work, place.wanted, vacant=True)]
     return status.record(place, status.vacant(place, now))
+
+
+def resized(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
+    """Plan one anew that wants fewer workers than it was planned for before it ever ran: Kueue changes its Workload in place then."""
+    if current.shares:
+        why = f"The job wants {sum(gang.wanted.values())} workers now, and not {current.wanted}"
+        return [Record(current, status.withdrawing(current, {}, why, now, now))]
+    return [Plan(work, current, excluded(current, now, gang.start_timeout)), LookAgain(SOON)]
 
 
 def told(gang: Gang, current: Placement, missing: int) -> str:

@@ -47,6 +47,7 @@ class Gang:
     movers: tuple[tuple[str, Raw], ...] = ()  # cluster and copy: workers whose turn it is to leave one that is drained
     occupied: frozenset[tuple[str, int]] = frozenset()  # shares that a pod is on, here or there, by cluster and round
     unplaced: bool = False  # a pod of the manager waits for a slot
+    here: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on, also one that has failed
     there: frozenset[tuple[str, int]] = frozenset()  # those that a copy is on
     unusable: Mapping[tuple[str, int], str] = field(default_factory=dict)  # shares whose pods were refused, and why
     unreleased: Mapping[str, str] = field(default_factory=dict)  # by uid: shares that could not be deleted, and why

@@ -140,6 +140,8 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
             return []  # it ran before it was ours
         kept = () if ready and work.elastic else None  # of one that runs, whatever fits is better than none
         return [Plan(work, current or gang.chain, excluded(current, now, gang.start_timeout), kept)]
+    if not ready and current.job and current.wanted != sum(gang.wanted.values()):  # it was scaled in the queue
+        return elastic.resized(gang, work, current, now)
     # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
     if not current.shares and not ready:
         return waiting.wait(gang, work, current, now)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
-from adapter.actions import Action, DeletePod, LookAgain, Plan, say
+from adapter.actions import Action, DeletePod, LookAgain, Plan, Record, say
 from adapter.gang import elastic, status, unstarted
 from adapter.gang.deadlines import RESYNC, SOON, excluded, excluded_for, may_fit
 from adapter.gang.facts import Gang
@@ -28,10 +28,12 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
     # An elastic job may have started with no worker elsewhere, and so with no round.
     seen = current if current.placed_round or work.elastic else replace(current, placed_round=current.round)
     gone = _lost(gang, seen)
-    refused, why = _refused(gang, seen, gone), _why(gone)
+    # An elastic job may hold a share that its last worker has left already, and that is missed by nobody.
+    missed = {share: text for share, text in gone.items() if not seen.job or _key(seen, share) in gang.here}
+    refused, why = _refused(gang, seen, gone), _why(missed)
     told = say(work.job, "ShareLost", why, warning=True) if why else []
     # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
-    if set(gone) - set(refused) and gang.on_share_lost == "Restart":
+    if set(missed) - set(refused) and gang.on_share_lost == "Restart":
         text = f"{why} The whole job starts again, as its policy's onShareLost says."
         return [*told, status.check(gang, work, names.CHECK_RETRY, text)]
     left, bad = [share for share in _held(seen) if share not in gone], unstarted.found(gang, seen, now)
@@ -44,7 +46,10 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
         )
         kept = tuple(share for share in left if share not in spared)
         return [*told, *_plan(gang, work, current, live, kept, bad, why, len(refused))]
-    if asked := _asked(seen):
+    asked = _asked(seen)
+    if asked and current.job and not elastic.missing(gang, _places_of_groups(gang, seen, _held(seen), bad)):
+        return [Record(current, status.withdrawing(current, {}, "Nobody needs it any more", now, now))]
+    if asked:
         return ask(gang, work, current, asked, True, now)
     return _whole(gang, work, current, seen, bad, now)
 
@@ -103,7 +108,7 @@ def _spare(gang: Gang, current: Placement, kept: Iterable[Share], bad: Unstarted
     empty = [share for share in kept if _key(current, share) not in gang.occupied]
     drained = [share for share in empty if share.cluster in gang.draining]
     if current.job:
-        others = [share for share in empty if share not in drained]
+        others = [share for share in empty if share not in drained and not unstarted.awaited(gang, share)]
         return (*drained, *elastic.spare(gang, others, _places_of_groups(gang, current, kept, bad)))
     room = 0 if unstarted.away(gang) else _places(gang, current, kept, bad) - current.wanted
     more = []

@@ -23,7 +23,7 @@ from adapter.gang.drain import Gathered
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, condition, key_of, meta, moment, uid_of
-from adapter.objects.workerpod import dispatched, group_of, in_place, share_key, slot_of
+from adapter.objects.workerpod import dispatched, group_of, in_place, share_key, slot_of, waits_for_quota
 from adapter.objects.workerpod import ended as over
 from adapter.objects.workerpod import leaving as deleting
 
@@ -91,7 +91,13 @@ def ended(gang: Gang, bad: Unstarted, now: datetime) -> list[Action]:
 def away(gang: Gang) -> bool:
     """Whether a worker is between two places: KubeRay has yet to make its pod, or that has no slot."""
     workers = gang.workers
-    return workers is not None and (_unmade(workers) > 0 or any(not slot_of(pod) for pod in _living(workers)))
+    return workers is not None and (_unmade(workers) > 0 or any(_awaiting(workers)))
+
+
+def awaited(gang: Gang, share: Share) -> bool:
+    """Whether a worker that a share has places for may be between two."""
+    groups, workers = {group.name for group in share.groups}, gang.workers
+    return workers is not None and (_unmade(workers) > 0 or any(group_of(pod) in groups for pod in _awaiting(workers)))
 
 
 def _starting(gang: Gang, workers: Gathered) -> list[tuple[Raw, datetime | None]]:
@@ -144,7 +150,7 @@ def _leaving(gang: Gang, workers: Gathered, bad: Unstarted, now: datetime) -> It
     """Who has a place elsewhere that nobody else is on the way to; and who has a node, on which he did not start in twice the
     time, and no place elsewhere: on another node he may."""
     free = drain.free_places(workers, bad.closed | gang.draining)
-    free.subtract(group_of(pod) for pod in _living(workers) if not slot_of(pod))
+    free.subtract(map(group_of, _awaiting(workers)))
     unmade = _unmade(workers)
     for pod in bad.late:
         if free[group_of(pod)] > unmade:
@@ -200,5 +206,11 @@ def _placed(workers: Gathered) -> list[Raw]:
 
 
 def _unmade(workers: Gathered) -> int:
-    """How many pods KubeRay has yet to make."""
-    return max(workers.desired - len(_living(workers)), 0)
+    """How many pods KubeRay has yet to make; those of an elastic job for which the manager has no quota need no place."""
+    desired = min(workers.desired, workers.place.wanted) if workers.place.job else workers.desired
+    return max(desired - sum(not waits_for_quota(pod) for pod in _living(workers)), 0)
+
+
+def _awaiting(workers: Gathered) -> list[Raw]:
+    """Those that wait for a slot, and have the manager's quota."""
+    return [pod for pod in _living(workers) if not (slot_of(pod) or waits_for_quota(pod))]

@@ -179,10 +179,11 @@ def active_slice(slices: Iterable[Raw]) -> Raw | None:
     return max(slices, key=_standing, default=None)
 
 
-def _standing(raw: Raw) -> tuple[bool, bool, str, str]:
+def _standing(raw: Raw) -> tuple[bool, bool, bool, str, str]:
+    """Of two of one second, which both are finished, one may have been replaced by the other."""
     unfinished = not is_true(raw, names.FINISHED)
     holds = unfinished and is_true(raw, names.QUOTA_RESERVED) and not is_true(raw, names.EVICTED)
-    return unfinished, holds, str(meta(raw).get("creationTimestamp") or ""), uid_of(raw)
+    return unfinished, holds, not _replaced(raw), str(meta(raw).get("creationTimestamp") or ""), uid_of(raw)
 
 
 def _chain(raw: Raw) -> str:

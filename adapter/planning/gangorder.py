@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from adapter import names
 from adapter.admission import limits
 from adapter.objects import podrequests
-from adapter.objects.placement import Placement
+from adapter.objects.placement import MOST_SHARES, Placement
 from adapter.objects.raw import Key, Raw
 from adapter.objects.workload import PodSet, Workload
 
@@ -59,10 +59,12 @@ def waits(work: Workload, check: str, current: Placement | None) -> bool:
 
 def grows(work: Workload, check: str, current: Placement | None) -> bool:
     """Whether an elastic job that runs is to be planned, for it has fewer places than it wants: it takes what fits in its turn,
-    and as it takes even one place it holds nothing back."""
+    and as it takes even one place it holds nothing back. With as many shares as it may have it takes nothing."""
     if not (check and work.elastic and work.holds_quota and work.checks[check].state == names.CHECK_READY):
         return False
-    return current is not None and sum(share.workers for share in current.live) < current.wanted
+    if current is None or len(current.shares) >= MOST_SHARES:
+        return False
+    return sum(share.workers for share in current.live) < current.wanted
 
 
 def aside(noted: Workload, until: datetime, current: Workload | None, check: str, now: datetime) -> Waiting | None:
@@ -129,7 +131,7 @@ def holds_until(one: Waiting, now: datetime) -> datetime | None:
     gathered.
     """
     created = one.work.created
-    if created is None or now - created <= STARVED_AFTER:
+    if one.grows or created is None or now - created <= STARVED_AFTER:
         return None
     period = (now - _FIRST) // PERIOD
     if now < _begin(period) + PAUSE and _next_pause(created, period) == period:

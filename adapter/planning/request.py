@@ -97,10 +97,15 @@ def growth(
     return replace(asked, minimum=max(least, 1))
 
 
+def stays(request: Request, asked: Request, kept: Iterable[Share], draining: Collection[str]) -> bool:
+    """Whether a gang has a cluster that it need not leave, beside which it asks for the rest only."""
+    return asked.workers < request.workers and any(share.cluster not in draining for share in kept)
+
+
 def near(clusters: Sequence[str], kept: Iterable[Share], draining: Collection[str]) -> Sequence[str]:
-    """Whom a gang that must be in one cluster asks for more workers: only that cluster, as long as it has one that it need not leave."""
+    """Whom a gang that must be in one cluster asks for more workers: only the one that it need not leave."""
     own = {share.cluster for share in kept} - set(draining)
-    return [name for name in clusters if name in own] if own else clusters
+    return [name for name in clusters if name in own]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from adapter.objects.workload import Job
 from adapter.planning import gangorder, planner
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
-from adapter.planning.request import Candidate, Request, growth, near, rest
+from adapter.planning.request import Candidate, Request, growth, near, rest, stays
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,12 @@ def beside(
     *,
     elastic: bool,
 ) -> Asking:
-    """What a gang that runs asks for beside the shares that it keeps, and whom: an elastic job grows by whatever fits."""
-    if not elastic:
-        return replace(me, request=rest(me.request, kept, draining, without))
-    clusters = near(me.clusters, kept, draining) if me.request.gang == "SameCluster" else me.clusters
+    """What a gang that runs asks for beside the shares that it keeps, and whom: an elastic job grows by whatever fits, but where all
+    must be in one cluster, and none is that stays in one, they find one together."""
+    asked, together = rest(me.request, kept, draining, without), me.request.gang == "SameCluster"
+    if not elastic or (together and not stays(me.request, asked, kept, draining)):
+        return replace(me, request=asked)
+    clusters = near(me.clusters, kept, draining) if together else me.clusters
     return replace(me, request=growth(me.request, kept, draining, without), clusters=clusters)
 
 
@@ -175,7 +177,7 @@ def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> 
 
 def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
     """Whether the round that a plan becomes, as its Placement's `spec`, says nothing new beside the one that stands: the same
-    shares, the same clusters left out, and the same sentence."""
+    shares, as many workers in all, the same clusters left out, and the same sentence."""
     left_out = [{(one.cluster, one.until) for one in listed} for listed in (before.excluded, action.excluded)]
     if (
         not before.round
@@ -185,7 +187,7 @@ def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
     ):
         return False
     same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
-    return same and bool(before.explanation == spec["explanation"])
+    return same and bool((before.explanation, before.wanted) == (spec["explanation"], spec["wanted"]))
 
 
 def _offered(asking: Asking, fleet: Iterable[Candidate]) -> list[Candidate]:

@@ -185,7 +185,7 @@ class Waker:
                 self._keys.named(CLUSTER, "", cluster, ROOM_SECONDS)
         if predicates.changed(before, after, lambda place: place.get("spec")):
             self._keys.all(POD, self._manager.pods.group("/".join(key_of(raw))))
-            if ((before or {}).get("spec") or {}).get("shares"):  # what it was promised is free for others
+            if predicates.frees(before, after):  # what it was promised is free for others
                 self._keys.room()
 
     def _pod(self, before: Raw | None, after: Raw | None) -> None:

@@ -52,6 +52,15 @@ def held(place: Raw) -> object:
     return found.live, found.status.get("state") == names.ENDED
 
 
+def frees(before: Raw | None, after: Raw | None) -> bool:
+    """Whether a Placement that had shares has others now, or an elastic job asks for less beside its own than it did."""
+    if before is None or not (was := placement(before)).shares:
+        return False
+    now = placement(after or {})
+    more = was.wanted > sum(share.workers for share in was.shares)
+    return now.shares != was.shares or (more and now.wanted < was.wanted)
+
+
 def stand(pod: Raw) -> object:
     """What of a manager's pod decides on the fate of its share, and on whose turn it is to move."""
     gone = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")

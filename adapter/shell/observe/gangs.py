@@ -11,13 +11,14 @@ from datetime import datetime
 from adapter import names
 from adapter.admission import refusal
 from adapter.admission.policy import lost_after, reservation_timeout, start_timeout, together, when_share_lost
+from adapter.gang import elastic
 from adapter.gang.facts import Gang, current
 from adapter.gang.releasing import unwanted
 from adapter.objects.placement import Placement, placement, placement_name
 from adapter.objects.raw import Key, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import share_key
-from adapter.objects.workload import Workload, runs, workload
+from adapter.objects.workload import PodSet, Workload, runs, workload
 from adapter.rewrite import copies
 from adapter.rewrite.target import Target
 from adapter.shell.clusters.fleet import Fleet
@@ -59,9 +60,10 @@ class Gangs:
         work, check = self._under(key)
         found = tuple(placement(p) for p in self._manager.placements.group("/".join(key)))
         standing, odd = self._shares.read(key)
-        unsuspended = bool(work and self._unsuspended(work))
-        stands = current(work, found, unsuspended)
         covered = self._policies.covered(work, check) if work else []
+        runs_on = bool(work and self._runs(work))
+        unsuspended = bool(runs_on and work and self._let_run(work, covered))
+        stands = current(work, found, unsuspended)
         chosen, problem = self._policies.policy(check)
         asked = _asked(stands, standing)
         by_plan = self._trials.wanted(work) if work else ()
@@ -79,7 +81,10 @@ class Gangs:
             together=together(chosen),
             unsuspended=unsuspended,
             caution=refusal.caution(work, chosen) if work else "",
-            problem=problem or self._policies.rivals(work) or self._policies.gate_problem() or self._started(work),
+            problem=problem
+            or self._policies.rivals(work)
+            or self._policies.gate_problem()
+            or self._started(work, early=runs_on and not unsuspended),
             refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
             absent=self._refusals.absent(work, check) if work and check else "",
             targets=self._near(work, stands, by_plan) if work else {},
@@ -98,6 +103,7 @@ class Gangs:
             unreleased=dict(self._memory.unreleased),
             # its pods, here and there
             occupied=_shares(self._slots.held(p) for p in found),
+            here=_shares(self._slots.here(p) for p in found),
             there=_shares(self._slots.there(p) for p in found),
             alive=_shares(self._slots.alive(p) for p in found),
             unplaced=any(self._slots.unplaced(p) for p in found),
@@ -109,9 +115,15 @@ class Gangs:
         ending = {one.uid: self._slots.ending(one, now) for one in unwanted(gang)}
         return replace(gang, untried=untried, untried_by_plan=by_plan, ending=ending, first_seen=seen)
 
-    def _unsuspended(self, work: Workload) -> bool:
-        """Whether an elastic job is let run."""
+    def _runs(self, work: Workload) -> bool:
+        """Whether an elastic job is let run, by whomever."""
         return bool(work.elastic and work.job and runs(work.job, self._manager.job(work.job)))
+
+    def _let_run(self, work: Workload, covered: Iterable[PodSet]) -> bool:
+        """Whether that was Kueue."""
+        job = self._manager.job(work.job) if work.job else {}
+        slices = self._manager.workloads.group("/".join(work.gang_key))
+        return elastic.started(work, (one.name for one in covered), job, slices)
 
     def _near(self, work: Workload, place: Placement | None, asked: Iterable[tuple[str, str]]) -> dict[str, Target]:
         """What the rewriter must know of each cluster that a share is asked for in, or a copy tried, as far as it can be seen."""
@@ -136,7 +148,8 @@ class Gangs:
         work, check = self._under(key)
         if work and work.elastic and work.holds_quota:
             made = [placement(p) for p in self._manager.placements.group("/".join(key))]
-            if any(place.job and place.attempt != work.attempt for place in made):
+            unasked = bool(check) and not made and work.checks[check].state == names.CHECK_PENDING
+            if unasked or any(place.job and place.attempt != work.attempt for place in made):
                 await self._manager.read(work.job)
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
             before, podsets = self._refusals.absent(work, check), self._policies.remote_podsets(work, check)
@@ -148,8 +161,10 @@ class Gangs:
             return self._refusals.absent(work, check) != before
         return False
 
-    def _started(self, work: Workload | None) -> str:
-        return refusal.started_early(work, self._manager.job(work.job)) if work and work.job else ""
+    def _started(self, work: Workload | None, *, early: bool) -> str:
+        if work is None or work.job is None:
+            return ""
+        return refusal.let_run(work) if early else refusal.started_early(work, self._manager.job(work.job))
 
     def waits_for_answers(self, key: Key) -> bool:
         """Whether the last plan of a gang was put off until clusters have said what a copy would be there."""

@@ -17,7 +17,7 @@ from adapter.objects import raycluster
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw, key_of, label, true_since, uid_of
 from adapter.objects.reservation import Reservation
-from adapter.objects.workerpod import ended, gone, in_place, leaving, share_key, slot_of
+from adapter.objects.workerpod import ended, gone, in_place, leaving, share_key, slot_of, waits_for_quota
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
@@ -69,6 +69,10 @@ class Slots:
         here, there = self._manager.pods.count(_group(place)), (member.pods.count(_group(place)) for member in members)
         return frozenset(here).union(*there, self._claims.slots(_group(place), but=None))
 
+    def here(self, place: Placement) -> frozenset[str]:
+        """The slots of a Placement that a pod of the manager is on, also one that has ended."""
+        return frozenset(self._manager.pods.count(_group(place)))
+
     def there(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
         return frozenset[str]().union(*(one.pods.count(_group(place)) for one in self._fleet.members().values()))
@@ -85,8 +89,8 @@ class Slots:
         return frozenset(slot for one in self.living(place) if (slot := slot_of(one)))
 
     def unplaced(self, place: Placement) -> bool:
-        """Whether a living pod has no slot."""
-        return any(not slot_of(one) for one in self.living(place))
+        """Whether a living pod has no slot, and the manager's quota for one."""
+        return any(not (slot_of(one) or waits_for_quota(one)) for one in self.living(place))
 
     def living(self, place: Placement) -> list[Raw]:
         """The pods of a Placement in the manager cluster that neither ended nor are being deleted."""

@@ -178,6 +178,20 @@ def test_what_is_gone_leaves_nothing(facts: Gang) -> None:
     assert "Release" in kinds(decide(facts, NOW))
 
 
+@pytest.mark.parametrize("shares", [{}, {"east": {"workers": 2}}], ids=["waits", "reserves"])
+def test_one_that_is_scaled_down_in_the_queue_is_planned_for_what_it_wants_now(shares: Raw) -> None:
+    work = slice_of(1, workers=2)
+    place = chain_of(work, shares=shares)
+    assert "Plan" not in kinds(decide(gang(work, place, unsuspended=False), NOW))
+    work["spec"]["podSets"][1]["count"] = 1
+    actions = decide(gang(work, place, unsuspended=False), NOW)
+    if not shares:
+        assert only(actions, Plan).kept is None
+        return
+    body = only(actions, Record).status
+    assert body["withdrawnRound"] == 1 and body["reason"].startswith("The job wants 1 workers now, and not 2, so")
+
+
 def test_an_untouched_job_needs_nothing() -> None:
     assert not set(kinds(decide(gang(FIRST), NOW))) - {"Record"}
 
@@ -205,6 +219,19 @@ def test_a_round_of_growth_is_asked_for_while_the_rest_stands() -> None:
     held = reservation("east", make_reservation(grown, round=1))
     asked = only(decide(replace(facts, reservations=(held,)), NOW), Reserve)
     assert (asked.share.cluster, asked.starts) == ("west", False)
+
+
+@pytest.mark.parametrize(("wanted", "needed"), [(3, True), (2, False)])
+def test_a_round_that_nobody_needs_any_more_is_given_up(wanted: int, needed: bool) -> None:
+    work = slice_of(2, workers=wanted, check=names.CHECK_READY)
+    grown = chain_of(work, round=2, **PLACED)
+    grown["spec"]["shares"][0]["round"] = 1
+    grown["spec"]["shares"].append({"cluster": "west", "groups": [{"name": "workers", "role": "r", "count": 2}]})
+    held = reservation("east", make_reservation(grown, round=1))
+    actions = decide(replace(gang(work, grown), reservations=(held,)), NOW)
+    assert ("Reserve" in kinds(actions)) is needed
+    withdrawn = [one.status.get("withdrawnRound") for one in actions if isinstance(one, Record)]
+    assert (2 in withdrawn) is not needed
 
 
 def shrunk(wanted: int) -> tuple[Raw, Raw]:
@@ -261,6 +288,34 @@ def test_one_that_ran_in_the_manager_before_its_queue_was_ours_is_left_there() -
     said = only(decide(gang(NEXT, None), NOW), SetCheck)
     assert (said.state, said.updates, said.message) == (names.CHECK_READY, (), elastic.NOT_OURS)
     assert decide(gang(NEXT_READY, None), NOW) == []
+
+
+@pytest.mark.parametrize("policy", ["Replace", "Restart"])
+def test_a_share_that_nobody_is_on_is_missed_by_nobody(policy: str) -> None:
+    lost = decide(gang(FIRST, stands=False, on_share_lost=policy), NOW)
+    assert kinds(lost) == ["Plan"] and only(lost, Plan).lost == "" and not any(isinstance(one, Say) for one in lost)
+    missed = decide(gang(FIRST, stands=False, on_share_lost=policy, here=frozenset({("east", 1)})), NOW)
+    assert kinds(missed) == (["SetCheck"] if policy == "Restart" else ["Plan"])
+    assert only(missed, Say).reason == "ShareLost"
+
+
+MARKED: Raw = {"metadata": {"labels": {names.PLACEMENT_LABEL: NAME}}}
+
+
+@pytest.mark.parametrize(
+    ("work", "job", "slices", "want"),
+    [
+        pytest.param(slice_of(1), {}, [], False, id="nothing says so"),
+        pytest.param(slice_of(2, marked=NAME), {}, [], True, id="its next slice is of marked templates"),
+        pytest.param(slice_of(2, marked="other"), {}, [], False, id="another mark"),
+        pytest.param(
+            slice_of(1), {"spec": {"workerGroupSpecs": [{}, {"template": MARKED}]}}, [], True, id="its templates are"
+        ),
+        pytest.param(slice_of(1), {}, [slice_of(1), slice_of(1, conditions=[names.ADMITTED])], True, id="admitted"),
+    ],
+)
+def test_who_was_let_run_by_kueue(work: Raw, job: Raw, slices: list[Raw], want: bool) -> None:
+    assert elastic.started(workload(work), ["workers"], job, slices) is want
 
 
 def _share(number: int, counts: Mapping[str, int]) -> Share:

@@ -396,3 +396,41 @@ def test_what_it_is_stuck_at(conditions: list[Raw], containers: list[Raw], why: 
     found = gang(gathered([E0, RUNS, W0, W1], {"a": copy}))
     (planned,) = [one for one in decided(found, 100) if isinstance(one, actions.Plan)]
     assert planned.excluded[0].reason == f"workers did not start there within 100s: {why}"
+
+
+def elastic_place() -> Raw:
+    """The same of an elastic job."""
+    raw = with_place()
+    raw["spec"]["job"] = {"kind": "RayCluster", "name": "train", "uid": "uid-of-train", "apiVersion": "ray.io/v1"}
+    return raw
+
+
+def gated(name: str) -> Raw:
+    """A pod of an elastic job for which the manager has no quota yet."""
+    made = pod(name, "")
+    made["spec"] = {**made.get("spec", {}), "schedulingGates": [{"name": names.ELASTIC_GATE}]}
+    return made
+
+
+OVER = pod("a", "east/1/role-workers/0", phase="Failed")
+ARRIVED = gathered([RUNS, W0, W1, pod("e", "east/1/role-workers/0", ready=True)])
+
+
+@pytest.mark.parametrize(
+    ("workers", "spared"),
+    [
+        pytest.param(replace(SPOT, pods=(OVER, RUNS, W0, W1)), False, id="KubeRay has yet to make it"),
+        pytest.param(replace(SPOT, pods=(OVER, RUNS, W0, W1, pod("x", ""))), False, id="it looks for its place"),
+        pytest.param(ARRIVED, True, id="it has started elsewhere"),
+        pytest.param(replace(ARRIVED, pods=(*ARRIVED.pods, gated("x")), desired=5), True, id="who waits for the manager's quota"),
+        pytest.param(replace(ARRIVED, pods=(*ARRIVED.pods, pod("x", "", group="other"))), True, id="another group"),
+    ],
+)  # fmt: skip
+def test_an_elastic_job_keeps_a_place_while_somebody_is_on_the_way_to_it(workers: Gathered, spared: bool) -> None:
+    found = gang(workers, elastic_place(), occupied=frozenset({("east", 1), ("west", 1)}))
+    plans = [one for one in decided(found, 102) if isinstance(one, Plan)]
+    assert [[share.cluster for share in one.kept or ()] for one in plans] == ([["east", "west"]] if spared else [])
+
+
+def test_who_waits_for_the_managers_quota_takes_no_place_from_who_leaves() -> None:
+    assert ends(gang(gathered([E0, RUNS, W0, W1, gated("x")], {"b": copy_of(RUNS)}), elastic_place())) == ["a"]

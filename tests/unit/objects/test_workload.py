@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.objects.workload import Check, Job, there, workload
+from adapter.objects.workload import Check, Job, active_slice, there, workload
 from tests.unit import builders as make
 
 Raw = dict[str, Any]
@@ -180,3 +180,13 @@ JOB = Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-job")
 )
 def test_whether_a_job_is_there(kind: str, raw: Raw, want: str) -> None:
     assert there(replace(JOB, kind=kind), raw) == want
+
+
+def test_a_slice_that_was_replaced_stands_for_its_job_last() -> None:
+    """Of two that were made in one second and are finished, whichever uid is the greater one."""
+    for replaced, ended in (("a", "b"), ("b", "a")):
+        slices = [make.make_workload(name=name, conditions=[names.FINISHED]) for name in (replaced, ended)]
+        for raw, reason in zip(slices, (names.SLICE_REPLACED, "Succeeded"), strict=True):
+            (one,) = [one for one in raw["status"]["conditions"] if one["type"] == names.FINISHED]
+            one["reason"] = reason
+        assert active_slice(slices) == slices[1]

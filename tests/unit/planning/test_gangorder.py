@@ -84,6 +84,12 @@ HALF = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}
     [
         pytest.param(growing(), CHECK, HALF, True, id="it wants two more"),
         pytest.param(growing(), CHECK, placement(make_placement(make_workload())), False, id="it has all"),
+        pytest.param(
+            growing(), CHECK, replace(HALF, shares=HALF.shares * 99, wanted=999), True, id="it may have one more share"
+        ),
+        pytest.param(
+            growing(), CHECK, replace(HALF, shares=HALF.shares * 100, wanted=999), False, id="it may have none"
+        ),
         pytest.param(growing(), CHECK, None, False, id="it has no Placement"),
         pytest.param(growing(), "", HALF, False, id="no check of ours is on it"),
         pytest.param(growing(state=names.CHECK_PENDING), CHECK, HALF, False, id="it has yet to be let run"),
@@ -159,6 +165,7 @@ def waits(since: datetime | None, *, looked: bool = True) -> gangorder.Waiting:
         pytest.param(waits(HOUR), 130, 180, id="every fourth, when eight are waited"),
         pytest.param(waits(HOUR - 11 * MINUTE), 0, None, id="a pause may be on when it has waited long enough"),
         pytest.param(waits(None), 999, None, id="of no known age"),
+        pytest.param(replace(waits(HOUR), grows=True), 10.1, None, id="one that runs, and takes what comes"),
         pytest.param(
             replace(waits(HOUR), until=HOUR + 12 * MINUTE), 11, 12, id="one that stepped aside: while it may be back"
         ),

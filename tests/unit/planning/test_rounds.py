@@ -255,11 +255,27 @@ def test_an_elastic_job_grows_by_whatever_fits() -> None:
 def test_one_that_must_be_in_one_cluster_grows_there() -> None:
     kept = [Share("west", (GroupShare("workers", "role-workers", 1),))]
     assert near(["east", "west"], kept, ()) == ["west"]
-    assert near(["east", "west"], kept, {"west"}) == near(["east", "west"], [], ()) == ["east", "west"]
     me = replace(asking(3), request=replace(asking(3).request, gang="SameCluster"))
     assert rounds.beside(me, kept, (), elastic=True).clusters == ["west"]
     assert rounds.beside(me, kept, (), elastic=False).clusters == me.clusters
     assert rounds.beside(asking(3), kept, (), elastic=True).clusters == asking(3).clusters
+
+
+@pytest.mark.parametrize(
+    ("count", "draining", "without"),
+    [
+        pytest.param(0, set(), {}, id="it has none"),
+        pytest.param(1, {"west"}, {}, id="it must leave it"),
+        pytest.param(1, set(), {"workers": 1}, id="nobody starts there"),
+    ],
+)
+def test_one_that_must_be_in_one_cluster_and_has_none_finds_one_as_a_whole(
+    count: int, draining: set[str], without: dict[str, int]
+) -> None:
+    kept = [Share("west", (GroupShare("workers", "role-workers", 1),))] * count
+    me = replace(asking(3), request=replace(asking(3).request, gang="SameCluster"))
+    found = rounds.beside(me, kept, draining, without, elastic=True)
+    assert (found.request.gang, found.request.needed, found.clusters) == ("SameCluster", 3, me.clusters)
 
 
 def chain(number: int, **more: Any) -> Any:
@@ -281,7 +297,7 @@ def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else
 def test_a_plan_for_another_attempt_says_something_new() -> None:
     place = placement(STANDS)
     action = actions.Plan(chain(1), place, (), BOTH)
-    assert not rounds.unchanged(action, place, {"shares": [{}] * 2, "explanation": place.explanation})
+    assert not rounds.unchanged(action, place, {"shares": [{}] * 2, "wanted": 4, "explanation": place.explanation})
 
 
 def test_who_keeps_what_preemption_would_free_is_waited_for_and_not_named() -> None:
@@ -318,4 +334,6 @@ def test_a_plan_that_says_nothing_new(
 ) -> None:
     place = placement(before)
     action = actions.Plan(workload(make_workload()), place, excluded, kept)
-    assert rounds.unchanged(action, place, {"shares": [{}] * shares, "explanation": sentence}) is want
+    spec = {"shares": [{}] * shares, "wanted": 4, "explanation": sentence}
+    assert rounds.unchanged(action, place, spec) is want
+    assert not rounds.unchanged(action, place, {**spec, "wanted": 3})

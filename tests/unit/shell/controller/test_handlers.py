@@ -609,6 +609,26 @@ async def test_who_waits_is_planned_anew_when_its_plan_would_be_another(
     assert bench.fleet.room_version > version and GANG_KEY in bench.woken()
 
 
+@pytest.mark.parametrize(
+    ("wanted", "shares", "matters"),
+    [
+        pytest.param((4, 6), 1, False, id="its job grows"),
+        pytest.param((4, 3), 1, False, id="it shrinks, and held all that it wanted"),
+        pytest.param((6, 5), 1, True, id="it asks for less beside its shares"),
+        pytest.param((4, 4), 0, True, id="it gives them back"),
+    ],
+)
+async def test_a_placement_plans_others_anew_when_it_leaves_something_to_them(
+    bench: Bench, wanted: tuple[int, int], shares: int, matters: bool
+) -> None:
+    raw = make_placement(make.make_workload(), shares={"east": {"workers": 4}})
+    before, after = (changed(raw, "spec", "wanted", to=number) for number in wanted)
+    after = changed(changed(after, "spec", "shares", to=after["spec"]["shares"][:shares]), "spec", "attempt", to="next")
+    version = bench.fleet.room_version
+    bench.heard("placements", before, after)
+    assert (bench.fleet.room_version > version) is matters
+
+
 async def test_what_we_say_of_a_check_plans_nobody_anew(bench: Bench) -> None:
     version = bench.fleet.room_version
     bench.heard("checks", make.make_check(), make.make_check(conditions=[make.make_condition(names.ACTIVE)]))

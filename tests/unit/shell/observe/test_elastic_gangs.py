@@ -158,6 +158,8 @@ class World:
     def _admit(self) -> None:
         """The worker clusters' Kueue admits what fits; the job runs once our check is ready."""
         if self.slices[-1]["status"].get("admissionChecks") and self.state == names.CHECK_READY:
+            if self.suspended:
+                self.slices[-1]["status"]["conditions"].append(builders.make_condition(names.ADMITTED))
             self.suspended = False
 
     def _do(self, action: Action) -> None:
@@ -363,6 +365,30 @@ def test_one_that_starts_with_nobody_takes_what_it_gets_later() -> None:
     assert world.name == updates[0]["labels"][names.PLACEMENT_LABEL]
 
 
+def test_whom_somebody_else_let_run_is_answered_when_he_is_suspended_again() -> None:
+    """It would run in the manager, or in a part of the workers, as if Kueue had started it."""
+    world = World(4, east=2)
+    world.rest()
+    world.suspended = False
+    world.rest()
+    assert (world.where, world.state) == ({}, names.CHECK_PENDING)
+    message = world.slices[-1]["status"]["admissionChecks"][0]["message"]
+    assert message.startswith("RayCluster pi: spec.suspend is false, and Kueue has not admitted it")
+    world.suspended, world.cores["east"] = True, 4
+    world.sight.fleet.room_version += 1
+    world.rest()
+    assert (world.where, world.state) == ({"east": 4}, names.CHECK_READY)
+
+
+def test_one_that_is_scaled_down_in_the_queue_starts_with_what_it_wants_now() -> None:
+    world = World(4, east=2)
+    world.rest()
+    assert world.state == names.CHECK_PENDING
+    world.shrink(2)
+    world.rest()
+    assert (world.where, world.state) == ({"east": 2}, names.CHECK_READY)
+
+
 def test_a_replaced_slice_alone_changes_nothing() -> None:
     world = started()
     world._finish(world.slices[-1])
@@ -370,11 +396,14 @@ def test_a_replaced_slice_alone_changes_nothing() -> None:
     assert world.where == {"east": 2} and world.released == 0
 
 
-@pytest.mark.parametrize("pointed", [True, False])
-async def test_whether_the_job_runs_is_read_before_its_shares_are_judged(pointed: bool) -> None:
-    """A store of jobs that is behind that of Workloads would show one that runs as suspended, and all that it has would go."""
+@pytest.mark.parametrize(("unplanned", "pointed"), [(False, True), (False, False), (True, False)])
+async def test_whether_the_job_runs_is_read_before_its_shares_are_judged(unplanned: bool, pointed: bool) -> None:
+    """A store of jobs that is behind that of Workloads would show one that runs as suspended, and all that it has would go; or it would
+    be planned as one that starts."""
     world = started_by_hand()
     world.follow(4)
+    if unplanned:
+        world.place = None
     if pointed:
         assert world.place
         world.place["spec"]["attempt"] = workload(world.slices[-1]).attempt
@@ -395,10 +424,27 @@ def started_by_hand() -> World:
     world = World(2, east=2, west=2)
     work = workload(world.slices[-1])
     assert work.job
+    world.slices[-1]["status"]["conditions"].append(builders.make_condition(names.ADMITTED))
     raw = builders.make_placement(world.slices[-1], shares={"east": {"workers": 2}}, placedRound=1)
     raw["spec"]["job"] = {"kind": "RayCluster", "name": "pi", "uid": work.job.uid, "apiVersion": "ray.io/v1"}
     world.place = raw
     return world
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_who_has_no_quota_in_the_manager_waits_for_no_place(gated: bool) -> None:
+    world = started_by_hand()
+    failed = make_pod("a", placement=world.name, slot="west/1/workers/0", phase="Failed")
+    waits = make_pod("b", placement=world.name)
+    waits["spec"] = {**waits.get("spec", {}), "schedulingGates": [{"name": names.ELASTIC_GATE}] if gated else []}
+    world.pods = [failed, waits]
+    world._show()
+    facts = world.sight.facts.gangs.facts(gang_key(world.slices[-1]), NOW)
+    assert (facts.unplaced, facts.here, facts.alive) == (
+        not gated,
+        frozenset({("west", 1)}),
+        frozenset[tuple[str, int]](),
+    )
 
 
 STEPS = st.lists(
