@@ -13,7 +13,6 @@ from adapter import names
 from adapter.objects.raw import Raw, controller_uid, meta, uid_of
 from adapter.objects.workload import Job
 
-_RAY: Final = "ray.io/"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # of any object of a kind that a CRD defines
 _UID: Final = re.compile(r"[-0-9A-Za-z]{1,64}")  # an API server's are 36 of these
 
@@ -48,7 +47,7 @@ def service(ray_cluster: Raw) -> Job | None:
     for owner in meta(ray_cluster).get("ownerReferences") or ():
         if owner.get("controller") and owner.get("kind") == names.RAY_SERVICE:
             version, name, uid = (str(owner.get(key) or "") for key in ("apiVersion", "name", "uid"))
-            if not (version.startswith(_RAY) and _NAME.fullmatch(name) and _UID.fullmatch(uid)):
+            if not (version.partition("/")[0] == names.RAY_DOMAIN and _NAME.fullmatch(name) and _UID.fullmatch(uid)):
                 return None
             return Job(version, names.RAY_SERVICE, str(meta(ray_cluster).get("namespace") or ""), name, uid)
     return None
