@@ -53,7 +53,12 @@ def test_a_gang_that_is_placed_outlives_a_cut(stage: Stage, lab: Lab) -> None:
     )
     faults.heal(lab)
     wait(lambda: _connected(stage).get("status") == "True", 60, "east is seen again")
-    wait(lambda: _reason(stage) == "1 of 2 workers to east, 1 to west.", 30, "all is well")
+    wait(
+        lambda: _reason(stage) == "1 of 2 workers to east, 1 to west.",
+        30,
+        "all is well",
+        lambda: f"{_reason(stage)} {stage.events('pi')}",
+    )
     assert {pod["metadata"]["uid"] for pod in stage.workers()} == before, stage.events("pi")
     assert stage.running(2)
 
