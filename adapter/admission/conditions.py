@@ -6,16 +6,18 @@ that: an inactive check stops the whole ClusterQueue, local jobs included
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from adapter import names
 from adapter.admission.identity import recorded
 from adapter.admission.policy import Written, policy, policy_name
 from adapter.objects import specs
-from adapter.objects.raw import Raw, bounded, condition, meta, timestamp, turned
+from adapter.objects.raw import Raw, bounded, condition, meta, timestamp, true_since, turned
 
 Patch = dict[str, Any]
+# A link that comes and goes is lost for as long as it does so: the first loss counts until the cluster was seen for this long.
+STEADY_AFTER = timedelta(seconds=30)
 RESTORED = "Restored"  # reason of the event on a WorkerCluster whose API server went back to an older version
 NOT_MIRRORED = "HeadsNotMirrored"  # reason of a WorkerCluster that is seen, and to which no new workers go
 
@@ -80,7 +82,8 @@ def cluster_condition(
 ) -> Patch | None:
     """The status patch that tells whether a WorkerCluster is connected, and since when it was lost; None when it is told.
 
-    The first loss stays while the cluster comes and goes: it is over when the cluster was seen for long enough (`steady`).
+    The first loss stays while the cluster comes and goes: it is over when the cluster was seen for long enough (`steady`), also where
+    that was said and nobody was there to take note: between two leaders, or while there was none.
     `lack` is what keeps new workers from one that is seen, a sentence; `unclaimed` why nobody else is kept from it, a part of one.
     """
     if not problem:
@@ -91,7 +94,14 @@ def cluster_condition(
         return _with(cluster, patch, "lostSince", None) if steady else patch
     silent = reason == "Unreachable"
     patch = _patch(cluster, names.CONNECTED, "Unknown" if silent else "False", reason, problem, now)
-    return _with(cluster, patch, "lostSince", (cluster.get("status") or {}).get("lostSince") or timestamp(now))
+    first = None if _was_well(cluster, now) else (cluster.get("status") or {}).get("lostSince")
+    return _with(cluster, patch, "lostSince", first or timestamp(now))
+
+
+def _was_well(cluster: Raw, now: datetime) -> bool:
+    """Whether it has counted as connected for so long that an earlier loss is over."""
+    since = true_since(cluster, names.CONNECTED)
+    return since is not None and now - since >= STEADY_AFTER
 
 
 def _with(raw: Raw, patch: Patch | None, field: str, value: object) -> Patch | None:

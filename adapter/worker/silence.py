@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from adapter.objects.raw import Raw, moment
+from adapter import names
+from adapter.objects.raw import Raw, is_true, moment
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -38,7 +39,8 @@ def of_cluster(cluster: Raw | None, why: str | None, *, begun: bool, timeout: ti
     if why is None:
         return None
     since = moment((cluster.get("status") or {}).get("lostSince"))
-    if since is None or begun:  # it may be well again since this process began to read it
+    # It may be well again since this process began to read it; or this loss is not told yet, and what is there is of another one.
+    if since is None or begun or is_true(cluster, names.CONNECTED):
         return Silence("cannot be seen", None, None)
     return Silence(f"cannot be seen since {since:%H:%M:%S} UTC", since, since + timeout)
 

@@ -8,9 +8,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from adapter import names
+from adapter.admission.conditions import STEADY_AFTER
 from adapter.admission.identity import Known
 from adapter.objects import slim
 from adapter.objects.raw import Key, Raw, key_of, meta, true_since, uid_of
@@ -33,8 +34,6 @@ from adapter.shell.kube.store import Changed, Store, version
 log = logging.getLogger(__name__)
 
 FIRST_LISTS = "it is being read for the first time"
-# A link that comes and goes is lost for as long as it does so: the first loss counts until the cluster was seen for this long.
-STEADY_AFTER = timedelta(seconds=30)
 
 
 def _nobody(*_: object) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from adapter import names
 from adapter.actions import Action, Reserve
+from adapter.admission.conditions import STEADY_AFTER
 from adapter.admission.identity import recorded
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.placement import placement
@@ -19,7 +20,7 @@ from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import STEADY_AFTER, Listeners
+from adapter.shell.clusters.member import Listeners
 from adapter.shell.controller import predicates
 from adapter.shell.controller.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
 from adapter.shell.controller.workqueue import WorkQueue

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from adapter import names
 from adapter.admission import conditions
+from adapter.admission.conditions import STEADY_AFTER
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
@@ -11,7 +12,7 @@ from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import FIRST_LISTS, STEADY_AFTER
+from adapter.shell.clusters.member import FIRST_LISTS
 from adapter.shell.kube import resources
 from adapter.shell.kube.reflector import RESTORED
 from adapter.shell.observe.policies import Policies

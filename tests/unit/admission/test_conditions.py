@@ -181,6 +181,18 @@ def test_the_first_loss_counts_until_the_cluster_was_seen_for_a_while() -> None:
     assert look(look(again, "", False, 30), "", True, 60)["status"]["lostSince"] is None
 
 
+def test_a_loss_that_was_over_when_nobody_led_is_not_counted_with_the_next_one() -> None:
+    """It was told to be connected, and then the controller was down: who leads next has not seen it for long."""
+
+    def look(raw: Raw, problem: str, seconds: float) -> Raw:
+        return after(raw, conditions.cluster_condition(raw, problem, "Unreachable", False, at(seconds)))
+
+    glimpsed = look(look(make_worker_cluster(), "no route to it.", 5), "", 10)
+    assert glimpsed["status"]["lostSince"] == stamp(5)
+    assert look(glimpsed, "no route to it.", 39)["status"]["lostSince"] == stamp(5)
+    assert look(glimpsed, "no route to it.", 300)["status"]["lostSince"] == stamp(300)
+
+
 def test_a_patch_is_meant_for_this_object_and_no_namesake() -> None:
     """Nor for a later version of it: the list of conditions is written whole, and somebody may have added one."""
     raw = make_worker_cluster()

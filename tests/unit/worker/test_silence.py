@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapter.worker.silence import Silence, given_up, of_cluster, of_pod
-from tests.unit.builders import at, make_pod, make_worker_cluster, stamp
+from tests.unit.builders import at, make_condition, make_pod, make_worker_cluster, stamp
 
 Raw = dict[str, Any]
 MINUTE = timedelta(minutes=1)
@@ -25,6 +25,13 @@ POD: Raw = {**make_pod(), "status": {"podIP": "10.0.0.1"}}
         pytest.param(LOST, None, False, None, id="it is seen again, though not for long"),
         pytest.param(LOST, "no answer", False, SINCE, id="from the first loss on"),
         pytest.param(EAST, "no answer", False, NOT_YET, id="the loss is not noted yet"),
+        pytest.param(
+            {**EAST, "status": {**LOST["status"], "conditions": [make_condition("Connected")]}},
+            "no answer",
+            False,
+            NOT_YET,
+            id="what is told is of a loss before",
+        ),
         pytest.param({**EAST, "status": {"lostSince": "soon"}}, "no answer", False, NOT_YET, id="or not to be read"),
         pytest.param(LOST, "no answer", True, NOT_YET, id="it may have come back while nobody looked"),
     ],
