@@ -3,14 +3,13 @@
 Keys: a gang (Workload), a worker pod (with its copies), a WorkerCluster, an AdmissionCheck, a ClusterQueue, an anchor. What to do
 is recomputed from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
 nobody else. A plan waits for those before it, so whether it is wanted, and of what, is decided once more when its turn has come.
-A gang is planned now and then, however often it is looked at (`Paces`).
 """
 
 import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from adapter.actions import Action, LookAgain, Plan, Say, TryCopy, cluster_of, describe
@@ -22,7 +21,6 @@ from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller import measure
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QueueKey
-from adapter.shell.controller.paces import Paces
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.gangs import Gangs
@@ -53,7 +51,6 @@ class Looks:
     aggregator: Aggregator
     waker: Waker
     _one_plan: asyncio.Lock = field(default_factory=asyncio.Lock)  # at a time: the next one sees what it promised
-    _paces: Paces = field(default_factory=Paces)
 
     async def look(self, key: QueueKey) -> float | None:
         """Look at a key; returns the seconds after which to look again, if nothing changes. Raises Postpone for trouble that
@@ -87,14 +84,7 @@ class Looks:
         if self.manager.lost:  # meanwhile
             raise Postpone(self.manager.lost)
         now = datetime.now(UTC)
-        facts = self.gangs.facts(key, now)
-        actions = lifecycle.decide(facts, now)
-        if (later := self._paces.left(key)) and any(isinstance(action, Plan) for action in actions):
-            # It is planned when its time has come, whoever wakes it or does not. What its last plan said is told meanwhile, and all else
-            # is done; but it does not give way to others before it knows what the room that has just come is to it.
-            meanwhile = lifecycle.decide(replace(facts, room_changed=False, others_wait=False), now)
-            after = await self._execute(key, [action for action in meanwhile if not isinstance(action, Plan)])
-            return later if after is None else min(later, after)
+        actions = lifecycle.decide(self.gangs.facts(key, now), now)
         after = await self._execute(key, actions)
         # A plan for which clusters are to be asked first wrote nothing, so nothing wakes its gang.
         planned = any(isinstance(action, Plan) for action in actions)
@@ -137,8 +127,6 @@ class Looks:
                 wanted = await self._plan(key) and wanted
             else:
                 await self.executor.do(action)
-                if isinstance(action, TryCopy):
-                    self._paces.learned(key)
                 measure.done(action, cluster_of(action), datetime.now(UTC))
         return wanted
 
@@ -157,9 +145,6 @@ class Looks:
             if plan is None:
                 log.info("%s/%s is not to be planned any more", *key)
                 return False
-            try:
-                await self.executor.do(plan)
-            finally:  # one that was refused, as in a namespace that is being deleted, is tried no more often
-                self._paces.planned(key)
+            await self.executor.do(plan)
         measure.done(plan, cluster_of(plan), datetime.now(UTC))
         return True

@@ -2,24 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
-from adapter import names
-from adapter.actions import Plan, Record
+from adapter.actions import Plan
 from adapter.gang.facts import Gang
 from adapter.shell.clusters.cluster import PROBE
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.handlers import Waker
-from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, ROOM_SECONDS
+from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE
 from adapter.shell.controller.looks import SOONEST_SECONDS, Looks
-from adapter.shell.controller.paces import Paces
 from adapter.shell.controller.workqueue import Postpone
-from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.client import Client, Unreachable
 from adapter.shell.observe.gangs import Gangs
 from adapter.shell.write.execute import Executor
 from tests.unit import apiserver, builders
@@ -178,105 +175,6 @@ async def test_nothing_is_planned_once_the_manager_is_out_of_sight() -> None:
         with pytest.raises(Postpone, match="the manager cluster cannot be seen"):
             await queued.both(lambda: manager._note(PROBE, Unreachable("no answer in time")))
         assert [plan.workload.name for plan in queued.done] == ["first"]
-
-
-class Waking:
-    """One gang that always wants a plan, with a clock of its own, and what its plans meet."""
-
-    def __init__(self, manager: Manager, met: Exception | None = None) -> None:
-        self.now, self.plans, self.wanted = 1000.0, list[float](), gang(builders.make_workload())
-        self.said, self._met, unasked = list[str](), met, cast(Any, None)
-        self.looks = Looks(
-            manager=manager,
-            fleet=unasked,
-            gangs=cast(Gangs, self),
-            workers=unasked,
-            claims=unasked,
-            executor=cast(Executor, self),
-            conditions=unasked,
-            aggregator=unasked,
-            waker=cast(Waker, self),
-            _paces=Paces(lambda: self.now),
-        )
-
-    async def look(self, _: object) -> bool:
-        return False
-
-    def facts(self, *_: object) -> Gang:
-        return self.wanted
-
-    def waits_for_answers(self, _: object) -> bool:
-        return False
-
-    def tried(self, _: object) -> None:
-        """Nobody waits for it."""
-
-    async def do(self, action: object) -> None:
-        if isinstance(action, Plan):
-            self.plans.append(self.now)
-            if self._met:
-                raise self._met
-        if isinstance(action, Record):
-            self.said.append(str(action.status["state"]))
-
-    async def woken(self, after: float) -> float | None:
-        """Have it looked at that much later; returns after how long it wants to be, or None."""
-        self.now += after
-        try:
-            return await self.looks.look((GANG, "demo", "train"))
-        except Postpone:
-            return None
-
-
-@pytest.mark.parametrize(
-    "met", [None, ApiError(403, "Forbidden", "the namespace is being terminated")], ids=["planned", "refused"]
-)
-async def test_a_gang_that_is_woken_all_the_time_is_planned_now_and_then(met: Exception | None) -> None:
-    async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        waking = Waking(_seen(nobody), met)
-        for _ in range(100):
-            await waking.woken(0.05)
-        between = [later - earlier for earlier, later in pairwise(waking.plans)]
-        assert 9 <= len(waking.plans) <= 10 and min(between) >= ROOM_SECONDS - 1e-6
-
-
-async def test_a_gang_that_is_not_planned_again_yet_is_so_though_nobody_wakes_it_once_more() -> None:
-    async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        waking = Waking(_seen(nobody))
-        await waking.woken(0)
-        after = await waking.woken(ROOM_SECONDS / 5)
-        assert len(waking.plans) == 1 and after == pytest.approx(ROOM_SECONDS * 4 / 5)
-        await waking.woken(after or 0)
-        assert len(waking.plans) == 2
-
-
-async def test_a_gang_says_what_its_plan_found_though_room_changes_all_the_time() -> None:
-    """Whoever is about to be planned again tells what the last plan said; and gives way to others only when it knows of the room."""
-    work = builders.make_workload()
-    place = builders.make_placement(work, shares={}, explanation="No room.")
-    async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        waking = Waking(_seen(nobody))
-        waking.wanted = gang(work, [place], room_changed=True, others_wait=True)
-        await waking.woken(0)
-        assert (len(waking.plans), waking.said) == (1, [])
-        await waking.woken(ROOM_SECONDS / 5)
-        assert (len(waking.plans), waking.said) == (1, [names.WAITING])
-
-
-async def test_who_asked_a_cluster_for_its_plan_is_planned_at_once() -> None:
-    """The first plan of a job finds out whom to ask: its start shall not wait for that."""
-    async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        waking = Waking(_seen(nobody))
-        await waking.woken(0)
-        target, work = builders.make_target("east"), waking.wanted.workload
-        pair = (target.cluster, work.podsets[-1].name) if work else ("", "")
-        known = waking.wanted
-        waking.wanted = replace(known, untried_by_plan=(pair,), targets={target.cluster: target})
-        await waking.woken(0.01)
-        assert len(waking.plans) == 1
-        waking.wanted = known
-        await waking.woken(0.01)
-        assert len(waking.plans) == 2
 
 
 def _seen(client: Client) -> Manager:
