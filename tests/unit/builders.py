@@ -275,3 +275,14 @@ def make_target(cluster: str, **more: Any) -> Target:
         "placement": "train-1", "share": "", "round": 0,
     }  # fmt: skip
     return Target(cluster=cluster, **plain | more)
+
+
+def of_service(one: Raw) -> Raw:
+    """A worker pod as one of a RayService: its container runs, and it has no replica."""
+    labels = {**one["metadata"]["labels"], names.RAY_SERVE_LABEL: "true"}
+    running = [{"name": "ray-worker", "state": {"running": {}}}]
+    return {
+        **one,
+        "metadata": {**one["metadata"], "labels": labels},
+        "status": {**one["status"], "containerStatuses": running},
+    }

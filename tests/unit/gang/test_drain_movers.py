@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from adapter import names
 from adapter.gang.drain import Gathered, movers
 from adapter.objects import raw as facts
 from adapter.objects.placement import placement
 from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import workload
-from tests.unit.builders import make_condition, make_copy, make_placement, make_pod, make_workload
+from tests.unit.builders import make_condition, make_copy, make_placement, make_pod, make_workload, of_service
 
 Raw = dict[str, Any]
 PLACE = placement(make_placement(make_workload()))
@@ -40,17 +39,6 @@ def leave(gang: Gathered, at_once: int = 1) -> list[str]:
 E0, E1 = pod("a", "east/1/role-workers/0"), pod("b", "east/1/role-workers/1")
 W0, W1 = pod("c", "west/1/role-workers/0"), pod("d", "west/1/role-workers/1")
 UNREADY = pod("b", "east/1/role-workers/1", ready=False)
-
-
-def of_service(one: Raw) -> Raw:
-    """The same of a RayService: its container runs, and it has no replica."""
-    labels = {**one["metadata"]["labels"], names.RAY_SERVE_LABEL: "true"}
-    running = [{"name": "ray-worker", "state": {"running": {}}}]
-    return {
-        **one,
-        "metadata": {**one["metadata"], "labels": labels},
-        "status": {**one["status"], "containerStatuses": running},
-    }
 
 
 @pytest.mark.parametrize(

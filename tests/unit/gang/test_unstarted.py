@@ -27,6 +27,7 @@ from tests.unit.builders import (
     make_pod,
     make_reservation,
     make_workload,
+    of_service,
     stamp,
 )
 
@@ -107,17 +108,6 @@ def gang(workers: Gathered | None, place: Raw | None = None, **more: Any) -> Gan
         "occupied": frozenset({("east", 1), ("west", 1)}),
     }
     return Gang(**{**plain, **more})
-
-
-def of_service(one: Raw) -> Raw:
-    """The same of a RayService: its container runs, and it has no replica."""
-    labels = {**one["metadata"]["labels"], names.RAY_SERVE_LABEL: "true"}
-    running = [{"name": "ray-worker", "state": {"running": {}}}]
-    return {
-        **one,
-        "metadata": {**one["metadata"], "labels": labels},
-        "status": {**one["status"], "containerStatuses": running},
-    }
 
 
 def late(found: Gang, seconds: float) -> list[str]:
