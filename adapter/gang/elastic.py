@@ -44,21 +44,26 @@ def _repointed(gang: Gang, work: Workload, current: Placement) -> list[Action]:
 
 
 def _dispatched(gang: Gang, work: Workload) -> bool:
-    """Whether its worker groups were given to us when it started: what our check added stands in their templates since."""
-    groups, own = (*gang.remote_podsets, *gang.idle_podsets), placement_name(work)
-    return any(label(one.template, names.PLACEMENT_LABEL) == own for one in work.podsets if one.name in groups)
+    """Whether its worker groups were given to us when it started."""
+    groups = (*gang.remote_podsets, *gang.idle_podsets)
+    return _marked(work, (one.template for one in work.podsets if one.name in groups))
+
+
+def _marked(work: Workload, templates: Iterable[Raw]) -> bool:
+    """Whether what our check added when the job started stands in one of these templates since."""
+    own = placement_name(work)
+    return any(label(template, names.PLACEMENT_LABEL) == own for template in templates)
 
 
 def started(work: Workload, covered: Iterable[str], job: Raw, slices: Iterable[Raw]) -> bool:
     """Whether a job that runs was let run by Kueue: what our check added stands in its templates since, in one write with
     spec.suspend, or one of its `slices` is admitted. Anybody may set spec.suspend to false, and Kueue leaves an elastic job so
     (kueue:pkg/controller/jobframework/reconciler.go)."""
-    spec, groups, own = job.get("spec") or {}, set(covered), placement_name(work)
+    spec, groups = job.get("spec") or {}, set(covered)
     cluster = (spec.get("rayClusterSpec") if work.job and work.job.kind == "RayJob" else spec) or {}
     made = [one.template for one in work.podsets if one.name in groups]
     made += [group.get("template") or {} for group in cluster.get("workerGroupSpecs") or ()]
-    marked = any(label(template, names.PLACEMENT_LABEL) == own for template in made)
-    return marked or any(is_true(one, names.ADMITTED) for one in slices)
+    return _marked(work, made) or any(is_true(one, names.ADMITTED) for one in slices)
 
 
 def _told(gang: Gang, work: Workload) -> list[Action]:
