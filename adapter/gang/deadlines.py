@@ -116,9 +116,11 @@ def may_fit(gang: Gang, current: Placement, live: Sequence[Exclusion], now: date
     return gang.room_changed or settled or len(live) < len(current.excluded)
 
 
-def gives_way_at(work: Workload, now: datetime) -> datetime:
-    """When a gang without room gives way: later each time that it did."""
-    return (work.reserved_at or now) + _doubled(YIELD_AFTER, work.yields)
+def gives_way_at(gang: Gang, work: Workload, now: datetime) -> datetime | None:
+    """When a gang without room gives way: later each time that it did, and None while nobody waits for that."""
+    if gang.others_wait_from is None:
+        return None
+    return max((work.reserved_at or now) + _doubled(YIELD_AFTER, work.yields), gang.others_wait_from)
 
 
 def _doubled(first: timedelta, times: int) -> timedelta:

@@ -31,7 +31,7 @@ class Gang:
     timeout: timedelta
     problem: str  # why no plan can be made at all: parameters, missing admission policy
     refusal: str  # why this job can never run remotely
-    others_wait: bool  # somebody queues behind us for the manager's quota
+    others_wait_from: datetime | None  # from when on somebody counts who queues behind us for the manager's quota
     room_changed: bool  # since the last plan of this gang
     remote_podsets: tuple[str, ...]  # the worker groups that are to be placed
     targets: Mapping[

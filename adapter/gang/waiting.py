@@ -23,7 +23,7 @@ def wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[
     if given := give_way(gang, work, reason, now):
         return given
     turns = [now + RESYNC, *(one.until for one in live)]
-    turns += [gives_way_at(work, now)] if gang.others_wait else []
+    turns += [at] if (at := gives_way_at(gang, work, now)) else []
     turns += [gang.settles] if gang.settles else []
     body = status.waiting(current, now)
     return [
@@ -36,7 +36,8 @@ def wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[
 
 def give_way(gang: Gang, work: Workload, reason: str, now: datetime) -> list[Action]:
     """Leave the queue, if somebody waits for our place in it and it is time; the reason is said to the user."""
-    if not gang.others_wait or now < gives_way_at(work, now):
+    at = gives_way_at(gang, work, now)
+    if at is None or now < at:
         return []
     text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
     return [*say(work.job, "Yielded", text), Yield(work)]

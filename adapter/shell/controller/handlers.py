@@ -262,7 +262,8 @@ class Waker:
 
     def _cluster_queue(self, before: Raw | None, after: Raw | None) -> None:
         self._layout(before, after)
-        self._keys.waiting()
+        if predicates.changed(before, after, predicates.pending):
+            self._keys.waiting()
         if predicates.changed(before, after, predicates.quota):
             self._keys.quotas()
 

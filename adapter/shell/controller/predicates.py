@@ -77,6 +77,11 @@ def quota(raw: Raw) -> object:
     return raw.get("spec"), annotation(raw, names.QUOTA_ANNOTATION)
 
 
+def pending(raw: Raw) -> object:
+    """What of a ClusterQueue of the manager says that somebody has come who waits for its quota, or has gone."""
+    return (raw.get("status") or {}).get("pendingWorkloads")
+
+
 def room(raw: Raw) -> object:
     """What of a queue, cohort, flavor, namespace or node decides on room: not the counters that move all the time."""
     status = raw.get("status") or {}

@@ -25,6 +25,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.pending import Pending
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
@@ -52,6 +53,7 @@ class Gangs:
         trials: Trials,
     ) -> None:
         self._manager, self._fleet, self._memory, self._trials = manager, fleet, memory, trials
+        self._pending = Pending(manager)
         self._policies, self._sources, self._refusals = policies, sources, refusals
         self._targets, self._shares, self._slots, self._losses = targets, shares, slots, losses
 
@@ -73,7 +75,7 @@ class Gangs:
             placements=found,
             reservations=tuple(standing),
             job_gone=bool(work and self._shares.job_of(work) != "There"),
-            others_wait=bool(work and self._others_wait(work)),
+            others_wait_from=self._pending.waits_from(work, now) if work else None,
             # its policy, and what keeps it from being planned
             timeout=reservation_timeout(chosen),
             on_share_lost=when_share_lost(chosen),
@@ -182,10 +184,6 @@ class Gangs:
             if share.cluster not in members and share.cluster not in quiet:
                 quiet[share.cluster] = f"there is no WorkerCluster {share.cluster}"
         return quiet
-
-    def _others_wait(self, work: Workload) -> bool:
-        queue = self._manager.cluster_queue((work.namespace, work.queue))
-        return int((queue.get("status") or {}).get("pendingWorkloads") or 0) > 0
 
 
 def _asked(place: Placement | None, standing: Iterable[Reservation]) -> list[tuple[str, str]]:

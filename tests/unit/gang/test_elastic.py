@@ -76,7 +76,7 @@ def gang(work: Raw | None, place: Raw | None = RUNNING, *, stands: bool = True, 
         "timeout": timedelta(seconds=30),
         "problem": "",
         "refusal": "",
-        "others_wait": False,
+        "others_wait_from": None,
         "room_changed": False,
         "remote_podsets": ("workers",),
         "unsuspended": True,
@@ -116,7 +116,7 @@ def test_a_job_that_runs_goes_on_with_its_next_slice_at_once() -> None:
 @pytest.mark.parametrize("trouble", ["refusal", "problem", "absent"])
 def test_nothing_keeps_a_job_from_running_on(trouble: str) -> None:
     more: Raw = {trouble: "It cannot."}
-    actions = decide(gang(NEXT, others_wait=True, **more), at(10_000))
+    actions = decide(gang(NEXT, others_wait_from=at(0), **more), at(10_000))
     assert only(actions, SetCheck).state == names.CHECK_READY
     assert not any(isinstance(one, Yield | Release | Forget) for one in actions)
     assert "It cannot." in only(actions, Say).message

@@ -72,7 +72,7 @@ def gang(
         "timeout": TIMEOUT,
         "problem": "",
         "refusal": "",
-        "others_wait": False,
+        "others_wait_from": None,
         "room_changed": False,
         "remote_podsets": ("workers",),
     } | more
@@ -372,7 +372,7 @@ PLANNED = [
          STUCK),
     Case("8. who lacks a Secret gives way to those behind it",
          "it is this gang's own trouble, and may last",
-         gang(WORK, absent="no Secret.", others_wait=True),
+         gang(WORK, absent="no Secret.", others_wait_from=at(0)),
          [
              Say(JOB, "Yielded", "Gave the manager's quota to those who queue behind, and queued again. no Secret."),
              Yield(W),
@@ -491,15 +491,24 @@ WAITED_FOR = [
          [Record(place(TRIED), WAITS), *WAITING[1:]], seconds=5),
     Case("10. who queues behind is not kept waiting",
          "10 s after the reservation",
-         gang(WORK, [NO_ROOM], others_wait=True),
+         gang(WORK, [NO_ROOM], others_wait_from=at(0)),
          YIELD, seconds=10),
     Case("10. but for a moment",
          "5 s of the 10 are left",
-         gang(WORK, [NO_ROOM], others_wait=True),
+         gang(WORK, [NO_ROOM], others_wait_from=at(0)),
          [*WAITING[:-1], LookAgain(5 * SECOND)]),
+    Case("10. nor by one that Kueue may yet have quota for",
+         "it counts from 12 s on",
+         gang(WORK, [NO_ROOM], others_wait_from=at(12)),
+         [
+             Record(place(NO_ROOM), explain.waiting(place(NO_ROOM), at(10))),
+             pending(SHORT, workload(WORK)),
+             Say(JOB, "Waiting", SHORT),
+             LookAgain(2 * SECOND),
+         ], seconds=10),
     Case("10. who yielded before holds longer",
          "10 s doubled twice",
-         gang(OFTEN, [NO_ROOM], others_wait=True),
+         gang(OFTEN, [NO_ROOM], others_wait_from=at(0)),
          [
              Record(place(NO_ROOM), explain.waiting(place(NO_ROOM), at(39))),
              pending(SHORT, workload(OFTEN)),
@@ -508,11 +517,11 @@ WAITED_FOR = [
          ], seconds=39),
     Case("10. and yields then",
          "10 s doubled twice",
-         gang(OFTEN, [NO_ROOM], others_wait=True),
+         gang(OFTEN, [NO_ROOM], others_wait_from=at(0)),
          [YIELD[0], Yield(workload(OFTEN))], seconds=40),
     Case("10. a new plan comes before yielding",
          "it may just have got its room",
-         gang(WORK, [NO_ROOM], others_wait=True, room_changed=True),
+         gang(WORK, [NO_ROOM], others_wait_from=at(0), room_changed=True),
          [Plan(W, place(NO_ROOM), ()), LookAgain(SOON)], seconds=99),
 ]  # fmt: skip
 
@@ -912,7 +921,7 @@ def test_a_share_that_preempts_is_asked_for_last(
 def test_who_yielded_very_often_still_gets_an_answer() -> None:
     """A gang that nobody has room for may yield every five minutes for days."""
     tired = make_workload(yields=1000)
-    last = decide(gang(tired, [NO_ROOM], others_wait=True), at(300))[-1]
+    last = decide(gang(tired, [NO_ROOM], others_wait_from=at(0)), at(300))[-1]
     assert last == Yield(workload(tired))
 
 

@@ -29,7 +29,7 @@ MUTE = Tried(unknown='admission webhook "old" does not support dry run')
 def gang(**more: Any) -> Gang:
     plain: dict[str, Any] = {
         "workload": W, "check": CHECK, "placements": (PLACE,), "reservations": (), "silent": {}, "refused": {},
-        "timeout": timedelta(seconds=30), "problem": "", "refusal": "", "others_wait": False, "room_changed": False,
+        "timeout": timedelta(seconds=30), "problem": "", "refusal": "", "others_wait_from": None, "room_changed": False,
         "remote_podsets": ("workers",), "targets": {cluster: make_target(cluster) for cluster in ("east", "west")},
     }  # fmt: skip
     return Gang(**plain | more)

@@ -99,7 +99,7 @@ def gang(workers: Gathered | None, place: Raw | None = None, **more: Any) -> Gan
         "timeout": timedelta(seconds=30),
         "problem": "",
         "refusal": "",
-        "others_wait": False,
+        "others_wait_from": None,
         "room_changed": False,
         "remote_podsets": ("workers",),
         "targets": {},

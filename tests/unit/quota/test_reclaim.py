@@ -124,7 +124,7 @@ def round_(*standing: str, admitted: Sequence[str] = ()) -> Gang:
         timeout=timedelta(seconds=30),
         problem="",
         refusal="",
-        others_wait=False,
+        others_wait_from=None,
         room_changed=False,
         remote_podsets=("workers",),
         targets={cluster: make_target(cluster) for cluster in ("east", "west")},
