@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from adapter import membership, names
 from adapter.objects import raycluster, slim
-from adapter.objects.raw import Key, Raw, uid_of
+from adapter.objects.raw import Key, Raw, key_of, label, uid_of
 from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import Job, Workload, active_slice, is_chain, is_elastic
 from adapter.shell.clusters.cluster import Cluster, Row, never
@@ -127,6 +127,10 @@ class Manager(Cluster):
             return active_slice(self.workloads.group("/".join(key)))
         found = self.workloads.get(key)
         return None if found is None or is_elastic(found) else found
+
+    def ray_cluster(self, pod: Raw) -> Raw | None:
+        """The RayCluster of the name that a pod's label says, which may be anybody's: see `raycluster.belongs`."""
+        return self.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL)))
 
     def job(self, job: Job) -> Raw:
         """The RayJob or RayCluster as it stands, empty while nothing is known of it."""
