@@ -54,6 +54,7 @@ class Claim:
     ) -> None:
         """`client`: for the claim alone, so that no renewal waits behind writes that hang, and not fenced by this."""
         self.lack = ""  # why there is none although it would be needed, a part of a sentence
+        self.hindrance = ""  # why it cannot be asked for now, so that nothing is written there, a part of a sentence
         self.client, self._identity, self._election, self._tell, self._now = client, identity, election, tell, clock
         self._which = manager_id, identity.known.name
         self._path = LEASES.path(names.SYSTEM_NAMESPACE, claim.name(*self._which))
@@ -85,6 +86,7 @@ class Claim:
                 self._without(error)
                 return claim.RENEW_SECONDS
             self._log(logging.WARNING, f"is not renewed ({error})")
+            self._hindered(error)
         except Unreachable as silence:
             self._log(logging.WARNING, f"is not renewed ({silence})")
         return _RETRY_SECONDS
@@ -124,7 +126,7 @@ class Claim:
             raise
 
     def _with(self, trouble: Unusable | None) -> None:
-        self.lack, self._others = "", trouble is not None
+        self.lack, self.hindrance, self._others = "", "", trouble is not None
         self._tell(trouble)
 
     def _without(self, error: ApiError) -> None:
@@ -133,11 +135,25 @@ class Claim:
         if self._others:
             self._log(logging.WARNING, f"is held by another one, as far as can be read ({error})")
             return
+        self.hindrance = ""
         self.lack = (
             f"no claim can be held there ({error.message or error.reason}), so a clone of this manager would not be kept away; apply "
             "kustomize/overlays/worker there, and bind its Role to the account if that is another one"
         )
         self._log(logging.WARNING, self.lack)
+        self._tell(None)
+
+    def _hindered(self, error: ApiError) -> None:
+        """Say why nothing is written there although it is seen, where that is not said already. By the status alone: a message that is
+        another one each time would be news each time."""
+        if not error.passing or self._others or not self.fence():
+            return
+        busy = ", too many requests," if error.status == 429 else ""
+        self.hindrance = (
+            f"nothing is written there, because its API server answers {error.status}{busy} when it is asked for the claim (Lease "
+            f"{claim.name(*self._which)} in {names.SYSTEM_NAMESPACE}); it is asked again every {_RETRY_SECONDS:.0f} s, and if that "
+            "lasts, see what keeps it busy"
+        )
         self._tell(None)
 
     def _log(self, level: int, what: str) -> None:

@@ -159,7 +159,7 @@ class Member(Cluster):
     @property
     def unclaimed(self) -> str:
         """Why no claim to it is held although one would be needed, a part of a sentence."""
-        return self.claim.lack if self.claim else ""
+        return self.claim.lack or self.claim.hindrance if self.claim else ""
 
     def fence(self) -> str:
         """Why nothing may be written there now, empty when it may."""

@@ -185,6 +185,41 @@ async def test_where_there_is_no_right_to_it_work_goes_on_and_says_so(status: in
         assert mine.lack == "" and shelf.holder == "a_1" and mine.fence() == ""
 
 
+@pytest.mark.parametrize(("status", "said"), [(429, "answers 429, too many requests, when"), (503, "answers 503 when")])
+async def test_an_api_server_that_is_too_busy_for_it_is_told_once_nothing_is_written_for_it(
+    status: int, said: str
+) -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        shelf.refused = status
+        assert await mine.attempt() < RENEW_SECONDS
+        assert mine.fence() and not mine.lack and one.told == [""]
+        assert said in mine.hindrance and "Lease rayspan-mgr-east in rayspan-system" in mine.hindrance
+        shelf.refused = 0
+        await mine.attempt()
+        assert (mine.hindrance, mine.fence()) == ("", "")
+        shelf.refused = status
+        one.time += DEADLINE_SECONDS - 1
+        await mine.attempt()
+        assert mine.hindrance == "", "it is held yet"
+        one.time += 1
+        await mine.attempt()
+        assert said in mine.hindrance
+        shelf.refused = 403
+        await mine.attempt()
+        assert mine.lack and not mine.hindrance, "work goes on without"
+
+
+async def test_a_busy_api_server_does_not_hide_who_holds_it() -> None:
+    clone = Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        shelf.refused = 429
+        await theirs.attempt()
+        assert theirs.hindrance == "" and clone.told == [names.HELD_BY_ANOTHER]
+
+
 async def test_a_claim_that_is_deleted_is_made_anew() -> None:
     """Also between a look and a renewal: that is no cluster in which there can be none."""
     one = Leader(FIRST)
