@@ -59,6 +59,7 @@ class Claim:
         self._which = manager_id, identity.known.name
         self._path = LEASES.path(names.SYSTEM_NAMESPACE, claim.name(*self._which))
         self._me = Claimant()
+        self._mine: Raw | None = None  # as it was when this process put it last
         self._said = ""
         self._others = False  # somebody else held it when it was last seen
 
@@ -91,6 +92,18 @@ class Claim:
             self._log(logging.WARNING, f"is not renewed ({silence})")
         return _RETRY_SECONDS
 
+    async def give_back(self) -> None:
+        """Let the next one claim it at once, if this process holds it and the cluster answers; everything that writes there must have ended."""
+        mine, self._mine, self._me = self._mine, None, claim.lost(self._me)
+        if mine is None:
+            return
+        try:
+            await self.client.merge(self._path, claim.giving_back(mine, datetime.now(UTC)))
+        except (ApiError, Unreachable) as trouble:
+            self._log(logging.WARNING, f"is not given back ({trouble}): it stands there until it has run out")
+        else:
+            self._log(logging.INFO, "is given back")
+
     async def _look(self) -> float:
         found = await self.client.find(self._path)
         self._me = claim.saw(self._me, found, self._now())
@@ -102,6 +115,7 @@ class Claim:
             await self._put(move)
             return claim.RENEW_SECONDS
         held, self._me = claim.may_write(self._me, self._now()), claim.lost(self._me)
+        self._mine = None
         self._log(logging.ERROR if held else logging.WARNING, f"is held by {move.holder}; nothing is written there")
         self._with(Unusable(names.HELD_BY_ANOTHER, move.why))
         return claim.RENEW_SECONDS / 2
@@ -110,16 +124,16 @@ class Claim:
         sent = self._now()
         self._me = claim.asked(self._me, move, sent)
         if move.create:
-            await self.client.create(LEASES.path(names.SYSTEM_NAMESPACE), move.body)
+            self._mine = await self.client.create(LEASES.path(names.SYSTEM_NAMESPACE), move.body)
         else:
-            await self._renew(move.body)
+            self._mine = await self._renew(move.body)
         self._me = claim.granted(self._me, sent)
         self._log(logging.INFO, "is held by this process")
         self._with(None)
 
-    async def _renew(self, body: Raw) -> None:
+    async def _renew(self, body: Raw) -> Raw:
         try:
-            await self.client.merge(self._path, body)
+            return await self.client.merge(self._path, body)
         except ApiError as error:
             if error.missing:  # else it would pass for a cluster in which there can be none
                 raise Unreachable("somebody has deleted it meanwhile") from None

@@ -4,20 +4,23 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import yaml
 from aiohttp import web
 
 from adapter import names
 from adapter.admission.claim import ABANDONED_SECONDS, DEADLINE_SECONDS, HANDED_OVER_SECONDS, RENEW_SECONDS, Leadership
 from adapter.admission.identity import Known
 from adapter.shell.clusters.claim import Claim
+from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.identity import Identity
+from adapter.shell.clusters.logins import Login, Logins
 from adapter.shell.kube.client import Unreachable, Unusable
 from adapter.shell.kube.resources import PODS
-from tests.unit import apiserver
-from tests.unit.apiserver import Server, refuses, says
+from tests.unit import apiserver, builders
+from tests.unit.apiserver import Server, kubeconfig, refuses, says, silence
 
 Raw = dict[str, Any]
 HERE = "uid-of-kube-system"
@@ -322,3 +325,75 @@ async def test_a_claim_that_is_deleted_and_that_nobody_makes_anew_is_taken() -> 
         clone.time += ABANDONED_SECONDS
         await theirs.attempt()
         assert shelf.holder == "c_3" and theirs.fence() == ""
+
+
+# --- given back --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_given_back_is_anybodys_at_once() -> None:
+    clone = Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        await mine.give_back()
+        assert shelf.holder == "" and mine.fence()
+        await theirs.attempt()
+        assert shelf.holder == "c_3" and theirs.fence() == ""
+
+
+async def test_nobody_gives_back_what_another_one_put() -> None:
+    """Who saw somebody else, who lost it, and who made a second connection that has renewed it since."""
+    one, clone = Leader(FIRST), Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, one) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        await theirs.give_back()
+        assert shelf.holder == "a_1"
+        async with claiming(server, one) as again:
+            await again.attempt()
+            await mine.give_back()
+            assert shelf.holder == "a_1" and again.fence() == ""
+        await mine.attempt()
+        shelf.keep({}, {"holderIdentity": "thief"})
+        await mine.attempt()
+        asked = len(server.asked)
+        await mine.give_back()
+        assert len(server.asked) == asked
+
+
+class OneLogin:
+    """The one Secret."""
+
+    def __init__(self, url: str) -> None:
+        self.text = yaml.safe_dump(kubeconfig(url))
+
+    async def of(self, *_: object) -> Login:
+        return Login("Secret east", self.text)
+
+    def forget(self, _: str) -> None:
+        """Nobody follows it."""
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_worker_cluster_that_is_deleted_is_given_back_and_nobody_waits_for_it(answers: bool) -> None:
+    one, cluster = Leader(FIRST), builders.make_worker_cluster("east")
+    cluster["status"]["clusterUID"] = HERE
+    one.held.set()
+    async with shelved() as (server, shelf), asyncio.TaskGroup() as tasks:
+        server.ready = True
+        logins, fleet = cast(Logins, OneLogin(server.url)), Fleet(tasks, "mgr", lambda: True, one)
+        await fleet.reconcile("east", cluster, logins)
+        await server.until(lambda: shelf.holder == "a_1")
+        claim = fleet.members()["east"].claim
+        assert claim
+        while claim.fence():  # the answer is on its way
+            await asyncio.sleep(0.01)
+        if not answers:
+            server.lists[:] = [silence(server)] * 1000
+        asked = len(server.asked)
+        await fleet.reconcile("east", None, logins)
+        assert fleet.members() == {} and claim.fence()
+        await server.until(lambda: any(one.method == "PATCH" for one in server.asked[asked:]))
+        server.closing.set()  # who is silent says no more
+    assert shelf.holder == ("" if answers else "a_1")
+    assert claim.client._session.closed
