@@ -93,6 +93,11 @@ def lost(me: Claimant) -> Claimant:
     return replace(me, begins=-math.inf, ends=-math.inf)
 
 
+def next_look(me: Claimant, now: float) -> float:
+    """In how many seconds who was granted it looks again: to renew it, or when it begins to count."""
+    return min(RENEW_SECONDS, me.begins - now) if me.begins > now else RENEW_SECONDS
+
+
 def giving_back(claim: Raw, wall: datetime) -> dict[str, Any]:
     """The patch by which a process that has stopped writing lets the next one begin at once; `claim` is as it put it last, and nobody
     may have put it anew since. Whom it was taken from has its time all the same: that note stays."""

@@ -27,7 +27,8 @@ _RETRY_SECONDS = 2.0
 # Until the cluster has shown who it is, and that is on record: nobody is asked, and the first write waits for this.
 _SOON_SECONDS = 0.2
 
-Tell = Callable[[Unusable | None], None]  # somebody else holds it; None: nobody does
+# Somebody else holds it, or nobody does (None); and whether that cluster may be written to from now on, after it might not.
+Tell = Callable[[Unusable | None, bool], None]
 
 
 class Election(Protocol):
@@ -62,6 +63,7 @@ class Claim:
         self._mine: Raw | None = None  # as it was when this process put it last
         self._said = ""
         self._others = False  # somebody else held it when it was last seen
+        self._open = False  # it has been held, or done without, ever since it was last told so
 
     def fence(self) -> str:
         """Why nothing may be written there now, empty when it may."""
@@ -78,6 +80,7 @@ class Claim:
 
     async def attempt(self) -> float:
         """Look at the claim once and do what follows; returns the seconds until the next look."""
+        self._open = self._open and not self.fence()
         if self._identity.fence():
             return _SOON_SECONDS
         try:
@@ -113,7 +116,7 @@ class Claim:
         )
         if isinstance(move, Put):
             await self._put(move)
-            return claim.RENEW_SECONDS
+            return claim.next_look(self._me, self._now())
         held, self._me = claim.may_write(self._me, self._now()), claim.lost(self._me)
         self._mine = None
         self._log(logging.ERROR if held else logging.WARNING, f"is held by {move.holder}; nothing is written there")
@@ -141,7 +144,7 @@ class Claim:
 
     def _with(self, trouble: Unusable | None) -> None:
         self.lack, self.hindrance, self._others = "", "", trouble is not None
-        self._tell(trouble)
+        self._told(trouble)
 
     def _without(self, error: ApiError) -> None:
         """Go on without: nobody else can be kept away, and nobody is known to be there. Who saw somebody there has no such right: an
@@ -155,7 +158,7 @@ class Claim:
             "kustomize/overlays/worker there, and bind its Role to the account if that is another one"
         )
         self._log(logging.WARNING, self.lack)
-        self._tell(None)
+        self._told(None)
 
     def _hindered(self, error: ApiError) -> None:
         """Say why nothing is written there although it is seen, where that is not said already. By the status alone: a message that is
@@ -168,7 +171,11 @@ class Claim:
             f"{claim.name(*self._which)} in {names.SYSTEM_NAMESPACE}); it is asked again every {_RETRY_SECONDS:.0f} s, and if that "
             "lasts, see what keeps it busy"
         )
-        self._tell(None)
+        self._told(None)
+
+    def _told(self, trouble: Unusable | None) -> None:
+        before, self._open = self._open, not self.fence()
+        self._tell(trouble, self._open and not before)
 
     def _log(self, level: int, what: str) -> None:
         if what != self._said:

@@ -60,6 +60,11 @@ class WorkQueue(Generic[KeyT]):
             heapq.heappush(self._heap, (due, self._count, key))
             self._wake.set()
 
+    def retry(self, after: float = 0.0) -> None:
+        """Look after that many seconds at each key that failed, however long it was to wait: what was in the way may be over."""
+        for key in list(self._failures):
+            self.add(key, after)
+
     async def run(self) -> None:
         """Handle keys until cancelled."""
         async with asyncio.TaskGroup() as tasks:

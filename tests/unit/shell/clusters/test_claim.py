@@ -17,6 +17,7 @@ from adapter.shell.clusters.claim import Claim
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.identity import Identity
 from adapter.shell.clusters.logins import Login, Logins
+from adapter.shell.clusters.member import Listeners
 from adapter.shell.kube.client import Unreachable, Unusable
 from adapter.shell.kube.resources import PODS
 from tests.unit import apiserver, builders
@@ -67,6 +68,7 @@ class Leader:
     held: asyncio.Event = field(default_factory=asyncio.Event)
     time: float = 1000.0
     told: list[str] = field(default_factory=list)
+    opened: int = 0
     identity: Identity = field(default_factory=lambda: Identity(Known("east", HERE)))
 
     def __post_init__(self) -> None:
@@ -75,7 +77,8 @@ class Leader:
     def leadership(self) -> Leadership:
         return self.lead
 
-    def tell(self, trouble: Unusable | None) -> None:
+    def tell(self, trouble: Unusable | None, opened: bool) -> None:
+        self.opened += opened
         self.told.append(trouble.reason if trouble else "")
 
 
@@ -236,6 +239,50 @@ async def test_a_claim_that_is_deleted_is_made_anew() -> None:
         assert shelf.holder == "a_1" and mine.fence() == ""
 
 
+@pytest.mark.parametrize("lost_by", ["time", "a thief", "nobody"])
+async def test_who_may_write_there_again_says_so_and_no_renewal_does(lost_by: str) -> None:
+    """Whatever was to be done there meanwhile failed, and waits."""
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        await mine.attempt()
+        await mine.attempt()
+        assert one.opened == 1
+        if lost_by == "time":
+            one.time += DEADLINE_SECONDS
+        if lost_by == "a thief":
+            shelf.keep({}, {"holderIdentity": "thief"})
+            await mine.attempt()
+            assert one.opened == 1
+            shelf.keep({}, {"holderIdentity": "a_1"})
+        await mine.attempt()
+        assert mine.fence() == "" and one.opened == (1 if lost_by == "nobody" else 2)
+
+
+async def test_what_is_taken_over_is_said_to_be_open_when_it_is() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        shelf.keep({}, {"holderIdentity": "thief"})
+        one.identity.known = Known("east", HERE, taken_from="thief")
+        await mine.attempt()
+        waited = 3.0
+        one.time += waited
+        while mine.fence():
+            assert one.opened == 0
+            waited += (pause := await mine.attempt())
+            one.time += pause
+        await mine.attempt()
+        assert (one.opened, waited) == (1, HANDED_OVER_SECONDS)
+
+
+async def test_where_work_goes_on_without_a_claim_it_is_open() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        for status, opened in ((500, 0), (403, 1), (403, 1), (0, 1)):
+            shelf.refused = status
+            await mine.attempt()
+            assert one.opened == opened
+
+
 async def test_nothing_is_claimed_in_a_cluster_that_has_not_shown_who_it_is() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
@@ -379,15 +426,16 @@ async def test_a_worker_cluster_that_is_deleted_is_given_back_and_nobody_waits_f
     one, cluster = Leader(FIRST), builders.make_worker_cluster("east")
     cluster["status"]["clusterUID"] = HERE
     one.held.set()
+    opened = asyncio.Event()
     async with shelved() as (server, shelf), asyncio.TaskGroup() as tasks:
         server.ready = True
         logins, fleet = cast(Logins, OneLogin(server.url)), Fleet(tasks, "mgr", lambda: True, one)
+        fleet.listen(Listeners(opened=lambda _: opened.set()))
         await fleet.reconcile("east", cluster, logins)
-        await server.until(lambda: shelf.holder == "a_1")
+        async with asyncio.timeout(apiserver.PATIENCE):
+            await opened.wait()
         claim = fleet.members()["east"].claim
-        assert claim
-        while claim.fence():  # the answer is on its way
-            await asyncio.sleep(0.01)
+        assert claim and shelf.holder == "a_1" and not claim.fence()
         if not answers:
             server.lists[:] = [silence(server)] * 1000
         asked = len(server.asked)

@@ -54,7 +54,7 @@ def test_why_no_claim_is_held_is_told_as_long_as_it_is_so() -> None:
     found.claim = Claim(cast(Client, None), "mgr", found.identity, election, found.claimed)
     for lack, hindrance, why in (("", "it is busy", "it is busy"), ("no right", "", "no right"), ("", "", "")):
         found.claim.lack, found.claim.hindrance = lack, hindrance
-        found.claimed(None)
+        found.claimed(None, opened=False)
         assert (found.unclaimed, len(told)) == (why, 1)
         told.clear()
 

@@ -279,6 +279,27 @@ def test_a_success_ends_the_back_off() -> None:
     play(test)
 
 
+def test_what_failed_is_looked_at_when_what_was_in_the_way_may_be_over() -> None:
+    async def test() -> None:
+        async def body(key: str) -> float | None:
+            if key == "bad":
+                raise Postpone("silent")
+            return None
+
+        bench = Bench(body)
+        bench.queue.add("bad")
+        bench.queue.add("good")
+        loop = asyncio.get_running_loop()
+        for when in (1000, 1001):
+            loop.call_later(when, bench.queue.retry)
+        loop.call_later(1002, bench.queue.retry, 0.5)
+        await bench.run(1003)
+        assert bench.times("good") == [0]
+        assert bench.times("bad")[-3:] == [1000, 1001, 1002.5]
+
+    play(test)
+
+
 def test_each_key_has_its_own_back_off() -> None:
     async def test() -> None:
         async def body(key: str) -> float | None:
