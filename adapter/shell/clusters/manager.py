@@ -6,7 +6,7 @@ cache means "do nothing", never "nothing is wanted".
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from adapter import membership, names
@@ -29,12 +29,17 @@ _ASK_AGAIN_SECONDS = 2.0
 _ALL: Mapping[str, str] = {}  # selectors that leave nothing out
 
 
+def _nobody() -> None:
+    """Nothing was put off yet."""
+
+
 class Manager(Cluster):
     """The manager cluster."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client, OF_MANAGER)
         self.filled = asyncio.Event()  # every store has had its first list
+        self.back: Callable[[], None] = _nobody  # told when it can be seen after it could not
         self.workloads = Store(index=by_own_gang, slims=slim.workload)
         self.placements = Store(index=by_gang)
         self.pods = Store(index=by_placement, counted=slot_of)
@@ -105,6 +110,12 @@ class Manager(Cluster):
             log.warning("manager cluster: following %s: %s", row.resource.plural, error)
         if self.synced and (error is None or row.silences is never):
             self.filled.set()
+
+    def _note(self, source: Row | str, error: Exception | None) -> None:
+        before = self.lost
+        super()._note(source, error)
+        if before and not self.lost:
+            self.back()
 
     @property
     def unready(self) -> str:

@@ -39,6 +39,7 @@ class Engine:
         self._lease, self._leads = lease, False
         self.manager = Manager(client)
         self._queue: WorkQueue[QueueKey] = WorkQueue(self._handle)
+        self.manager.back = self._queue.retry
         self._parts: Parts | None = None  # while the manager is read for the first time
 
     @property
@@ -106,7 +107,7 @@ class Engine:
     async def _handle(self, key: QueueKey) -> float | None:
         """Look at a key; a replica that stands by only follows worker clusters as their objects say."""
         if self.manager.lost:
-            raise Postpone(self.manager.lost)
+            raise Postpone(self.manager.lost)  # until it is back
         if self._parts is None:
             return None  # everything is looked at when the parts stand
         if self._leads:
