@@ -106,6 +106,12 @@ class WorkQueue(Generic[KeyT]):
         except Postpone as trouble:
             log.info("%s: %s", key, trouble)
             after = self._backoff(key)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task and task.cancelling():
+                raise
+            log.info("%s: what it waited for was cancelled", key)  # by another one than whoever ends the queue
+            after = self._backoff(key)
         except Exception as error:  # a key that fails must not end the others
             failed("look", error, key)
             after = self._backoff(key)

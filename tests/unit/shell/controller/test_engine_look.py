@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
 
-from adapter.actions import Plan
+from adapter.actions import DeletePod, Plan
 from adapter.gang.facts import Gang
 from adapter.shell.clusters.cluster import PROBE
 from adapter.shell.clusters.manager import Manager
@@ -200,6 +200,46 @@ async def test_nothing_is_planned_once_the_manager_is_out_of_sight() -> None:
         with pytest.raises(Postpone, match="the manager cluster cannot be seen"):
             await queued.both(lambda: manager._note(PROBE, Unreachable("no answer in time")))
         assert [plan.workload.name for plan in queued.done] == ["first"]
+
+
+@dataclass
+class Hangs:
+    """Stands in for the executor: what is done in east and west comes to no end by itself."""
+
+    parts: dict[str, asyncio.Task[Any] | None] = field(default_factory=dict)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: list[str] = field(default_factory=list)
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def do(self, action: DeletePod) -> None:
+        self.parts[action.cluster] = asyncio.current_task()
+        if len(self.parts) == 2:
+            self.begun.set()
+        try:
+            await self.goes_on.wait()
+        finally:
+            self.ended.append(action.cluster)
+
+
+@pytest.mark.parametrize("of", ["the look", "a part"])
+async def test_a_look_that_is_cancelled_ends_with_all_of_its_parts_and_a_part_alone(of: str) -> None:
+    """What becomes of its key then says the queue, which knows who ended it."""
+    async with apiserver.connected("http://127.0.0.1:1") as nobody:
+        hangs = Hangs()
+        looks = replace(Queued(_seen(nobody)).looks, executor=cast(Executor, hangs))
+        actions = [DeletePod(cluster, builders.make_pod(), "why") for cluster in ("east", "west")]
+        look = asyncio.create_task(looks._execute(("demo", "train"), actions))
+        await asyncio.wait_for(hangs.begun.wait(), apiserver.PATIENCE)
+        if of == "the look":
+            look.cancel()
+        elif east := hangs.parts["east"]:
+            east.cancel()
+            await asyncio.sleep(0)
+            assert hangs.ended == ["east"] and not look.done()
+            hangs.goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await look
+        assert hangs.ended == ["east", "west"] and look.cancelling() == (of == "the look")
 
 
 def _seen(client: Client) -> Manager:

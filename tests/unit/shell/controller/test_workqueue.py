@@ -259,6 +259,24 @@ def test_a_key_that_fails_comes_back_later_and_later(error: Exception, caplog: p
         play(test)
 
 
+def test_a_key_that_waits_for_what_somebody_cancels_comes_back_like_one_that_fails() -> None:
+    async def test() -> None:
+        async def body(_: str) -> float | None:
+            if len(bench.began) == 1:
+                part = asyncio.ensure_future(forever("a"))
+                asyncio.get_running_loop().call_later(1, part.cancel)
+                await part
+            return None
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(100)
+        (_, again) = bench.times("a")
+        assert 1 + FIRST_BACKOFF <= again <= 1 + 2 * FIRST_BACKOFF + 0.01
+
+    play(test)
+
+
 def test_a_success_ends_the_back_off() -> None:
     async def test() -> None:
         outcomes = iter([True] * 7 + [False] + [True, False])
