@@ -107,7 +107,7 @@ class Engine:
     async def _handle(self, key: QueueKey) -> float | None:
         """Look at a key; a replica that stands by only follows worker clusters as their objects say."""
         if self.manager.lost:
-            raise Postpone(self.manager.lost)  # until it is back
+            raise Postpone(self.manager.lost)
         if self._parts is None:
             return None  # everything is looked at when the parts stand
         if self._leads:
