@@ -102,7 +102,8 @@ def giving_back(claim: Raw, wall: datetime) -> dict[str, Any]:
     """The patch by which a process that has stopped writing lets the next one begin at once; `claim` is as it put it last, and nobody
     may have put it anew since. Whom it was taken from has its time all the same: that note stays."""
     now = microtime(wall)
-    fresh = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}  # 1 is the least that an API server takes
+    # A second is the least that an API server takes.
+    fresh = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
     return {"metadata": dict(_precondition(claim)), "spec": fresh}
 
 

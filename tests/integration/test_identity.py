@@ -278,7 +278,7 @@ async def _as_clone(stage: Stage, lead: Leadership, seconds: float) -> str:
     identity = Identity(Known("east", uid(stage.fleet.workers["east"])))
     own, client = [await Client.from_kubeconfig(kubeconfig) for _ in range(2)]
     told: list[object] = []
-    made = Claim(own, _manager_id(stage), identity, _Elected(lead), told.append)
+    made = Claim(own, _manager_id(stage), identity, _Elected(lead), lambda *said: told.append(said))
     client.guard = made.fence
     try:
         identity.met(await own.uid())

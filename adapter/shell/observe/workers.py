@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from adapter.admission.policy import lost_after, when_share_lost
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Key, Raw, key_of, uid_of
+from adapter.objects.raw import Key, Raw, uid_of
 from adapter.objects.workerpod import pull_secrets, share_key, slot_of, wants_slot
 from adapter.objects.workload import Workload
 from adapter.rewrite.headaddress import HeadAddress

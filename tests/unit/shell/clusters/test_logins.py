@@ -20,7 +20,7 @@ from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.kubeconfig import BadLogin
-from adapter.shell.kube.reflector import Following
+from adapter.shell.kube.reflector import Following, follow
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
 
@@ -159,7 +159,7 @@ async def test_a_missing_right_is_told_and_works_once_it_is_given() -> None:
 @hurried
 async def test_what_breaks_the_reading_is_told_and_the_secret_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither does it end the process, nor does a WorkerCluster wait for an answer that never comes."""
-    follow, before, broken = logins_of.follow, _met(), list[object]()
+    before, broken = _met(), list[object]()
 
     async def breaks_once(what: Following) -> None:
         if broken:
