@@ -246,6 +246,7 @@ async def test_a_manager_of_which_the_reading_breaks_cannot_be_seen_until_it_is_
     monkeypatch.setattr(guard, "FIRST_PAUSE", 0.01)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         manager = Manager(server)
+        manager.grown.set()
         engine = Engine(client, None)
         task = asyncio.create_task(engine.run())
         try:
