@@ -4,8 +4,8 @@ A slot is a worker's place on a share. It is held by the manager's pod that carr
 cluster that is silent now), and by whoever is just being given it: between a decision and the answer to its write, no store
 shows it.
 
-A label and an annotation are easily forged: what is known not to be of the job's RayCluster holds nothing. Only a single pod that looks
-for a slot steers clear of theirs as well, for it does not read all of its siblings.
+A label and an annotation are easily forged: a pod that is known not to be of the job's RayCluster keeps no share. It may keep a slot,
+and then another one is taken: a gang has thousands of pods, and whose each of them is, is not asked for every slot.
 """
 
 from collections import Counter
@@ -25,6 +25,8 @@ from adapter.objects.workload import Job, job_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
+
+ShareKey = tuple[str, int]  # cluster and round
 
 
 class Claims:
@@ -70,12 +72,17 @@ class Slots:
     def held(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that are held."""
         members = self._fleet.members().values()
-        there = (member.pods.count(_group(place)) for member in members)
-        return self.here(place).union(*there, self._claims.slots(_group(place), but=None))
+        here, there = self._manager.pods.count(_group(place)), (member.pods.count(_group(place)) for member in members)
+        return frozenset(here).union(*there, self._claims.slots(_group(place), but=None))
 
-    def here(self, place: Placement) -> frozenset[str]:
-        """The slots of a Placement that a pod of the manager is on, also one that has ended."""
-        return frozenset(slot for one in self._pods(place) if (slot := slot_of(one)))
+    def occupied(self, place: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement of which a slot is held, though not by a pod that only says so."""
+        about = map(share_key, self._claims.slots(_group(place), but=None))
+        return self.here(place).union(map(share_key, self.there(place)), about)
+
+    def here(self, place: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement that a pod of the manager is on, also one that has ended."""
+        return self._on(place, self._manager.pods.group(_group(place)))
 
     def there(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
@@ -88,9 +95,9 @@ class Slots:
         on_it = (pod for pod in pods if share_key(slot_of(pod)) == (share.cluster, share.round))
         return tuple(pod for pod in on_it if not ended(pod) and not gone(pod, now))
 
-    def alive(self, place: Placement) -> frozenset[str]:
-        """The slots of a Placement that its living pods hold."""
-        return frozenset(slot for one in self.living(place) if (slot := slot_of(one)))
+    def alive(self, place: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement that its living pods are on."""
+        return self._on(place, self.living(place))
 
     def unplaced(self, place: Placement) -> bool:
         """Whether a living pod has no slot, and the manager's quota for one."""
@@ -98,7 +105,8 @@ class Slots:
 
     def living(self, place: Placement) -> list[Raw]:
         """The pods of a Placement in the manager cluster that neither ended nor are being deleted."""
-        return [one for one in self._pods(place) if not (leaving(one) or ended(one))]
+        pods = self._manager.pods.group(_group(place))
+        return [one for one in pods if not (leaving(one) or ended(one))]
 
     def movers(self, place: Placement, standing: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
         """The copies that are to leave clusters which are drained, now, by cluster and copy; `standing` is what stands for its
@@ -111,25 +119,30 @@ class Slots:
 
     def unready(self, place: Placement, standing: Iterable[Reservation]) -> Gathered | None:
         """The workers of a Placement; None while all that its RayCluster is to have are ready, and then they are not gathered."""
-        pods = self._pods(place)
+        pods = self._manager.pods.group(_group(place))
         ready = sum(in_place(pod) for pod in pods)
         settled = ready == len(pods) and ready >= self._desired(pods, place)
         return None if settled else self._gather(place, standing)
 
     def _gather(self, place: Placement, standing: Iterable[Reservation]) -> Gathered:
-        pods = self._pods(place)
+        pods = self._manager.pods.group(_group(place))
         admitted = {(one.cluster, one.round) for one in standing if one.placement == place.name and one.admitted}
         desired, head = self._desired(pods, place), self._head(pods)
         since = true_since(head, "Ready") if head else None
         return Gathered(place, pods, self._copies(pods), self.held(place), admitted, desired, since)
 
-    def _pods(self, place: Placement) -> list[Raw]:
-        """The pods of a Placement in the manager cluster, but for those that only say so; all, while its job is not known."""
-        pods, job = self._manager.pods.group(_group(place)), place.job or self._job(place)
-        if job is None:
-            return pods
-        known = self._manager.ray_cluster
-        return [one for one in pods if raycluster.belongs(one, known(one), job) is not False]
+    def _on(self, place: Placement, pods: Iterable[Raw]) -> frozenset[ShareKey]:
+        """The shares that these pods of a Placement are on, but for those that only say so; while its job is not known, nobody does."""
+        job, found = place.job or self._job(place), set[ShareKey]()
+        for pod in pods:
+            slot = slot_of(pod)
+            share = share_key(slot)
+            if slot and share not in found and self._is_of(job, pod):  # once for each share, mostly
+                found.add(share)
+        return frozenset(found)
+
+    def _is_of(self, job: Job | None, pod: Raw) -> bool:
+        return job is None or raycluster.belongs(pod, self._manager.ray_cluster(pod), job) is not False
 
     def _job(self, place: Placement) -> Job | None:
         work = self._manager.workloads.get((place.namespace, place.workload))

@@ -440,8 +440,21 @@ async def test_a_worker_cluster_that_is_deleted_is_given_back_and_nobody_waits_f
             server.lists[:] = [silence(server)] * 1000
         asked = len(server.asked)
         await fleet.reconcile("east", None, logins)
-        assert fleet.members() == {}
+        assert fleet.members() == {} and not claim.client._session.closed, "nobody waits for it"
         await server.until(lambda: any(one.method == "PATCH" for one in server.asked[asked:]))
         server.closing.set()  # who is silent says no more
     assert shelf.holder == ("" if answers else "a_1")
     assert claim.fence() and claim.client._session.closed
+
+
+async def test_what_breaks_while_it_is_given_back_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(_: Claim) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(Claim, "give_back", breaks)
+    async with asyncio.TaskGroup() as tasks:  # which is the process's own
+        logins, fleet = cast(Logins, OneLogin("http://127.0.0.1:1")), Fleet(tasks, "mgr", lambda: True, Leader(FIRST))
+        await fleet.reconcile("east", builders.make_worker_cluster("east"), logins)
+        claim = fleet.members()["east"].claim
+        await fleet.reconcile("east", None, logins)
+    assert claim and claim.client._session.closed

@@ -246,3 +246,38 @@ def _seen(client: Client) -> Manager:
     manager = Manager(client)
     manager._note(PROBE, None)
     return manager
+
+
+@dataclass
+class Breaks:
+    """Stands in for the parts that a resync and a first contact call: each of them breaks, and is noted."""
+
+    called: list[str] = field(default_factory=list)
+    waker = memory = fleet = conditions = property(lambda self: self)
+
+    def seen(self) -> dict[str, object]:
+        return {}
+
+    def everything(self) -> None:
+        self._break("everything")
+
+    def keep(self, *_: object) -> None:
+        self._break("memory")
+
+    async def engage(self, name: str) -> None:
+        self._break(name)
+
+    def _break(self, what: str) -> None:
+        self.called.append(what)
+        raise RuntimeError
+
+
+async def test_of_a_resync_and_a_first_contact_no_part_holds_up_another() -> None:
+    breaks, engine = Breaks(), Engine(cast(Client, None), None)
+    parts = cast(Any, breaks)
+    await engine._engage(parts, "east")
+    resync = asyncio.create_task(engine._resync(parts))
+    await asyncio.sleep(0)
+    assert breaks.called == ["east", "everything", "memory"] and not resync.done(), "it waits for the next one"
+    resync.cancel()
+    await asyncio.gather(resync, return_exceptions=True)

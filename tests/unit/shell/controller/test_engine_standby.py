@@ -215,6 +215,9 @@ async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPat
                 while not all(_met(one) >= before[one] + 2 for one in broken):
                     await asyncio.wait([task], timeout=0.1)
                     assert not task.done()
+            assert engine._parts is not None
+            met = engine._parts.fleet.members()["east"]._troubles.values()
+            assert any("reading it ended by RuntimeError" in str(one) for one in met), "it counts as unseen"
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):

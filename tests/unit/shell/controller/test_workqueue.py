@@ -447,6 +447,7 @@ def test_a_queue_that_begins_anew_looks_again_at_what_it_had_begun_with() -> Non
         bench = Bench(forever)
         bench.queue.add("a")
         await bench.run(1)
+        assert len(bench.queue) == 0, "who ends the queue cancels its looks, and nobody else did"
         bench.queue.add("a")
         await bench.run(1)
         assert [key for key, _ in bench.began] == ["a", "a"]
