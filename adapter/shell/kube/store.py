@@ -130,9 +130,7 @@ class Store:
             kept = self._kept(raw)
         except Odd as why:
             return str(why)
-        if (
-            self._restoring
-        ):  # nobody can tell whether it is of the time before: the watch that follows the list tells it again
+        if self._restoring:  # it may be of the time before; the watch tells what is not
             return ""
         key, at = key_of(kept), version(kept)
         self.newest = max(self.newest, at)

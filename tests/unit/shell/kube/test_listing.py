@@ -1,6 +1,6 @@
 """A list that comes page by page leaves a store as one that comes at once does, and never is everything kept twice meanwhile."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ def thing(name: str = "a", at: int = 1, *, uid: str = "", size: int = 0) -> dict
     return {"metadata": metadata | {"labels": {"group": "xy"[at % 2]}}, "text": f"{name}{at}" + "." * size}
 
 
-def paged(objects: list[Raw], size: int) -> Iterator[list[Raw]]:
+def paged(objects: Sequence[Raw], size: int) -> Iterator[Sequence[Raw]]:
     return (objects[start : start + size] for start in range(0, len(objects), size))
 
 
@@ -270,7 +270,7 @@ class Cluster:
     backup: tuple[int, dict[Key, Raw]] = (1, {})
     restored: bool = False  # since a list was begun
     listing: Listing | None = None
-    pages: list[list[Raw]] = field(default_factory=list)
+    pages: list[Sequence[Raw]] = field(default_factory=list)
     listed: int = 0
     place: int | None = None  # of the watch; None: list first
 
