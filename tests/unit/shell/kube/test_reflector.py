@@ -505,12 +505,19 @@ async def test_what_is_read_anew_counts_beside_what_is_kept(monkeypatch: pytest.
         server.lists = [lists(7, [thing("a", 5, text=large)])]
         server.lists += [lists(9, [thing(f"b{number}", 8, text=large)], str(number)) for number in range(9)]
         server.watches = [streams(gone())]
-        what = Following(client, PODS, bench.store, bench.trouble, room=Budget(15_000).room("pods"))
+        room, taken = Budget(15_000).room("pods"), list[bool]()
+
+        def trouble(error: Exception | None) -> None:
+            taken.append(room.taken == bench.store.weight)
+            bench.trouble(error)
+
+        what = Following(client, PODS, bench.store, trouble, room=room)
         task = asyncio.create_task(follow(what))
         try:
             await server.until(lambda: any(isinstance(one, Overfull) for one in bench.troubles))
             assert bench.told[:4] == ["a:5", "well", "b0:8", "b1:8"]
             assert len(server.of(watch=False)) == 3, "it is not read on"
+            assert taken == [True, True], "what was held of it takes no room any more"
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
