@@ -64,4 +64,4 @@ def _explained(error: ApiError) -> str:
     if not error.missing:
         return plan.explained(error)
     where = f"Service {names.SERVICE} in namespace {names.SYSTEM_NAMESPACE}"
-    return f"There is no {where}: Rayspan is not installed in this cluster, or is too old to tell."
+    return f"Nobody answers behind {where}: Rayspan is not installed in this cluster, or is too old to tell."

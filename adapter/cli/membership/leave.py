@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 
 from adapter import membership, names
-from adapter.cli import common, cordon, drain
+from adapter.cli import cordon, drain
 from adapter.cli.common import DONE, complain
 from adapter.cli.membership import account, sides
 from adapter.cli.membership.sides import MANAGER, NOT_YET, WORKER, Sides, Trouble, asking

@@ -8,7 +8,6 @@ import argparse
 from datetime import UTC, datetime
 
 from adapter import membership, names
-from adapter.cli import common
 from adapter.cli.common import DONE
 from adapter.cli.membership import account, sides
 from adapter.cli.membership.sides import MANAGER, asking

@@ -63,7 +63,7 @@ NOT_READ = "The controller's version cannot be read. "
         ),
         (
             [refuses(404, "NotFound", "not found"), refuses(404, "NotFound", "not found")],
-            f"{NOT_READ}There is no Service rayspan-controller in namespace rayspan-system: Rayspan is not installed in this cluster, "
+            f"{NOT_READ}Nobody answers behind Service rayspan-controller in namespace rayspan-system: Rayspan is not installed in this cluster, "
             "or is too old to tell.",
         ),
         (
