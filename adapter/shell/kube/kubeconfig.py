@@ -58,6 +58,8 @@ async def login_of_user(file: str, context: str) -> kube.ApiClient:
 
     It is the user's own file, so whatever it asks for is done: programs are run, files are read.
     """
+    if file and not Path(file).exists():  # the library would miss a key in it
+        raise BadLogin(f"there is no file {file} to be its kubeconfig")
     settings = kube.Configuration()
     try:
         await kube_config.load_kube_config(file or None, context or None, client_configuration=settings)

@@ -50,6 +50,16 @@ async def test_else_its_image_is_shown(
     assert [one.path for one in server.asked] == [PROXY, DEPLOYMENT]
 
 
+async def test_a_kubeconfig_that_is_not_there_is_named(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = config.with_name("missing")
+    assert await version(monkeypatch, missing) == 1
+    assert capsys.readouterr().err == (
+        f"The manager cluster cannot be asked: there is no file {missing} to be its kubeconfig\n"
+    )
+
+
 NOT_READ = "The controller's version cannot be read. "
 
 
