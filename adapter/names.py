@@ -181,7 +181,7 @@ CONNECTED: Final = "Connected"  # condition of WorkerCluster
 ANOTHER_CLUSTER: Final = "AnotherCluster"  # reasons of that: what answers is not the cluster that is on record,
 REGISTERED_TWICE: Final = "RegisteredTwice"  # or that of another WorkerCluster,
 HELD_BY_ANOTHER: Final = "HeldByAnother"  # or it is, and somebody else holds the claim to it;
-NOT_CLAIMED: Final = "NotClaimed"  # it is seen, and nobody can hold one
+NOT_CLAIMED: Final = "NotClaimed"  # it is seen, and nobody can hold one, or ask for it now
 REACHABLE: Final = "Reachable"  # condition of WorkerCluster, written by `rayspan preflight`
 PLACED: Final = "Placed"  # condition of Placement
 

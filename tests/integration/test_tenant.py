@@ -48,7 +48,9 @@ def tenant(stage: Stage) -> Iterator[Stage]:
         yield made
 
 
-@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "count", [pytest.param(FEW, marks=pytest.mark.brief), pytest.param(MANY, marks=pytest.mark.long)]
+)
 def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Controller, count: int) -> None:
     """Good jobs start within 2 s of their usual time, those that run stay, the controller is the same; each hostile job is placed
     like any other or told why not in a sentence, and nothing is left of it."""

@@ -3,6 +3,9 @@
 A slot is a worker's place on a share. It is held by the manager's pod that carries it, by that pod's copy (also in a
 cluster that is silent now), and by whoever is just being given it: between a decision and the answer to its write, no store
 shows it.
+
+A label and an annotation are easily forged: what is known not to be of the job's RayCluster holds nothing. Only a single pod that looks
+for a slot steers clear of theirs as well, for it does not read all of its siblings.
 """
 
 from collections import Counter
@@ -18,6 +21,7 @@ from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw, key_of, label, true_since, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import ended, gone, in_place, leaving, share_key, slot_of, waits_for_quota
+from adapter.objects.workload import Job, job_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
@@ -66,12 +70,12 @@ class Slots:
     def held(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that are held."""
         members = self._fleet.members().values()
-        here, there = self._manager.pods.count(_group(place)), (member.pods.count(_group(place)) for member in members)
-        return frozenset(here).union(*there, self._claims.slots(_group(place), but=None))
+        there = (member.pods.count(_group(place)) for member in members)
+        return self.here(place).union(*there, self._claims.slots(_group(place), but=None))
 
     def here(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that a pod of the manager is on, also one that has ended."""
-        return frozenset(self._manager.pods.count(_group(place)))
+        return frozenset(slot for one in self._pods(place) if (slot := slot_of(one)))
 
     def there(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
@@ -94,8 +98,7 @@ class Slots:
 
     def living(self, place: Placement) -> list[Raw]:
         """The pods of a Placement in the manager cluster that neither ended nor are being deleted."""
-        pods = self._manager.pods.group(_group(place))
-        return [one for one in pods if not (leaving(one) or ended(one))]
+        return [one for one in self._pods(place) if not (leaving(one) or ended(one))]
 
     def movers(self, place: Placement, standing: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
         """The copies that are to leave clusters which are drained, now, by cluster and copy; `standing` is what stands for its
@@ -108,17 +111,29 @@ class Slots:
 
     def unready(self, place: Placement, standing: Iterable[Reservation]) -> Gathered | None:
         """The workers of a Placement; None while all that its RayCluster is to have are ready, and then they are not gathered."""
-        pods = self._manager.pods.group(_group(place))
+        pods = self._pods(place)
         ready = sum(in_place(pod) for pod in pods)
         settled = ready == len(pods) and ready >= self._desired(pods, place)
         return None if settled else self._gather(place, standing)
 
     def _gather(self, place: Placement, standing: Iterable[Reservation]) -> Gathered:
-        pods = self._manager.pods.group(_group(place))
+        pods = self._pods(place)
         admitted = {(one.cluster, one.round) for one in standing if one.placement == place.name and one.admitted}
         desired, head = self._desired(pods, place), self._head(pods)
         since = true_since(head, "Ready") if head else None
         return Gathered(place, pods, self._copies(pods), self.held(place), admitted, desired, since)
+
+    def _pods(self, place: Placement) -> list[Raw]:
+        """The pods of a Placement in the manager cluster, but for those that only say so; all, while its job is not known."""
+        pods, job = self._manager.pods.group(_group(place)), place.job or self._job(place)
+        if job is None:
+            return pods
+        known = self._manager.ray_cluster
+        return [one for one in pods if raycluster.belongs(one, known(one), job) is not False]
+
+    def _job(self, place: Placement) -> Job | None:
+        work = self._manager.workloads.get((place.namespace, place.workload))
+        return job_of(work) if work else None
 
     def _head(self, pods: Iterable[Raw]) -> Raw | None:
         """The head that these pods join."""
@@ -134,7 +149,7 @@ class Slots:
     def _desired(self, pods: Iterable[Raw], place: Placement) -> int:
         """How many workers of the Placement's groups their RayCluster is to have."""
         first = min(pods, key=key_of, default={})
-        raw = self._manager.ray_clusters.get((place.namespace, label(first, names.RAY_GCS_CLUSTER_LABEL))) or {}
+        raw = self._manager.ray_cluster(first) or {}
         return raycluster.workers(raw, {group.name for share in place.shares for group in share.groups})
 
 
