@@ -58,6 +58,8 @@ async def login_of_user(file: str, context: str) -> kube.ApiClient:
 
     It is the user's own file, so whatever it asks for is done: programs are run, files are read.
     """
+    if file and not _exists(file):  # the library would miss a key in it
+        raise BadLogin(f"there is no file {file} to be its kubeconfig")
     settings = kube.Configuration()
     try:
         await kube_config.load_kube_config(file or None, context or None, client_configuration=settings)
@@ -66,6 +68,10 @@ async def login_of_user(file: str, context: str) -> kube.ApiClient:
         raise BadLogin(str(error)) from None
     except Exception as error:  # as above
         raise BadLogin(f"the kubeconfig cannot be loaded ({type(error).__name__})") from None
+
+
+def _exists(file: str) -> bool:
+    return Path(file).exists()
 
 
 def address(settings: kube.Configuration) -> Address:
