@@ -18,7 +18,7 @@ from adapter.objects.raw import Raw, condition, is_true, meta, moment
 # By when Kueue has tried a Workload that came into its queue. It does so at once, or a second after quota came free
 # (requeueBatchPeriod of kueue:pkg/cache/queue), and may be busy. What it has said then is the answer.
 TRIED_IN = timedelta(seconds=5)
-# What Kueue writes of one that it has tried (kueue:pkg/scheduler/flavorassigner/flavorassigner.go).
+# What Kueue writes of one that it has tried (docs/upstream.md, "Who is pending").
 _TRIED: Final = "couldn't assign flavors"
 _OTHERS_MAY_END: Final = ("insufficient unused quota", "topology")
 # Why one is not in its queue, or would not be helped by quota (kueue:apis/kueue/v1beta2/workload_types.go).
