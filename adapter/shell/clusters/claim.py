@@ -93,6 +93,9 @@ class Claim:
             self._hindered(error)
         except Unreachable as silence:
             self._log(logging.WARNING, f"is not renewed ({silence})")
+            if self.hindrance:  # it answers no more
+                self.hindrance = ""
+                self._told(None)
         return _RETRY_SECONDS
 
     async def give_back(self) -> None:
@@ -130,6 +133,7 @@ class Claim:
             self._mine = await self.client.create(LEASES.path(names.SYSTEM_NAMESPACE), move.body)
         else:
             self._mine = await self._renew(move.body)
+        self._open = self._open and not self.fence()  # the one before may have run out while this was asked for
         self._me = claim.granted(self._me, sent)
         self._log(logging.INFO, "is held by this process")
         self._with(None)

@@ -6,6 +6,7 @@ it. Nothing is sent here.
 
 import asyncio
 import ipaddress
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ async def login_of_user(file: str, context: str) -> kube.ApiClient:
 
 
 def _exists(file: str) -> bool:
-    return Path(file).exists()
+    """Whether one of them does: the library takes several, as $KUBECONFIG names them, and knows one's home."""
+    return any(Path(one).expanduser().exists() for one in file.split(os.pathsep))
 
 
 def address(settings: kube.Configuration) -> Address:

@@ -172,7 +172,7 @@ async def _list(what: Following) -> str:
     taking = _Taking(what)
     try:
         await pages.read(what.client, what.path, taking.page, what.room.budget.page, **what.selectors)
-    except Exception:
+    except BaseException:  # also where the following of this kind is given up
         what.room.take(what.store.weight)  # what was held of the list goes with it
         raise
     return taking.end()

@@ -262,7 +262,10 @@ class Listing:
             self._holds += weight.of(kept)
 
     def _settle(self) -> None:
-        """Put into the store what is held."""
+        """Put into the store what is held. It is of this list's version: whoever lists anew is behind it or not, also where this one
+        comes to no end."""
+        if not self._restored:
+            self._store.newest = max(self._store.newest, self._listed)
         for key, raw in self._held.items():
             if not self._outlived(key) and self._store.get(key) != raw:
                 self._store._set(key, raw)

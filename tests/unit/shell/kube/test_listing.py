@@ -68,6 +68,16 @@ def test_what_a_list_changes_is_shown_as_a_whole(heard: Heard) -> None:
 
 
 @pytest.mark.usefixtures("all_goes_in")
+def test_a_cluster_that_comes_back_from_before_a_broken_list_is_seen_to(heard: Heard) -> None:
+    """What went in of it may be of a time that never was."""
+    heard.store.replace([thing("a", 1)], "4")
+    heard.store.listing("6").take([thing("a", 6)])
+    assert heard.store.newest == 6
+    heard.store.listing("5", restored=heard.store.newest > 5).end()
+    assert (heard.texts(), heard.store.newest) == (set(), 5)
+
+
+@pytest.mark.usefixtures("all_goes_in")
 def test_what_weighs_much_goes_in_before_the_end_and_nothing_is_gone(heard: Heard) -> None:
     heard.store.replace([thing("a", 1), thing("b", 2)], "5")
     listing = heard.store.listing("9")

@@ -61,4 +61,24 @@ def test_what_changed_is_seen_within_a_second() -> None:
     assert pending.waits_from(GANG, NOW) is None
     seen.manager.workloads.replace([make_workload(), waiting(TAKEN, GANG.queue)])
     assert pending.waits_from(GANG, NOW + timedelta(seconds=1)) is not None
-    assert pending.waits_from(GANG, NOW) is not None, "nor does a clock that was put back keep it from being seen"
+    seen.manager.workloads.replace([make_workload(), waiting(NEVER, GANG.queue)])
+    assert pending.waits_from(GANG, NOW) is None, "nor does a clock that was put back keep it from being seen"
+
+
+def test_who_borrows_is_in_the_way_of_its_cohort() -> None:
+    seen, pending = sight(waiting(TAKEN, "team-b", 2))
+
+    def queues(borrowed: str, cohort: str) -> None:
+        mine, other = (
+            make_cluster_queue(9, name=name, cohortName=one) for name, one in (("all", "c"), ("other", cohort))
+        )
+        mine["status"]["flavorsReservation"] = [{"name": "any", "resources": [{"name": "cpu", "borrowed": borrowed}]}]
+        other["status"]["pendingWorkloads"] = 1
+        seen.manager.cluster_queues.replace([mine, other])
+
+    queues("0", "c")
+    assert pending.waits_from(GANG, NOW) is None, "it takes nobody's"
+    queues("2", "d")
+    assert pending.waits_from(GANG, NOW) is None, "the other one is of another cohort"
+    queues("2", "c")
+    assert pending.waits_from(GANG, NOW) == START + timedelta(seconds=2)
