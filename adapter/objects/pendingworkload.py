@@ -36,7 +36,7 @@ _NOT_FOR_QUOTA: Final = frozenset(
 def waits_from(raw: Raw, strict: bool, now: datetime) -> datetime | None:
     """From when on it counts, None while it does not wait for quota that others hold. `strict`: its queue tries nobody before the
     first one has quota."""
-    if is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED) or not _is_wanted(raw):
+    if not is_pending(raw):
         return None
     said = condition(raw, names.QUOTA_RESERVED)
     text = str(said.get("message") or "")
@@ -50,8 +50,10 @@ def waits_from(raw: Raw, strict: bool, now: datetime) -> datetime | None:
     return came + TRIED_IN if strict else min(now + TRIED_IN, came + UNTRIED)
 
 
-def _is_wanted(raw: Raw) -> bool:
-    return (raw.get("spec") or {}).get("active") is not False and not meta(raw).get("deletionTimestamp")
+def is_pending(raw: Raw) -> bool:
+    """Whether a Workload has no quota, and somebody wants it to have some."""
+    over = is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED) or meta(raw).get("deletionTimestamp")
+    return not over and (raw.get("spec") or {}).get("active") is not False
 
 
 def _came(raw: Raw) -> datetime | None:

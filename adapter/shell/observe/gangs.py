@@ -75,7 +75,7 @@ class Gangs:
             placements=found,
             reservations=tuple(standing),
             job_gone=bool(work and self._shares.job_of(work) != "There"),
-            others_wait_from=self._pending.waits_from(work, now) if work else None,
+            others_wait_from=self._others_wait_from(work, check, now),
             # its policy, and what keeps it from being planned
             timeout=reservation_timeout(chosen),
             on_share_lost=when_share_lost(chosen),
@@ -162,6 +162,11 @@ class Gangs:
                     await self._sources.look(work.namespace, wanted, fresh=True)
             return self._refusals.absent(work, check) != before
         return False
+
+    def _others_wait_from(self, work: Workload | None, check: str, now: datetime) -> datetime | None:
+        """Asked for those alone that may give way: most gangs run."""
+        pending = work and check and work.checks[check].state == names.CHECK_PENDING
+        return self._pending.waits_from(work, now) if work and pending else None
 
     def _started(self, work: Workload | None, *, early: bool) -> str:
         if work is None or work.job is None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from adapter import names
-from adapter.objects.pendingworkload import waits_from
-from adapter.objects.raw import Raw, is_true, key_of
+from adapter.objects.pendingworkload import is_pending, waits_from
+from adapter.objects.raw import Raw, key_of
 from adapter.objects.workload import Workload
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.guard import each
@@ -53,7 +53,7 @@ class Pending:
 
     def _waiting(self, raw: Raw, now: datetime) -> tuple[str, datetime | None]:
         """The ClusterQueue of a Workload, and from when on it counts there."""
-        if is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):  # as most are
+        if not is_pending(raw):  # most are not
             return "", None
         queue = self._manager.cluster_queue((key_of(raw)[0], (raw.get("spec") or {}).get("queueName") or ""))
         strict = (queue.get("spec") or {}).get("queueingStrategy") == names.STRICT_FIFO
