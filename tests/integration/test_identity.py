@@ -130,11 +130,11 @@ def test_one_cluster_is_not_registered_twice_by_mistake(stage: Stage, running: C
     wait(lambda: _connected(manager, OWN).get("status") == "True", 45, "it is meant", running.tail)
 
 
-def _register(stage: Stage, annotations: Raw) -> None:
+def _register(stage: Stage, annotations: Raw, secret: str = OWN) -> None:
     body = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND}
     metadata = {"name": OWN, "annotations": annotations}
     stage.manager.apply(
-        yaml.safe_dump({**body, "metadata": metadata, "spec": {"source": {"kubeConfig": {"secretRef": {"name": OWN}}}}})
+        yaml.safe_dump({**body, "metadata": metadata, "spec": {"source": {"kubeConfig": {"secretRef": {"name": secret}}}}})
     )
     stage.made.append((stage.manager, f"workercluster.{names.DOMAIN}", OWN))
 
@@ -176,9 +176,10 @@ def pair(
 
 
 def test_who_leads_next_writes_at_once(stage: Stage, pair: tuple[Controller, Controller]) -> None:
-    """The claims of a leader that was killed are inherited, for they tell of nothing that the manager's Lease does not know."""
+    """The claims of a leader that was killed are inherited, for they tell of nothing that the manager's Lease does not know; and the
+    claim of a WorkerCluster that is deleted is given back, so that whoever registers that cluster next need not wait."""
     first, second = pair
-    east = _started(stage, first)
+    east, west = _started(stage, first), stage.fleet.workers["west"]
     before = _claim(stage, east)
     assert before["metadata"]["annotations"][names.LEASE_VERSION_ANNOTATION].isdecimal()
     second.start()
@@ -189,6 +190,13 @@ def test_who_leads_next_writes_at_once(stage: Stage, pair: tuple[Controller, Con
     assert _holder(_claim(stage, east)) != _holder(before)
     stage.ray_cluster("next", workers=1)
     wait(lambda: stage.running(2), 30, "a new worker runs", second.tail)
+
+    _register(stage, meant(west), secret="west")
+    own = claim.name(_manager_id(stage), OWN)
+    wait(lambda: _holder(_lease(west, own)) == _leader(stage), 30, "it claims what is registered", second.tail)
+    stage.manager.delete("workercluster", OWN)
+    wait(lambda: _holder(_lease(west, own)) == "", 30, "and gives it back", second.tail)
+    assert _connected(stage.manager, "west")["status"] == "True"
 
 
 def test_a_clone_of_the_manager_writes_nothing(stage: Stage, pair: tuple[Controller, Controller]) -> None:
@@ -245,7 +253,11 @@ def _started(stage: Stage, first: Controller) -> Cluster:
 
 
 def _claim(stage: Stage, east: Cluster) -> Raw:
-    return east.get("leases", claim.name(_manager_id(stage), "east"), names.SYSTEM_NAMESPACE)
+    return _lease(east, claim.name(_manager_id(stage), "east"))
+
+
+def _lease(cluster: Cluster, name: str) -> Raw:
+    return cluster.get("leases", name, names.SYSTEM_NAMESPACE)
 
 
 def _manager_id(stage: Stage) -> str:
@@ -254,7 +266,7 @@ def _manager_id(stage: Stage) -> str:
 
 
 def _holder(lease: Raw) -> str:
-    return str(lease["spec"].get("holderIdentity") or "")
+    return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
 
 def _leader(stage: Stage) -> str:
