@@ -30,6 +30,7 @@ class Asking:
 
 
 Ahead = Sequence[tuple[Waiting, Asking]]  # those whose turn comes first, in their order
+Promised = Sequence[tuple[Request, Sequence[Share]]]  # room that no cluster's figures hold, and who has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,12 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The clusters involved, less what those whose turn comes first take, and who of them holds room back."""
+    """The clusters involved, less what those whose turn comes first take, and who of them holds room back; `promised` is all that
+    was deducted."""
 
     fleet: Sequence[Candidate]
     holds: Sequence[Hold] = ()
+    promised: Promised = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Made:
     plan: Plan
     holds: Sequence[Hold] = ()  # of what is free
     freed: Sequence[Hold] = ()  # and of what preemption would free
+    promised: Promised = ()  # what was deducted from the clusters' own figures
 
     @property
     def more(self) -> str:
@@ -124,20 +128,23 @@ def after(one: Waiting, asking: Asking, left: Left, now: datetime) -> Left:
     holds = left.holds
     if not shares and until and (shares := planner.keep(asking.request, theirs)):
         holds = (*holds, Hold(one.work.job, until))
-    return Left(planner.charged(asking.request, left.fleet, shares), holds)
+    if not shares:
+        return replace(left, holds=holds)
+    return Left(planner.charged(asking.request, left.fleet, shares), holds, (*left.promised, (asking.request, shares)))
 
 
 def planned(me: Asking, left: Left) -> Made:
     """Plan a gang on what those whose turn comes first have left of the clusters involved."""
     offered = _offered(me, left.fleet)
-    return Made(me.request, offered, planner.plan(me.request, offered), left.holds)
+    return Made(me.request, offered, planner.plan(me.request, offered), left.holds, promised=left.promised)
 
 
 def preempting(me: Asking, made: Made, freed: Left) -> Made:
     """Plan a gang that found no room once more, on what they have left of the clusters as these were without gangs of lower
     priority."""
     over = planner.outranking(me.request, made.fleet, _offered(me, freed.fleet))
-    return replace(made, plan=over if over.shares else made.plan, freed=freed.holds)
+    plan = over if over.shares else made.plan
+    return replace(made, plan=plan, freed=freed.holds, promised=(*made.promised, *freed.promised))
 
 
 def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> Placement:

@@ -83,7 +83,7 @@ def left(
     fleet: Iterable[Candidate], trees: Mapping[str, tree.Tree], owed: Iterable[tuple[Request, Sequence[Share]]]
 ) -> list[Candidate]:
     """The clusters less what is owed to gangs there; `trees` are quotas to be reckoned with instead of their own."""
-    found = [replace(one, tree=trees.get(one.name, one.tree)) for one in fleet]
+    found = [replace(one, tree=trees[one.name]) if one.name in trees else one for one in fleet]
     for request, shares in owed:
         if shares:
             found = planner.charged(request, found, shares)

@@ -26,6 +26,7 @@ from adapter.shell.controller.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER,
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.guard import contained
 from adapter.shell.kube.store import Changed, Store
+from adapter.shell.observe.seen import Seen, tree_of
 from adapter.shell.pace import Bucket
 from adapter.shell.write.anchors import BEREFT_SECONDS
 
@@ -37,8 +38,8 @@ CONTACTS, CONTACT_SECONDS = 10, STEADY_AFTER.total_seconds()
 class Waker:
     """Turns changes into keys of the work queue."""
 
-    def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet) -> None:
-        self._keys, self._manager, self._fleet = Keys(queue, manager, fleet), manager, fleet
+    def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet, seen: Seen) -> None:
+        self._keys, self._manager, self._fleet = Keys(queue, manager, fleet, seen), manager, fleet
         self._contacts: dict[str, Bucket] = {}  # by worker cluster
 
     def listen(self) -> None:
@@ -115,16 +116,20 @@ class Waker:
         after = 0.0 if last else BURST_SECONDS
         self._keys.owner_of_share(copy, after)
 
-    def room(self, _: str, before: Raw | None, after: Raw | None) -> None:
+    def room(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
         """A queue, cohort, flavor, namespace or node of a worker cluster changed."""
-        if predicates.changed(before, after, predicates.room):
+        if predicates.changed(before, after, predicates.rules):
             self._keys.room()
+        elif predicates.changed(before, after, predicates.usage):
+            member = self._fleet.members().get(cluster)
+            tree = tree_of(member, key_of(after or {})[1]) if member else None
+            self._keys.used(tree) if tree else self._keys.room()
         if predicates.changed(before, after, lambda queue: queue.get("spec")):
             self._keys.quotas()
 
     def turns(self) -> None:
         """A gang that waits for a Secret or ConfigMap of its own takes no room from those behind it, or takes it again."""
-        self._keys.room()
+        self._keys.promised()
 
     def head_mirror(self, before: Raw | None, after: Raw | None) -> None:
         """A Service or EndpointSlice that mirrors a head changed in a worker cluster: whoever made it that way, it must be right.
@@ -149,7 +154,7 @@ class Waker:
         """A worker cluster came into sight or fell silent: all that touches it wants a look; not at once, where one does so all the
         time."""
         after = self._contacts.setdefault(cluster, Bucket(CONTACTS, CONTACT_SECONDS)).delay(time.monotonic())
-        self._fleet.room_version += 1
+        self._fleet.room.changed()
         self._keys.named(CLUSTER, "", cluster, after)
         self._keys.all(GANG, self._manager.workloads, after)
         self._keys.all(POD, self._manager.pods, after)
@@ -172,7 +177,7 @@ class Waker:
     def _workload(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(GANG, after or before or {})
         if before is not None and self._is_ours(before) and predicates.changed(before, after, predicates.turn):
-            self._keys.room()  # those behind it were planned as if it took its share, or kept room free for it
+            self._keys.promised()  # those behind it were planned as if it took its share, or kept room free for it
 
     def _is_ours(self, work: Raw) -> bool:
         listed = (self._manager.checks.named(entry.get("name") or "") for entry in _checks_on(work))
@@ -187,7 +192,7 @@ class Waker:
         if predicates.changed(before, after, lambda place: place.get("spec")):
             self._keys.all(POD, self._manager.pods.group("/".join(key_of(raw))))
             if predicates.frees(before, after):  # what it was promised is free for others
-                self._keys.room()
+                self._keys.promised()
 
     def _pod(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
@@ -218,7 +223,7 @@ class Waker:
             gone = uid_of(before or {}), uid_of(after or {})
             self._keys.all(GANG, (work for work in self._manager.workloads if controller_uid(work) in gone))
             if before is not None and predicates.changed(before, after, predicates.going):
-                self._keys.room()  # what it was promised is free for others, however long it takes to go
+                self._keys.promised()  # what it was promised is free for others, however long it takes to go
 
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(CLUSTER, after or before or {})

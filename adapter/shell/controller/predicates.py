@@ -82,9 +82,15 @@ def pending(raw: Raw) -> object:
     return (raw.get("status") or {}).get("pendingWorkloads")
 
 
-def room(raw: Raw) -> object:
-    """What of a queue, cohort, flavor, namespace or node decides on room: not the counters that move all the time."""
+def rules(raw: Raw) -> object:
+    """What of a queue, cohort, flavor, namespace or node decides on room, but for what is in use: not the counters that move all the
+    time."""
     status = raw.get("status") or {}
     active = [(c.get("type"), c.get("status")) for c in status.get("conditions") or ()]
     ready = [state for kind, state in active if kind in (names.ACTIVE, "Ready")]
-    return raw.get("spec"), status.get("flavorsReservation"), status.get("allocatable"), ready, meta(raw).get("labels")
+    return raw.get("spec"), status.get("allocatable"), ready, meta(raw).get("labels")
+
+
+def usage(raw: Raw) -> object:
+    """What is in use of a queue: nothing to those whose queues are in other trees."""
+    return (raw.get("status") or {}).get("flavorsReservation")

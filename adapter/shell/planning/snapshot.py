@@ -5,19 +5,19 @@ It reads, and decides nothing: whether a cluster takes part, and what is deducte
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
 from adapter.admission.policy import Chosen
 from adapter.objects import podrequests
-from adapter.objects.placement import Exclusion, Placement, Share, placement
+from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.raw import UNREADABLE, Raw, annotation
-from adapter.objects.reservation import reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import snapshot
 from adapter.planning.request import Candidate, Group, Request
-from adapter.planning.rounds import Asking
+from adapter.planning.rounds import Asking, Left
 from adapter.planning.snapshot import Held
 from adapter.preflight import reachable
 from adapter.quota import preemption, tree
@@ -50,17 +50,16 @@ class Snapshot:
         return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
     def _group(self, work: Workload, podset: PodSet) -> Group:
+        kept, flavors = self._manager.beside(work), self._targets.flavors((podset,))
+        group = kept.of((Snapshot, podset.name), (podset, *flavors), lambda: self._untried(podset))
+        tried = self._trials.of(work, podset)
+        return replace(group, tried=tried) if tried else group
+
+    def _untried(self, podset: PodSet) -> Group:
         spec = self._targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
-        return Group(
-            podset.name,
-            groupworkload.role(podset.name),
-            podset.count,
-            spec,
-            podrequests.pod_requests(spec),
-            zone,
-            self._trials.of(work, podset),
-        )
+        role = groupworkload.role(podset.name)
+        return Group(podset.name, role, podset.count, spec, podrequests.pod_requests(spec), zone)
 
     def asking(self, request: Request, chosen: Chosen | None, excluded: Sequence[Exclusion]) -> Asking:
         """Whom a gang asks for room, and whom it does not: without a policy, nobody."""
@@ -90,12 +89,15 @@ class Snapshot:
         now: datetime,
         trees: Mapping[str, tree.Tree],
         kept: Sequence[Share] = (),
-    ) -> list[Candidate]:
+    ) -> Left:
         """The clusters as they stand, less what they do not count yet: what other gangs were promised, and what this one keeps.
 
         `trees`: quotas to be reckoned with instead of those of these clusters.
         """
-        return snapshot.left(map(self._candidate, clusters), trees, self._owed(me, kept, now))
+        members, silent = self._fleet.members(), self._fleet.silent()
+        fleet = [_candidate(name, members.get(name), silent.get(name, "")) for name in clusters]
+        owed = tuple(self._owed(me, kept, now))
+        return Left(snapshot.left(fleet, trees, owed), promised=owed)
 
     def settles(self, now: datetime) -> datetime | None:
         """When the last share that is deducted and may be counted already is deducted no more."""
@@ -108,28 +110,10 @@ class Snapshot:
             if uncounted := snapshot.uncounted(((share, self._held(place, share)) for share in shares), now):
                 yield self.request(work, self._policies.check_of(work)), uncounted
 
-    def _candidate(self, name: str) -> Candidate:
-        member, silent = self._fleet.members().get(name), self._fleet.silent().get(name, "")
-        spec, unmirrored = (member.spec, member.unmirrored) if member else (None, "")
-        problem = snapshot.problem(name, silent, spec, unmirrored)
-        if member is None or problem:
-            return snapshot.absent(name, problem)
-        return Candidate(
-            name=name,
-            problem="",
-            tree=member.tree,
-            queues=member.queues,
-            namespaces=member.namespace_labels,
-            zone=member.spec.zone or name,
-            nodes=member.nodes,
-            can_grow=member.spec.can_grow,
-            pods=member.spec.pods,
-        )
-
     def _in_flight(self) -> Iterator[tuple[Workload, Placement]]:
         """The gangs that have shares, reserved or about to be."""
         for raw in self._manager.placements:
-            place = placement(raw)
+            place = self._manager.place(raw)
             work = self._shares.workload_of(place) if snapshot.promised(place) else None
             if work and not self._shares.leaving(work):  # else its shares go, and it plans no more
                 yield work, place
@@ -145,9 +129,28 @@ class Snapshot:
             return None  # so it is deducted
 
 
+def _candidate(name: str, member: Member | None, silent: str) -> Candidate:
+    """A cluster as it stands; `silent` says why it cannot be seen, empty when it can."""
+    spec, unmirrored = (member.spec, member.unmirrored) if member else (None, "")
+    problem = snapshot.problem(name, silent, spec, unmirrored)
+    if member is None or problem:
+        return snapshot.absent(name, problem)
+    return Candidate(
+        name=name,
+        problem="",
+        tree=member.tree,
+        queues=member.queues,
+        namespaces=member.namespace_labels,
+        zone=member.spec.zone or name,
+        nodes=member.nodes,
+        can_grow=member.spec.can_grow,
+        pods=member.spec.pods,
+    )
+
+
 def _standing(member: Member, place: Placement, share: Share) -> Held | None:
     listed = member.workloads.group(f"{place.namespace}/{place.gang}")
-    found = snapshot.standing((reservation(member.name, raw) for raw in listed), place, share)
+    found = snapshot.standing(map(member.reservation, listed), place, share)
     if found is None:
         return None
     queue = member.cluster_queues.named(found.cluster_queue)

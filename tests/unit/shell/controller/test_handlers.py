@@ -27,6 +27,9 @@ from adapter.shell.controller.keys import (
     QueueKey,
 )
 from adapter.shell.controller.workqueue import WorkQueue
+from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.seen import Seen
 from adapter.shell.write.anchors import BEREFT_SECONDS
 from tests.unit import apiserver
 from tests.unit import builders as make
@@ -72,7 +75,8 @@ class Bench:
 
     def __init__(self, manager: Manager, fleet: Fleet) -> None:
         self.manager, self.fleet, self.queue = manager, fleet, Queue()
-        self.waker = Waker(self.queue, manager, fleet)
+        self.memory = Memory()
+        self.waker = Waker(self.queue, manager, fleet, Seen(manager, fleet, Policies(manager), self.memory))
         for store, found in (
             (manager.workloads, [WORK]),
             (manager.placements, [PLACE]),
@@ -178,10 +182,10 @@ async def test_a_share_that_was_to_be_made_has_its_anchor_looked_at(bench: Bench
 )
 async def test_only_what_decides_on_room_wakes_who_waits_for_it(bench: Bench, after: Raw | None, matters: bool) -> None:
     bench.manager.placements.put(WAITING)
-    before = bench.fleet.room_version
+    before = bench.fleet.room.version
     bench.waker.room("east", CLUSTER_QUEUE, after)
     assert bench.queue.added == ({GANG_KEY: ROOM_SECONDS} if matters else {})
-    assert bench.fleet.room_version == before + matters
+    assert bench.fleet.room.version == before + matters
 
 
 async def test_whoever_queues_behind_wakes_who_waits_for_room(bench: Bench) -> None:
@@ -199,10 +203,10 @@ async def test_a_condition_that_is_told_again_is_no_news(bench: Bench) -> None:
 
 
 async def test_who_lacks_a_secret_leaves_room_to_those_behind(bench: Bench) -> None:
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.manager.placements.replace([WAITING])
     bench.waker.turns()
-    assert (bench.queue.added, bench.fleet.room_version) == ({GANG_KEY: ROOM_SECONDS}, version + 1)
+    assert (bench.queue.added, bench.fleet.room.version) == ({GANG_KEY: ROOM_SECONDS}, version + 1)
 
 
 async def test_who_holds_shares_waits_for_no_room(bench: Bench) -> None:
@@ -275,16 +279,16 @@ async def test_who_leaves_the_turn_wakes_those_behind_it(bench: Bench, after: Ra
     bench.manager.placements.put(
         changed(place, "metadata", to=place["metadata"] | {"name": "b", "resourceVersion": "2"})
     )
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard("workloads", WORK, after)
     assert bench.queue.added == {GANG_KEY: 0} | ({BEHIND: ROOM_SECONDS} if matters else {})
-    assert bench.fleet.room_version == version + matters
+    assert bench.fleet.room.version == version + matters
 
 
 async def test_a_workload_that_is_none_of_ours_makes_no_room(bench: Bench) -> None:
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard("workloads", make_workload(checks=["another"]), None)
-    assert bench.fleet.room_version == version
+    assert bench.fleet.room.version == version
 
 
 async def test_a_gang_that_yielded_is_woken_as_old_as_it_is(bench: Bench) -> None:
@@ -530,10 +534,10 @@ async def test_a_multikueuecluster_or_a_secret_that_changes_wakes_worker_cluster
 async def test_a_config_that_changes_wakes_checks_and_gangs(
     bench: Bench, before: Raw | None, after: Raw | None, matters: bool
 ) -> None:
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard("multikueue_configs", before, after)
     assert bench.woken() == ({(CHECK, "", make.CHECK), GANG_KEY} if matters else set())
-    assert bench.fleet.room_version == version + matters
+    assert bench.fleet.room.version == version + matters
 
 
 # --- quota that follows the worker clusters' ---------------------------------------------------------------------------
@@ -604,9 +608,9 @@ async def test_a_queue_of_the_manager_wakes_checks_and_gangs_with_its_layout(
 async def test_who_waits_is_planned_anew_when_its_plan_would_be_another(
     bench: Bench, store: str, before: Raw, after: Raw
 ) -> None:
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard(store, before, after)
-    assert bench.fleet.room_version > version and GANG_KEY in bench.woken()
+    assert bench.fleet.room.version > version and GANG_KEY in bench.woken()
 
 
 @pytest.mark.parametrize(
@@ -624,15 +628,15 @@ async def test_a_placement_plans_others_anew_when_it_leaves_something_to_them(
     raw = make_placement(make.make_workload(), shares={"east": {"workers": 4}})
     before, after = (changed(raw, "spec", "wanted", to=number) for number in wanted)
     after = changed(changed(after, "spec", "shares", to=after["spec"]["shares"][:shares]), "spec", "attempt", to="next")
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard("placements", before, after)
-    assert (bench.fleet.room_version > version) is matters
+    assert (bench.fleet.room.version > version) is matters
 
 
 async def test_what_we_say_of_a_check_plans_nobody_anew(bench: Bench) -> None:
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard("checks", make.make_check(), make.make_check(conditions=[make.make_condition(names.ACTIVE)]))
-    assert bench.fleet.room_version == version
+    assert bench.fleet.room.version == version
 
 
 async def test_another_check_wakes_ours_when_its_controller_may_be_another(bench: Bench) -> None:

@@ -43,7 +43,7 @@ def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
     place["metadata"] |= {"uid": f"of-{work['metadata']['name']}", "name": f"place-{work['metadata']['name']}"}
     sight.manager.placements.replace([*sight.manager.placements, place])
     if looked:
-        sight.memory.planned[place["metadata"]["uid"]] = sight.fleet.room_version
+        sight.memory.planned[place["metadata"]["uid"]] = sight.fleet.room.version
 
 
 def test_the_groups_of_a_gang_are_told_by_its_job() -> None:
@@ -69,7 +69,7 @@ def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
 def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mapping[str, int], datetime | None]:
     """What a gang is promised, and when to plan it again unasked."""
     planning = sight.planning
-    _, made, settles = asyncio.run(planning.body(Plan(workload(me), None, ()), now))
+    _, made, settles, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), now))
     return {share.cluster: share.workers for share in made.shares}, settles
 
 
@@ -81,7 +81,7 @@ def test_slots_where_workers_do_not_start_are_planned_anew() -> None:
     place = placement(make_placement(work, shares={"east": {"workers0": 2}}))
     for without, want in ({}, 0), ({"workers0": 1}, 1):
         action = Plan(workload(work), place, (), place.shares, without=without)
-        _, made, _ = asyncio.run(sight.planning.body(action, builders.START))
+        _, made, _, _ = asyncio.run(sight.planning.body(action, builders.START))
         assert sum(share.workers for share in made.shares) == want
 
 
@@ -493,7 +493,7 @@ def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
     me = gang("me", 2)
     fill(sight.manager.workloads, me)
     planning = sight.planning
-    body, _, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), builders.START))
+    body, _, _, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), builders.START))
     said = body["spec"]["explanation"]
     assert len(said) == LONGEST and said.endswith("…")
     assert len(body["spec"]["considered"]) == MOST_SHARES
