@@ -91,8 +91,9 @@ def usable(chosen: Chosen | None, obstacles: Iterable[str]) -> Chosen | None:
 
 
 def involved(me: Asking, ahead: Ahead) -> list[str]:
-    """The clusters that count for a gang's plan: its own, and those where the gangs before it may go instead."""
-    return list(dict.fromkeys([*me.clusters, *(name for _, theirs in ahead for name in theirs.clusters)]))
+    """The clusters that count for a gang's plan: its own, and those where the gangs before it may go instead. In the same order for
+    whoever has the same ones: what is found on them for one is the same for another."""
+    return sorted({*me.clusters, *(name for _, theirs in ahead for name in theirs.clusters)})
 
 
 def beside(
@@ -120,6 +121,17 @@ def complete(request: Request, kept: Iterable[Share]) -> Made:
     )
 
 
+def deducted(request: Request, shares: Sequence[Share], left: Left) -> Left:
+    """What is left once shares that the figures do not hold are deducted."""
+    fleet = planner.charged(request, left.fleet, shares)
+    return replace(left, fleet=fleet, promised=(*left.promised, (request, shares)))
+
+
+def hangs_on(one: Waiting, asking: Asking, now: datetime) -> object:
+    """All that `after` reads but for what is left: alike it gives alike."""
+    return asking, one.looked, gangorder.holds_until(one, now), one.work.job
+
+
 def after(one: Waiting, asking: Asking, left: Left, now: datetime) -> Left:
     """What is left once one more of those whose turn comes first has taken what it can, or keeps what it could use."""
     until = gangorder.holds_until(one, now)
@@ -128,9 +140,7 @@ def after(one: Waiting, asking: Asking, left: Left, now: datetime) -> Left:
     holds = left.holds
     if not shares and until and (shares := planner.keep(asking.request, theirs)):
         holds = (*holds, Hold(one.work.job, until))
-    if not shares:
-        return replace(left, holds=holds)
-    return Left(planner.charged(asking.request, left.fleet, shares), holds, (*left.promised, (asking.request, shares)))
+    return deducted(asking.request, shares, replace(left, holds=holds)) if shares else left
 
 
 def planned(me: Asking, left: Left) -> Made:

@@ -41,9 +41,12 @@ def problem(name: str, silent: str, spec: WorkerCluster | None, unmirrored: str)
     return "it is cordoned" if spec.cordoned else silent or unmirrored
 
 
+_NO_QUOTA = tree.build((), (), ())  # always the same one, for trees are compared by identity
+
+
 def absent(name: str, why: str) -> Candidate:
     """A cluster that takes no part: nothing of what it has is looked at."""
-    return Candidate(name, why, tree.build((), (), ()), {}, {})
+    return Candidate(name, why, _NO_QUOTA, {}, {})
 
 
 def promised(place: Placement) -> Sequence[Share]:

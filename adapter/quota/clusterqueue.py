@@ -99,7 +99,10 @@ def leads_to(local_queue: Raw) -> tuple[str, str]:
 def root(cluster_queue: Raw, cohort: Callable[[str], Raw | None]) -> Key:
     """The root of the tree of cohorts in which a ClusterQueue stands, itself where it stands alone: what other trees use is nothing to
     it. `cohort` gives a Cohort by name. Raises one of UNREADABLE for what cannot be read."""
-    at, above = (QUEUE, str(cluster_queue["metadata"]["name"])), _parent((cluster_queue.get("spec") or {}).get("cohortName"))
+    at, above = (
+        (QUEUE, str(cluster_queue["metadata"]["name"])),
+        _parent((cluster_queue.get("spec") or {}).get("cohortName")),
+    )
     passed: set[Key] = set()
     while above and above not in passed:  # a cycle has no root; Kueue admits nothing in it
         passed.add(above)

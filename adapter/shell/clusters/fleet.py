@@ -42,7 +42,9 @@ class Fleet:
         self._tasks, self._manager_id, self._may_write, self._election = tasks, manager_id, may_write, election
         self._tell = Listeners()
         self._engaged: dict[str, _Engagement] = {}
-        self._members: dict[str, Member] = {}  # the same, and never changed in place: each look asks for it several times
+        self._members: dict[
+            str, Member
+        ] = {}  # the same, and never changed in place: each look asks for it several times
 
     def listen(self, tell: Listeners) -> None:
         """Tell of what changes in the members that are engaged from now on."""

@@ -38,4 +38,6 @@ class Room:
 
     def since(self, trees: Iterable[Tree]) -> int:
         """The version of the last change of what these trees show."""
-        return max((self._trees.get(tree, 0) for tree in trees), default=0) or self._everywhere  # which is older than any of them
+        return (
+            max((self._trees.get(tree, 0) for tree in trees), default=0) or self._everywhere
+        )  # which is older than any of them

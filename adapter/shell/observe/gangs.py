@@ -158,7 +158,7 @@ class Gangs:
                 await self._manager.read(work.job)
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
             before, podsets = self._refusals.absent(work, check), self._policies.remote_podsets(work, check)
-            wanted = copies.wanted_by(podsets)
+            wanted = self._sources.wanted(work, podsets)
             if len(wanted) <= copies.MOST_OBJECTS:  # else it is refused, whatever they hold
                 await self._sources.look(work.namespace, wanted)
                 if self._sources.refusal(work, podsets):  # which is final: not of what somebody has put right meanwhile

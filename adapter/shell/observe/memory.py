@@ -27,7 +27,9 @@ class Memory:
 
     def __init__(self) -> None:
         self.planned: dict[str, int] = {}  # the room version that the last plan saw
-        self.alone: dict[str, datetime] = {}  # when it was made, where it rests on nothing but figures of its own clusters
+        self.alone: dict[
+            str, datetime
+        ] = {}  # when it was made, where it rests on nothing but figures of its own clusters
         self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
         self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
         self.made: set[str] = set()  # worker pods of the manager whose copies were made

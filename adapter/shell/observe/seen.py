@@ -53,7 +53,9 @@ class Seen:
     ) -> bool:
         """Whether something of what is promised to others, or to itself, is in a tree of which a gang is planned."""
         mine = set(self._trees(work.namespace, work.queue, chosen.clusters)) if chosen else set()
-        theirs = (self._trees(one.namespace, one.queue, [share.cluster for share in shares]) for one, shares in promised)
+        theirs = (
+            self._trees(one.namespace, one.queue, [share.cluster for share in shares]) for one, shares in promised
+        )
         return any(not mine.isdisjoint(trees) for trees in theirs)
 
     def _trees(self, namespace: str, queue: str, clusters: Iterable[str]) -> list[Tree]:

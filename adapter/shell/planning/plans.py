@@ -20,7 +20,8 @@ from adapter.objects.workload import Workload, runs
 from adapter.planning import gangorder, rounds
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
-from adapter.planning.rounds import Ahead, Asking, Left, Made
+from adapter.planning.request import Request
+from adapter.planning.rounds import Asking, Made
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
@@ -30,6 +31,7 @@ from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.seen import Seen
 from adapter.shell.observe.turns import turn
 from adapter.shell.planning.snapshot import Snapshot
+from adapter.shell.planning.steps import Step, Steps
 
 
 class Waiters:
@@ -127,7 +129,14 @@ class Planning:
     """Makes plans from what the stores show; it writes nothing, neither to them nor elsewhere."""
 
     def __init__(self, fleet: Fleet, policies: Policies, seen: Seen, snapshot: Snapshot, waiters: Waiters) -> None:
-        self._fleet, self._policies, self._seen, self._snapshot, self._waiters = fleet, policies, seen, snapshot, waiters
+        self._fleet, self._policies, self._seen, self._snapshot, self._waiters = (
+            fleet,
+            policies,
+            seen,
+            snapshot,
+            waiters,
+        )
+        self._steps, self._freed = Steps(), Steps()
 
     async def body(self, action: actions.Plan, now: datetime) -> Round:
         """Plan a gang."""
@@ -139,7 +148,9 @@ class Planning:
         now += timedelta(seconds=int(asyncio.get_running_loop().time() - began))  # its shares are asked for only now
         place = rounds.next_round(action, made, self._snapshot.request(work, check).workers, now)
         again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))
-        return Round(manifest(place, work.job, check, made.plan.verdicts), made.plan, again, self._alone(work, chosen, made))
+        return Round(
+            manifest(place, work.job, check, made.plan.verdicts), made.plan, again, self._alone(work, chosen, made)
+        )
 
     def _alone(self, work: Workload, chosen: Chosen | None, made: Made) -> bool:
         """Whether a plan would be the same whatever others are promised, take first, or keep."""
@@ -167,17 +178,20 @@ class Planning:
                 return rounds.complete(me.request, kept)
         ahead = await self._waiters.before(work, now)
         involved = rounds.involved(me, ahead)
-        left = await _after(ahead, self._snapshot.left(involved, work, now, {}, kept or ()), now)
-        made = rounds.planned(me, left)
+        steps = [*map(_owed, self._snapshot.owed(work, now, kept or ())), *(_before(*one, now) for one in ahead)]
+        made = rounds.planned(me, await self._steps.after(self._snapshot.fleet(involved, {}), steps))
         if not made.plan.shares and (trees := self._snapshot.relieved(me.clusters, work.priority or 0)):
-            relieved = self._snapshot.left(involved, work, now, trees, kept or ())
-            made = rounds.preempting(me, made, await _after(ahead, relieved, now))
+            freed = await self._freed.after(self._snapshot.fleet(involved, trees), steps)
+            made = rounds.preempting(me, made, freed)
         return made
 
 
-async def _after(ahead: Ahead, left: Left, now: datetime) -> Left:
-    """What is left once those whose turn comes first have taken what they can."""
-    for one, asking in ahead:
-        left = rounds.after(one, asking, left, now)
-        await asyncio.sleep(0)
-    return left
+def _owed(one: tuple[Request, Sequence[Share]]) -> Step:
+    """Somebody has a share that its cluster does not count yet."""
+    request, shares = one
+    return Step(one, lambda left: rounds.deducted(request, shares, left))
+
+
+def _before(one: Waiting, asking: Asking, now: datetime) -> Step:
+    """Somebody whose turn comes first takes what it can."""
+    return Step(rounds.hangs_on(one, asking, now), lambda left: rounds.after(one, asking, left, now))

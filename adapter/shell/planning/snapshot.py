@@ -17,7 +17,7 @@ from adapter.objects.specs import DispatchPolicy
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import snapshot
 from adapter.planning.request import Candidate, Group, Request
-from adapter.planning.rounds import Asking, Left
+from adapter.planning.rounds import Asking
 from adapter.planning.snapshot import Held
 from adapter.preflight import reachable
 from adapter.quota import preemption, tree
@@ -41,6 +41,9 @@ class Snapshot:
     ) -> None:
         self._manager, self._fleet, self._trials = manager, fleet, trials
         self._policies, self._targets, self._shares = policies, targets, shares
+        self._relieved: dict[
+            str, tuple[tuple[object, ...], tree.Tree | None]
+        ] = {}  # by cluster, and what it was found from
 
     def request(self, work: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
@@ -75,36 +78,37 @@ class Snapshot:
     def relieved(self, order: Iterable[str], priority: int) -> dict[str, tree.Tree]:
         """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them; `priority` is the
         gang's own, which counts as far as each cluster lets it."""
-        trees = {}
-        for name in order:
-            member = self._fleet.members().get(name)
-            if member and (queues := _relieved(member, priority)):
-                trees[name] = tree.build(queues, member.cohorts, member.flavors, before=member.tree)
-        return trees
+        members = self._fleet.members()
+        self._relieved = {name: kept for name, kept in self._relieved.items() if name in members}
+        found = {name: self._without(members[name], priority) for name in order if name in members}
+        return {name: one for name, one in found.items() if one}
 
-    def left(
-        self,
-        clusters: Iterable[str],
-        me: Workload,
-        now: datetime,
-        trees: Mapping[str, tree.Tree],
-        kept: Sequence[Share] = (),
-    ) -> Left:
-        """The clusters as they stand, less what they do not count yet: what other gangs were promised, and what this one keeps.
+    def _without(self, member: Member, priority: int) -> tree.Tree | None:
+        """A cluster's quota without gangs of lower priority; None where there are none. Found once until something changes there:
+        many that wait have the same priority."""
+        facts = priority, member.tree, member.workloads.changes
+        if self._relieved.get(member.name, ((), None))[0] != facts:
+            queues = _relieved(member, priority)
+            made = tree.build(queues, member.cohorts, member.flavors, before=member.tree) if queues else None
+            self._relieved[member.name] = facts, made
+        return self._relieved[member.name][1]
 
-        `trees`: quotas to be reckoned with instead of those of these clusters.
-        """
+    def fleet(self, clusters: Iterable[str], trees: Mapping[str, tree.Tree]) -> list[Candidate]:
+        """The clusters as they stand; `trees`: quotas to be reckoned with instead of those of these clusters."""
         members, silent = self._fleet.members(), self._fleet.silent()
-        fleet = [_candidate(name, members.get(name), silent.get(name, "")) for name in clusters]
-        owed = tuple(self._owed(me, kept, now))
-        return Left(snapshot.left(fleet, trees, owed), promised=owed)
+        return snapshot.left(
+            (_candidate(name, members.get(name), silent.get(name, "")) for name in clusters), trees, ()
+        )
 
     def settles(self, now: datetime) -> datetime | None:
         """When the last share that is deducted and may be counted already is deducted no more."""
         shares = (self._held(place, share) for _, place in self._in_flight() for share in place.shares)
         return snapshot.settles(shares, now)
 
-    def _owed(self, me: Workload, kept: Sequence[Share], now: datetime) -> Iterator[tuple[Request, Sequence[Share]]]:
+    def owed(
+        self, me: Workload, now: datetime, kept: Sequence[Share] = ()
+    ) -> Iterator[tuple[Request, Sequence[Share]]]:
+        """What the clusters do not count yet: what other gangs were promised, and what this one keeps."""
         for work, place in self._in_flight():
             shares = place.shares if work.gang_key != me.gang_key else kept
             if uncounted := snapshot.uncounted(((share, self._held(place, share)) for share in shares), now):

@@ -102,7 +102,7 @@ def test_of_several_reasons_one_is_said(me: Asking, fleet: Candidate, why: str) 
 
 def test_whom_a_plan_involves() -> None:
     ahead = [(waiting(), asking(1, "north", "west")), (waiting(), asking(1, "east"))]
-    assert rounds.involved(asking(1, "west", "south"), ahead) == ["west", "south", "north", "east"]
+    assert rounds.involved(asking(1, "west", "south"), ahead) == ["east", "north", "south", "west"]
 
 
 @pytest.mark.parametrize(

@@ -484,7 +484,8 @@ def test_a_share_on_its_way_that_preempts_is_deducted() -> None:
     fill(sight.manager.workloads, high, me)
     fill(sight.manager.placements, place)
     assert taken(planned(sight, me)) == {"east": 3}
-    place["spec"]["shares"][0]["preempts"] = True
+    (share,) = place["spec"]["shares"]
+    fill(sight.manager.placements, {**place, "spec": {**place["spec"], "shares": [{**share, "preempts": True}]}})
     assert taken(planned(sight, me)) == {}
 
 
