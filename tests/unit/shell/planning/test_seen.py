@@ -16,12 +16,12 @@ from adapter.objects.placement import placement
 from adapter.objects.raw import key_of, uid_of
 from adapter.objects.workload import workload
 from adapter.planning import gangorder
-from adapter.planning.snapshot import STATUS_LAG
+from adapter.shell.controller import wiring
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import GANG, QueueKey
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.observe.memory import SURE_FOR
-from adapter.shell.planning.plans import Round
+from adapter.shell.planning.plans import Planning, Round
 from tests.unit import builders
 from tests.unit.builders import make_cluster_queue, make_placement, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_local_queue, make_template
@@ -92,8 +92,7 @@ class World:
     def plan(self, name: str) -> Round:
         """Plan a gang, and write what comes of it."""
         manager, version = self.sight.manager, self.sight.fleet.room.version
-        made = self.fresh(name)
-        place = self.place(name)
+        made, place = self.planned(name), self.place(name)
         if place is None:
             place = {**made.body, "metadata": {**made.body["metadata"], "uid": f"place-of-{name}", "name": f"p-{name}"}}
         manager.placements.put(self._versioned({**place, "spec": made.body["spec"]}))
@@ -101,17 +100,21 @@ class World:
         return made
 
     def fresh(self, name: str) -> Round:
+        """What a plan would be for whom no other was made before."""
+        sight = self.sight
+        return self.planned(name, wiring.plan(sight.manager, sight.fleet, sight.facts, sight.memory))
+
+    def planned(self, name: str, planning: Planning | None = None) -> Round:
         work, place = workload(self.sight.manager.workloads.get((builders.NAMESPACE, name)) or {}), self.place(name)
         action = Plan(work, placement(place) if place else None, ())
-        return asyncio.run(self.sight.planning.body(action, self.now))
+        return asyncio.run((planning or self.sight.planning).body(action, self.now))
 
-    def reserved(self, name: str, *, counted: bool = False) -> None:
-        """What a gang was promised is reserved in its clusters, or counted by them already."""
+    def reserved(self, name: str) -> None:
+        """What a gang was promised is reserved in its clusters."""
         place, seconds = self.place(name), (self.now - builders.START).total_seconds()
         for cluster in {share["cluster"] for share in place["spec"]["shares"]} if place else ():
             share = make_reservation(place)
-            old = -STATUS_LAG.total_seconds() - 1 if counted else 0
-            share["status"]["conditions"] = [builders.make_condition(names.QUOTA_RESERVED, since=seconds + old)]
+            share["status"]["conditions"] = [builders.make_condition(names.QUOTA_RESERVED, since=seconds)]
             self.sight.members[cluster].workloads.put(self._versioned(share))
 
     def outdated(self, name: str) -> bool:
@@ -238,28 +241,32 @@ def test_once_in_a_while_it_is_made_sure_of() -> None:
 # --- the rule behind it ------------------------------------------------------------------------------------------------
 
 GANGS = ("a", "b", "c", "d")
+AGES = st.sampled_from((0.0, 60.0, 120.0, gangorder.STARVED_AFTER.total_seconds() + 60))
+COMING = st.tuples(st.integers(2, 14), st.integers(0, 1), AGES)
+USES = st.tuples(
+    st.just("uses"), st.sampled_from(sorted(CORES)), st.sampled_from((OWN, OWN, MATE, OTHER)), st.integers(0, 6)
+)
 OPS = st.one_of(
-    st.tuples(st.just("uses"), st.sampled_from(sorted(CORES)), st.sampled_from((OWN, MATE, OTHER)), st.integers(0, 4)),
-    st.tuples(st.just("comes"), st.sampled_from(GANGS), st.integers(1, 12), st.integers(0, 1), st.sampled_from((0, 60, 700))),
-    st.tuples(st.just("leaves"), st.sampled_from(GANGS)),
-    st.tuples(st.just("plan"), st.sampled_from(GANGS)),
-    st.tuples(st.just("reserved"), st.sampled_from(GANGS)),
+    USES,
+    st.tuples(st.sampled_from(("plan", "plan", "plan", "leaves", "reserved")), st.sampled_from(GANGS)),
     st.tuples(st.just("later"), st.sampled_from((1, 4, 400))),
-)  # fmt: skip
+)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(OPS, max_size=14))
-def test_who_is_not_planned_again_would_find_no_room(ops: list[tuple[Any, ...]]) -> None:
-    """Whatever happened since, and who is to be planned again is woken by that."""
+@settings(max_examples=200, deadline=None)
+@given(st.lists(COMING, min_size=4, max_size=4), st.lists(USES, max_size=3), st.lists(OPS, min_size=4, max_size=12))
+def test_who_is_not_planned_again_would_find_no_room(
+    coming: list[tuple[int, int, float]], uses: list[tuple[Any, ...]], ops: list[tuple[Any, ...]]
+) -> None:
+    """Whatever happened since; and who is to be planned again is woken by that."""
     world = World()
-    for what, *how in ops:
+    for name, (workers, priority, age) in zip(GANGS, coming, strict=True):
+        world.comes(name, workers, priority, age)
+    for what, *how in (*uses, *ops):
         before = {name: world.outdated(name) for name in GANGS}
         world.queue.added.clear()
         _done(world, what, how)
-        for name in GANGS:
-            if not _waits(world, name):
-                continue
+        for name in filter(lambda name: _waits(world, name), GANGS):
             if world.outdated(name):
                 assert before[name] or (GANG, builders.NAMESPACE, name) in world.queue.added
             elif not _is_due(world, name):
@@ -267,30 +274,26 @@ def test_who_is_not_planned_again_would_find_no_room(ops: list[tuple[Any, ...]])
 
 
 def _done(world: World, what: str, how: list[Any]) -> None:
-    known = bool(how) and world.sight.manager.workloads.get((builders.NAMESPACE, str(how[0])))
-    match what:
-        case "uses":
-            world.uses(*how)
-        case "comes" if not known:
-            world.comes(*how)
-        case "leaves" if known:
-            world.leaves(*how)
-        case "plan" if known and not _holds(world, how[0]):
-            world.plan(*how)
-        case "reserved" if known and _holds(world, how[0]):
-            world.reserved(*how)
-        case "later":
-            world.now += timedelta(seconds=how[0])
-
-
-def _holds(world: World, name: str) -> bool:
-    place = world.place(name)
-    return bool(place and place["spec"]["shares"])
+    """Let something happen, where it can."""
+    if what == "uses":
+        world.uses(*how)
+    elif what == "later":
+        world.now += timedelta(seconds=how[0])
+    elif world.sight.manager.workloads.get((builders.NAMESPACE, how[0])):
+        holds = world.place(how[0]) and not _waits(world, how[0])
+        if what == "leaves":
+            world.leaves(how[0])
+        elif what == "reserved" and holds:
+            world.reserved(how[0])
+        elif what == "plan" and not holds:
+            fresh = world.fresh(how[0])
+            assert world.plan(how[0]) == fresh, "what an earlier plan left behind changes nothing"
 
 
 def _waits(world: World, name: str) -> bool:
-    known = world.sight.manager.workloads.get((builders.NAMESPACE, name))
-    return bool(known and world.place(name)) and not _holds(world, name)
+    """Whether a gang was planned, and found no room."""
+    place = world.place(name)
+    return place is not None and not place["spec"]["shares"]
 
 
 def _is_due(world: World, name: str) -> bool:
