@@ -83,8 +83,8 @@ class Member(Cluster):
         self._queues: dict[Key, tuple[str, str]] | None = None
         self._namespace_labels: dict[str, Labels] | None = None
 
-        self.workloads = Store(self._share, by_reserved_workload, slims=slim.share)
         self._reads_share = functools.partial(reservation, name)
+        self.workloads = Store(self._share, by_reserved_workload, slims=slim.share)
         self._reserved: dict[str, tuple[datetime | None, int]] = {}  # share's uid -> holds quota since, as of version
         self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement, slot_of, slim.copy)
         self.services, self.slices = Store(tell.head_mirror), Store(tell.head_mirror)
