@@ -10,7 +10,7 @@ from datetime import datetime
 
 from adapter.admission.policy import Chosen
 from adapter.objects.placement import Share
-from adapter.objects.raw import UNREADABLE, Raw
+from adapter.objects.raw import UNREADABLE, Raw, uid_of
 from adapter.objects.workload import Workload
 from adapter.planning.request import Request
 from adapter.shell.clusters.fleet import Fleet
@@ -26,27 +26,42 @@ class Seen:
 
     def __init__(self, manager: Manager, fleet: Fleet, policies: Policies, memory: Memory) -> None:
         self._manager, self._fleet, self._policies, self._memory = manager, fleet, policies, memory
+        self._as_of = -1  # the version of room for which the following was found
+        self._since: dict[object, int] = {}  # by namespace, LocalQueue and clusters: as many as queues, and not as many as gangs
 
     def changed(self, placements: Iterable[str], work: Workload | None, chosen: Chosen | None, now: datetime) -> bool:
         """Whether the last plan of a gang, by the uids of its Placements, would not be the same now; or was made so long ago that it
         is made sure of."""
-        version, since = self._fleet.room.version, self.since(work, chosen)
+        version, since = self._fleet.room.version, self._last(work, chosen)
         return any(
             self._memory.outdated(uid, version, since) or self._memory.overdue(uid, version, now) for uid in placements
         )
 
-    def since(self, work: Workload | None, chosen: Chosen | None) -> int:
-        """The version of the last change that a plan of a gang would read, were there nobody else."""
-        trees = self._trees(work.namespace, work.queue, chosen.clusters) if work and chosen else ()
-        return self._fleet.room.since(trees)
+    def looked(self, placement: str, work: Workload, chosen: Chosen | None, now: datetime) -> bool:
+        """Whether a gang that waits was planned on all that there is: else it is about to be."""
+        return self._memory.looked(placement, self._fleet.room.version, self._last(work, chosen), now)
+
+    def _last(self, work: Workload | None, chosen: Chosen | None) -> int:
+        """The version of the last change that a plan of a gang would read, were there nobody else. What trees its queue stands in
+        changes with the version, too: that is news for all."""
+        version = self._fleet.room.version
+        if version != self._as_of:
+            self._as_of, self._since = version, {}
+        about = (work.namespace, work.queue, chosen.clusters) if work and chosen else ("", "", ())
+        if about not in self._since:
+            self._since[about] = self._fleet.room.since(self._trees(*about))
+        return self._since[about]
 
     def news(self, place: Raw) -> bool:
         """Whether something has changed for the gang of a Placement since it was planned."""
+        uid, version = uid_of(place), self._fleet.room.version
+        if uid not in self._memory.alone:
+            return self._memory.outdated(uid, version, version)
         known = self._manager.place(place)
         raw = self._manager.gang((known.namespace, known.gang))
         work = self._manager.work(raw) if raw else None
         chosen, _ = self._policies.policy(self._policies.check_of(work)) if work else (None, "")
-        return self._memory.outdated(known.uid, self._fleet.room.version, self.since(work, chosen))
+        return self._memory.outdated(uid, version, self._last(work, chosen))
 
     def touches(
         self, work: Workload, chosen: Chosen | None, promised: Iterable[tuple[Request, Sequence[Share]]]

@@ -82,25 +82,23 @@ class Waiters:
 
     def _waiting(self, now: datetime) -> Iterator[Waiting]:
         """The gangs that hold the manager's quota and have no share, or are giving back those that they had; and elastic jobs that
-        want more than they have."""
+        want more than they have. But for those that were planned last without finding room, and keep none either."""
         placed = {
             (place.workload_uid, place.attempt): place for place in map(self._manager.place, self._manager.placements)
         }
-        version, since = self._fleet.room.version, dict[tuple[str, str, str], int]()
         for raw in self._manager.workloads:
             if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
                 continue  # most of them, and to read one whole takes time
             work = self._manager.work(raw)
             current = placed.get((work.uid, work.attempt))
             check = self._policies.check_of(work)
+            of = current.uid if current and not current.withdrawing else ""
+            looked = self._seen.looked(of, work, self._policies.policy(check)[0], now)
+            if not gangorder.takes_part(Waiting(work, looked), now):
+                continue  # most of the others, in a crowd: nobody asks whether they wait
             grows = gangorder.grows(work, check, current)
             waits = gangorder.waits(work, check, current) and not self._goes_on(work)
             if (grows or waits) and not self._shares.leaving(work):
-                of = current.uid if current and not current.withdrawing else ""
-                by = work.namespace, work.queue, check  # as many as queues, and not as many as gangs
-                if by not in since:
-                    since[by] = self._seen.since(work, self._policies.policy(check)[0])
-                looked = self._memory.looked(of, version, since[by], now)
                 yield Waiting(work, looked, current, grows=grows, turn=turn(self._manager, work))
 
     def _goes_on(self, work: Workload) -> bool:
