@@ -81,7 +81,11 @@ def make(size: Size) -> Crowd:
     works = [gang(size, number) for number in range(size.gangs)]
     for raw in works:
         hold(api, raw)
-    manager.show(_of_manager(clusters) | {resources.WORKLOADS: works, resources.RAY_JOBS: map(job, range(size.gangs))})
+    waiting: dict[Resource, Iterable[Raw]] = {
+        resources.WORKLOADS: works,
+        resources.RAY_JOBS: [job(number) for number in range(size.gangs)],
+    }
+    manager.show({**_of_manager(clusters), **waiting})
     fleet = _Fleet(asyncio.TaskGroup(), "mgr", lambda: True)
     fleet.show(_member(name, size) for name in clusters)
     return Crowd(size, manager, fleet, api)

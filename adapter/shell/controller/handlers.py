@@ -176,7 +176,11 @@ class Waker:
 
     def _workload(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(GANG, after or before or {})
-        if before is not None and self._is_ours(before) and predicates.changed(before, after, predicates.turn):
+        if before is None or not self._is_ours(before) or not predicates.changed(before, after, predicates.turn):
+            return
+        if after is not None and predicates.changed(before, after, predicates.priority):
+            self._keys.room()  # of itself, too, another plan may come: whom it preempts hangs on that
+        else:
             self._keys.promised()  # those behind it were planned as if it took its share, or kept room free for it
 
     def _is_ours(self, work: Raw) -> bool:

@@ -30,6 +30,11 @@ def standing(cluster: str, raw: Raw) -> object:
     return replace(reservation(cluster, raw), version=0)
 
 
+def priority(raw: Raw) -> object:
+    """What a Workload may preempt others by."""
+    return (raw.get("spec") or {}).get("priority")
+
+
 def turn(raw: Raw) -> object:
     """Whether a gang stands in the order of planning, and where."""
     work = workload(raw)

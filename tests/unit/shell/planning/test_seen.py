@@ -218,6 +218,12 @@ def test_who_found_room_rests_on_it() -> None:
     assert made.plan.shares and not made.alone
 
 
+def test_another_priority_is_news_for_the_gang_itself() -> None:
+    """It may preempt others now."""
+    world = waiting()
+    assert world.woken(lambda: world.comes("me", 16, priority=5)) and world.outdated("me")
+
+
 def test_what_is_news_for_all_is_news_for_everybody() -> None:
     world = waiting()
     assert world.woken(lambda: world.waker.contact("north")) and world.outdated("me")
