@@ -70,16 +70,16 @@ class Made:
 
     def again_at(self, settles: datetime | None) -> datetime | None:
         """When a gang that found no room is to be planned again unasked: when the first of those that keep room from it keeps
-        none, when nothing is deducted twice any more, or when a cluster that refuses its pods is to be asked again. Nothing else may
-        change for hours."""
+        none, when nothing is deducted twice any more, or when what a cluster said of its pods counts no more: it may take them then, or
+        add less to them. Nothing else may change for hours."""
         holds = (hold.until for hold in (*self.holds, *self.freed))
-        moments = [*holds, *self._refusals(), *([settles] if settles else [])]
+        moments = [*holds, *self._answers(), *([settles] if settles else [])]
         return None if self.plan.shares else min(moments, default=None)
 
-    def _refusals(self) -> list[datetime]:
-        """When clusters that refuse its pods are to be asked again."""
+    def _answers(self) -> list[datetime]:
+        """When what clusters said of its pods counts no more."""
         found = (group.tried.get(one.name) for group in self.request.groups for one in self.fleet)
-        return [tried.until for tried in found if tried and tried.refused]
+        return [tried.until for tried in found if tried and not tried.unknown]
 
 
 def usable(chosen: Chosen | None, obstacles: Iterable[str]) -> Chosen | None:

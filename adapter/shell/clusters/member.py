@@ -117,6 +117,10 @@ class Member(Cluster):
         since, first = self._reserved.get(share.uid, (None, 0))
         return first if since == share.reserved_at else share.version
 
+    def queue_version(self, share: Reservation) -> int:
+        """The version in which the ClusterQueue is seen in which a share holds its quota."""
+        return version(self.cluster_queues.named(share.cluster_queue) or {})
+
     def _news(self, forget: Callable[[], None]) -> Changed:
         """What a store tells when something in it changes: what was read of it is old, and there may be room."""
 

@@ -6,10 +6,10 @@ more than finding those keys.
 
 import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from adapter import names
-from adapter.actions import Action, Reserve
+from adapter.actions import Action, Reserve, TryCopy
 from adapter.admission.conditions import STEADY_AFTER
 from adapter.admission.identity import recorded
 from adapter.objects.admissioncheck import is_ours
@@ -20,7 +20,7 @@ from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Listeners
+from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.controller import predicates
 from adapter.shell.controller.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
 from adapter.shell.controller.workqueue import WorkQueue
@@ -79,6 +79,8 @@ class Waker:
         if not predicates.changed(before, after, lambda raw: predicates.standing(cluster, raw)):
             return  # so nor has what its pods look at, which is a part of that
         self._keys.owner_of_share(raw)
+        if after is not None and (before is None or predicates.reserved(before) != predicates.reserved(after)):
+            self._counted(cluster, after)
         if predicates.changed(before, after, lambda raw: predicates.share(cluster, raw)):
             for place in self._manager.placements.group(
                 f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"
@@ -89,8 +91,19 @@ class Waker:
             self._anchor(namespace, cluster, name)
             self._keys.named(CLUSTER, "", cluster, ROOM_SECONDS)  # who was drained may be deleted then
 
-    def tried(self, actions: Iterable[Action]) -> None:
-        """All of these were tried: the anchor of a share that could not be made must not outlive the wish for it."""
+    def _counted(self, cluster: str, share: Raw) -> None:
+        """A share holds quota. Did its queue tell of that before? Whoever was planned between found it deducted twice, and no more
+        news of the queue come. Mostly the queue's come a second later (docs/upstream.md, "A ClusterQueue's status lags")."""
+        member = self._fleet.members().get(cluster)
+        found = member.reservation(share) if member else None
+        if member and found and found.reserved_at and member.queue_version(found) > member.reserved_as_of(found):
+            self._used(member, found.cluster_queue)
+
+    def tried(self, actions: Sequence[Action]) -> None:
+        """All of these were tried. The anchor of a share that could not be made must not outlive the wish for it; and those behind a
+        gang were planned as if its workers were everywhere what their template says, before a cluster was asked."""
+        if any(isinstance(action, TryCopy) for action in actions):
+            self._keys.promised()
         for action in actions:
             if isinstance(action, Reserve):
                 place, share = action.placement, action.share
@@ -123,10 +136,14 @@ class Waker:
             self._keys.room()
         elif predicates.changed(before, after, predicates.usage):
             member = self._fleet.members().get(cluster)
-            tree = tree_of(member, key_of(after or {})[1]) if member else None
-            self._keys.used(tree) if tree else self._keys.room()
+            self._used(member, key_of(after or {})[1]) if member else self._keys.room()
         if predicates.changed(before, after, lambda queue: queue.get("spec")):
             self._keys.quotas()
+
+    def _used(self, member: Member, queue: str) -> None:
+        """More or less is in use of a ClusterQueue there."""
+        tree = tree_of(member, queue)
+        self._keys.used(tree) if tree else self._keys.room()
 
     def turns(self) -> None:
         """A gang that waits for a Secret or ConfigMap of its own takes no room from those behind it, or takes it again."""
@@ -183,6 +200,8 @@ class Waker:
 
     def _workload(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(GANG, after or before or {})
+        if predicates.helped(before, after):
+            self._keys.waiting()
         if before is None or not self._is_ours(before) or not predicates.changed(before, after, predicates.turn):
             return
         if after is not None and predicates.changed(before, after, predicates.priority):
@@ -202,8 +221,8 @@ class Waker:
                 self._keys.named(CLUSTER, "", cluster, ROOM_SECONDS)
         if predicates.changed(before, after, lambda place: place.get("spec")):
             self._keys.all(POD, self._manager.pods.group("/".join(key_of(raw))))
-            if predicates.frees(before, after):  # what it was promised is free for others
-                self._keys.promised()
+        if predicates.frees(before, after):  # what it was promised is free for others
+            self._keys.promised()
 
     def _pod(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
@@ -233,8 +252,9 @@ class Waker:
         if predicates.changed(before, after, predicates.job):
             gone = uid_of(before or {}), uid_of(after or {})
             self._keys.all(GANG, (work for work in self._manager.workloads if controller_uid(work) in gone))
-            if before is not None and predicates.changed(before, after, predicates.going):
-                self._keys.promised()  # what it was promised is free for others, however long it takes to go
+            if before is not None:
+                # What it was promised is free for others, however long it takes to go; an elastic one that is let run asks for none.
+                self._keys.promised()
 
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(CLUSTER, after or before or {})

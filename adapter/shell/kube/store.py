@@ -174,12 +174,10 @@ class Store:
         return group, self._counted(raw) if self._counted else ""
 
     def _set(self, key: Key, raw: Raw) -> None:
-        before, (group, counted) = self._objects.get(key), self._places(raw)
+        group, counted = self._places(raw)
         self._unindex(key)
         self._weigh(key, weight.of(raw))
-        self._objects[key] = raw
-        self._readings.pop(key, None)
-        self.changes += 1
+        before = self._hold(key, raw)
         if self._index:
             self._groups[group].add(key)
             if counted:
@@ -213,10 +211,19 @@ class Store:
         self._unindex(key)
         self._weigh(key, 0)
         del self._weights[key]
-        before = self._objects.pop(key)
+        self._changed(self._hold(key, None), None)
+
+    def _hold(self, key: Key, raw: Raw | None) -> Raw | None:
+        """Hold another state of an object, or none any more: of one object this is done here alone, for what was read of the state
+        before goes with it, and the change is counted. Returns that state."""
+        before = self._objects.get(key)
+        if raw is None:
+            del self._objects[key]
+        else:
+            self._objects[key] = raw
         self._readings.pop(key, None)
         self.changes += 1
-        self._changed(before, None)
+        return before
 
     def _weigh(self, key: Key, now: int) -> None:
         self.weight += now - self._weights.get(key, 0)

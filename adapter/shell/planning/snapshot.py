@@ -26,7 +26,6 @@ from adapter.rewrite.target import capped
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
-from adapter.shell.kube.store import version
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.targets import Targets
@@ -86,9 +85,10 @@ class Snapshot:
     def _without(self, member: Member, priority: int) -> tree.Tree | None:
         """A cluster's quota without gangs of lower priority; None where there are none. Found once until something changes there:
         many that wait have the same priority."""
-        facts = priority, member.tree, member.workloads.changes
+        there = capped(priority, member.spec.max_priority) or 0
+        facts = there, member.tree, member.workloads.changes
         if self._relieved.get(member.name, ((), None))[0] != facts:
-            queues = _relieved(member, priority)
+            queues = _relieved(member, there)
             made = tree.build(queues, member.cohorts, member.flavors, before=member.tree) if queues else None
             self._relieved[member.name] = facts, made
         return self._relieved[member.name][1]
@@ -155,15 +155,11 @@ def _candidate(name: str, member: Member | None, silent: str) -> Candidate:
 def _standing(member: Member, place: Placement, share: Share) -> Held | None:
     listed = member.workloads.group(f"{place.namespace}/{place.gang}")
     found = snapshot.standing(map(member.reservation, listed), place, share)
-    if found is None:
-        return None
-    queue = member.cluster_queues.named(found.cluster_queue)
-    return Held(found.reserved_at, member.reserved_as_of(found), version(queue or {}))
+    return Held(found.reserved_at, member.reserved_as_of(found), member.queue_version(found)) if found else None
 
 
 def _relieved(member: Member, priority: int) -> Sequence[Raw] | None:
     try:
-        there = capped(priority, member.spec.max_priority) or 0
-        return preemption.relieved(member.cluster_queues, member.workloads, there)
+        return preemption.relieved(member.cluster_queues, member.workloads, priority)
     except UNREADABLE:
         return None  # who can be preempted there is not known
