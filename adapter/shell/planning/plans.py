@@ -146,9 +146,9 @@ class Planning:
         now += timedelta(seconds=int(asyncio.get_running_loop().time() - began))  # its shares are asked for only now
         place = rounds.next_round(action, made, self._snapshot.request(work, check).workers, now)
         again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))
-        return Round(
-            manifest(place, work.job, check, made.plan.verdicts), made.plan, again, self._alone(work, chosen, made)
-        )
+        # What a gang that runs lacks changes with its own pods, too: it is planned again for whatever is news.
+        alone = action.kept is None and self._alone(work, chosen, made)
+        return Round(manifest(place, work.job, check, made.plan.verdicts), made.plan, again, alone)
 
     def _alone(self, work: Workload, chosen: Chosen | None, made: Made) -> bool:
         """Whether a plan would be the same whatever others are promised, take first, or keep."""

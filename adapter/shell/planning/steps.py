@@ -13,6 +13,10 @@ from typing import NamedTuple
 from adapter.planning.request import Candidate
 from adapter.planning.rounds import Left
 
+# Steps that are remembered: each keeps what it found, kilobytes where a cluster has hundreds of queues. Behind so many gangs that take or
+# keep room a plan costs what its own steps cost, and no crowd takes the memory that others need.
+MOST = 1_000
+
 
 class Step(NamedTuple):
     """One deduction: `facts` are all that its outcome hangs on, but for what was left before it."""
@@ -22,7 +26,7 @@ class Step(NamedTuple):
 
 
 class Steps:
-    """Goes through deductions; it remembers those of one plan, the last."""
+    """Goes through deductions; it remembers those of one plan, the last, and of these the first ones."""
 
     def __init__(self) -> None:
         self._fleet: Sequence[Candidate] = ()
@@ -34,13 +38,14 @@ class Steps:
         not submitted yet."""
         known = self._done if fleet == self._fleet else ()
         left, done = Left(fleet), list[tuple[object, Left]]()
-        for step in steps:
-            if len(done) < len(known) and known[len(done)][0] == step.facts:
-                left = known[len(done)][1]
+        for at, step in enumerate(steps):
+            if at < len(known) and known[at][0] == step.facts:
+                left = known[at][1]
             else:
                 known, left = (), step.do(left)
                 self.count += 1
                 await asyncio.sleep(0)
-            done.append((step.facts, left))
+            if at < MOST:
+                done.append((step.facts, left))
         self._fleet, self._done = fleet, done
         return left

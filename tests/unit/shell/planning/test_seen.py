@@ -218,6 +218,21 @@ def test_who_found_room_rests_on_it() -> None:
     assert made.plan.shares and not made.alone
 
 
+def test_who_runs_and_lacks_workers_is_planned_again_for_whatever_is_news() -> None:
+    """What it lacks changes with its own pods, of which no cluster's figures tell."""
+    world = World()
+    world.comes("me", 4)
+    world.plan("me")
+    world.uses("east", OWN, 6)
+    world.uses("west", OWN, 4)
+    work = workload(world.sight.manager.workloads.get((builders.NAMESPACE, "me")) or {})
+    place = placement(world.place("me"))
+    kept = place.shares[:0]
+    made = asyncio.run(world.sight.planning.body(Plan(work, place, (), kept), world.now))
+    assert not made.plan.shares and not made.alone
+    assert asyncio.run(world.sight.planning.body(Plan(work, place, ()), world.now)).alone
+
+
 def test_another_priority_is_news_for_the_gang_itself() -> None:
     """It may preempt others now."""
     world = waiting()

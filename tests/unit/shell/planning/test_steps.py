@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from adapter.planning.request import Candidate
 from adapter.planning.rounds import Left
 from adapter.planning.snapshot import absent
+from adapter.shell.planning import steps
 from adapter.shell.planning.steps import Step, Steps
 
 EAST, WEST = absent("east", ""), absent("west", "")
@@ -42,6 +45,14 @@ async def test_behind_one_that_is_not_the_same_all_are_done_anew() -> None:
     assert plans.done == ["a", "b", "c", "x", "c"]
     assert await plans.after("a") == "east a"
     assert plans.done[5:] == []
+
+
+async def test_of_a_long_way_the_first_steps_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "MOST", 2)
+    plans = Plans()
+    assert await plans.after("a b c d") == await plans.after("a b c d") == "east a b c d"
+    assert plans.done == ["a", "b", "c", "d", "c", "d"]
+    assert await plans.after("a b d c") == "east a b d c"
 
 
 async def test_other_figures_are_another_way() -> None:
