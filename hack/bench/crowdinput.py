@@ -166,8 +166,12 @@ def _of_manager(clusters: Iterable[str]) -> dict[Resource, Iterable[Raw]]:
 
 
 def _member(name: str, size: Size) -> Member:
-    spec = specs.worker_cluster({"metadata": {"name": name}, "spec": {"source": {"kubeConfig": {"secretRef": {"name": name}}}}})
-    shape = replace(plannerinput.Size(), pods=_cores(size), clusters=size.clusters, queues=size.queues, depth=3, gangs=0)
+    spec = specs.worker_cluster(
+        {"metadata": {"name": name}, "spec": {"source": {"kubeConfig": {"secretRef": {"name": name}}}}}
+    )
+    shape = replace(
+        plannerinput.Size(), pods=_cores(size), clusters=size.clusters, queues=size.queues, depth=3, gangs=0
+    )
     queues, cohorts, flavors = plannerinput.objects(shape)
     apart = {**queues[0], "metadata": {"name": APART}, "spec": {**queues[0]["spec"], "cohortName": ""}}
     member = _Member(name, spec, cast(Client, MemoryApi()), "mgr", Listeners())

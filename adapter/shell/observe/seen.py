@@ -27,7 +27,8 @@ class Seen:
     def __init__(self, manager: Manager, fleet: Fleet, policies: Policies, memory: Memory) -> None:
         self._manager, self._fleet, self._policies, self._memory = manager, fleet, policies, memory
         self._as_of = -1  # the version of room for which the following was found
-        self._since: dict[object, int] = {}  # by namespace, LocalQueue and clusters: as many as queues, and not as many as gangs
+        # By namespace, LocalQueue and clusters: as many as queues, and not as many as gangs.
+        self._since: dict[object, int] = {}
 
     def changed(self, placements: Iterable[str], work: Workload | None, chosen: Chosen | None, now: datetime) -> bool:
         """Whether the last plan of a gang, by the uids of its Placements, would not be the same now; or was made so long ago that it

@@ -54,7 +54,13 @@ async def test_a_round_costs_one_plan_for_each_gang_and_reads_each_thing_once(
     assert len(stand.crowd.manager.placements) == SIZE.gangs
     counts.clear()
     assert (await stand.after(lambda: stand.uses("team-1", 1))).plans == SIZE.gangs
-    most = {"workload": 2 * SIZE.gangs, "placement": 3 * SIZE.gangs, "policy": 1, "of_workload": 2 * SIZE.gangs, "build": 1}
+    most = {
+        "workload": 2 * SIZE.gangs,
+        "placement": 3 * SIZE.gangs,
+        "policy": 1,
+        "of_workload": 2 * SIZE.gangs,
+        "build": 1,
+    }
     assert not counts - Counter(most), "twice for what a plan itself has changed"
 
 

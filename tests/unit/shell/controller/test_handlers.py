@@ -214,7 +214,9 @@ async def test_what_a_local_queue_repeats_of_its_cluster_queue_is_no_news(bench:
     bench.manager.placements.put(WAITING)
     version = bench.fleet.room.version
     before = make_local_queue("team-a")
-    bench.waker.room("east", before, {**before, "status": CLUSTER_QUEUE["status"] | {"flavorsReservation": [{"name": "any"}]}})
+    bench.waker.room(
+        "east", before, {**before, "status": CLUSTER_QUEUE["status"] | {"flavorsReservation": [{"name": "any"}]}}
+    )
     assert (bench.woken(), bench.fleet.room.version) == (set(), version)
 
 

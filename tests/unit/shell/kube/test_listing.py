@@ -297,7 +297,9 @@ def test_what_was_read_of_an_object_is_never_of_another_state(steps: list[tuple[
             assert same or store.changes > count
             assert told[heard:] == list(range(count + 1, count + 1 + len(told) - heard)), "counted before it is told"
             assert all(store.reading(raw, _read) == _read(raw) for raw in store)
-            assert all(store.reading(raw, _read) == _read(raw) for raw in before.values()), "nor of what is held no more"
+            assert all(store.reading(raw, _read) == _read(raw) for raw in before.values()), (
+                "nor of what is held no more"
+            )
             assert store._readings.keys() <= after.keys()
 
 
@@ -306,9 +308,19 @@ def _read(raw: Raw) -> tuple[object, ...]:
 
 
 def _stepped(store: Store, listing: Listing, what: str, how: list[Any]) -> Listing:
-    if what == "begin":
-        return store.listing(str(how[0]), restored=how[1])
-    {"page": listing.take, "end": listing.end, "put": store.put, "remove": store.remove, "forget": store.forget}[what](*how)
+    match what, how:
+        case "begin", [listed, restored]:
+            return store.listing(str(listed), restored=restored)
+        case "page", [objects]:
+            listing.take(objects)
+        case "end", _:
+            listing.end()
+        case "put", [raw]:
+            store.put(raw)
+        case "remove", [raw]:
+            store.remove(raw)
+        case _:
+            store.forget()
     return listing
 
 

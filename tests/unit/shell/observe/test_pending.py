@@ -70,7 +70,7 @@ def test_who_comes_is_seen_at_once_by_who_finds_nobody() -> None:
     seen, pending = sight()
     assert pending.waits_from(GANG, NOW) is None
     soon = NOW + timedelta(seconds=0.5)
-    seen.manager.workloads.put(waiting(TAKEN, GANG.queue, 3))
+    seen.manager.workloads.replace([make_workload(), waiting(TAKEN, GANG.queue, 3)])
     assert pending.waits_from(GANG, soon) is None, "nothing says that anybody came"
     queue = make_cluster_queue(99, name="all")
     queue["metadata"]["resourceVersion"], queue["status"]["pendingWorkloads"] = "2", 2

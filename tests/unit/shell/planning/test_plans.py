@@ -154,7 +154,8 @@ def test_who_may_be_preempted_hangs_on_how_far_a_cluster_lets_a_priority_count()
     """Also where nothing else has changed there since the last plan."""
     sight, me = Sight({"east": 4}), gang("me", 2)
     me["spec"]["priority"] = 5
-    member, preempts = sight.members["east"], {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    member = sight.members["east"]
+    preempts: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
     fill(member.cluster_queues, builders.make_cluster_queue(4, used=4, **preempts))
     usage = [{"name": "r", "flavors": {"cpu": "any"}, "resourceUsage": {"cpu": "2"}}]
     theirs: Raw = {"conditions": [builders.make_condition(names.QUOTA_RESERVED)]}
@@ -162,7 +163,7 @@ def test_who_may_be_preempted_hangs_on_how_far_a_cluster_lets_a_priority_count()
     fill(member.workloads, {"metadata": builders.make_meta("theirs"), "spec": {"priority": 3}, "status": theirs})
     fill(sight.manager.workloads, me)
     for most, want in ((None, {"east": 2}), (3, {}), (4, {"east": 2})):
-        member.spec = replace(member.spec, max_priority=most)
+        member.spec = member.spec.model_copy(update={"max_priority": most})
         assert again(sight, me) == (want, None), most
 
 

@@ -223,8 +223,8 @@ def test_who_runs_and_lacks_workers_is_planned_again_for_whatever_is_news() -> N
     world = World()
     world.comes("me", 4)
     world.plan("me")
-    world.uses("east", OWN, 6)
-    world.uses("west", OWN, 4)
+    world.uses("east", OWN, 8)
+    world.uses("west", OWN, 6)
     work = workload(world.sight.manager.workloads.get((builders.NAMESPACE, "me")) or {})
     place = placement(world.place("me"))
     kept = place.shares[:0]

@@ -1,6 +1,7 @@
 """What one plan found after each step is taken up by the next, as far as both go the same way."""
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,7 +24,8 @@ class Plans:
 
     async def after(self, words: str, fleet: Sequence[Candidate] = (EAST,)) -> str:
         """What is left after some steps: the way that was gone."""
-        left = await self.steps.after(fleet, [Step(word, lambda left, word=word: self._do(word, left)) for word in words.split()])  # type: ignore[misc]
+        steps = [Step(word, functools.partial(self._do, word)) for word in words.split()]
+        left = await self.steps.after(fleet, steps)
         return " ".join(one.name for one in left.fleet)
 
     def _do(self, word: str, left: Left) -> Left:
@@ -64,5 +66,5 @@ async def test_other_figures_are_another_way() -> None:
 
 async def test_plans_that_are_made_side_by_side_do_not_mix() -> None:
     plans = Plans()
-    assert await asyncio.gather(plans.after("a b c"), plans.after("x y c")) == ["east a b c", "east x y c"]
+    assert list(await asyncio.gather(plans.after("a b c"), plans.after("x y c"))) == ["east a b c", "east x y c"]
     assert await plans.after("x y c d") == "east x y c d"
