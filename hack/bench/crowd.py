@@ -42,13 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its size."""
     usual = Size()
     parser.add_argument("--crowd", type=int, default=usual.gangs, help="gangs that wait (crowd; default %(default)s)")
-    parser.add_argument("--over", type=int, default=usual.clusters, help="worker clusters (crowd; default %(default)s)")
-    parser.add_argument("--each", type=int, default=usual.queues, help="queues in each (crowd; default %(default)s)")
+    parser.add_argument(
+        "--crowd-clusters", type=int, default=usual.clusters, help="worker clusters (crowd; default %(default)s)"
+    )
+    parser.add_argument(
+        "--crowd-queues", type=int, default=usual.queues, help="queues in each (crowd; default %(default)s)"
+    )
 
 
 def run(asked: argparse.Namespace) -> Found:
     """Measure, print a table, and return the line for programs, and what is broken."""
-    size = Size(asked.crowd, asked.over, asked.each)
+    size = Size(asked.crowd, asked.crowd_clusters, asked.crowd_queues)
     with step(f"crowd: {size.gangs} gangs over {size.clusters} clusters, {size.queues} queues in each"):
         found = asyncio.run(measured(size))
     with step(f"crowd: half of them, {size.gangs // 2}"):
