@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 # One read each time. An end instead would be answered by the kubelet with breaks of up to five minutes.
 _ASK_AGAIN_SECONDS = 2.0
 _ALL: Mapping[str, str] = {}  # selectors that leave nothing out
-_UNKNOWN: Raw = {}  # a job: always the same one, so that it can be told (kube/same.py)
+_UNKNOWN: Raw = {}  # a job: always the same one, so that it can be told (shell/kube/same.py)
 
 
 def _nobody() -> None:

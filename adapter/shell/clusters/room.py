@@ -2,7 +2,7 @@
 
 A plan reads the figures of the trees of cohorts in which its gang's queues stand, and of no others: what another team's queues in the
 same clusters use is no news for it. It counts as one version for all, of which each change notes the number; whether a gang is to be
-planned again is for others to say (observe/seen.py).
+planned again is for others to say (shell/observe/seen.py).
 """
 
 from collections.abc import Iterable

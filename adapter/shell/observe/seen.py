@@ -2,7 +2,7 @@
 
 One that found no room is made again when something has changed that it read: the figures of its own queues' trees, or anything that is
 news for all. What others are promised, and who of them comes first, is news only where a plan rests on it. Which changes there were
-is noted elsewhere (clusters/room.py), and so is what the last plans saw (observe/memory.py).
+is noted elsewhere (shell/clusters/room.py), and so is what the last plans saw (shell/observe/memory.py).
 """
 
 from collections.abc import Iterable, Sequence

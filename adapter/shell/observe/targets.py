@@ -12,7 +12,7 @@ from adapter.rewrite.target import Target
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
 
-_NOTHING: Raw = {}  # a flavor that is not there, or says nothing: always the same one, so that it can be told (kube/same.py)
+_NOTHING: Raw = {}  # a flavor that is not there, or says nothing: always the same one, so that it can be told (shell/kube/same.py)
 
 
 class Targets:
