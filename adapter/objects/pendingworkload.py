@@ -36,24 +36,30 @@ _NOT_FOR_QUOTA: Final = frozenset(
 def waits_from(raw: Raw, strict: bool, now: datetime) -> datetime | None:
     """From when on it counts, None while it does not wait for quota that others hold. `strict`: its queue tries nobody before the
     first one has quota."""
-    if not is_pending(raw):
+    if not is_pending(raw) or in_vain(raw):
         return None
-    said = condition(raw, names.QUOTA_RESERVED)
-    text = str(said.get("message") or "")
-    if said.get("reason") in _NOT_FOR_QUOTA:
-        return None
-    came = _came(raw) or now
-    if text.startswith(_TRIED):
-        return came if all(map(_OTHERS_MAY_END.search, text.split(_TRIED)[1:])) else None
-    if text == _HELD_UP:
+    came, text = _came(raw) or now, _said(raw)
+    if text.startswith(_TRIED) or text == _HELD_UP:
         return came
     return came + TRIED_IN if strict else min(now + TRIED_IN, came + UNTRIED)
+
+
+def in_vain(raw: Raw) -> bool:
+    """Whether Kueue has said of a Workload without quota that none which others hold would help it."""
+    if condition(raw, names.QUOTA_RESERVED).get("reason") in _NOT_FOR_QUOTA:
+        return True
+    text = _said(raw)
+    return text.startswith(_TRIED) and not all(map(_OTHERS_MAY_END.search, text.split(_TRIED)[1:]))
 
 
 def is_pending(raw: Raw) -> bool:
     """Whether a Workload has no quota, and somebody wants it to have some."""
     over = is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED) or meta(raw).get("deletionTimestamp")
     return not over and (raw.get("spec") or {}).get("active") is not False
+
+
+def _said(raw: Raw) -> str:
+    return str(condition(raw, names.QUOTA_RESERVED).get("message") or "")
 
 
 def _came(raw: Raw) -> datetime | None:

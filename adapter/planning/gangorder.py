@@ -44,6 +44,7 @@ class Waiting:
     current: Placement | None = None  # of its present attempt, which says whom it does not ask now
     until: datetime | None = None  # when one that stepped aside keeps nothing any more
     grows: bool = False  # it runs, and waits for more workers only
+    turn: Turn | None = None  # where it was reckoned already
 
     @property
     def key(self) -> Key:
@@ -114,7 +115,7 @@ def _cpu(podset: PodSet) -> int:
 
 def before(me: Workload, waiting: Iterable[Waiting]) -> list[Waiting]:
     """The other gangs whose turn comes before this one's, in their order."""
-    mine, others = turn(me), ((turn(one.work), one) for one in waiting if one.key != me.gang_key)
+    mine, others = turn(me), ((one.turn or turn(one.work), one) for one in waiting if one.key != me.gang_key)
     return [one for _, one in sorted((pair for pair in others if pair[0] < mine), key=lambda pair: pair[0])]
 
 

@@ -30,6 +30,7 @@ class Asking:
 
 
 Ahead = Sequence[tuple[Waiting, Asking]]  # those whose turn comes first, in their order
+Promised = Sequence[tuple[Request, Sequence[Share]]]  # room that no cluster's figures hold, and who has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,12 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The clusters involved, less what those whose turn comes first take, and who of them holds room back."""
+    """The clusters involved, less what those whose turn comes first take, and who of them holds room back; `promised` is all that
+    was deducted."""
 
     fleet: Sequence[Candidate]
     holds: Sequence[Hold] = ()
+    promised: Promised = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Made:
     plan: Plan
     holds: Sequence[Hold] = ()  # of what is free
     freed: Sequence[Hold] = ()  # and of what preemption would free
+    promised: Promised = ()  # what was deducted from the clusters' own figures
 
     @property
     def more(self) -> str:
@@ -66,16 +70,16 @@ class Made:
 
     def again_at(self, settles: datetime | None) -> datetime | None:
         """When a gang that found no room is to be planned again unasked: when the first of those that keep room from it keeps
-        none, when nothing is deducted twice any more, or when a cluster that refuses its pods is to be asked again. Nothing else may
-        change for hours."""
+        none, when nothing is deducted twice any more, or when what a cluster said of its pods counts no more: it may take them then, or
+        add less to them. Nothing else may change for hours."""
         holds = (hold.until for hold in (*self.holds, *self.freed))
-        moments = [*holds, *self._refusals(), *([settles] if settles else [])]
+        moments = [*holds, *self._answers(), *([settles] if settles else [])]
         return None if self.plan.shares else min(moments, default=None)
 
-    def _refusals(self) -> list[datetime]:
-        """When clusters that refuse its pods are to be asked again."""
+    def _answers(self) -> list[datetime]:
+        """When what clusters said of its pods counts no more."""
         found = (group.tried.get(one.name) for group in self.request.groups for one in self.fleet)
-        return [tried.until for tried in found if tried and tried.refused]
+        return [tried.until for tried in found if tried and not tried.unknown]
 
 
 def usable(chosen: Chosen | None, obstacles: Iterable[str]) -> Chosen | None:
@@ -87,8 +91,9 @@ def usable(chosen: Chosen | None, obstacles: Iterable[str]) -> Chosen | None:
 
 
 def involved(me: Asking, ahead: Ahead) -> list[str]:
-    """The clusters that count for a gang's plan: its own, and those where the gangs before it may go instead."""
-    return list(dict.fromkeys([*me.clusters, *(name for _, theirs in ahead for name in theirs.clusters)]))
+    """The clusters that count for a gang's plan: its own, and those where the gangs before it may go instead. In the same order for
+    whoever has the same ones: what is found on them for one is the same for another."""
+    return sorted({*me.clusters, *(name for _, theirs in ahead for name in theirs.clusters)})
 
 
 def beside(
@@ -116,6 +121,17 @@ def complete(request: Request, kept: Iterable[Share]) -> Made:
     )
 
 
+def deducted(request: Request, shares: Sequence[Share], left: Left) -> Left:
+    """What is left once shares that the figures do not hold are deducted."""
+    fleet = planner.charged(request, left.fleet, shares)
+    return replace(left, fleet=fleet, promised=(*left.promised, (request, shares)))
+
+
+def hangs_on(one: Waiting, asking: Asking, now: datetime) -> object:
+    """All that `after` reads but for what is left: alike it gives alike."""
+    return asking, one.looked, gangorder.holds_until(one, now), one.work.job
+
+
 def after(one: Waiting, asking: Asking, left: Left, now: datetime) -> Left:
     """What is left once one more of those whose turn comes first has taken what it can, or keeps what it could use."""
     until = gangorder.holds_until(one, now)
@@ -124,20 +140,21 @@ def after(one: Waiting, asking: Asking, left: Left, now: datetime) -> Left:
     holds = left.holds
     if not shares and until and (shares := planner.keep(asking.request, theirs)):
         holds = (*holds, Hold(one.work.job, until))
-    return Left(planner.charged(asking.request, left.fleet, shares), holds)
+    return deducted(asking.request, shares, replace(left, holds=holds)) if shares else left
 
 
 def planned(me: Asking, left: Left) -> Made:
     """Plan a gang on what those whose turn comes first have left of the clusters involved."""
     offered = _offered(me, left.fleet)
-    return Made(me.request, offered, planner.plan(me.request, offered), left.holds)
+    return Made(me.request, offered, planner.plan(me.request, offered), left.holds, promised=left.promised)
 
 
 def preempting(me: Asking, made: Made, freed: Left) -> Made:
     """Plan a gang that found no room once more, on what they have left of the clusters as these were without gangs of lower
     priority."""
     over = planner.outranking(me.request, made.fleet, _offered(me, freed.fleet))
-    return replace(made, plan=over if over.shares else made.plan, freed=freed.holds)
+    plan = over if over.shares else made.plan
+    return replace(made, plan=plan, freed=freed.holds, promised=(*made.promised, *freed.promised))
 
 
 def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> Placement:

@@ -41,9 +41,12 @@ def problem(name: str, silent: str, spec: WorkerCluster | None, unmirrored: str)
     return "it is cordoned" if spec.cordoned else silent or unmirrored
 
 
+_NO_QUOTA = tree.build((), (), ())  # always the same one, for trees are compared by identity
+
+
 def absent(name: str, why: str) -> Candidate:
     """A cluster that takes no part: nothing of what it has is looked at."""
-    return Candidate(name, why, tree.build((), (), ()), {}, {})
+    return Candidate(name, why, _NO_QUOTA, {}, {})
 
 
 def promised(place: Placement) -> Sequence[Share]:
@@ -83,7 +86,7 @@ def left(
     fleet: Iterable[Candidate], trees: Mapping[str, tree.Tree], owed: Iterable[tuple[Request, Sequence[Share]]]
 ) -> list[Candidate]:
     """The clusters less what is owed to gangs there; `trees` are quotas to be reckoned with instead of their own."""
-    found = [replace(one, tree=trees.get(one.name, one.tree)) for one in fleet]
+    found = [replace(one, tree=trees[one.name]) if one.name in trees else one for one in fleet]
     for request, shares in owed:
         if shares:
             found = planner.charged(request, found, shares)

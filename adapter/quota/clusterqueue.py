@@ -4,7 +4,7 @@ Tolerant readers from raw objects of kueue.x-k8s.io/v1beta2: an object that cann
 with a reason, because one odd queue must not hide the others. How much fits is `quota.tree`'s question.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -94,6 +94,21 @@ def leads_to(local_queue: Raw) -> tuple[str, str]:
         return target, _stopped("LocalQueue", name, local_queue)
     except UNREADABLE as error:
         return "", f"the LocalQueue cannot be read ({error})"
+
+
+def root(cluster_queue: Raw, cohort: Callable[[str], Raw | None]) -> Key:
+    """The root of the tree of cohorts in which a ClusterQueue stands, itself where it stands alone: what other trees use is nothing to
+    it. `cohort` gives a Cohort by name. Raises one of UNREADABLE for what cannot be read."""
+    at, above = (
+        (QUEUE, str(cluster_queue["metadata"]["name"])),
+        _parent((cluster_queue.get("spec") or {}).get("cohortName")),
+    )
+    passed: set[Key] = set()
+    while above and above not in passed:  # a cycle has no root; Kueue admits nothing in it
+        passed.add(above)
+        at, raw = above, cohort(above[1]) or {}
+        above = _parent((raw.get("spec") or {}).get("parentName"))
+    return at
 
 
 def _named(objects: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:

@@ -49,7 +49,7 @@ class Fleet:
 def make(size: Size) -> Fleet:
     """Build it; most of the time goes into the trees."""
     trees = [tree.build(*objects(size)) for _ in range(min(_TREES, size.clusters))]
-    there = nodes.read(_node(number) for number in range(size.nodes))
+    there = nodes.read(node(number) for number in range(size.nodes))
     candidates = [_candidate(size, number, trees[number % len(trees)], there) for number in range(size.clusters)]
     return Fleet(size, candidates, _gang(0, size.pods, size.groups), [_in_flight(size, n) for n in range(size.gangs)])
 
@@ -137,7 +137,8 @@ def _cohort(level: int, number: int) -> str:
     return f"level-{level}-{number if level else 0}"
 
 
-def _node(number: int) -> Raw:
+def node(number: int) -> Raw:
+    """A node with room for many workers."""
     name = f"node-{number}"
     return {
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},

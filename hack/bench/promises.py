@@ -61,6 +61,20 @@ DISPATCH = {"ratio": RATIO, "ours_manager": MANAGER, "ours_workers": WORKERS}
 DECISION = Promise("milliseconds of a decision", 100.0, 400.0)
 DOUBLED = Promise("the factor of a doubled dimension", 2.0, 3.0)
 
+# A change is planned through once, by those only whom it concerns; each in 5 ms is a thousand in five seconds. A crowd twice as large
+# costs twice as much, and four times where each is planned with all before it.
+GANG = Promise("milliseconds for each gang that waits", 5.0, 25.0)
+PLANS = Promise("plans of each gang after a change", 1.0, 1.5)
+OTHERS = Promise("plans after a change in a tree that is not theirs", 0.0, 0.5)
+NEWCOMER = Promise("milliseconds for a gang that comes to a crowd", 100.0, 500.0)
+CROWD = {
+    "gang_ms": GANG,
+    "gang_plans": PLANS,
+    "others_plans": OTHERS,
+    "new_ms": NEWCOMER,
+    "doubled": Promise("the factor of a doubled crowd", 2.2, 3.2),
+}
+
 # 0.36 to 0.73 ms of CPU time beside a lab that worked.
 REWRITE = Promise("microseconds to rewrite a pod", 1000.0, 3000.0)
 

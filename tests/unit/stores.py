@@ -9,6 +9,7 @@ from adapter.shell.clusters.cluster import CONNECTION, PROBE
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Listeners, Member
+from adapter.shell.clusters.room import Room
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.store import Store
@@ -29,7 +30,7 @@ class Members:
     """Stands in for the Fleet, which connects to clusters: these are connected."""
 
     def __init__(self, members: Iterable[Member]) -> None:
-        self.room_version = 1
+        self.room = Room()
         self._members = {member.name: member for member in members}
 
     def members(self) -> dict[str, Member]:

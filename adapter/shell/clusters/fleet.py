@@ -17,6 +17,7 @@ from adapter.objects.raw import Raw
 from adapter.shell.clusters.claim import Claim, Election
 from adapter.shell.clusters.logins import Login, Logins, unusable
 from adapter.shell.clusters.member import Listeners, Member
+from adapter.shell.clusters.room import Room
 from adapter.shell.guard import contained, failed, guarded
 from adapter.shell.kube.client import Client, MayWrite, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
@@ -38,18 +39,21 @@ class Fleet:
     ) -> None:
         """`election`: by which this process leads; without one it claims no cluster."""
         self.problems: dict[str, str] = {}
-        self.room_version = 0  # grows with every change of what might fit somewhere
+        self.room = Room()
         self._tasks, self._manager_id, self._may_write, self._election = tasks, manager_id, may_write, election
         self._tell = Listeners()
         self._engaged: dict[str, _Engagement] = {}
+        self._members: dict[
+            str, Member
+        ] = {}  # the same, and never changed in place: each look asks for it several times
 
     def listen(self, tell: Listeners) -> None:
         """Tell of what changes in the members that are engaged from now on."""
         self._tell = tell
 
     def members(self) -> dict[str, Member]:
-        """All engaged members, seen or not."""
-        return {name: engagement.member for name, engagement in self._engaged.items()}
+        """All engaged members, seen or not; not to be changed."""
+        return self._members
 
     def seen(self) -> dict[str, Member]:
         """The members from whose stores something may be concluded."""
@@ -123,6 +127,7 @@ class Fleet:
             member.claim = Claim(own, self._manager_id, member.identity, self._election, member.claimed)
         self._engaged[name] = made = _Engagement(digest, member)
         made.task = self._tasks.create_task(self._run(made))
+        self._members = {**self._members, name: member}
 
     async def _run(self, engagement: _Engagement) -> None:
         """Run a member; whatever happens to it, the others and the process go on, and it is run anew."""
@@ -138,6 +143,7 @@ class Fleet:
     async def _disengage(self, name: str, *, leaves: bool = False) -> None:
         """Let a member go; `leaves`: its WorkerCluster is gone, and nobody waits until its claim is given back, or cannot be."""
         before = self._engaged.pop(name, None)
+        self._members = {other: member for other, member in self._members.items() if other != name}
         if before:
             claim = before.member.claim if leaves else None
             before.leaves = claim is not None

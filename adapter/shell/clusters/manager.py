@@ -11,15 +11,17 @@ from dataclasses import replace
 
 from adapter import membership, names
 from adapter.objects import raycluster, slim
+from adapter.objects.placement import Placement, placement
 from adapter.objects.raw import Key, Raw, key_of, label, uid_of
 from adapter.objects.workerpod import slot_of
-from adapter.objects.workload import Job, Workload, active_slice, is_chain, is_elastic
+from adapter.objects.workload import Job, Workload, active_slice, is_chain, is_elastic, workload
 from adapter.shell.clusters.cluster import Cluster, Row, never
 from adapter.shell.clusters.indexes import by_gang, by_own_gang, by_placement, by_ray_cluster
 from adapter.shell.kube import resources
 from adapter.shell.kube.budget import OF_MANAGER
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import Resource
+from adapter.shell.kube.same import Same
 from adapter.shell.kube.store import Store
 
 log = logging.getLogger(__name__)
@@ -27,6 +29,7 @@ log = logging.getLogger(__name__)
 # One read each time. An end instead would be answered by the kubelet with breaks of up to five minutes.
 _ASK_AGAIN_SECONDS = 2.0
 _ALL: Mapping[str, str] = {}  # selectors that leave nothing out
+_UNKNOWN: Raw = {}  # a job: always the same one, so that it can be told (shell/kube/same.py)
 
 
 def _nobody() -> None:
@@ -132,6 +135,20 @@ class Manager(Cluster):
         queue = self.local_queues.get(key) or {}
         return self.cluster_queues.named((queue.get("spec") or {}).get("clusterQueue") or "") or {}
 
+    def work(self, raw: Raw) -> Workload:
+        """Read a Workload of its store, once for each of its versions."""
+        return self.workloads.reading(raw, workload)
+
+    def place(self, raw: Raw) -> Placement:
+        """Read a Placement of its store, once for each of its versions."""
+        return self.placements.reading(raw, placement)
+
+    def beside(self, work: Workload) -> Same:
+        """Where answers about this version of a Workload are kept. Of one that is not in its store, nothing is."""
+        raw = self.workloads.get((work.namespace, work.name))
+        held = raw is not None and self.work(raw).podsets is work.podsets
+        return self.workloads.reading(raw, Same) if raw is not None and held else Same()
+
     def gang(self, key: Key) -> Raw | None:
         """The Workload that stands for a gang now, None when there is none; a slice of an elastic job is no gang of its own."""
         if is_chain(key[1]):
@@ -145,7 +162,7 @@ class Manager(Cluster):
 
     def job(self, job: Job) -> Raw:
         """The RayJob or RayCluster as it stands, empty while nothing is known of it."""
-        return self._jobs(job)[0].get((job.namespace, job.name)) or {}
+        return self._jobs(job)[0].get((job.namespace, job.name)) or _UNKNOWN
 
     async def read(self, job: Job | None) -> None:
         """Have a RayJob or RayCluster in its store as its API server shows it now. By a list: there is no right to get one."""
@@ -166,8 +183,10 @@ class Manager(Cluster):
         if work.job is None or work.job.kind != "RayCluster":
             return work
         found = self.job(work.job)
-        service = raycluster.service(found) if uid_of(found) == work.job.uid else None
-        return replace(work, job=replace(work.job, service=service)) if service else work
+        if uid_of(found) != work.job.uid or not (service := raycluster.service(found)):
+            return work
+        of_service = replace(work.job, service=service)
+        return self.beside(work).of(Manager.known, (work, found), lambda: replace(work, job=of_service))
 
 
 def _needed(resource: Resource, store: Store, *, namespace: str = "", selectors: Mapping[str, str] = _ALL) -> Row:

@@ -5,6 +5,7 @@ not proved that it is the cluster that it was.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ from adapter.admission.conditions import STEADY_AFTER
 from adapter.admission.identity import Known
 from adapter.objects import slim
 from adapter.objects.raw import Key, Raw, key_of, meta, true_since, uid_of
-from adapter.objects.reservation import Reservation
+from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.selectors import Labels
 from adapter.objects.specs import WorkerCluster
 from adapter.objects.workerpod import slot_of
-from adapter.quota import nodes
+from adapter.quota import clusterqueue, cohort, nodes
 from adapter.quota.tree import Tree, build, leads_to
 from adapter.rewrite.servicemirror import Standing, slice_keys
 from adapter.shell.clusters.claim import Claim
@@ -83,6 +84,7 @@ class Member(Cluster):
         self._queues: dict[Key, tuple[str, str]] | None = None
         self._namespace_labels: dict[str, Labels] | None = None
 
+        self._reads_share = functools.partial(reservation, name)
         self.workloads = Store(self._share, by_reserved_workload, slims=slim.share)
         self._reserved: dict[str, tuple[datetime | None, int]] = {}  # share's uid -> holds quota since, as of version
         self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement, slot_of, slim.copy)
@@ -106,10 +108,18 @@ class Member(Cluster):
                 self._reserved[uid_of(after)] = since, version(after)
         self._tell.reservation(self.name, before, after)
 
+    def reservation(self, raw: Raw) -> Reservation:
+        """Read a share of its store, once for each of its versions."""
+        return self.workloads.reading(raw, self._reads_share)
+
     def reserved_as_of(self, share: Reservation) -> int:
         """The version that told first that a share holds its quota: what Kueue writes down of its pods later is no news of that."""
         since, first = self._reserved.get(share.uid, (None, 0))
         return first if since == share.reserved_at else share.version
+
+    def queue_version(self, share: Reservation) -> int:
+        """The version in which the ClusterQueue is seen in which a share holds its quota."""
+        return version(self.cluster_queues.named(share.cluster_queue) or {})
 
     def _news(self, forget: Callable[[], None]) -> Changed:
         """What a store tells when something in it changes: what was read of it is old, and there may be room."""
@@ -203,6 +213,10 @@ class Member(Cluster):
             self._tree = build(self.cluster_queues, self.cohorts, self.flavors, before=self._tree)
             self._tree_is_old = False
         return self._tree
+
+    def root(self, cluster_queue: Raw) -> cohort.Key:
+        """The root of the tree of cohorts in which one of its ClusterQueues stands; raises one of UNREADABLE."""
+        return clusterqueue.root(cluster_queue, self.cohorts.named)
 
     @property
     def nodes(self) -> nodes.Nodes:

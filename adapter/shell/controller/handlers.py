@@ -6,10 +6,10 @@ more than finding those keys.
 
 import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from adapter import names
-from adapter.actions import Action, Reserve
+from adapter.actions import Action, Reserve, TryCopy
 from adapter.admission.conditions import STEADY_AFTER
 from adapter.admission.identity import recorded
 from adapter.objects.admissioncheck import is_ours
@@ -20,12 +20,13 @@ from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Listeners
+from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.controller import predicates
 from adapter.shell.controller.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.guard import contained
 from adapter.shell.kube.store import Changed, Store
+from adapter.shell.observe.seen import Seen, tree_of
 from adapter.shell.pace import Bucket
 from adapter.shell.write.anchors import BEREFT_SECONDS
 
@@ -37,8 +38,8 @@ CONTACTS, CONTACT_SECONDS = 10, STEADY_AFTER.total_seconds()
 class Waker:
     """Turns changes into keys of the work queue."""
 
-    def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet) -> None:
-        self._keys, self._manager, self._fleet = Keys(queue, manager, fleet), manager, fleet
+    def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet, seen: Seen) -> None:
+        self._keys, self._manager, self._fleet = Keys(queue, manager, fleet, seen), manager, fleet
         self._contacts: dict[str, Bucket] = {}  # by worker cluster
         self._openings: dict[str, Bucket] = {}
 
@@ -78,6 +79,8 @@ class Waker:
         if not predicates.changed(before, after, lambda raw: predicates.standing(cluster, raw)):
             return  # so nor has what its pods look at, which is a part of that
         self._keys.owner_of_share(raw)
+        if after is not None and (before is None or predicates.reserved(before) != predicates.reserved(after)):
+            self._counted(cluster, after)
         if predicates.changed(before, after, lambda raw: predicates.share(cluster, raw)):
             for place in self._manager.placements.group(
                 f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"
@@ -88,8 +91,19 @@ class Waker:
             self._anchor(namespace, cluster, name)
             self._keys.named(CLUSTER, "", cluster, ROOM_SECONDS)  # who was drained may be deleted then
 
-    def tried(self, actions: Iterable[Action]) -> None:
-        """All of these were tried: the anchor of a share that could not be made must not outlive the wish for it."""
+    def _counted(self, cluster: str, share: Raw) -> None:
+        """A share holds quota. Did its queue tell of that before? Whoever was planned between found it deducted twice, and no more
+        news of the queue come. Mostly the queue's come a second later (docs/upstream.md, "A ClusterQueue's status lags")."""
+        member = self._fleet.members().get(cluster)
+        found = member.reservation(share) if member else None
+        if member and found and found.reserved_at and member.queue_version(found) > member.reserved_as_of(found):
+            self._used(member, found.cluster_queue)
+
+    def tried(self, actions: Sequence[Action]) -> None:
+        """All of these were tried. The anchor of a share that could not be made must not outlive the wish for it; and those behind a
+        gang were planned as if its workers were everywhere what their template says, before a cluster was asked."""
+        if any(isinstance(action, TryCopy) for action in actions):
+            self._keys.promised()
         for action in actions:
             if isinstance(action, Reserve):
                 place, share = action.placement, action.share
@@ -116,16 +130,24 @@ class Waker:
         after = 0.0 if last else BURST_SECONDS
         self._keys.owner_of_share(copy, after)
 
-    def room(self, _: str, before: Raw | None, after: Raw | None) -> None:
+    def room(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
         """A queue, cohort, flavor, namespace or node of a worker cluster changed."""
-        if predicates.changed(before, after, predicates.room):
+        if predicates.changed(before, after, predicates.rules):
             self._keys.room()
+        elif predicates.changed(before, after, predicates.usage):
+            member = self._fleet.members().get(cluster)
+            self._used(member, key_of(after or {})[1]) if member else self._keys.room()
         if predicates.changed(before, after, lambda queue: queue.get("spec")):
             self._keys.quotas()
 
+    def _used(self, member: Member, queue: str) -> None:
+        """More or less is in use of a ClusterQueue there."""
+        tree = tree_of(member, queue)
+        self._keys.used(tree) if tree else self._keys.room()
+
     def turns(self) -> None:
         """A gang that waits for a Secret or ConfigMap of its own takes no room from those behind it, or takes it again."""
-        self._keys.room()
+        self._keys.promised()
 
     def head_mirror(self, before: Raw | None, after: Raw | None) -> None:
         """A Service or EndpointSlice that mirrors a head changed in a worker cluster: whoever made it that way, it must be right.
@@ -150,7 +172,7 @@ class Waker:
         """A worker cluster came into sight or fell silent: all that touches it wants a look; not at once, where one does so all the
         time."""
         after = self._contacts.setdefault(cluster, Bucket(CONTACTS, CONTACT_SECONDS)).delay(time.monotonic())
-        self._fleet.room_version += 1
+        self._fleet.room.changed()
         self._keys.named(CLUSTER, "", cluster, after)
         self._keys.all(GANG, self._manager.workloads, after)
         self._keys.all(POD, self._manager.pods, after)
@@ -178,8 +200,14 @@ class Waker:
 
     def _workload(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(GANG, after or before or {})
-        if before is not None and self._is_ours(before) and predicates.changed(before, after, predicates.turn):
-            self._keys.room()  # those behind it were planned as if it took its share, or kept room free for it
+        if predicates.helped(before, after):
+            self._keys.waiting()
+        if before is None or not self._is_ours(before) or not predicates.changed(before, after, predicates.turn):
+            return
+        if after is not None and predicates.changed(before, after, predicates.priority):
+            self._keys.room()  # of itself, too, another plan may come: whom it preempts hangs on that
+        else:
+            self._keys.promised()  # those behind it were planned as if it took its share, or kept room free for it
 
     def _is_ours(self, work: Raw) -> bool:
         listed = (self._manager.checks.named(entry.get("name") or "") for entry in _checks_on(work))
@@ -193,8 +221,8 @@ class Waker:
                 self._keys.named(CLUSTER, "", cluster, ROOM_SECONDS)
         if predicates.changed(before, after, lambda place: place.get("spec")):
             self._keys.all(POD, self._manager.pods.group("/".join(key_of(raw))))
-            if predicates.frees(before, after):  # what it was promised is free for others
-                self._keys.room()
+        if predicates.frees(before, after):  # what it was promised is free for others
+            self._keys.promised()
 
     def _pod(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
@@ -224,8 +252,9 @@ class Waker:
         if predicates.changed(before, after, predicates.job):
             gone = uid_of(before or {}), uid_of(after or {})
             self._keys.all(GANG, (work for work in self._manager.workloads if controller_uid(work) in gone))
-            if before is not None and predicates.changed(before, after, predicates.going):
-                self._keys.room()  # what it was promised is free for others, however long it takes to go
+            if before is not None:
+                # What it was promised is free for others, however long it takes to go; an elastic one that is let run asks for none.
+                self._keys.promised()
 
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(CLUSTER, after or before or {})

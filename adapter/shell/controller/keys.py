@@ -3,18 +3,21 @@
 It puts them into the work queue and reads no event: which of them a change wakes is for handlers.py.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from adapter import names
 from adapter.objects.placement import gang_of
-from adapter.objects.raw import Key, Raw, annotation, key_of, meta, uid_of
-from adapter.objects.workload import gang_key, workload
+from adapter.objects.raw import Key, Raw, annotation, key_of, uid_of
+from adapter.objects.workload import gang_key
 from adapter.planning import gangorder
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.room import Tree
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.guard import each
+from adapter.shell.observe.seen import Seen
+from adapter.shell.observe.turns import turn
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
 GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "queue", "anchor"
@@ -28,9 +31,8 @@ ROOM_SECONDS = 0.5
 class Keys:
     """Adds keys to the work queue, by what they have in common."""
 
-    def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet) -> None:
-        self._queue, self._manager, self._fleet = queue, manager, fleet
-        self._turns: dict[str, tuple[object, gangorder.Turn]] = {}  # of Workloads that wait, by uid
+    def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet, seen: Seen) -> None:
+        self._queue, self._manager, self._fleet, self._seen = queue, manager, fleet, seen
 
     def named(self, what: str, namespace: str, name: str, after: float = 0.0) -> None:
         """One key, due after so many seconds."""
@@ -78,7 +80,7 @@ class Keys:
 
     def policies(self) -> None:
         """Where gangs may go, in which order and with which of their groups may be another now."""
-        self._fleet.room_version += 1
+        self._fleet.room.changed()
         self.checks(self._manager.checks)
 
     def quotas(self, after: float = ROOM_SECONDS) -> None:
@@ -88,28 +90,41 @@ class Keys:
                 self._queue.add((QUEUE, "", key_of(raw)[1]), max(after, ROOM_SECONDS))
 
     def room(self) -> None:
-        """What might fit somewhere changed."""
-        self._fleet.room_version += 1
-        self.waiting()
+        """What might fit somewhere changed, in a way that any plan may read."""
+        self._fleet.room.changed()
+        self._wake(self._seen.news)
+
+    def used(self, tree: Tree) -> None:
+        """More or less is in use in a tree of queues in a worker cluster."""
+        self._fleet.room.used(tree)
+        self._wake(self._seen.news)
+
+    def promised(self) -> None:
+        """Gangs are promised something else than before, or come in another order."""
+        self._fleet.room.promised()
+        self._wake(self._seen.news)
 
     def waiting(self) -> None:
-        """Gangs that want a place: room may have come, and is offered in their turn, so that whoever is planned finds that
-        those before it were."""
+        """Gangs that want a place, whatever they wait for."""
+        self._wake(lambda _: True)
+
+    def _wake(self, concerned: Callable[[Raw], bool]) -> None:
+        """Those of the gangs that want a place whom it concerns: room may have come, and is offered in their turn, so that whoever is
+        planned finds that those before it were."""
         draining = self._fleet.draining()
-        short = each("wake", self._manager.placements, lambda place: gangorder.short(place, draining))
-        gangs = [_gang(place) for place, is_short in short if is_short]
+        wants = each(
+            "wake", self._manager.placements, lambda place: gangorder.short(place, draining) and concerned(place)
+        )
+        gangs = [_gang(place) for place, wanted in wants if wanted]
         works = [raw for key in gangs if (raw := self._manager.gang(key))]
-        self._turns = {uid_of(raw): turn for raw, turn in each("wake", works, self._turn)}
-        known = (raw for raw in works if uid_of(raw) in self._turns)
-        in_turn = map(gang_key, sorted(known, key=lambda raw: self._turns[uid_of(raw)][1]))
+        turns = {uid_of(raw): its for raw, its in each("wake", works, self._turn)}
+        known = (raw for raw in works if uid_of(raw) in turns)
+        in_turn = map(gang_key, sorted(known, key=lambda raw: turns[uid_of(raw)]))
         for namespace, name in dict.fromkeys([*in_turn, *gangs]):  # of the others nothing is known
             self.named(GANG, namespace, name, ROOM_SECONDS)
 
-    def _turn(self, raw: Raw) -> tuple[object, gangorder.Turn]:
-        """A Workload's version, and its turn as of that: reckoned once, for queues tell of themselves every second, and to read a
-        thousand Workloads whole would hold up the loop for a fifth of it."""
-        version, known = meta(raw).get("resourceVersion"), self._turns.get(uid_of(raw))
-        return known if known and version and known[0] == version else (version, gangorder.turn(workload(raw)))
+    def _turn(self, raw: Raw) -> gangorder.Turn:
+        return turn(self._manager, self._manager.work(raw))
 
 
 def _gang(place: Raw) -> Key:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from adapter import names
+from adapter.objects.pendingworkload import in_vain, is_pending
 from adapter.objects.placement import placement
-from adapter.objects.raw import Raw, annotation, meta, uid_of
+from adapter.objects.raw import Raw, annotation, key_of, meta, true_since, uid_of
 from adapter.objects.reservation import reservation
 from adapter.objects.workerpod import in_place, slot_of
 from adapter.objects.workload import workload
+from adapter.shell.observe.pending import borrows
 
 
 def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:
@@ -28,6 +30,16 @@ def share(cluster: str, raw: Raw) -> object:
 def standing(cluster: str, raw: Raw) -> object:
     """What of a share its gang looks at: not which pods are on it, which Kueue writes down one after the other."""
     return replace(reservation(cluster, raw), version=0)
+
+
+def reserved(raw: Raw) -> object:
+    """Since when a Workload holds quota, None while it holds none."""
+    return true_since(raw, names.QUOTA_RESERVED)
+
+
+def priority(raw: Raw) -> object:
+    """What a Workload may preempt others by."""
+    return (raw.get("spec") or {}).get("priority")
 
 
 def turn(raw: Raw) -> object:
@@ -53,12 +65,15 @@ def held(place: Raw) -> object:
 
 
 def frees(before: Raw | None, after: Raw | None) -> bool:
-    """Whether a Placement that had shares has others now, or an elastic job asks for less beside its own than it did."""
+    """Whether a Placement that had shares has others now, or gives them back, or an elastic job asks for less beside its own than it
+    did."""
     if before is None or not (was := placement(before)).shares:
         return False
     now = placement(after or {})
+    if now.shares != was.shares or (now.withdrawing and not was.withdrawing):
+        return True
     more = was.wanted > sum(share.workers for share in was.shares)
-    return now.shares != was.shares or (more and now.wanted < was.wanted)
+    return more and now.wanted < was.wanted
 
 
 def stand(pod: Raw) -> object:
@@ -78,13 +93,26 @@ def quota(raw: Raw) -> object:
 
 
 def pending(raw: Raw) -> object:
-    """What of a ClusterQueue of the manager says that somebody has come who waits for its quota, or has gone."""
-    return (raw.get("status") or {}).get("pendingWorkloads")
+    """What of a ClusterQueue of the manager says that somebody has come who waits for its quota, or has gone, or that those count who
+    wait in another queue of its cohort."""
+    return (raw.get("status") or {}).get("pendingWorkloads"), borrows(raw)
 
 
-def room(raw: Raw) -> object:
-    """What of a queue, cohort, flavor, namespace or node decides on room: not the counters that move all the time."""
+def helped(before: Raw | None, after: Raw | None) -> bool:
+    """Whether a Workload of the manager that nothing would have helped waits for quota now: no counter tells of that."""
+    return bool(before and after and in_vain(before) and is_pending(after) and not in_vain(after))
+
+
+def rules(raw: Raw) -> object:
+    """What of a queue, cohort, flavor, namespace or node decides on room, but for what is in use: not the counters that move all the
+    time."""
     status = raw.get("status") or {}
     active = [(c.get("type"), c.get("status")) for c in status.get("conditions") or ()]
     ready = [state for kind, state in active if kind in (names.ACTIVE, "Ready")]
-    return raw.get("spec"), status.get("flavorsReservation"), status.get("allocatable"), ready, meta(raw).get("labels")
+    return raw.get("spec"), status.get("allocatable"), ready, meta(raw).get("labels")
+
+
+def usage(raw: Raw) -> object:
+    """What is in use of a ClusterQueue: nothing to those whose queues are in other trees. A LocalQueue repeats a part of it, which no
+    plan reads."""
+    return None if key_of(raw)[0] else (raw.get("status") or {}).get("flavorsReservation")

@@ -20,6 +20,7 @@ from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
+from adapter.shell.observe.seen import Seen
 from adapter.shell.observe.slots import Claims, Slots
 from adapter.shell.observe.sources import Sources
 from adapter.shell.observe.targets import Targets
@@ -62,6 +63,7 @@ class Readers:
     targets: Targets
     shares: Shares
     trials: Trials
+    seen: Seen
     workers: Workers
     gangs: Gangs
 
@@ -71,17 +73,17 @@ def read(manager: Manager, fleet: Fleet, claims: Claims, losses: Losses, memory:
     policies, sources = Policies(manager), Sources(manager)
     refusals = Refusals(manager, policies, sources)
     targets, shares, slots = Targets(manager, manager_id), Shares(manager, fleet), Slots(manager, fleet, claims)
-    trials = Trials(fleet, targets)
+    trials, seen = Trials(fleet, targets), Seen(manager, fleet, policies, memory)
     workers = Workers(manager, fleet, policies, shares, targets, slots, losses, memory)
-    gangs = Gangs(manager, fleet, policies, sources, refusals, targets, shares, slots, losses, memory, trials)
-    return Readers(policies, sources, refusals, targets, shares, trials, workers, gangs)
+    gangs = Gangs(manager, fleet, policies, sources, refusals, targets, shares, slots, losses, memory, trials, seen)
+    return Readers(policies, sources, refusals, targets, shares, trials, seen, workers, gangs)
 
 
 def plan(manager: Manager, fleet: Fleet, facts: Readers, memory: Memory) -> Planning:
     """Build who makes plans."""
     snapshot = Snapshot(manager, fleet, facts.policies, facts.targets, facts.shares, facts.trials)
-    waiters = Waiters(manager, fleet, facts.policies, facts.refusals, facts.shares, memory, snapshot)
-    return Planning(fleet, facts.policies, snapshot, waiters)
+    waiters = Waiters(manager, fleet, facts.policies, facts.refusals, facts.shares, memory, facts.seen, snapshot)
+    return Planning(fleet, facts.policies, facts.seen, snapshot, waiters)
 
 
 def execute(
@@ -114,7 +116,7 @@ def assemble(
     planning, announcer = plan(manager, fleet, facts, memory), Announcer(manager.client)
     copier = Copier(manager, fleet, facts.sources, facts.workers)
     conditions = Conditions(manager, fleet, Logins(tasks, manager), facts.policies, facts.shares, announcer)
-    waker = Waker(queue, manager, fleet)
+    waker = Waker(queue, manager, fleet, facts.seen)
     looks = Looks(
         manager=manager,
         fleet=fleet,

@@ -7,12 +7,14 @@ never changed in place. It knows how much memory they take, and leaves to others
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from adapter.objects import shape, slim
 from adapter.objects.raw import UNREADABLE, Key, Raw, key_of, meta
 from adapter.shell.kube import weight
 
 Changed = Callable[[Raw | None, Raw | None], None]  # before, after
+ReadT = TypeVar("ReadT")
 
 # For how long a deletion is remembered, against an answer to a write of ours that comes after it: the client gives up on
 # one after 10 s, and a process may be stopped between the two for a while.
@@ -46,8 +48,10 @@ class Store:
         """`slims` drops of an object what nobody reads."""
         self.synced = False
         self.newest = -1  # the highest version that was ever heard of, by list, watch or the answer to a write
+        self.changes = 0  # how often something in it has changed
         self._changed = changed
         self._objects: dict[Key, Raw] = {}
+        self._readings: dict[Key, dict[Callable[[Raw], Any], Any]] = {}  # what was read of them, by who reads
         self._weights: dict[Key, int] = {}
         self.weight = 0  # the memory that all of them take
         self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
@@ -77,6 +81,18 @@ class Store:
     def named(self, name: str) -> Raw | None:
         """A cluster-scoped object."""
         return self._objects.get(("", name))
+
+    def reading(self, raw: Raw, read: Callable[[Raw], ReadT]) -> ReadT:
+        """What `read` finds in an object, found once for as long as the very object is held: many ask the same of one version. What
+        is not held is read each time. `read` is one function, not one made for each question."""
+        key = key_of(raw)
+        if self._objects.get(key) is not raw:
+            return read(raw)
+        known = self._readings.setdefault(key, {})
+        if read not in known:
+            known[read] = read(raw)
+        found: ReadT = known[read]
+        return found
 
     def group(self, value: str) -> list[Raw]:
         """The objects for which the index gives this value."""
@@ -109,8 +125,9 @@ class Store:
 
     def forget(self) -> None:
         """Drop everything, as if it had never been read. Nobody is told: whoever calls this has said that nothing can be seen."""
-        for known in (self._objects, self._weights, self._gone, self._groups, self._counts):
+        for known in (self._objects, self._readings, self._weights, self._gone, self._groups, self._counts):
             known.clear()
+        self.changes += 1
         self.weight, self.synced, self._restoring = 0, False, False
 
     def _listed(self, at: int, *, restored: bool) -> None:
@@ -157,10 +174,10 @@ class Store:
         return group, self._counted(raw) if self._counted else ""
 
     def _set(self, key: Key, raw: Raw) -> None:
-        before, (group, counted) = self._objects.get(key), self._places(raw)
+        group, counted = self._places(raw)
         self._unindex(key)
         self._weigh(key, weight.of(raw))
-        self._objects[key] = raw
+        before = self._hold(key, raw)
         if self._index:
             self._groups[group].add(key)
             if counted:
@@ -194,8 +211,19 @@ class Store:
         self._unindex(key)
         self._weigh(key, 0)
         del self._weights[key]
-        before = self._objects.pop(key)
-        self._changed(before, None)
+        self._changed(self._hold(key, None), None)
+
+    def _hold(self, key: Key, raw: Raw | None) -> Raw | None:
+        """Hold another state of an object, or none any more: of one object this is done here alone, for what was read of the state
+        before goes with it, and the change is counted. Returns that state."""
+        before = self._objects.get(key)
+        if raw is None:
+            del self._objects[key]
+        else:
+            self._objects[key] = raw
+        self._readings.pop(key, None)
+        self.changes += 1
+        return before
 
     def _weigh(self, key: Key, now: int) -> None:
         self.weight += now - self._weights.get(key, 0)

@@ -14,11 +14,11 @@ from adapter.admission.policy import lost_after, reservation_timeout, start_time
 from adapter.gang import elastic
 from adapter.gang.facts import Gang, current
 from adapter.gang.releasing import unwanted
-from adapter.objects.placement import Placement, placement, placement_name
+from adapter.objects.placement import Placement, placement_name
 from adapter.objects.raw import Key, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import share_key
-from adapter.objects.workload import PodSet, Workload, runs, workload
+from adapter.objects.workload import PodSet, Workload, runs
 from adapter.rewrite import copies
 from adapter.rewrite.target import Target
 from adapter.shell.clusters.fleet import Fleet
@@ -29,6 +29,7 @@ from adapter.shell.observe.pending import Pending
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
+from adapter.shell.observe.seen import Seen
 from adapter.shell.observe.slots import ShareKey, Slots
 from adapter.shell.observe.sources import Sources
 from adapter.shell.observe.targets import Targets
@@ -51,8 +52,10 @@ class Gangs:
         losses: Losses,
         memory: Memory,
         trials: Trials,
+        seen: Seen,
     ) -> None:
         self._manager, self._fleet, self._memory, self._trials = manager, fleet, memory, trials
+        self._seen = seen
         self._pending = Pending(manager)
         self._policies, self._sources, self._refusals = policies, sources, refusals
         self._targets, self._shares, self._slots, self._losses = targets, shares, slots, losses
@@ -60,7 +63,7 @@ class Gangs:
     def facts(self, key: Key, now: datetime) -> Gang:
         """The facts about a gang."""
         work, check = self._under(key)
-        found = tuple(placement(p) for p in self._manager.placements.group("/".join(key)))
+        found = tuple(map(self._manager.place, self._manager.placements.group("/".join(key))))
         standing, odd = self._shares.read(key)
         covered = self._policies.covered(work, check) if work else []
         runs_on = bool(work and self._runs(work))
@@ -98,7 +101,7 @@ class Gangs:
             given_up=self._losses.given_up({s.cluster for p in found for s in p.shares}, lost_after(chosen), now),
             draining=self._fleet.draining(),
             # what was tried before
-            room_changed=any(self._memory.planned.get(p.uid) != self._fleet.room_version for p in found),
+            room_changed=self._seen.changed([p.uid for p in found], work, chosen, now),
             settles=min((self._memory.settles[p.uid] for p in found if p.uid in self._memory.settles), default=None),
             refused={cluster: why for p in found for cluster, why in self._memory.refusals(p).items()},
             unusable={share: why for p in found for share, why in self._unusable(p).items()},
@@ -137,7 +140,7 @@ class Gangs:
     def _under(self, key: Key) -> tuple[Workload | None, str]:
         """A Workload, and our check on it, empty when it has none."""
         raw = self._manager.gang(key)
-        work = self._manager.known(workload(raw)) if raw else None
+        work = self._manager.known(self._manager.work(raw)) if raw else None
         return work, self._policies.check_of(work) if work else ""
 
     async def look(self, key: Key) -> bool:
@@ -149,13 +152,13 @@ class Gangs:
         """
         work, check = self._under(key)
         if work and work.elastic and work.holds_quota:
-            made = [placement(p) for p in self._manager.placements.group("/".join(key))]
+            made = list(map(self._manager.place, self._manager.placements.group("/".join(key))))
             unasked = bool(check) and not made and work.checks[check].state == names.CHECK_PENDING
             if unasked or any(place.job and place.attempt != work.attempt for place in made):
                 await self._manager.read(work.job)
         if work and check and work.holds_quota and work.checks[check].state == names.CHECK_PENDING:
             before, podsets = self._refusals.absent(work, check), self._policies.remote_podsets(work, check)
-            wanted = copies.wanted_by(podsets)
+            wanted = self._sources.wanted(work, podsets)
             if len(wanted) <= copies.MOST_OBJECTS:  # else it is refused, whatever they hold
                 await self._sources.look(work.namespace, wanted)
                 if self._sources.refusal(work, podsets):  # which is final: not of what somebody has put right meanwhile

@@ -7,7 +7,7 @@ queue for a moment loses the room that it gathered, and a round that a clock ahe
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from adapter.gang.deadlines import AWAY
+from adapter.gang.deadlines import AWAY, RESYNC
 from adapter.objects.placement import Placement
 from adapter.objects.workload import Workload
 
@@ -17,11 +17,19 @@ from adapter.objects.workload import Workload
 BACK_WITHIN = AWAY + timedelta(seconds=5)
 
 
+# When a plan that found no room, and for which nothing has changed since, is made once more if anything has changed for others: a net
+# under what is told of changes, as the resync of a gang that waits (gang/deadlines.py), with which it comes due.
+SURE_FOR = RESYNC
+
+
 class Memory:
     """Notes about Placements, shares and worker pods, by uid, and about gangs that stepped aside."""
 
     def __init__(self) -> None:
         self.planned: dict[str, int] = {}  # the room version that the last plan saw
+        self.alone: dict[
+            str, datetime
+        ] = {}  # when it was made, where it rests on nothing but figures of its own clusters
         self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
         self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
         self.made: set[str] = set()  # worker pods of the manager whose copies were made
@@ -30,13 +38,32 @@ class Memory:
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
         self._unusable: dict[str, dict[tuple[str, int], dict[str, str]]] = {}  # share -> pod -> why
 
-    def looked(self, uid: str, version: int, now: datetime) -> bool:
-        """Whether the last plan saw this room version, and would still see the same: else its gang is about to be planned.
+    def note_plan(self, uid: str, version: int, settles: datetime | None, alone: datetime | None) -> None:
+        """Note that a gang was planned as of a room version, and when anew unasked; `alone`: when, if it found no room on what its own
+        clusters show, and nothing that others are promised, or take before it, counted."""
+        self.planned[uid] = version
+        for notes, when in (self.settles, settles), (self.alone, alone):
+            notes.pop(uid, None)
+            if when:
+                notes[uid] = when
+
+    def outdated(self, uid: str, version: int, since: int) -> bool:
+        """Whether something has changed that the last plan read; `since` is the version of the last change of what its own clusters
+        show, `version` that of the last change of anything."""
+        return self.planned.get(uid, -1) < (since if uid in self.alone else version)
+
+    def overdue(self, uid: str, version: int, now: datetime) -> bool:
+        """Whether anything at all has changed, and the last plan is old."""
+        made = self.alone.get(uid)
+        return made is not None and self.planned.get(uid, -1) < version and abs(now - made) >= SURE_FOR
+
+    def looked(self, uid: str, version: int, since: int, now: datetime) -> bool:
+        """Whether the last plan saw all that there is, and would still see the same: else its gang is about to be planned.
 
         When a pause begins, all that it helps are planned in any order, and none shall take what an earlier one gets.
         """
         settles = self.settles.get(uid)
-        return self.planned.get(uid) == version and (settles is None or now < settles)
+        return not self.outdated(uid, version, since) and (settles is None or now < settles)
 
     def first_seen(self, place: Placement, now: datetime) -> datetime:
         """When the round that a Placement is in was seen first."""
@@ -84,6 +111,7 @@ class Memory:
         self.unreleased = {uid: why for uid, why in self.unreleased.items() if uid in standing}
         self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
         self.settles = {uid: when for uid, when in self.settles.items() if uid in alive}
+        self.alone = {uid: when for uid, when in self.alone.items() if uid in alive}
         self._rounds = {uid: seen for uid, seen in self._rounds.items() if uid in alive}
         self._refused = {uid: notes for uid, notes in self._refused.items() if uid in alive}
         self._unusable = {uid: notes for uid, notes in self._unusable.items() if uid in alive}

@@ -2,10 +2,11 @@
 
 Of a ClusterQueue that borrows, who waits in another one of its cohort counts, too: it may wait for what was borrowed.
 
-Read from all Workloads of the manager once a second: who gives way has waited for ten, and many that wait ask this at every look.
+Read from all Workloads of the manager once a second: who gives way has waited for ten, and many that wait ask this at every look. But
+who finds nobody does not look again for long: where more or less is pending than when it was read, it is read anew for him.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from adapter import names
@@ -24,32 +25,36 @@ class Pending:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._seen: datetime | None = None
-        self._earliest: dict[str, datetime] = {}  # by ClusterQueue
+        self._counts: Mapping[str, int] = {}  # by ClusterQueue, how many were pending then
+        self._earliest: Mapping[str, datetime] = {}  # likewise, from when on the first of them counts
 
     def waits_from(self, work: Workload, now: datetime) -> datetime | None:
         """From when on somebody counts who waits for the quota that this Workload's queue gives; None while nobody does."""
-        queues = [*self._that_want(self._manager.cluster_queue((work.namespace, work.queue)))]
+        queues = self._that_want(self._manager.cluster_queue((work.namespace, work.queue)))
         if not queues:
             return None
-        if self._seen is None or not self._seen <= now < self._seen + _FOR:
-            self._seen, self._earliest = now, self._read(now)
+        fresh = self._seen is not None and self._seen <= now < self._seen + _FOR
+        if not fresh or (self._first(queues) is None and not queues.items() <= self._counts.items()):
+            self._read(now)
+        return self._first(queues)
+
+    def _first(self, queues: Mapping[str, int]) -> datetime | None:
         return min((self._earliest[one] for one in queues if one in self._earliest), default=None)
 
-    def _that_want(self, queue: Raw) -> Iterator[str]:
-        """The ClusterQueues with somebody pending whom quota of this one may help."""
+    def _that_want(self, queue: Raw) -> dict[str, int]:
+        """The ClusterQueues with somebody pending whom quota of this one may help, and how many are."""
         cohort = (queue.get("spec") or {}).get("cohortName")
-        others = self._manager.cluster_queues if cohort and _borrows(queue) else (queue,)
-        for one in others:
-            same = one is queue or (one.get("spec") or {}).get("cohortName") == cohort
-            if same and (one.get("status") or {}).get("pendingWorkloads"):
-                yield key_of(one)[1]
+        others = self._manager.cluster_queues if cohort and borrows(queue) else (queue,)
+        same = (one for one in others if one is queue or (one.get("spec") or {}).get("cohortName") == cohort)
+        return {key_of(one)[1]: count for one in same if (count := _pending(one))}
 
-    def _read(self, now: datetime) -> dict[str, datetime]:
+    def _read(self, now: datetime) -> None:
         found: dict[str, datetime] = {}
         for _, (queue, since) in each("look", self._manager.workloads, lambda raw: self._waiting(raw, now)):
             if since is not None:
                 found[queue] = min(since, found.get(queue, since))
-        return found
+        counts = {key_of(one)[1]: _pending(one) for one in self._manager.cluster_queues}
+        self._seen, self._counts, self._earliest = now, counts, found
 
     def _waiting(self, raw: Raw, now: datetime) -> tuple[str, datetime | None]:
         """The ClusterQueue of a Workload, and from when on it counts there."""
@@ -60,6 +65,11 @@ class Pending:
         return key_of(queue)[1], waits_from(raw, strict, now)
 
 
-def _borrows(queue: Raw) -> bool:
+def _pending(queue: Raw) -> int:
+    return (queue.get("status") or {}).get("pendingWorkloads") or 0
+
+
+def borrows(queue: Raw) -> bool:
+    """Whether a ClusterQueue holds quota of others in its cohort."""
     flavors = (queue.get("status") or {}).get("flavorsReservation") or ()
     return any(each.get("borrowed") not in (None, "", "0") for one in flavors for each in one.get("resources") or ())

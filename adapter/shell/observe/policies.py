@@ -18,6 +18,8 @@ class Policies:
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
+        self._read_at: tuple[object, ...] = ()  # as of which changes the following was read
+        self._read: dict[str, tuple[Chosen | None, str]] = {}  # by check
 
     def check_of(self, work: Workload) -> str:
         """The name of our AdmissionCheck on a Workload, empty when it has none."""
@@ -58,7 +60,18 @@ class Policies:
         )
 
     def policy(self, check: str) -> tuple[Chosen | None, str]:
-        """The policy behind an AdmissionCheck, or why there is none."""
+        """The policy behind an AdmissionCheck, or why there is none. Read once until something changes that it may refer to: to read
+        those of a hundred clusters takes milliseconds, and each look and each gang in the queue asks."""
+        manager = self._manager
+        stores = manager.checks, manager.policies, manager.worker_clusters, manager.multikueue_configs
+        at = (*(store.changes for store in stores), manager.multikueue_configs.synced)
+        if at != self._read_at:
+            self._read_at, self._read = at, {}
+        if check not in self._read:
+            self._read[check] = self._policy(check)
+        return self._read[check]
+
+    def _policy(self, check: str) -> tuple[Chosen | None, str]:
         try:
             return policy(self._manager.checks.named(check) or {}, self.written()), ""
         except specs.Invalid as error:

@@ -30,8 +30,13 @@ class Refusals:
 
     def refusal_of(self, raw: Raw, work: Workload, check: str, chosen: Chosen | None) -> str:
         """The same for a Workload whose RayJob or RayCluster is `raw`, whether or not it is submitted."""
-        podsets = self._policies.remote_podsets(work, check)
-        return refusal.of_workload(work, raw, check, podsets, chosen, self._policies.clusters(chosen))
+        podsets, clusters = self._policies.remote_podsets(work, check), self._policies.clusters(chosen)
+        facts = (raw, work, chosen, *podsets, None, *clusters)
+        return self._manager.beside(work).of(
+            (Refusals, check),
+            facts,
+            lambda: refusal.of_workload(work, raw, check, podsets, chosen, clusters),
+        )
 
     def absent(self, work: Workload, check: str) -> str:
         """Which Secret or ConfigMap its workers need and the manager does not have, empty when it has all."""

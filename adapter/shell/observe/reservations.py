@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Literal
 
 from adapter import names
-from adapter.objects.placement import Placement, placement
+from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw, key_of, label
-from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import share_key, slot_of
-from adapter.objects.workload import Workload, there, workload
+from adapter.objects.workload import Workload, there
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
@@ -28,7 +28,7 @@ class Shares:
     def workers_in(self, cluster: str) -> int:
         """For how many workers quota is held or asked for in a cluster: by the Placements of Workloads that are not over, or by
         what stands there, whichever is more."""
-        places = (place for _, place in each("cluster", self._manager.placements, placement))
+        places = (place for _, place in each("cluster", self._manager.placements, self._manager.place))
         live = (place for place in places if self.workload_of(place))
         wanted = sum(share.workers for place in live for share in place.live if share.cluster == cluster)
         member = self._fleet.members().get(cluster)
@@ -38,12 +38,12 @@ class Shares:
     def placement_of(self, pod: Raw) -> Placement | None:
         """The Placement that a pod is labelled with."""
         found = self._manager.placements.get((key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)))
-        return placement(found) if found else None
+        return self._manager.place(found) if found else None
 
     def workload_of(self, place: Placement) -> Workload | None:
         """The Workload that a Placement stands for, while it holds quota and is not over."""
         raw = self._manager.gang((place.namespace, place.gang))
-        work = self._manager.known(workload(raw)) if raw else None
+        work = self._manager.known(self._manager.work(raw)) if raw else None
         return work if work and place.stands_for(work) else None
 
     def leaving(self, work: Workload) -> bool:
@@ -71,7 +71,7 @@ class Shares:
 
 
 def _reservation(member: Member, raw: Raw) -> Reservation:
-    return _with_pods(member, reservation(member.name, raw))
+    return _with_pods(member, member.reservation(raw))
 
 
 def _workers(share: Raw) -> int:

@@ -89,11 +89,29 @@ class Sources:
 
     def refusal(self, work: Workload, podsets: Sequence[PodSet]) -> str:
         """Why what these worker groups refer to can never be copied, as far as it was read; a fragment, empty when it can."""
-        return copies.refusal_of_groups(podsets, self._of(work.namespace, copies.wanted_by(podsets)))
+        known, kept = self._known_of(work, podsets), self._manager.beside(work)
+        found = {one: source for one, source in known.items() if source}
+        return kept.of(
+            (Sources, "refusal"), (*podsets, *known.values()), lambda: copies.refusal_of_groups(podsets, found)
+        )
 
     def absent(self, work: Workload, podsets: Sequence[PodSet]) -> str:
         """Which object these worker groups need and the manager does not have, in the same form."""
-        return copies.absent_of_groups(work.namespace, podsets, self._of(work.namespace, copies.wanted_by(podsets)))
+        known, kept = self._known_of(work, podsets), self._manager.beside(work)
+        found = {one: source for one, source in known.items() if source}
+        return kept.of(
+            (Sources, "absent"),
+            (*podsets, *known.values()),
+            lambda: copies.absent_of_groups(work.namespace, podsets, found),
+        )
+
+    def wanted(self, work: Workload, podsets: Sequence[PodSet]) -> Mapping[Reference, str]:
+        """What these worker groups of a gang refer to, as `copies.wanted_by` says it, found once for each version of its Workload."""
+        return self._manager.beside(work).of((Sources, "wanted"), podsets, lambda: copies.wanted_by(podsets))
+
+    def _known_of(self, work: Workload, podsets: Sequence[PodSet]) -> Mapping[Reference, Source | None]:
+        """The same, with what was read of each, None where nothing was."""
+        return {one: self._known.get((work.namespace, one), (None, 0.0))[0] for one in self.wanted(work, podsets)}
 
     def _of(self, namespace: str, wanted: Iterable[Reference]) -> Mapping[Reference, Source]:
         return {one: self._known[namespace, one][0] for one in wanted if (namespace, one) in self._known}

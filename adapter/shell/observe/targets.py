@@ -12,6 +12,8 @@ from adapter.rewrite.target import Target
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
 
+_NOTHING: Raw = {}  # a flavor that is not there, or says nothing: always the same one, so that it can be told (shell/kube/same.py)
+
 
 class Targets:
     """Makes targets for the shares of gangs."""
@@ -22,7 +24,7 @@ class Targets:
     def every(self, members: Mapping[str, Member], work: Workload, placement: str) -> dict[str, Target]:
         """What the rewriter must know about a share of a Placement, by its name, in each of these clusters; which round made it is
         not filled in."""
-        flavors = self._flavors(work.podsets) if members else ()
+        flavors = self.flavors(work.podsets) if members else ()
         return {
             name: Target.of(
                 name,
@@ -44,9 +46,9 @@ class Targets:
 
     def nowhere(self, podset: PodSet) -> Target:
         """What it must know of a worker group before it has a cluster."""
-        return Target.nowhere(self._flavors((podset,)))
+        return Target.nowhere(self.flavors((podset,)))
 
-    def _flavors(self, podsets: Iterable[PodSet]) -> list[Raw]:
-        """The flavors that Kueue assigned: another queue's flavor may have a key that a user of this one asks for."""
+    def flavors(self, podsets: Iterable[PodSet]) -> list[Raw]:
+        """The specs of the flavors that Kueue assigned: another queue's flavor may have a key that a user of this one asks for."""
         assigned = sorted(frozenset[str]().union(*(podset.flavors for podset in podsets)))
-        return [(self._manager.flavors.named(name) or {}).get("spec") or {} for name in assigned]
+        return [(self._manager.flavors.named(name) or _NOTHING).get("spec") or _NOTHING for name in assigned]

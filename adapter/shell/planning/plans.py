@@ -9,26 +9,29 @@ the stores hear meanwhile is for the next plan.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter import actions, names
 from adapter.admission.policy import Chosen, start_timeout
 from adapter.gang.deadlines import excluded
-from adapter.objects.placement import Exclusion, Share, manifest, placement
+from adapter.objects.placement import Exclusion, Share, manifest
 from adapter.objects.raw import is_true
-from adapter.objects.workload import Workload, runs, workload
+from adapter.objects.workload import Workload, runs
 from adapter.planning import gangorder, rounds
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
-from adapter.planning.request import Candidate
-from adapter.planning.rounds import Ahead, Asking, Left, Made
+from adapter.planning.request import Request
+from adapter.planning.rounds import Asking, Made
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.observe.memory import BACK_WITHIN, Memory
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
+from adapter.shell.observe.seen import Seen
+from adapter.shell.observe.turns import turn
 from adapter.shell.planning.snapshot import Snapshot
+from adapter.shell.planning.steps import Step, Steps
 
 
 class Waiters:
@@ -42,9 +45,10 @@ class Waiters:
         refusals: Refusals,
         shares: Shares,
         memory: Memory,
+        seen: Seen,
         snapshot: Snapshot,
     ) -> None:
-        self._manager, self._fleet, self._memory, self._snapshot = manager, fleet, memory, snapshot
+        self._manager, self._fleet, self._memory, self._seen, self._snapshot = manager, fleet, memory, seen, snapshot
         self._policies, self._refusals, self._shares = policies, refusals, shares
 
     async def before(self, me: Workload, now: datetime) -> list[tuple[Waiting, Asking]]:
@@ -78,20 +82,24 @@ class Waiters:
 
     def _waiting(self, now: datetime) -> Iterator[Waiting]:
         """The gangs that hold the manager's quota and have no share, or are giving back those that they had; and elastic jobs that
-        want more than they have."""
-        placed = {(place.workload_uid, place.attempt): place for place in map(placement, self._manager.placements)}
+        want more than they have. But for those that were planned last without finding room, and keep none either."""
+        placed = {
+            (place.workload_uid, place.attempt): place for place in map(self._manager.place, self._manager.placements)
+        }
         for raw in self._manager.workloads:
             if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
                 continue  # most of them, and to read one whole takes time
-            work = workload(raw)
+            work = self._manager.work(raw)
             current = placed.get((work.uid, work.attempt))
             check = self._policies.check_of(work)
+            of = current.uid if current and not current.withdrawing else ""
+            looked = self._seen.looked(of, work, self._policies.policy(check)[0], now)
+            if not gangorder.takes_part(Waiting(work, looked), now):
+                continue  # most of the others, in a crowd: nobody asks whether they wait
             grows = gangorder.grows(work, check, current)
             waits = gangorder.waits(work, check, current) and not self._goes_on(work)
             if (grows or waits) and not self._shares.leaving(work):
-                of = current.uid if current and not current.withdrawing else ""
-                looked = self._memory.looked(of, self._fleet.room_version, now)
-                yield Waiting(work, looked, current, grows=grows)
+                yield Waiting(work, looked, current, grows=grows, turn=turn(self._manager, work))
 
     def _goes_on(self, work: Workload) -> bool:
         """Whether an elastic job runs: its next Workload is let run at once, and asks for no room but what it lacks."""
@@ -100,20 +108,36 @@ class Waiters:
     def _aside(self, now: datetime) -> Iterator[Waiting]:
         for work, since in self._memory.aside.values():
             raw = self._manager.gang(work.gang_key)
-            current = workload(raw) if raw else None
+            current = self._manager.work(raw) if raw else None
             check = self._policies.check_of(current) if current else ""
             if found := gangorder.aside(work, since + BACK_WITHIN, current, check, now):
                 yield found
 
 
+class Round(NamedTuple):
+    """What a plan becomes."""
+
+    body: dict[str, Any]  # its Placement object as it is to be written
+    plan: Plan
+    again: datetime | None  # when to plan again unasked
+    alone: bool  # it found no room on what its own clusters show, and nothing that was deducted from that counted
+
+
 class Planning:
     """Makes plans from what the stores show; it writes nothing, neither to them nor elsewhere."""
 
-    def __init__(self, fleet: Fleet, policies: Policies, snapshot: Snapshot, waiters: Waiters) -> None:
-        self._fleet, self._policies, self._snapshot, self._waiters = fleet, policies, snapshot, waiters
+    def __init__(self, fleet: Fleet, policies: Policies, seen: Seen, snapshot: Snapshot, waiters: Waiters) -> None:
+        self._fleet, self._policies, self._seen, self._snapshot, self._waiters = (
+            fleet,
+            policies,
+            seen,
+            snapshot,
+            waiters,
+        )
+        self._steps, self._freed = Steps(), Steps()
 
-    async def body(self, action: actions.Plan, now: datetime) -> tuple[dict[str, Any], Plan, datetime | None]:
-        """Plan a gang; returns its Placement object as it is to be written, the plan, and when to plan again unasked."""
+    async def body(self, action: actions.Plan, now: datetime) -> Round:
+        """Plan a gang."""
         work = action.workload
         check = self._policies.check_of(work)
         chosen, _ = self._policies.policy(check)
@@ -122,7 +146,14 @@ class Planning:
         now += timedelta(seconds=int(asyncio.get_running_loop().time() - began))  # its shares are asked for only now
         place = rounds.next_round(action, made, self._snapshot.request(work, check).workers, now)
         again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))
-        return manifest(place, work.job, check, made.plan.verdicts), made.plan, again
+        # What a gang that runs lacks changes with its own pods, too: it is planned again for whatever is news.
+        alone = action.kept is None and self._alone(work, chosen, made)
+        return Round(manifest(place, work.job, check, made.plan.verdicts), made.plan, again, alone)
+
+    def _alone(self, work: Workload, chosen: Chosen | None, made: Made) -> bool:
+        """Whether a plan would be the same whatever others are promised, take first, or keep."""
+        kept = made.plan.shares or made.holds or made.freed
+        return not (kept or self._seen.touches(work, chosen, made.promised))
 
     async def plan(
         self,
@@ -145,18 +176,20 @@ class Planning:
                 return rounds.complete(me.request, kept)
         ahead = await self._waiters.before(work, now)
         involved = rounds.involved(me, ahead)
-        left = await _after(ahead, self._snapshot.left(involved, work, now, {}, kept or ()), now)
-        made = rounds.planned(me, left)
+        steps = [*map(_owed, self._snapshot.owed(work, now, kept or ())), *(_before(*one, now) for one in ahead)]
+        made = rounds.planned(me, await self._steps.after(self._snapshot.fleet(involved, {}), steps))
         if not made.plan.shares and (trees := self._snapshot.relieved(me.clusters, work.priority or 0)):
-            relieved = self._snapshot.left(involved, work, now, trees, kept or ())
-            made = rounds.preempting(me, made, await _after(ahead, relieved, now))
+            freed = await self._freed.after(self._snapshot.fleet(involved, trees), steps)
+            made = rounds.preempting(me, made, freed)
         return made
 
 
-async def _after(ahead: Ahead, fleet: Sequence[Candidate], now: datetime) -> Left:
-    """What is left once those whose turn comes first have taken what they can."""
-    left = Left(fleet)
-    for one, asking in ahead:
-        left = rounds.after(one, asking, left, now)
-        await asyncio.sleep(0)
-    return left
+def _owed(one: tuple[Request, Sequence[Share]]) -> Step:
+    """Somebody has a share that its cluster does not count yet."""
+    request, shares = one
+    return Step(one, lambda left: rounds.deducted(request, shares, left))
+
+
+def _before(one: Waiting, asking: Asking, now: datetime) -> Step:
+    """Somebody whose turn comes first takes what it can."""
+    return Step(rounds.hangs_on(one, asking, now), lambda left: rounds.after(one, asking, left, now))

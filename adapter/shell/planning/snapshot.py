@@ -5,14 +5,14 @@ It reads, and decides nothing: whether a cluster takes part, and what is deducte
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from adapter import names
 from adapter.admission.policy import Chosen
 from adapter.objects import podrequests
-from adapter.objects.placement import Exclusion, Placement, Share, placement
+from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.raw import UNREADABLE, Raw, annotation
-from adapter.objects.reservation import reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import snapshot
@@ -26,7 +26,6 @@ from adapter.rewrite.target import capped
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
-from adapter.shell.kube.store import version
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.targets import Targets
@@ -41,6 +40,9 @@ class Snapshot:
     ) -> None:
         self._manager, self._fleet, self._trials = manager, fleet, trials
         self._policies, self._targets, self._shares = policies, targets, shares
+        self._relieved: dict[
+            str, tuple[tuple[object, ...], tree.Tree | None]
+        ] = {}  # by cluster, and what it was found from
 
     def request(self, work: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
@@ -50,17 +52,16 @@ class Snapshot:
         return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
     def _group(self, work: Workload, podset: PodSet) -> Group:
+        kept, flavors = self._manager.beside(work), self._targets.flavors((podset,))
+        group = kept.of((Snapshot, podset.name), (podset, *flavors), lambda: self._untried(podset))
+        tried = self._trials.of(work, podset)
+        return replace(group, tried=tried) if tried else group
+
+    def _untried(self, podset: PodSet) -> Group:
         spec = self._targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
-        return Group(
-            podset.name,
-            groupworkload.role(podset.name),
-            podset.count,
-            spec,
-            podrequests.pod_requests(spec),
-            zone,
-            self._trials.of(work, podset),
-        )
+        role = groupworkload.role(podset.name)
+        return Group(podset.name, role, podset.count, spec, podrequests.pod_requests(spec), zone)
 
     def asking(self, request: Request, chosen: Chosen | None, excluded: Sequence[Exclusion]) -> Asking:
         """Whom a gang asks for room, and whom it does not: without a policy, nobody."""
@@ -76,60 +77,47 @@ class Snapshot:
     def relieved(self, order: Iterable[str], priority: int) -> dict[str, tree.Tree]:
         """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them; `priority` is the
         gang's own, which counts as far as each cluster lets it."""
-        trees = {}
-        for name in order:
-            member = self._fleet.members().get(name)
-            if member and (queues := _relieved(member, priority)):
-                trees[name] = tree.build(queues, member.cohorts, member.flavors, before=member.tree)
-        return trees
+        members = self._fleet.members()
+        self._relieved = {name: kept for name, kept in self._relieved.items() if name in members}
+        found = {name: self._without(members[name], priority) for name in order if name in members}
+        return {name: one for name, one in found.items() if one}
 
-    def left(
-        self,
-        clusters: Iterable[str],
-        me: Workload,
-        now: datetime,
-        trees: Mapping[str, tree.Tree],
-        kept: Sequence[Share] = (),
-    ) -> list[Candidate]:
-        """The clusters as they stand, less what they do not count yet: what other gangs were promised, and what this one keeps.
+    def _without(self, member: Member, priority: int) -> tree.Tree | None:
+        """A cluster's quota without gangs of lower priority; None where there are none. Found once until something changes there:
+        many that wait have the same priority."""
+        there = capped(priority, member.spec.max_priority) or 0
+        facts = there, member.tree, member.workloads.changes
+        if self._relieved.get(member.name, ((), None))[0] != facts:
+            queues = _relieved(member, there)
+            made = tree.build(queues, member.cohorts, member.flavors, before=member.tree) if queues else None
+            self._relieved[member.name] = facts, made
+        return self._relieved[member.name][1]
 
-        `trees`: quotas to be reckoned with instead of those of these clusters.
-        """
-        return snapshot.left(map(self._candidate, clusters), trees, self._owed(me, kept, now))
+    def fleet(self, clusters: Iterable[str], trees: Mapping[str, tree.Tree]) -> list[Candidate]:
+        """The clusters as they stand; `trees`: quotas to be reckoned with instead of those of these clusters."""
+        members, silent = self._fleet.members(), self._fleet.silent()
+        return snapshot.left(
+            (_candidate(name, members.get(name), silent.get(name, "")) for name in clusters), trees, ()
+        )
 
     def settles(self, now: datetime) -> datetime | None:
         """When the last share that is deducted and may be counted already is deducted no more."""
         shares = (self._held(place, share) for _, place in self._in_flight() for share in place.shares)
         return snapshot.settles(shares, now)
 
-    def _owed(self, me: Workload, kept: Sequence[Share], now: datetime) -> Iterator[tuple[Request, Sequence[Share]]]:
+    def owed(
+        self, me: Workload, now: datetime, kept: Sequence[Share] = ()
+    ) -> Iterator[tuple[Request, Sequence[Share]]]:
+        """What the clusters do not count yet: what other gangs were promised, and what this one keeps."""
         for work, place in self._in_flight():
             shares = place.shares if work.gang_key != me.gang_key else kept
             if uncounted := snapshot.uncounted(((share, self._held(place, share)) for share in shares), now):
                 yield self.request(work, self._policies.check_of(work)), uncounted
 
-    def _candidate(self, name: str) -> Candidate:
-        member, silent = self._fleet.members().get(name), self._fleet.silent().get(name, "")
-        spec, unmirrored = (member.spec, member.unmirrored) if member else (None, "")
-        problem = snapshot.problem(name, silent, spec, unmirrored)
-        if member is None or problem:
-            return snapshot.absent(name, problem)
-        return Candidate(
-            name=name,
-            problem="",
-            tree=member.tree,
-            queues=member.queues,
-            namespaces=member.namespace_labels,
-            zone=member.spec.zone or name,
-            nodes=member.nodes,
-            can_grow=member.spec.can_grow,
-            pods=member.spec.pods,
-        )
-
     def _in_flight(self) -> Iterator[tuple[Workload, Placement]]:
         """The gangs that have shares, reserved or about to be."""
         for raw in self._manager.placements:
-            place = placement(raw)
+            place = self._manager.place(raw)
             work = self._shares.workload_of(place) if snapshot.promised(place) else None
             if work and not self._shares.leaving(work):  # else its shares go, and it plans no more
                 yield work, place
@@ -145,18 +133,33 @@ class Snapshot:
             return None  # so it is deducted
 
 
+def _candidate(name: str, member: Member | None, silent: str) -> Candidate:
+    """A cluster as it stands; `silent` says why it cannot be seen, empty when it can."""
+    spec, unmirrored = (member.spec, member.unmirrored) if member else (None, "")
+    problem = snapshot.problem(name, silent, spec, unmirrored)
+    if member is None or problem:
+        return snapshot.absent(name, problem)
+    return Candidate(
+        name=name,
+        problem="",
+        tree=member.tree,
+        queues=member.queues,
+        namespaces=member.namespace_labels,
+        zone=member.spec.zone or name,
+        nodes=member.nodes,
+        can_grow=member.spec.can_grow,
+        pods=member.spec.pods,
+    )
+
+
 def _standing(member: Member, place: Placement, share: Share) -> Held | None:
     listed = member.workloads.group(f"{place.namespace}/{place.gang}")
-    found = snapshot.standing((reservation(member.name, raw) for raw in listed), place, share)
-    if found is None:
-        return None
-    queue = member.cluster_queues.named(found.cluster_queue)
-    return Held(found.reserved_at, member.reserved_as_of(found), version(queue or {}))
+    found = snapshot.standing(map(member.reservation, listed), place, share)
+    return Held(found.reserved_at, member.reserved_as_of(found), member.queue_version(found)) if found else None
 
 
 def _relieved(member: Member, priority: int) -> Sequence[Raw] | None:
     try:
-        there = capped(priority, member.spec.max_priority) or 0
-        return preemption.relieved(member.cluster_queues, member.workloads, there)
+        return preemption.relieved(member.cluster_queues, member.workloads, priority)
     except UNREADABLE:
         return None  # who can be preempted there is not known

@@ -44,9 +44,9 @@ class GangWriter:
 
     async def plan(self, action: Plan) -> None:
         """Plan a gang, and write its Placement, unless the plan says nothing new, or clusters that it takes are to be asked first."""
-        version = self._fleet.room_version
+        version, now = self._fleet.room.version, datetime.now(UTC)
         with metrics.DECISION.time():
-            body, made, settles = await self._planning.body(action, datetime.now(UTC))
+            body, made, settles, alone = await self._planning.body(action, now)
         if self._manager.lost:  # since it was begun: what it was made of is not to be believed
             raise Unreachable(self._manager.lost)
         if self._trials.puts_off(action.workload, made.untried):
@@ -57,13 +57,13 @@ class GangWriter:
         if before is None:
             raw = await self._manager.client.create(resources.PLACEMENTS.path(action.workload.namespace), body)
         elif rounds.unchanged(action, before, body["spec"]):
-            self._note(before.uid, version, settles)
+            self._memory.note_plan(before.uid, version, settles, now if alone else None)
             return
         else:
             path = resources.PLACEMENTS.path(before.namespace, before.name)
             # Of this very version: a plan of who led before, and comes late, must not overwrite the one that stands.
             raw = await self._manager.client.merge(path, {"metadata": _version(before), "spec": body["spec"]})
-        self._note(uid_of(raw), version, settles)
+        self._memory.note_plan(uid_of(raw), version, settles, now if alone else None)
         self._manager.placements.put(raw)
 
     async def repoint(self, action: Repoint) -> None:
@@ -80,12 +80,6 @@ class GangWriter:
         raw = await self._manager.client.merge(path, {"metadata": _version(place), "spec": spec})
         self._memory.planned.pop(place.uid, None)
         self._manager.placements.put(raw)
-
-    def _note(self, uid: str, version: int, settles: datetime | None) -> None:
-        self._memory.planned[uid] = version
-        self._memory.settles.pop(uid, None)
-        if settles:
-            self._memory.settles[uid] = settles
 
     async def reserve(self, action: Reserve) -> None:
         """Make a share; what its cluster's API server refuses is remembered as the gang's reason."""

@@ -19,6 +19,7 @@ from adapter.planning.planner import Plan
 from adapter.planning.request import Candidate, Group, Request, growth, near, rest
 from adapter.planning.rounds import Asking, Hold, Left, Made
 from adapter.quota import tree
+from adapter.rewrite.trial import Tried
 from tests.unit.builders import (
     NAMESPACE,
     QUEUE,
@@ -102,7 +103,7 @@ def test_of_several_reasons_one_is_said(me: Asking, fleet: Candidate, why: str) 
 
 def test_whom_a_plan_involves() -> None:
     ahead = [(waiting(), asking(1, "north", "west")), (waiting(), asking(1, "east"))]
-    assert rounds.involved(asking(1, "west", "south"), ahead) == ["west", "south", "north", "east"]
+    assert rounds.involved(asking(1, "west", "south"), ahead) == ["east", "north", "south", "west"]
 
 
 @pytest.mark.parametrize(
@@ -276,6 +277,22 @@ def test_one_that_must_be_in_one_cluster_and_has_none_finds_one_as_a_whole(
     me = replace(asking(3), request=replace(asking(3).request, gang="SameCluster"))
     found = rounds.beside(me, kept, draining, without, elastic=True)
     assert (found.request.gang, found.request.needed, found.clusters) == ("SameCluster", 3, me.clusters)
+
+
+@pytest.mark.parametrize(
+    ("tried", "want"),
+    [
+        pytest.param(Tried(refused="no", until=at(7)), at(7), id="it refuses them"),
+        pytest.param(Tried(held={"spec": {}}, request={"cpu": 2000}, until=at(7)), at(7), id="it adds to them"),
+        pytest.param(Tried(unknown="no answer", until=at(7)), None, id="it said nothing"),
+    ],
+)
+def test_who_waits_is_planned_again_when_what_a_cluster_said_counts_no_more(tried: Tried, want: object) -> None:
+    """It may say something else by then, and nobody is told of that."""
+    (group,) = asking(2).request.groups
+    request = replace(asking(2).request, groups=(replace(group, tried={"east": tried}),))
+    made = Made(request, [cluster("east", 1), cluster("west", 1)], Plan((), (), "No room."))
+    assert made.again_at(None) == want
 
 
 def chain(number: int, **more: Any) -> Any:

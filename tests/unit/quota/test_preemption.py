@@ -110,7 +110,7 @@ def test_a_priority_counts_as_far_as_the_cluster_lets_it(most: int, preempts: bo
     raw = make_workload(groups={"workers": 2})
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     raw["spec"]["priority"] = 5
-    body, _, _ = asyncio.run(sight.planning.body(Plan(workload(raw), None, ()), START))
+    body, _, _, _ = asyncio.run(sight.planning.body(Plan(workload(raw), None, ()), START))
     assert bool(body["spec"]["shares"]) is preempts
 
 
@@ -137,6 +137,6 @@ def test_a_plan_reckons_with_it_where_nothing_else_helps(spec: Raw, priority: in
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     raw["spec"]["priority"] = priority
     planning = sight.planning
-    body, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, ()), START))
+    body, _, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, ()), START))
     assert body["spec"]["explanation"].startswith(said)
     assert [one.get("preempts") for one in body["spec"]["shares"]] == ([True] if "preempting" in said else [])

@@ -157,7 +157,7 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
             sight.facts.targets,
             sight.facts.shares,
             sight.facts.trials,
-        ).left(["east"], WORK, at(0), {})
+        ).fleet(["east"], {})
         assert candidate.problem == why
         with pytest.raises(ApiError, match="heads cannot be mirrored there"):
             await mirror_head(member, service())

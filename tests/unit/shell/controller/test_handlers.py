@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.actions import Rejoin, Reserve
+from adapter.actions import Rejoin, Reserve, TryCopy
 from adapter.objects.placement import placement
 from adapter.objects.workload import workload
 from adapter.shell.clusters.fleet import Fleet
@@ -27,11 +27,14 @@ from adapter.shell.controller.keys import (
     QueueKey,
 )
 from adapter.shell.controller.workqueue import WorkQueue
+from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.seen import Seen
 from adapter.shell.write.anchors import BEREFT_SECONDS
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_target, make_workload
-from tests.unit.stores import make_member, make_template
+from tests.unit.stores import make_local_queue, make_member, make_template
 
 Raw = dict[str, Any]
 WORK = make_workload()
@@ -41,6 +44,13 @@ NAME = PLACE["metadata"]["name"]
 SLOTTED = make_pod("slotted", placement=NAME, slot="east/1/role-workers/0")
 FREE = make_pod("free", placement=NAME)
 SHARE, CLUSTER_QUEUE = make_reservation(PLACE), make.make_cluster_queue(8)
+RESERVED: Raw = {
+    **SHARE,
+    "metadata": SHARE["metadata"] | {"resourceVersion": "5"},
+    "status": SHARE["status"] | {"admission": {"clusterQueue": "team-a"}},
+}
+TAKEN = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 2 more needed"
+NEVER = "couldn't assign flavors to pod set main: resource tpu unavailable in ClusterQueue"
 HEAD = {
     "metadata": make.make_meta("head", labels={names.RAY_GCS_CLUSTER_LABEL: "train-abc"}),
     "status": {"podIP": "10.12.0.5"},
@@ -72,7 +82,8 @@ class Bench:
 
     def __init__(self, manager: Manager, fleet: Fleet) -> None:
         self.manager, self.fleet, self.queue = manager, fleet, Queue()
-        self.waker = Waker(self.queue, manager, fleet)
+        self.memory = Memory()
+        self.waker = Waker(self.queue, manager, fleet, Seen(manager, fleet, Policies(manager), self.memory))
         for store, found in (
             (manager.workloads, [WORK]),
             (manager.placements, [PLACE]),
@@ -178,10 +189,10 @@ async def test_a_share_that_was_to_be_made_has_its_anchor_looked_at(bench: Bench
 )
 async def test_only_what_decides_on_room_wakes_who_waits_for_it(bench: Bench, after: Raw | None, matters: bool) -> None:
     bench.manager.placements.put(WAITING)
-    before = bench.fleet.room_version
+    before = bench.fleet.room.version
     bench.waker.room("east", CLUSTER_QUEUE, after)
     assert bench.queue.added == ({GANG_KEY: ROOM_SECONDS} if matters else {})
-    assert bench.fleet.room_version == before + matters
+    assert bench.fleet.room.version == before + matters
 
 
 async def test_whoever_queues_behind_wakes_who_waits_for_room(bench: Bench) -> None:
@@ -198,11 +209,88 @@ async def test_a_condition_that_is_told_again_is_no_news(bench: Bench) -> None:
     assert bench.woken() == set()
 
 
+async def test_what_a_local_queue_repeats_of_its_cluster_queue_is_no_news(bench: Bench) -> None:
+    """It changes with each share, and may be called as a ClusterQueue of another tree is."""
+    bench.manager.placements.put(WAITING)
+    version = bench.fleet.room.version
+    before = make_local_queue("team-a")
+    bench.waker.room(
+        "east", before, {**before, "status": CLUSTER_QUEUE["status"] | {"flavorsReservation": [{"name": "any"}]}}
+    )
+    assert (bench.woken(), bench.fleet.room.version) == (set(), version)
+
+
+async def test_what_a_cluster_says_of_pods_is_news_for_those_behind(bench: Bench) -> None:
+    """They were planned as if the gang went where its template fits, and nothing else tells that it does not."""
+    work, version = workload(WORK), bench.fleet.room.version
+    bench.manager.placements.put(WAITING)
+    bench.waker.tried([TryCopy(work, work.podsets[1], make_target("east"), {})])
+    assert (bench.queue.added, bench.fleet.room.version) == ({GANG_KEY: ROOM_SECONDS}, version + 1)
+
+
+@pytest.mark.parametrize(
+    ("queue_at", "before", "matters"),
+    [
+        pytest.param("7", None, True, id="its queue told of it first"),
+        pytest.param("7", changed(RESERVED, "status", "conditions", to=[]), True, id="so it did, and it stood there"),
+        pytest.param("3", None, False, id="its queue is yet to tell of it"),
+        pytest.param("7", changed(RESERVED, "status", "admission", "more", to=1), False, id="it held quota before"),
+    ],
+)
+async def test_a_share_that_comes_after_the_news_of_its_queue_is_news(
+    bench: Bench, queue_at: str, before: Raw | None, matters: bool
+) -> None:
+    """Who was planned between found it deducted twice."""
+    member = make_member("east", 8)
+    member.cluster_queues.put(changed(CLUSTER_QUEUE, "metadata", "resourceVersion", to=queue_at))
+    member.workloads.put(RESERVED)
+    bench.fleet._members = {"east": member}
+    bench.manager.placements.put(WAITING)
+    version = bench.fleet.room.version
+    bench.waker.reservation("east", before, RESERVED)
+    assert (bench.fleet.room.version > version) is matters
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "matters"),
+    [
+        pytest.param(NEVER, TAKEN, True, id="what it waits for may come now"),
+        pytest.param(NEVER, "", True, id="it is to be tried anew"),
+        pytest.param(NEVER, f"{NEVER}, still", False, id="nothing helps it"),
+        pytest.param(TAKEN, f"{TAKEN}, still", False, id="other words"),
+        pytest.param(TAKEN, NEVER, False, id="nothing helps it any more"),
+    ],
+)
+async def test_who_may_be_helped_by_quota_wakes_who_may_give_way(
+    bench: Bench, before: str, after: str, matters: bool
+) -> None:
+    """No counter of its queue tells of that."""
+    works = []
+    for text in (before, after):
+        work = make_workload(name="behind", reserved=None)
+        work["status"]["conditions"] = [make.make_condition(names.QUOTA_RESERVED, False, message=text)]
+        works.append(work)
+    bench.manager.placements.put(WAITING)
+    bench.heard("workloads", *works)
+    assert (GANG_KEY in bench.woken()) is matters
+
+
+async def test_whoever_begins_to_borrow_is_looked_at(bench: Bench) -> None:
+    """It is in the way of its whole cohort then, whose queues need not say anything new."""
+    bench.manager.placements.put(WAITING)
+    rows = [[{"name": "any", "resources": [{"name": "cpu", "borrowed": borrowed}]}] for borrowed in ("0", "2", "3")]
+    mine, borrows, more = (changed(CLUSTER_QUEUE, "status", "flavorsReservation", to=row) for row in rows)
+    bench.heard("cluster_queues", borrows, more)
+    assert bench.woken() == set()
+    bench.heard("cluster_queues", mine, borrows)
+    assert bench.queue.added == {GANG_KEY: ROOM_SECONDS}
+
+
 async def test_who_lacks_a_secret_leaves_room_to_those_behind(bench: Bench) -> None:
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.manager.placements.replace([WAITING])
     bench.waker.turns()
-    assert (bench.queue.added, bench.fleet.room_version) == ({GANG_KEY: ROOM_SECONDS}, version + 1)
+    assert (bench.queue.added, bench.fleet.room.version) == ({GANG_KEY: ROOM_SECONDS}, version + 1)
 
 
 async def test_who_holds_shares_waits_for_no_room(bench: Bench) -> None:
@@ -275,16 +363,16 @@ async def test_who_leaves_the_turn_wakes_those_behind_it(bench: Bench, after: Ra
     bench.manager.placements.put(
         changed(place, "metadata", to=place["metadata"] | {"name": "b", "resourceVersion": "2"})
     )
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard("workloads", WORK, after)
     assert bench.queue.added == {GANG_KEY: 0} | ({BEHIND: ROOM_SECONDS} if matters else {})
-    assert bench.fleet.room_version == version + matters
+    assert bench.fleet.room.version == version + matters
 
 
 async def test_a_workload_that_is_none_of_ours_makes_no_room(bench: Bench) -> None:
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard("workloads", make_workload(checks=["another"]), None)
-    assert bench.fleet.room_version == version
+    assert bench.fleet.room.version == version
 
 
 async def test_a_gang_that_yielded_is_woken_as_old_as_it_is(bench: Bench) -> None:
@@ -530,10 +618,10 @@ async def test_a_multikueuecluster_or_a_secret_that_changes_wakes_worker_cluster
 async def test_a_config_that_changes_wakes_checks_and_gangs(
     bench: Bench, before: Raw | None, after: Raw | None, matters: bool
 ) -> None:
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard("multikueue_configs", before, after)
     assert bench.woken() == ({(CHECK, "", make.CHECK), GANG_KEY} if matters else set())
-    assert bench.fleet.room_version == version + matters
+    assert bench.fleet.room.version == version + matters
 
 
 # --- quota that follows the worker clusters' ---------------------------------------------------------------------------
@@ -604,9 +692,9 @@ async def test_a_queue_of_the_manager_wakes_checks_and_gangs_with_its_layout(
 async def test_who_waits_is_planned_anew_when_its_plan_would_be_another(
     bench: Bench, store: str, before: Raw, after: Raw
 ) -> None:
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard(store, before, after)
-    assert bench.fleet.room_version > version and GANG_KEY in bench.woken()
+    assert bench.fleet.room.version > version and GANG_KEY in bench.woken()
 
 
 @pytest.mark.parametrize(
@@ -615,7 +703,7 @@ async def test_who_waits_is_planned_anew_when_its_plan_would_be_another(
         pytest.param((4, 6), 1, False, id="its job grows"),
         pytest.param((4, 3), 1, False, id="it shrinks, and held all that it wanted"),
         pytest.param((6, 5), 1, True, id="it asks for less beside its shares"),
-        pytest.param((4, 4), 0, True, id="it gives them back"),
+        pytest.param((4, 4), 0, True, id="its next round has none"),
     ],
 )
 async def test_a_placement_plans_others_anew_when_it_leaves_something_to_them(
@@ -624,15 +712,35 @@ async def test_a_placement_plans_others_anew_when_it_leaves_something_to_them(
     raw = make_placement(make.make_workload(), shares={"east": {"workers": 4}})
     before, after = (changed(raw, "spec", "wanted", to=number) for number in wanted)
     after = changed(changed(after, "spec", "shares", to=after["spec"]["shares"][:shares]), "spec", "attempt", to="next")
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard("placements", before, after)
-    assert (bench.fleet.room_version > version) is matters
+    assert (bench.fleet.room.version > version) is matters
+
+
+async def test_a_round_that_is_given_up_plans_others_anew(bench: Bench) -> None:
+    """Its shares may never have held quota in their clusters: nothing changes there."""
+    raw = make_placement(make.make_workload(), shares={"east": {"workers": 4}})
+    given_up, version = changed(raw, "status", to={"withdrawnRound": 1}), bench.fleet.room.version
+    bench.heard("placements", raw, given_up)
+    assert bench.fleet.room.version == version + 1
+    bench.heard("placements", given_up, changed(given_up, "status", "message", to="it waits"))
+    bench.heard("placements", raw, changed(raw, "status", to={"state": names.PLACED}))
+    assert bench.fleet.room.version == version + 1
+
+
+@pytest.mark.parametrize(("after", "matters"), [(False, True), (True, False)])
+async def test_a_job_that_is_let_run_asks_for_no_room(bench: Bench, after: bool, matters: bool) -> None:
+    """What an elastic one lacks it finds while it runs; those behind it were planned as if it took it all first."""
+    job: Raw = {"metadata": {"name": make.JOB, "namespace": NAMESPACE, "uid": "uid-of-job"}, "spec": {"suspend": True}}
+    version = bench.fleet.room.version
+    bench.heard("ray_jobs", job, changed(job, "spec", "suspend", to=after))
+    assert (bench.fleet.room.version > version) is matters
 
 
 async def test_what_we_say_of_a_check_plans_nobody_anew(bench: Bench) -> None:
-    version = bench.fleet.room_version
+    version = bench.fleet.room.version
     bench.heard("checks", make.make_check(), make.make_check(conditions=[make.make_condition(names.ACTIVE)]))
-    assert bench.fleet.room_version == version
+    assert bench.fleet.room.version == version
 
 
 async def test_another_check_wakes_ours_when_its_controller_may_be_another(bench: Bench) -> None:
@@ -761,7 +869,6 @@ async def test_the_turn_of_a_gang_is_that_of_its_newest_version(bench: Bench) ->
     keys = [(GANG, NAMESPACE, work["metadata"]["name"]) for work in works]
     bench.waker.turns()
     assert [key for key in bench.queue.added if key in keys] == keys
-    assert len(bench.waker._keys._turns) == 2
     raised = {
         **works[1],
         "metadata": works[1]["metadata"] | {"resourceVersion": "9"},

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.objects.raw import Key, Raw, key_of, label, uid_of
+from adapter.objects.raw import Key, Raw, key_of, label, meta, uid_of
 from adapter.shell.kube import store as stores
 from adapter.shell.kube import weight
 from adapter.shell.kube.store import Listing, Store, version
@@ -265,6 +265,63 @@ def test_pages_end_as_one_list_does(
     for value in "xy":
         assert {raw["text"] for raw in heard.store.group(value)} == set(heard.store.count(value))
     assert all(before != after for before, after in heard.changes), "what is as it was is no news"
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("begin"), st.integers(0, 25), st.booleans()),
+    st.tuples(st.just("page"), LISTS),
+    st.tuples(st.just("end")),
+    st.tuples(st.sampled_from(("put", "remove")), OBJECTS),
+    st.tuples(st.just("forget")),
+)
+
+
+@given(steps=st.lists(STEPS, min_size=2, max_size=14), held=st.sampled_from([0, 500, 10**6]))
+def test_what_was_read_of_an_object_is_never_of_another_state(steps: list[tuple[Any, ...]], held: int) -> None:
+    """However it came to be what it is; nothing is kept of what is gone, and who asks by the count of changes misses none."""
+    told = list[int]()  # the count of changes when each was told
+
+    def tell(_: Raw | None, after: Raw | None) -> None:
+        told.append(store.changes)
+        assert after is None or (store.get(key_of(after)) is after and store.reading(after, _read) == _read(after))
+
+    store = Store(tell)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "HELD", held)
+        listing = store.listing("1")
+        for what, *how in steps:
+            before, count, heard = {key_of(raw): raw for raw in store}, store.changes, len(told)
+            listing = _stepped(store, listing, what, how)
+            after = {key_of(raw): raw for raw in store}
+            same = before.keys() == after.keys() and all(before[key] is raw for key, raw in after.items())
+            assert same or store.changes > count
+            assert told[heard:] == list(range(count + 1, count + 1 + len(told) - heard)), "counted before it is told"
+            assert all(store.reading(raw, _read) == _read(raw) for raw in store)
+            assert all(store.reading(raw, _read) == _read(raw) for raw in before.values()), (
+                "nor of what is held no more"
+            )
+            assert store._readings.keys() <= after.keys()
+
+
+def _read(raw: Raw) -> tuple[object, ...]:
+    return meta(raw).get("resourceVersion"), uid_of(raw), raw["text"]
+
+
+def _stepped(store: Store, listing: Listing, what: str, how: list[Any]) -> Listing:
+    match what, how:
+        case "begin", [listed, restored]:
+            return store.listing(str(listed), restored=restored)
+        case "page", [objects]:
+            listing.take(objects)
+        case "end", _:
+            listing.end()
+        case "put", [raw]:
+            store.put(raw)
+        case "remove", [raw]:
+            store.remove(raw)
+        case _:
+            store.forget()
+    return listing
 
 
 @dataclass

@@ -48,6 +48,54 @@ def test_a_store_that_was_never_filled_is_not_synced(heard: Heard) -> None:
     assert heard.store.synced
 
 
+def test_what_is_read_of_an_object_is_read_once_for_as_long_as_it_is_held(heard: Heard) -> None:
+    store, read = heard.store, list[str]()
+
+    def text(raw: Raw) -> str:
+        read.append(raw["text"])
+        return f"read {raw['text']}"
+
+    def held() -> Raw:
+        return store.get(("demo", "a")) or {}
+
+    store.replace([thing("a")])
+    first = held()
+    assert [store.reading(first, text), store.reading(first, text), read] == ["read a1", "read a1", ["a1"]]
+    assert store.reading(first, key_of) == ("demo", "a"), "others read something else of it"
+    store.put(thing("a", 2))
+    assert [store.reading(held(), text), store.reading(first, text)] == ["read a2", "read a1"], "another version"
+    assert [store.reading(held(), text), read] == ["read a2", ["a1", "a2", "a1"]], "and the old one is not kept"
+    store.remove(thing("a", 3))
+    store.put(thing("a", 4))
+    store.reading(held(), text)
+    store.forget()
+    store.replace([first])
+    store.reading(held(), text)
+    assert read[3:] == ["a4", "a1"]
+
+
+def test_what_cannot_be_read_is_tried_each_time(heard: Heard) -> None:
+    heard.store.replace([thing("a")])
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            heard.store.reading(heard.store.get(("demo", "a")) or {}, lambda raw: raw["spec"])
+
+
+def test_each_change_is_counted(heard: Heard) -> None:
+    store, counts = heard.store, list[int]()
+    for change in (
+        lambda: store.replace([thing("a"), thing("b")]),
+        lambda: store.replace([thing("a"), thing("b")]),
+        lambda: store.put(thing("a")),
+        lambda: store.put(thing("a", 2)),
+        lambda: store.remove(thing("b", 3)),
+        store.forget,
+    ):
+        change()
+        counts.append(store.changes)
+    assert counts == [2, 2, 2, 3, 4, 5]
+
+
 def test_objects_are_found_by_their_key(heard: Heard) -> None:
     heard.store.replace([thing("a"), thing("b")])
     found = heard.store.get(("demo", "a"))

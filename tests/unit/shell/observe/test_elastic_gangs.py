@@ -207,8 +207,8 @@ class World:
                 raise AssertionError(action)
 
     def _plan(self, action: Plan) -> None:
-        body, _, _ = asyncio.run(self.sight.planning.body(action, NOW))
-        self.sight.memory.planned["uid-of-place"] = self.sight.fleet.room_version
+        body, _, _, _ = asyncio.run(self.sight.planning.body(action, NOW))
+        self.sight.memory.planned["uid-of-place"] = self.sight.fleet.room.version
         if action.placement is None:
             self.place = {**body, "metadata": body["metadata"] | {"uid": "uid-of-place"}}
             self.writes += 1
@@ -218,7 +218,7 @@ class World:
     def _place(self, spec: Raw) -> None:
         assert self.place
         self.place = {**self.place, "spec": dict(spec)}
-        self.sight.fleet.room_version += 1  # as the handlers do, when shares were changed
+        self.sight.fleet.room.changed()  # as the handlers do, when shares were changed
         self.writes += 1
 
     def _make(self, action: Reserve) -> None:
@@ -336,7 +336,7 @@ def test_what_does_not_fit_waits_and_comes_with_room() -> None:
     assert world.where == {"east": 2, "west": 1} and world.released == 0
     assert world.reason.startswith("3 of 6 workers have a place: 2 east, 1 west; the others wait for room")
     world.cores["west"] = 2
-    world.sight.fleet.room_version += 1
+    world.sight.fleet.room.changed()
     world.rest()
     assert world.where == {"east": 2, "west": 2}
     world.cores["east"] = 9
@@ -367,7 +367,7 @@ def test_after_an_eviction_it_starts_as_a_whole_under_its_old_name_with_further_
     world.rest()
     assert (world.where, world.state, world.suspended) == ({}, names.CHECK_PENDING, True), "all or nothing"
     world.cores["west"] = 2
-    world.sight.fleet.room_version += 1
+    world.sight.fleet.room.changed()
     world.rest()
     assert (world.where, world.state, world.name) == ({"east": 2, "west": 2}, names.CHECK_READY, name)
     assert (world.place or {})["spec"]["round"] > last
@@ -404,7 +404,7 @@ def test_whom_somebody_else_let_run_is_answered_when_he_is_suspended_again() -> 
     message = world.slices[-1]["status"]["admissionChecks"][0]["message"]
     assert message.startswith("RayCluster pi: spec.suspend is false, and Kueue has not admitted it")
     world.suspended, world.cores["east"] = True, 4
-    world.sight.fleet.room_version += 1
+    world.sight.fleet.room.changed()
     world.rest()
     assert (world.where, world.state) == ({"east": 4}, names.CHECK_READY)
 

@@ -65,6 +65,19 @@ def test_what_changed_is_seen_within_a_second() -> None:
     assert pending.waits_from(GANG, NOW) is None, "nor does a clock that was put back keep it from being seen"
 
 
+def test_who_comes_is_seen_at_once_by_who_finds_nobody() -> None:
+    """He was woken for that, and does not look again for half a minute."""
+    seen, pending = sight()
+    assert pending.waits_from(GANG, NOW) is None
+    soon = NOW + timedelta(seconds=0.5)
+    seen.manager.workloads.replace([make_workload(), waiting(TAKEN, GANG.queue, 3)])
+    assert pending.waits_from(GANG, soon) is None, "nothing says that anybody came"
+    queue = make_cluster_queue(99, name="all")
+    queue["metadata"]["resourceVersion"], queue["status"]["pendingWorkloads"] = "2", 2
+    seen.manager.cluster_queues.put(queue)
+    assert pending.waits_from(GANG, soon) == START + timedelta(seconds=3)
+
+
 def test_who_borrows_is_in_the_way_of_its_cohort() -> None:
     seen, pending = sight(waiting(TAKEN, "team-b", 2))
 

@@ -64,7 +64,7 @@ def test_it_is_planned_or_told(job: Raw) -> None:
     said = list(sentences(actions))
     for plan in plans:
         with soon():
-            body, _, _ = asyncio.run(sight.planning.body(plan, START))
+            body, _, _, _ = asyncio.run(sight.planning.body(plan, START))
         said.append(body["spec"]["explanation"])
         placed = sum(group["count"] for share in body["spec"]["shares"] for group in share["groups"])
         assert placed in (0, body["spec"]["wanted"]) and placed <= 4, "all of it or nothing, and never beyond quota"

@@ -43,7 +43,7 @@ def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
     place["metadata"] |= {"uid": f"of-{work['metadata']['name']}", "name": f"place-{work['metadata']['name']}"}
     sight.manager.placements.replace([*sight.manager.placements, place])
     if looked:
-        sight.memory.planned[place["metadata"]["uid"]] = sight.fleet.room_version
+        sight.memory.planned[place["metadata"]["uid"]] = sight.fleet.room.version
 
 
 def test_the_groups_of_a_gang_are_told_by_its_job() -> None:
@@ -69,7 +69,7 @@ def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
 def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mapping[str, int], datetime | None]:
     """What a gang is promised, and when to plan it again unasked."""
     planning = sight.planning
-    _, made, settles = asyncio.run(planning.body(Plan(workload(me), None, ()), now))
+    _, made, settles, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), now))
     return {share.cluster: share.workers for share in made.shares}, settles
 
 
@@ -81,7 +81,7 @@ def test_slots_where_workers_do_not_start_are_planned_anew() -> None:
     place = placement(make_placement(work, shares={"east": {"workers0": 2}}))
     for without, want in ({}, 0), ({"workers0": 1}, 1):
         action = Plan(workload(work), place, (), place.shares, without=without)
-        _, made, _ = asyncio.run(sight.planning.body(action, builders.START))
+        _, made, _, _ = asyncio.run(sight.planning.body(action, builders.START))
         assert sum(share.workers for share in made.shares) == want
 
 
@@ -148,6 +148,23 @@ def test_who_is_held_back_from_preempting_others_is_planned_again_too() -> None:
     me["spec"]["priority"] = 5
     assert again(sight, me) == ({}, PAUSE)
     assert again(sight, me, PAUSE) == ({"east": 2}, None)
+
+
+def test_who_may_be_preempted_hangs_on_how_far_a_cluster_lets_a_priority_count() -> None:
+    """Also where nothing else has changed there since the last plan."""
+    sight, me = Sight({"east": 4}), gang("me", 2)
+    me["spec"]["priority"] = 5
+    member = sight.members["east"]
+    preempts: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    fill(member.cluster_queues, builders.make_cluster_queue(4, used=4, **preempts))
+    usage = [{"name": "r", "flavors": {"cpu": "any"}, "resourceUsage": {"cpu": "2"}}]
+    theirs: Raw = {"conditions": [builders.make_condition(names.QUOTA_RESERVED)]}
+    theirs["admission"] = {"clusterQueue": "team-a", "podSetAssignments": usage}
+    fill(member.workloads, {"metadata": builders.make_meta("theirs"), "spec": {"priority": 3}, "status": theirs})
+    fill(sight.manager.workloads, me)
+    for most, want in ((None, {"east": 2}), (3, {}), (4, {"east": 2})):
+        member.spec = member.spec.model_copy(update={"max_priority": most})
+        assert again(sight, me) == (want, None), most
 
 
 def test_in_a_pause_the_older_one_comes_first_whoever_is_planned_first() -> None:
@@ -484,7 +501,8 @@ def test_a_share_on_its_way_that_preempts_is_deducted() -> None:
     fill(sight.manager.workloads, high, me)
     fill(sight.manager.placements, place)
     assert taken(planned(sight, me)) == {"east": 3}
-    place["spec"]["shares"][0]["preempts"] = True
+    (share,) = place["spec"]["shares"]
+    fill(sight.manager.placements, {**place, "spec": {**place["spec"], "shares": [{**share, "preempts": True}]}})
     assert taken(planned(sight, me)) == {}
 
 
@@ -493,7 +511,7 @@ def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
     me = gang("me", 2)
     fill(sight.manager.workloads, me)
     planning = sight.planning
-    body, _, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), builders.START))
+    body, _, _, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), builders.START))
     said = body["spec"]["explanation"]
     assert len(said) == LONGEST and said.endswith("…")
     assert len(body["spec"]["considered"]) == MOST_SHARES

@@ -93,7 +93,7 @@ def test_it_is_the_plan_that_the_job_would_get() -> None:
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     fill(sight.manager.workloads, raw)
     planning = sight.planning
-    body, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, ()), START))
+    body, _, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, ()), START))
     fill(sight.manager.workloads)
     answer = asked(sight, make_ray_job())
     assert answer["sentence"] == body["spec"]["explanation"] == "2 of 4 workers to east, 2 to west."
@@ -108,7 +108,7 @@ def test_a_real_plan_leaves_out_who_did_not_admit_in_time() -> None:
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     planning = sight.planning
     late = Exclusion("east", builders.at(60), "did not admit in time")
-    body, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, (late,)), START))
+    body, _, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, (late,)), START))
     assert body["spec"]["explanation"] == "4 of 4 workers to west; east passed over: did not admit in time."
     assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to east."
 

@@ -46,9 +46,9 @@ def planning(used: int, share: Raw | None = None, queue: Raw | None = None) -> P
 
 def test_the_gang_is_planned_again_when_nothing_is_counted_twice() -> None:
     plans, plan = planning(used=2), Plan(workload(SECOND), None, ())
-    _, made, settles = asyncio.run(plans.body(plan, START + MOMENT))
+    _, made, settles, _ = asyncio.run(plans.body(plan, START + MOMENT))
     assert (made.shares, settles) == ((), START + STATUS_LAG)
-    _, made, settles = asyncio.run(plans.body(plan, START + STATUS_LAG))
+    _, made, settles, _ = asyncio.run(plans.body(plan, START + STATUS_LAG))
     assert (sum(share.workers for share in made.shares), settles) == (2, None)
 
 
@@ -58,12 +58,12 @@ def test_a_queue_that_was_written_after_the_share_counts_it(queue: int, fits: in
     share, written = make_reservation(PLACE), make_cluster_queue(4, used=2)
     share["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"] = "7", str(queue)
     share["status"]["admission"] = {"clusterQueue": written["metadata"]["name"]}
-    _, made, _ = asyncio.run(planning(2, share, written).body(Plan(workload(SECOND), None, ()), START + MOMENT))
+    _, made, _, _ = asyncio.run(planning(2, share, written).body(Plan(workload(SECOND), None, ()), START + MOMENT))
     assert sum(each.workers for each in made.shares) == fits
 
 
 def test_what_is_not_counted_yet_is_deducted() -> None:
-    _, made, _ = asyncio.run(planning(used=0).body(Plan(workload(SECOND), None, ()), START + MOMENT))
+    _, made, _, _ = asyncio.run(planning(used=0).body(Plan(workload(SECOND), None, ()), START + MOMENT))
     assert sum(share.workers for share in made.shares) == 2
 
 
@@ -83,5 +83,5 @@ def test_what_kueue_writes_down_of_its_pods_later_makes_a_share_no_younger(since
     for condition in later["status"]["conditions"]:
         condition["lastTransitionTime"] = timestamp(since)
     plans._fleet.members()["east"].workloads.put(later)
-    _, made, _ = asyncio.run(plans.body(Plan(workload(SECOND), None, ()), START + 2 * MOMENT))
+    _, made, _, _ = asyncio.run(plans.body(Plan(workload(SECOND), None, ()), START + 2 * MOMENT))
     assert sum(each.workers for each in made.shares) == fits

@@ -143,7 +143,7 @@ async def test_a_share_that_is_left_goes_after_its_anchor() -> None:
 async def test_a_placement_that_stands_for_another_slice_is_planned_anew() -> None:
     """No room has changed, but what is wanted has."""
     server, sight = Server(lists=[says(STANDS)]), Sight({"east": 9})
-    sight.memory.planned[placement(STANDS).uid] = sight.fleet.room_version
+    sight.memory.planned[placement(STANDS).uid] = sight.fleet.room.version
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = client
         await sight.executor(client).do(Repoint(placement(STANDS), workload(WORK), 7))

@@ -320,7 +320,7 @@ async def test_a_cluster_that_refuses_is_passed_over_in_its_own_words() -> None:
     work = workload(raw)
     noted(sight.facts.trials, "east", work, Tried(refused="violates PodSecurity"))
     noted(sight.facts.trials, "west", work, Tried(unknown="down"))
-    body, made, _ = await sight.planning.body(Plan(work, None, ()), builders.START)
+    body, made, _, _ = await sight.planning.body(Plan(work, None, ()), builders.START)
     assert [share["cluster"] for share in body["spec"]["shares"]] == ["west"]
     want = (
         "2 of 2 workers to west; east passed over: it refuses the pods of worker group workers: violates PodSecurity."
@@ -335,7 +335,7 @@ async def test_a_gang_that_is_refused_everywhere_waits_and_is_planned_again() ->
     fill(sight.manager.workloads, raw)
     work = workload(raw)
     noted(sight.facts.trials, "east", work, Tried(refused="exceeded quota"))
-    body, made, again = await sight.planning.body(Plan(work, None, ()), builders.START)
+    body, made, again, _ = await sight.planning.body(Plan(work, None, ()), builders.START)
     assert body["spec"]["shares"] == [] and not made.never
     assert "east has room for 0 (it refuses the pods of worker group workers: exceeded quota)" in made.sentence
     (tried,) = known(sight, raw).values()

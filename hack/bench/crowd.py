@@ -1,0 +1,170 @@
+"""What does a crowd of gangs cost that wait for room? Plans and milliseconds of CPU time a gang. No cluster is needed.
+
+The controller's own looks, plans and stores, over API servers that are kept in memory: something changes in a worker cluster, and every
+gang that it wakes is looked at, in the order in which they were woken, until none is woken any more. Counts are the same on every
+machine; a crowd is doubled, for what grows with its square would stand still at a thousand.
+"""
+
+import argparse
+import asyncio
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from prometheus_client import REGISTRY
+
+from adapter.objects.raw import Raw
+from adapter.shell.controller import wiring
+from adapter.shell.controller.handlers import Waker
+from adapter.shell.controller.keys import GANG, QueueKey
+from adapter.shell.controller.looks import Looks
+from adapter.shell.controller.workqueue import WorkQueue
+from adapter.shell.observe.losses import Losses
+from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.slots import Claims
+from adapter.shell.write.copies import Copier
+from adapter.shell.write.events import Announcer
+from hack.bench import crowdinput, promises
+from hack.bench.crowdinput import Crowd, Size
+from hack.bench.promises import Found
+from hack.lab.base.progress import LabError, step
+from hack.testbed import figures
+
+NAME = "crowd"
+HELP = "gangs that wait for room: plans and milliseconds for each when something changes"
+_REPEATS = 3  # the best of so many: what disturbs only ever adds
+_ROUNDS = 20  # of looks that wake looks: more have no end
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its size."""
+    usual = Size()
+    parser.add_argument("--crowd", type=int, default=usual.gangs, help="gangs that wait (crowd; default %(default)s)")
+    parser.add_argument(
+        "--crowd-clusters", type=int, default=usual.clusters, help="worker clusters (crowd; default %(default)s)"
+    )
+    parser.add_argument(
+        "--crowd-queues", type=int, default=usual.queues, help="queues in each (crowd; default %(default)s)"
+    )
+
+
+def run(asked: argparse.Namespace) -> Found:
+    """Measure, print a table, and return the line for programs, and what is broken."""
+    size = Size(asked.crowd, asked.crowd_clusters, asked.crowd_queues)
+    with step(f"crowd: {size.gangs} gangs over {size.clusters} clusters, {size.queues} queues in each"):
+        found = asyncio.run(measured(size))
+    with step(f"crowd: half of them, {size.gangs // 2}"):
+        half = asyncio.run(measured(replace(size, gangs=size.gangs // 2)))
+    rows = [(what, one.plans, one.ms, one.ms / size.gangs) for what, one in found.items()]
+    print("\n" + figures.table(("what changes", "plans", "ms", "ms a gang"), rows))
+    values: dict[str, figures.Value] = {
+        "gangs": size.gangs,
+        "clusters": size.clusters,
+        "queues": size.queues,
+        "gang_ms": found[_OWN].ms / size.gangs,
+        "gang_plans": found[_OWN].plans / size.gangs,
+        "others_plans": found[_OTHER].plans,
+        "others_ms": found[_OTHER].ms / size.gangs,
+        "new_ms": found[_NEW].ms,
+        "doubled": figures.ratio(found[_OWN].ms, half[_OWN].ms),
+    }
+    values["met"] = str(promises.met(values, promises.CROWD)).lower()
+    return Found([figures.line(NAME, values)], promises.complaints(NAME, values, promises.CROWD))
+
+
+_FIRST, _OWN, _OTHER, _NEW = "they come", "more is used in their tree", "in another tree", "one more comes"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """How often was planned, and milliseconds of CPU time in all."""
+
+    plans: float
+    ms: float
+
+
+class _Queue:
+    """Takes the place of the work queue: who is woken, in that order."""
+
+    def __init__(self) -> None:
+        self.woken: dict[QueueKey, None] = {}
+
+    def add(self, key: QueueKey, after: float = 0.0) -> None:
+        self.woken[key] = None
+
+
+class Stand:
+    """The controller's parts over a crowd."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        self.crowd, self.queue, self._nobody = crowd, _Queue(), cast(Any, None)
+        manager, fleet, memory, claims = crowd.manager, crowd.fleet, Memory(), Claims()
+        facts = wiring.read(manager, fleet, claims, Losses(manager, fleet), memory, "mgr")
+        planning = wiring.plan(manager, fleet, facts, memory)
+        copier, announcer = Copier(manager, fleet, facts.sources, facts.workers), Announcer(manager.client)
+        self.waker = Waker(cast(WorkQueue[QueueKey], self.queue), manager, fleet, facts.seen)
+        self.looks = Looks(
+            manager=manager,
+            fleet=fleet,
+            gangs=facts.gangs,
+            workers=facts.workers,
+            claims=claims,
+            executor=wiring.execute(manager, fleet, facts, planning, announcer, memory, copier),
+            conditions=self._nobody,
+            aggregator=self._nobody,
+            waker=self.waker,
+        )
+        for store, handle in self.waker.handlers():
+            store.listen(handle)
+
+    async def after(self, change: Callable[[], None]) -> Cost:
+        """What it costs to look at all gangs that a change wakes, and whom those wake."""
+        plans, began = _plans(), time.process_time()
+        change()
+        for _ in range(_ROUNDS):
+            gangs = [(namespace, name) for what, namespace, name in self.queue.woken if what == GANG]
+            self.queue.woken.clear()
+            if not gangs:
+                return Cost(_plans() - plans, (time.process_time() - began) * 1000)
+            for namespace, name in gangs:
+                await self.looks.look((GANG, namespace, name))
+        raise LabError(f"Gangs wake one another without an end after {change}.")
+
+    def come(self) -> None:
+        """Nothing has been heard of them yet."""
+        for raw in self.crowd.manager.workloads:
+            self.queue.add((GANG, crowdinput.NAMESPACE, raw["metadata"]["name"]))
+
+    def one_more(self) -> None:
+        """One that nobody has heard of comes."""
+        size, number = self.crowd.size, len(self.crowd.manager.workloads)
+        work = crowdinput.gang(size, number)
+        crowdinput.hold(self.crowd.api, work)
+        self.crowd.manager.ray_jobs.put(crowdinput.job(number))
+        self.crowd.manager.workloads.put(work)
+
+    def uses(self, queue: str, cores: int) -> None:
+        """Another amount is in use of a queue of the first cluster."""
+        member = next(iter(self.crowd.fleet.members().values()))
+        before = member.cluster_queues.named(queue) or {}
+        after: Raw = crowdinput.used(before, cores)
+        member.cluster_queues.put(after)
+        self.waker.room(member.name, before, after)
+
+
+async def measured(size: Size) -> dict[str, Cost]:
+    """What each kind of change costs, in the order in which they happen."""
+    stand = Stand(crowdinput.make(size))
+    found = {_FIRST: await stand.after(stand.come)}
+    for what, queue in (_OWN, "team-1"), (_OTHER, crowdinput.APART):
+        costs = [await stand.after(functools.partial(stand.uses, queue, 1 + n % 2)) for n in range(_REPEATS)]
+        found[what] = min(costs, key=lambda cost: cost.ms)
+    costs = [await stand.after(stand.one_more) for _ in range(_REPEATS)]
+    return {**found, _NEW: min(costs, key=lambda cost: cost.ms)}
+
+
+def _plans() -> float:
+    """How many plans this process has made."""
+    return REGISTRY.get_sample_value("rayspan_decision_seconds_count") or 0.0

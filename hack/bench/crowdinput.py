@@ -1,0 +1,192 @@
+"""What does the crowd's bench plan? Gangs that wait for room in one queue, over worker clusters with a tree of queues each, and beside
+them a queue that stands in no tree.
+
+The stores are the controller's own, and so is all that reads and writes them; the clusters behind are kept in memory. Each gang is a
+little too large for what is there, so it is planned to the end, and waits on.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from adapter import names
+from adapter.objects import specs
+from adapter.objects.raw import Raw, timestamp
+from adapter.shell.clusters.cluster import CONNECTION, PROBE
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Listeners, Member
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import Client
+from adapter.shell.kube.resources import Resource
+from hack.bench import plannerinput
+from hack.bench.memoryapi import MemoryApi, versioned
+
+NAMESPACE, QUEUE, CHECK, APART = plannerinput.NAMESPACE, "team-0", "rayspan", "apart"
+_GATE = {"metadata": {"name": names.GATE_POLICY}, "spec": {"policyName": names.GATE_POLICY}}
+_ENV = [{"name": f"SETTING_{number}", "value": "on"} for number in range(30)]  # as many as a Ray container has
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many gangs wait over how many clusters, with how many queues each."""
+
+    gangs: int = 100
+    clusters: int = 20
+    queues: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The stores of it."""
+
+    size: Size
+    manager: Manager
+    fleet: Fleet
+    api: MemoryApi
+
+
+class _Manager(Manager):
+    """A manager cluster of which these objects were read."""
+
+    def show(self, shown: Mapping[Resource, Iterable[Raw]]) -> None:
+        for row in self._rows:
+            row.store.replace(shown.get(row.resource, ()))
+
+
+class _Member(Member):
+    """A worker cluster of which these objects were read, and that is seen."""
+
+    def show(self, shown: Mapping[Resource, Iterable[Raw]]) -> None:
+        for row in self._rows:
+            row.store.replace(shown.get(row.resource, ()))
+        for source in (CONNECTION, PROBE):
+            self._note(source, None)
+
+
+class _Fleet(Fleet):
+    """Worker clusters that are connected."""
+
+    def show(self, members: Iterable[Member]) -> None:
+        self._members = {member.name: member for member in members}
+
+
+def make(size: Size) -> Crowd:
+    """Build it; call it where a loop runs."""
+    api = MemoryApi()
+    clusters = [f"cluster-{number:03}" for number in range(size.clusters)]
+    manager = _Manager(cast(Client, api))
+    works = [gang(size, number) for number in range(size.gangs)]
+    for raw in works:
+        hold(api, raw)
+    waiting: dict[Resource, Iterable[Raw]] = {
+        resources.WORKLOADS: works,
+        resources.RAY_JOBS: [job(number) for number in range(size.gangs)],
+    }
+    manager.show({**_of_manager(clusters), **waiting})
+    fleet = _Fleet(asyncio.TaskGroup(), "mgr", lambda: True)
+    fleet.show(_member(name, size) for name in clusters)
+    return Crowd(size, manager, fleet, api)
+
+
+def hold(api: MemoryApi, work: Raw) -> None:
+    """Have a Workload's object where its writers look for it."""
+    api.hold(resources.WORKLOADS.path(NAMESPACE, work["metadata"]["name"]), work)
+
+
+def gang(size: Size, number: int) -> Raw:
+    """A Workload that holds the manager's quota, and asks for some workers more than there is room for; the first is the oldest."""
+    created = datetime.now(UTC) - timedelta(minutes=5) + timedelta(seconds=0.1 * number)
+    wanted = _cores(size) + 1 + number % 5
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": f"job-{number}", "uid": f"job-uid-{number}"}
+    held = {"type": names.QUOTA_RESERVED, "status": "True", "lastTransitionTime": timestamp(created)}
+    return versioned(
+        {
+            "metadata": {
+                "name": f"gang-{number}",
+                "namespace": NAMESPACE,
+                "uid": f"gang-uid-{number}",
+                "creationTimestamp": timestamp(created),
+                "ownerReferences": [{**owner, "controller": True}],
+            },
+            "spec": {
+                "queueName": QUEUE,
+                "podSets": [
+                    {"name": "head", "count": 1, "template": _template()},
+                    {"name": "workers", "count": wanted, "template": _template()},
+                ],
+            },
+            "status": {
+                "conditions": [held],
+                "admission": {"clusterQueue": "all", "podSetAssignments": []},
+                "admissionChecks": [{"name": CHECK, "state": names.CHECK_PENDING, "message": ""}],
+            },
+        }
+    )
+
+
+def job(number: int) -> Raw:
+    """Its RayJob, as it is kept."""
+    found = {"metadata": {"name": f"job-{number}", "namespace": NAMESPACE, "uid": f"job-uid-{number}"}}
+    return versioned({**found, "spec": {"suspend": True, "shutdownAfterJobFinishes": True}})
+
+
+def used(raw: Raw, cores: int) -> Raw:
+    """A ClusterQueue with so much more in use, of what it borrows."""
+    row = {"name": "reserved", "resources": [{"name": "cpu", "total": str(cores)}]}
+    full, *_ = raw["status"]["flavorsReservation"]
+    return versioned({**raw, "status": {"flavorsReservation": [full, row]}})
+
+
+def _cores(size: Size) -> int:
+    return 8 * size.clusters  # eight workers in each
+
+
+def _template() -> dict[str, Any]:
+    asked = {"cpu": "1", "memory": "1", "nvidia.com/gpu": "1"}
+    container = {"name": "ray", "image": "ray", "env": _ENV, "resources": {"requests": asked, "limits": asked}}
+    waits = {"name": "wait-gcs-ready", "image": "ray", "env": _ENV, "resources": {"requests": {"cpu": "0"}}}
+    return {"metadata": {"labels": {"app": "ray"}}, "spec": {"containers": [container], "initContainers": [waits]}}
+
+
+def _of_manager(clusters: Iterable[str]) -> dict[Resource, Iterable[Raw]]:
+    parameters = {"apiGroup": names.DOMAIN, "kind": names.DISPATCH_POLICY_KIND, "name": "default"}
+    check = {"controllerName": names.CONTROLLER_NAME, "parameters": parameters}
+    lists: Raw = {"admissionChecksStrategy": {"admissionChecks": [{"name": CHECK}]}}
+    return {
+        resources.ADMISSION_CHECKS: [{"metadata": {"name": CHECK}, "spec": check}],
+        resources.DISPATCH_POLICIES: [{"metadata": {"name": "default"}, "spec": {"clusters": {"names": [*clusters]}}}],
+        resources.CLUSTER_QUEUES: [{"metadata": {"name": "all"}, "spec": lists}],
+        resources.LOCAL_QUEUES: [_local_queue("all")],
+        resources.GATE_POLICIES: [_GATE],
+        resources.GATE_BINDINGS: [_GATE],
+    }
+
+
+def _member(name: str, size: Size) -> Member:
+    spec = specs.worker_cluster(
+        {"metadata": {"name": name}, "spec": {"source": {"kubeConfig": {"secretRef": {"name": name}}}}}
+    )
+    shape = replace(
+        plannerinput.Size(), pods=_cores(size), clusters=size.clusters, queues=size.queues, depth=3, gangs=0
+    )
+    queues, cohorts, flavors = plannerinput.objects(shape)
+    apart = {**queues[0], "metadata": {"name": APART}, "spec": {**queues[0]["spec"], "cohortName": ""}}
+    member = _Member(name, spec, cast(Client, MemoryApi()), "mgr", Listeners())
+    member.show(
+        {
+            resources.CLUSTER_QUEUES: map(versioned, [*queues, apart]),
+            resources.COHORTS: cohorts,
+            resources.FLAVORS: flavors,
+            resources.LOCAL_QUEUES: [_local_queue(QUEUE)],
+            resources.NAMESPACES: [{"metadata": {"name": NAMESPACE}}],
+            resources.NODES: [plannerinput.node(number) for number in range(4)],
+        }
+    )
+    return member
+
+
+def _local_queue(target: str) -> Raw:
+    return {"metadata": {"name": QUEUE, "namespace": NAMESPACE}, "spec": {"clusterQueue": target}}

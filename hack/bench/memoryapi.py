@@ -1,0 +1,62 @@
+"""What would an API server answer that keeps its objects in memory? As much of one as a controller's writers ask while it plans."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from adapter.objects.raw import Raw
+
+_versions = itertools.count(1_000)
+
+
+def versioned(raw: Raw) -> dict[str, Any]:
+    """The object as one that was written just now."""
+    return {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(next(_versions))}}
+
+
+class MemoryApi:
+    """Takes the place of a client. Its objects are found by their paths; it knows no preconditions, for nobody writes beside it."""
+
+    def __init__(self) -> None:
+        self.writes = 0
+        self._objects: dict[str, dict[str, Any]] = {}
+
+    def hold(self, path: str, raw: Raw) -> None:
+        """Have an object at a path."""
+        self._objects[path] = dict(raw)
+
+    async def create(self, path: str, body: Raw) -> Raw:
+        """Make an object."""
+        self.writes += 1
+        name = body["metadata"]["name"]
+        made = versioned({**body, "metadata": {**body["metadata"], "uid": f"uid-of-{name}-{self.writes}"}})
+        self._objects[f"{path}/{name}"] = made
+        return made
+
+    async def merge(self, path: str, body: Raw) -> Raw:
+        """Change an object, or its status, by a merge patch."""
+        self.writes += 1
+        at = path.removesuffix("/status")
+        self._objects[at] = versioned(_merged(self._objects[at], body))
+        return self._objects[at]
+
+    async def apply(self, path: str, body: Raw, _: str) -> Raw:
+        """The same; lists that are merged by a key have one entry each here."""
+        return await self.merge(path, body)
+
+    async def get(self, _: str, **__: str) -> Raw:
+        """List what nobody has."""
+        return {"items": []}
+
+
+def _merged(before: Any, patch: Any) -> Any:
+    """A merge patch (RFC 7386)."""
+    if not isinstance(patch, Mapping):
+        return patch
+    found = dict(before) if isinstance(before, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = _merged(found.get(key), value)
+    return found

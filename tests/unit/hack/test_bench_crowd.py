@@ -1,0 +1,76 @@
+"""The crowd's bench measures what it says; and so many plans and readings a change costs, on any machine."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adapter.admission import refusal
+from adapter.shell.clusters import manager as managers
+from adapter.shell.clusters import member as members
+from adapter.shell.observe import policies
+from hack.bench import crowdinput
+from hack.bench.crowd import Stand
+from hack.bench.crowdinput import Size
+
+SIZE = Size(gangs=12, clusters=3, queues=10)
+
+
+@pytest.fixture
+def stand() -> Stand:
+    return Stand(crowdinput.make(SIZE))
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often something is read that costs time."""
+    found = Counter[str]()
+
+    def counted(module: Any, name: str) -> None:
+        real: Callable[..., Any] = getattr(module, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            found[name] += 1
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    for module, name in (
+        (managers, "workload"),
+        (managers, "placement"),
+        (policies, "policy"),
+        (refusal, "of_workload"),
+        (members, "build"),
+    ):
+        counted(module, name)
+    return found
+
+
+async def test_a_round_costs_one_plan_for_each_gang_and_reads_each_thing_once(
+    stand: Stand, counts: Counter[str]
+) -> None:
+    assert (await stand.after(stand.come)).plans == SIZE.gangs
+    assert len(stand.crowd.manager.placements) == SIZE.gangs
+    counts.clear()
+    assert (await stand.after(lambda: stand.uses("team-1", 1))).plans == SIZE.gangs
+    most = {
+        "workload": 2 * SIZE.gangs,
+        "placement": 3 * SIZE.gangs,
+        "policy": 1,
+        "of_workload": 2 * SIZE.gangs,
+        "build": 1,
+    }
+    assert not counts - Counter(most), "twice for what a plan itself has changed"
+
+
+async def test_what_is_in_another_tree_costs_nothing(stand: Stand, counts: Counter[str]) -> None:
+    await stand.after(stand.come)
+    counts.clear()
+    assert (await stand.after(lambda: stand.uses(crowdinput.APART, 1))).plans == 0
+    assert not counts
+
+
+async def test_one_that_comes_plans_nobody_else_again(stand: Stand) -> None:
+    await stand.after(stand.come)
+    assert (await stand.after(stand.one_more)).plans == 1

@@ -1,0 +1,322 @@
+"""A gang that found no room is planned again whenever a plan could find some now, and not for what is nothing to it."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapter import names
+from adapter.actions import Plan
+from adapter.objects.placement import placement
+from adapter.objects.raw import key_of, uid_of
+from adapter.objects.workload import workload
+from adapter.planning import gangorder
+from adapter.shell.controller import wiring
+from adapter.shell.controller.handlers import Waker
+from adapter.shell.controller.keys import GANG, QueueKey
+from adapter.shell.controller.workqueue import WorkQueue
+from adapter.shell.observe.memory import SURE_FOR
+from adapter.shell.planning.plans import Planning, Round
+from tests.unit import builders
+from tests.unit.builders import make_cluster_queue, make_placement, make_reservation, make_workload
+from tests.unit.stores import Sight, fill, make_local_queue, make_template
+
+Raw = dict[str, Any]
+CORES = {"east": 6, "west": 4}
+OWN, MATE, OTHER = "team-a", "mate", "other"  # ClusterQueues: two in one tree of cohorts, one in another
+
+
+class Queue:
+    """Notes who is woken."""
+
+    def __init__(self) -> None:
+        self.added: set[QueueKey] = set()
+
+    def add(self, key: QueueKey, after: float = 0.0) -> None:
+        self.added.add(key)
+
+
+class World:
+    """Gangs in one queue over two clusters, in each of which it shares a tree of cohorts with one queue and not with another."""
+
+    def __init__(self) -> None:
+        self.sight, self.queue, self.now = Sight(CORES), Queue(), builders.START
+        self.versions = itertools.count(10)
+        for name, member in self.sight.members.items():
+            fill(member.cluster_queues, *(self._cluster_queue(name, queue, 0) for queue in (OWN, MATE, OTHER)))
+        manager, seen = self.sight.manager, self.sight.facts.seen
+        self.waker = Waker(cast(WorkQueue[QueueKey], self.queue), manager, self.sight.fleet, seen)
+        for store, handle in self.waker.handlers():
+            store.listen(handle)
+
+    def _cluster_queue(self, cluster: str, name: str, used: int) -> Raw:
+        cohort: Raw = {} if name == OTHER else {"cohortName": "all"}
+        found = make_cluster_queue(CORES[cluster] if name != MATE else 2, used=used, name=name, **cohort)
+        return self._versioned(found)
+
+    def _versioned(self, raw: Raw) -> Raw:
+        return {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(next(self.versions))}}
+
+    def uses(self, cluster: str, queue: str, cores: int) -> None:
+        """So much is in use of a queue now."""
+        store = self.sight.members[cluster].cluster_queues
+        before, after = store.named(queue), self._cluster_queue(cluster, queue, cores)
+        store.put(after)
+        self.waker.room(cluster, before, after)
+
+    def comes(self, name: str, workers: int, priority: int = 0, age: float = 0) -> None:
+        raw = make_workload(name=name, groups={"workers": workers})
+        raw["metadata"]["creationTimestamp"] = builders.stamp(-age)
+        raw["spec"]["priority"] = priority
+        raw["spec"]["podSets"][1]["template"] = make_template("1")
+        self.sight.manager.workloads.put(self._versioned(raw))
+
+    def leaves(self, name: str) -> None:
+        """A gang gives the manager's quota back, and its Placement goes."""
+        manager = self.sight.manager
+        if raw := manager.workloads.get((builders.NAMESPACE, name)):
+            status: Raw = {**raw["status"], "conditions": []}
+            manager.workloads.put(self._versioned({**raw, "status": status}))
+            manager.workloads.remove(self._versioned(cast(Raw, manager.workloads.get(key_of(raw)))))
+        if place := self.place(name):
+            manager.placements.remove(self._versioned(cast(Raw, place)))
+
+    def place(self, name: str) -> Any:
+        return next(iter(self.sight.manager.placements.group(f"{builders.NAMESPACE}/{name}")), None)
+
+    def plan(self, name: str) -> Round:
+        """Plan a gang, and write what comes of it."""
+        manager, version = self.sight.manager, self.sight.fleet.room.version
+        made, place = self.planned(name), self.place(name)
+        if place is None:
+            place = {**made.body, "metadata": {**made.body["metadata"], "uid": f"place-of-{name}", "name": f"p-{name}"}}
+        manager.placements.put(self._versioned({**place, "spec": made.body["spec"]}))
+        self.sight.memory.note_plan(uid_of(place), version, made.again, self.now if made.alone else None)
+        return made
+
+    def fresh(self, name: str) -> Round:
+        """What a plan would be for whom no other was made before."""
+        sight = self.sight
+        return self.planned(name, wiring.plan(sight.manager, sight.fleet, sight.facts, sight.memory))
+
+    def planned(self, name: str, planning: Planning | None = None) -> Round:
+        work, place = workload(self.sight.manager.workloads.get((builders.NAMESPACE, name)) or {}), self.place(name)
+        action = Plan(work, placement(place) if place else None, ())
+        return asyncio.run((planning or self.sight.planning).body(action, self.now))
+
+    def reserved(self, name: str) -> None:
+        """What a gang was promised is reserved in its clusters."""
+        place, seconds = self.place(name), (self.now - builders.START).total_seconds()
+        for cluster in {share["cluster"] for share in place["spec"]["shares"]} if place else ():
+            share = make_reservation(place)
+            share["status"]["conditions"] = [builders.make_condition(names.QUOTA_RESERVED, since=seconds)]
+            self.sight.members[cluster].workloads.put(self._versioned(share))
+
+    def outdated(self, name: str) -> bool:
+        place = self.place(name)
+        return place is not None and self.sight.facts.seen.news(place)
+
+    def woken(self, of: Callable[[], None]) -> bool:
+        """Whether something wakes the gang `me`."""
+        self.queue.added.clear()
+        of()
+        return (GANG, builders.NAMESPACE, "me") in self.queue.added
+
+
+def waiting(*others: tuple[str, int, float]) -> World:
+    """A gang that is too large was planned behind others, which have not been."""
+    world = World()
+    for name, workers, age in others:
+        world.comes(name, workers, age=age)
+    world.comes("me", 16)
+    assert not world.plan("me").plan.shares
+    return world
+
+
+# --- what is news ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("queue", "matters"),
+    [
+        pytest.param(OWN, True, id="its own queue"),
+        pytest.param(MATE, True, id="one of the same tree, of which it may borrow"),
+        pytest.param(OTHER, False, id="one of another tree"),
+    ],
+)
+def test_what_is_in_use_is_news_in_the_same_tree(queue: str, matters: bool) -> None:
+    world = waiting()
+    assert world.woken(lambda: world.uses("west", queue, 1)) is matters
+    assert world.outdated("me") is matters
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda world: world.leaves("small"), id="a gang leaves that took nothing"),
+        pytest.param(lambda world: world.waker.turns(), id="one lacks a Secret"),
+        pytest.param(lambda world: world.comes("late", 1, age=-60), id="one comes"),
+    ],
+)
+def test_what_others_wait_for_is_no_news_for_who_was_planned_on_the_clusters_own_figures(
+    change: Callable[[World], None],
+) -> None:
+    world = waiting()
+    world.comes("small", 20, age=-60)
+    assert not world.woken(lambda: change(world)) and not world.outdated("me")
+
+
+@pytest.mark.parametrize(
+    ("others", "alone"),
+    [
+        pytest.param([], True, id="nobody"),
+        pytest.param([("first", 20, 60.0)], True, id="one that does not fit either"),
+        pytest.param([("first", 2, 60.0)], False, id="one that takes what it would be short of"),
+        pytest.param([("first", 12, gangorder.STARVED_AFTER.total_seconds() + 60)], False, id="one that keeps room"),
+    ],
+)
+def test_a_plan_rests_on_others_where_these_take_something(others: list[tuple[str, int, float]], alone: bool) -> None:
+    world = World()
+    world.uses("east", OWN, 1)
+    for name, workers, age in others:
+        world.comes(name, workers, age=age)
+        if age > 60:
+            world.uses("east", OWN, 4)  # it fits when that ends
+    world.comes("me", 14)
+    assert world.plan("me").alone is alone
+    if others and not alone:
+        assert world.woken(lambda: world.leaves("first")) and world.outdated("me")
+
+
+@pytest.mark.parametrize(("tree", "alone"), [(OWN, False), (MATE, False), (OTHER, True)])
+def test_a_plan_rests_on_what_is_promised_in_the_same_tree(tree: str, alone: bool) -> None:
+    """A share that its cluster does not count yet is deducted: in another tree that is nothing to anybody here."""
+    world = World()
+    manager, queue = world.sight.manager, "another"
+    for member, target in (*((m, tree) for m in world.sight.members.values()), (None, "all")):
+        local = make_local_queue(target)
+        local["metadata"]["name"] = queue
+        (member or manager).local_queues.put(world._versioned(local))
+    other = make_workload(name="other", groups={"workers": 1})
+    other["spec"]["queueName"] = queue
+    other["spec"]["podSets"][1]["template"] = make_template("1")
+    manager.workloads.put(world._versioned(other))
+    manager.placements.put(world._versioned(make_placement(other, shares={"east": {"workers": 1}})))
+    world.comes("me", 20)
+    assert world.plan("me").alone is alone
+
+
+def test_who_found_room_rests_on_it() -> None:
+    world = World()
+    world.comes("me", 2)
+    made = world.plan("me")
+    assert made.plan.shares and not made.alone
+
+
+def test_who_runs_and_lacks_workers_is_planned_again_for_whatever_is_news() -> None:
+    """What it lacks changes with its own pods, of which no cluster's figures tell."""
+    world = World()
+    world.comes("me", 4)
+    world.plan("me")
+    world.uses("east", OWN, 8)
+    world.uses("west", OWN, 6)
+    work = workload(world.sight.manager.workloads.get((builders.NAMESPACE, "me")) or {})
+    place = placement(world.place("me"))
+    kept = place.shares[:0]
+    made = asyncio.run(world.sight.planning.body(Plan(work, place, (), kept), world.now))
+    assert not made.plan.shares and not made.alone
+    assert asyncio.run(world.sight.planning.body(Plan(work, place, ()), world.now)).alone
+
+
+def test_another_priority_is_news_for_the_gang_itself() -> None:
+    """It may preempt others now."""
+    world = waiting()
+    assert world.woken(lambda: world.comes("me", 16, priority=5)) and world.outdated("me")
+
+
+def test_what_is_news_for_all_is_news_for_everybody() -> None:
+    world = waiting()
+    assert world.woken(lambda: world.waker.contact("north")) and world.outdated("me")
+
+
+def test_once_in_a_while_it_is_made_sure_of() -> None:
+    """By its own look, which comes anyhow; and not where nothing at all has changed."""
+    world = waiting()
+    work, seen = workload(world.sight.manager.workloads.get((builders.NAMESPACE, "me")) or {}), world.sight.facts.seen
+    chosen, _ = world.sight.facts.policies.policy(builders.CHECK)
+
+    def changed(after: timedelta) -> bool:
+        return seen.changed([uid_of(world.place("me"))], work, chosen, world.now + after)
+
+    assert not changed(SURE_FOR)
+    world.uses("east", OTHER, 1)
+    assert not changed(SURE_FOR / 2)
+    assert changed(SURE_FOR)
+
+
+# --- the rule behind it ------------------------------------------------------------------------------------------------
+
+GANGS = ("a", "b", "c", "d")
+AGES = st.sampled_from((0.0, 60.0, 120.0, gangorder.STARVED_AFTER.total_seconds() + 60))
+COMING = st.tuples(st.integers(2, 14), st.integers(0, 1), AGES)
+USES = st.tuples(
+    st.just("uses"), st.sampled_from(sorted(CORES)), st.sampled_from((OWN, OWN, MATE, OTHER)), st.integers(0, 6)
+)
+OPS = st.one_of(
+    USES,
+    st.tuples(st.sampled_from(("plan", "plan", "plan", "leaves", "reserved")), st.sampled_from(GANGS)),
+    st.tuples(st.just("later"), st.sampled_from((1, 4, 400))),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(COMING, min_size=4, max_size=4), st.lists(USES, max_size=3), st.lists(OPS, min_size=4, max_size=12))
+def test_who_is_not_planned_again_would_find_no_room(
+    coming: list[tuple[int, int, float]], uses: list[tuple[Any, ...]], ops: list[tuple[Any, ...]]
+) -> None:
+    """Whatever happened since; and who is to be planned again is woken by that."""
+    world = World()
+    for name, (workers, priority, age) in zip(GANGS, coming, strict=True):
+        world.comes(name, workers, priority, age)
+    for what, *how in (*uses, *ops):
+        before = {name: world.outdated(name) for name in GANGS}
+        world.queue.added.clear()
+        _done(world, what, how)
+        for name in filter(lambda name: _waits(world, name), GANGS):
+            if world.outdated(name):
+                assert before[name] or (GANG, builders.NAMESPACE, name) in world.queue.added
+            elif not _is_due(world, name):
+                assert not world.fresh(name).plan.shares, f"{name} was not planned again after {what} {how}"
+
+
+def _done(world: World, what: str, how: list[Any]) -> None:
+    """Let something happen, where it can."""
+    if what == "uses":
+        world.uses(*how)
+    elif what == "later":
+        world.now += timedelta(seconds=how[0])
+    elif world.sight.manager.workloads.get((builders.NAMESPACE, how[0])):
+        holds = world.place(how[0]) and not _waits(world, how[0])
+        if what == "leaves":
+            world.leaves(how[0])
+        elif what == "reserved" and holds:
+            world.reserved(how[0])
+        elif what == "plan" and not holds:
+            fresh = world.fresh(how[0])
+            assert world.plan(how[0]) == fresh, "what an earlier plan left behind changes nothing"
+
+
+def _waits(world: World, name: str) -> bool:
+    """Whether a gang was planned, and found no room."""
+    place = world.place(name)
+    return place is not None and not place["spec"]["shares"]
+
+
+def _is_due(world: World, name: str) -> bool:
+    settles = world.sight.memory.settles.get(uid_of(world.place(name)))
+    return settles is not None and world.now >= settles
