@@ -15,6 +15,7 @@ from adapter.actions import Action, LookAgain, Plan, Record, Repoint, SetCheck, 
 from adapter.gang import reserving, status
 from adapter.gang.deadlines import SOON, excluded
 from adapter.gang.facts import Gang
+from adapter.objects import rayjob
 from adapter.objects.placement import MOST_SHARES, Placement, Share, placement_name
 from adapter.objects.raw import Raw, is_true, label
 from adapter.objects.workload import Workload
@@ -59,10 +60,9 @@ def started(work: Workload, covered: Iterable[str], job: Raw, slices: Iterable[R
     """Whether a job that runs was let run by Kueue: what our check added stands in its templates since, in one write with
     spec.suspend, or one of its `slices` is admitted. Anybody may set spec.suspend to false, and Kueue leaves an elastic job so
     (kueue:pkg/controller/jobframework/reconciler.go)."""
-    spec, groups = job.get("spec") or {}, set(covered)
-    cluster = (spec.get("rayClusterSpec") if work.job and work.job.kind == "RayJob" else spec) or {}
-    made = [one.template for one in work.podsets if one.name in groups]
-    made += [group.get("template") or {} for group in cluster.get("workerGroupSpecs") or ()]
+    own = set(covered)
+    made = [one.template for one in work.podsets if one.name in own]
+    made += [group.get("template") or {} for group in (rayjob.groups(work.job.kind, job) if work.job else ())]
     return _marked(work, made) or any(is_true(one, names.ADMITTED) for one in slices)
 
 

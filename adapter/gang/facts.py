@@ -10,7 +10,7 @@ from typing import Literal
 
 from adapter import names
 from adapter.gang.drain import Gathered
-from adapter.objects.placement import Placement
+from adapter.objects.placement import Placement, Share
 from adapter.objects.raw import Raw
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
@@ -81,6 +81,11 @@ class Gang:
         """Whether its job runs, or is about to."""
         ready = self.workload and self.check and self.workload.checks[self.check].state == names.CHECK_READY
         return bool(ready) or self.unsuspended
+
+    def standing(self, place: Placement, shares: Iterable[Share]) -> dict[Share, Reservation | None]:
+        """What stands for each of these shares of a Placement."""
+        found = {(one.cluster, one.round): one for one in self.reservations if one.placement == place.name}
+        return {share: found.get(place.key_of(share)) for share in shares}
 
     @property
     def wanted(self) -> Mapping[str, int]:

@@ -130,7 +130,7 @@ class Gangs:
     def _near(self, work: Workload, place: Placement | None, asked: Iterable[tuple[str, str]]) -> dict[str, Target]:
         """What the rewriter must know of each cluster that a share is asked for in, or a copy tried, as far as it can be seen."""
         seen = self._fleet.seen()
-        clusters = [*(share.cluster for share in (place.live if place else ())), *(cluster for cluster, _ in asked)]
+        clusters = {*(share.cluster for share in (place.live if place else ())), *(cluster for cluster, _ in asked)}
         near = {cluster: seen[cluster] for cluster in clusters if cluster in seen}
         return self._targets.every(near, work, place.name if place else placement_name(work)) if near else {}
 
@@ -189,8 +189,8 @@ class Gangs:
 def _asked(place: Placement | None, standing: Iterable[Reservation]) -> list[tuple[str, str]]:
     """The clusters and groups of shares that are yet to be asked for."""
     known = {(one.cluster, one.round) for one in standing}
-    keyed = (((share.cluster, place.round_of(share)), share) for share in place.live) if place else ()
-    return [(share.cluster, group.name) for key, share in keyed if key not in known for group in share.groups]
+    yet = (share for share in place.live if place.key_of(share) not in known) if place else ()
+    return list(dict.fromkeys((share.cluster, group.name) for share in yet for group in share.groups))
 
 
 def _shares(slots: Iterable[Iterable[str]]) -> frozenset[tuple[str, int]]:

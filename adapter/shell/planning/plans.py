@@ -120,7 +120,8 @@ class Planning:
         began = asyncio.get_running_loop().time()
         made = await self.plan(work, check, chosen, action.excluded, now, action.kept, action.without)
         now += timedelta(seconds=int(asyncio.get_running_loop().time() - began))  # its shares are asked for only now
-        place = rounds.next_round(action, made, self._snapshot.request(work, check).workers, now)
+        wanted, least = self._snapshot.request(work, check).workers, self._snapshot.least(work)
+        place = rounds.next_round(action, made, wanted, now, least)
         again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))
         return manifest(place, work.job, check, made.plan.verdicts), made.plan, again
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.gang.deadlines import DOUBLINGS, YIELD_AFTER
-from adapter.objects.placement import Placement, placement
+from adapter.objects.placement import MOST_SHARES, Placement, placement
 from adapter.objects.workload import PodSet, Workload, workload
 from adapter.planning import gangorder
 from tests.unit.builders import CHECK, at, make_placement, make_workload
@@ -85,10 +85,14 @@ HALF = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}
         pytest.param(growing(), CHECK, HALF, True, id="it wants two more"),
         pytest.param(growing(), CHECK, placement(make_placement(make_workload())), False, id="it has all"),
         pytest.param(
-            growing(), CHECK, replace(HALF, shares=HALF.shares * 99, wanted=999), True, id="it may have one more share"
+            growing(),
+            CHECK,
+            replace(HALF, shares=HALF.shares * (MOST_SHARES - 1), wanted=999),
+            True,
+            id="it may have one more share",
         ),
         pytest.param(
-            growing(), CHECK, replace(HALF, shares=HALF.shares * 100, wanted=999), False, id="it may have none"
+            growing(), CHECK, replace(HALF, shares=HALF.shares * MOST_SHARES, wanted=999), False, id="it may have none"
         ),
         pytest.param(growing(), CHECK, None, False, id="it has no Placement"),
         pytest.param(growing(), "", HALF, False, id="no check of ours is on it"),

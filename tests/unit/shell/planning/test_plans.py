@@ -12,7 +12,7 @@ import pytest
 from adapter import names
 from adapter.actions import Plan, Yield
 from adapter.gang import status as explain
-from adapter.objects.placement import MOST_SHARES, placement
+from adapter.objects.placement import MOST_CLUSTERS, placement
 from adapter.objects.raw import LONGEST
 from adapter.objects.workload import workload
 from adapter.planning import gangorder
@@ -496,7 +496,7 @@ def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
     body, _, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), builders.START))
     said = body["spec"]["explanation"]
     assert len(said) == LONGEST and said.endswith("…")
-    assert len(body["spec"]["considered"]) == MOST_SHARES
+    assert len(body["spec"]["considered"]) == MOST_CLUSTERS
 
 
 def test_where_a_wide_gang_is_can_be_written() -> None:
