@@ -103,7 +103,9 @@ def test_nobody_moves_and_nobody_is_forgotten(
 def test_each_share_has_a_number_that_no_other_one_of_its_cluster_has(
     plan: list[tuple[dict[str, int], bool]], together: dict[str, int] | None, before: int
 ) -> None:
-    shares = [share(f"c{at}", preempts=False, **{k: v for k, v in one.items() if v}) for at, (one, _) in enumerate(plan)]
+    shares = [
+        share(f"c{at}", preempts=False, **{k: v for k, v in one.items() if v}) for at, (one, _) in enumerate(plan)
+    ]
     made, last = numbered(apart(shares, together, most=99, starts=False), before)
     keys = [(one.cluster, one.round or last) for one in made]
     assert len(set(keys)) == len(keys)

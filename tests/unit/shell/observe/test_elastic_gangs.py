@@ -559,13 +559,18 @@ def _step(world: World, what: str, number: int) -> None:
                 world.look()
         case "run":
             world.rest()
-        case "pods":
-            if world.place and not world.suspended:
-                world.run(most=world.slices[-1]["spec"]["podSets"][1]["count"])
-        case "end":
-            del world.pods[number : number + 1]
+        case "pods" | "end":
+            _pods(world, what, number)
         case cluster:
             world.cores[cluster] = max(number, world.where.get(cluster, 0))
+
+
+def _pods(world: World, what: str, number: int) -> None:
+    """Workers come to the places that there are, or one leaves."""
+    if what == "end":
+        del world.pods[number : number + 1]
+    elif world.place and not world.suspended:
+        world.run(most=world.slices[-1]["spec"]["podSets"][1]["count"])
 
 
 def test_a_slice_is_no_gang_of_its_own() -> None:
