@@ -2,8 +2,9 @@
 
 Kueue lets an elastic job run on while one Workload follows another (docs/upstream.md, "Elastic jobs"): the new one holds quota for
 all of its workers and asks our check anew, and the old one is finished. So what runs is never asked again whether it may. The check
-is answered at once, the Placement is pointed to the new Workload, and what it lacks is planned in a further round beside what stands
-(running.py), as much as fits. The first start, and every start after an eviction, is that of any other gang: all or nothing.
+is answered at once, the Placement is pointed to the new Workload, and what it lacks is planned beside what stands (running.py), as
+much as fits, worker by worker (growing.py). The first start, and every start after an eviction, is that of any other gang: all or
+nothing.
 """
 
 from collections import Counter
@@ -101,7 +102,7 @@ def told(gang: Gang, current: Placement, missing: int) -> str:
 
 
 def full(current: Placement) -> bool:
-    """Whether an elastic job has as many shares as a Placement takes: it grew in as many steps."""
+    """Whether an elastic job has as many shares as a Placement takes."""
     return current.job is not None and len(current.shares) >= MOST_SHARES
 
 
