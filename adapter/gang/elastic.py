@@ -90,15 +90,17 @@ def resized(gang: Gang, work: Workload, current: Placement, now: datetime) -> li
     return [Plan(work, current, excluded(current, now, gang.start_timeout)), LookAgain(SOON)]
 
 
-def told(gang: Gang, current: Placement, missing: int) -> str:
-    """How many workers of one that runs have a place, and what the others wait for."""
-    wanted, where = sum(gang.wanted.values()), status.where(current)
+def told(gang: Gang, current: Placement, lacking: Mapping[str, int]) -> str:
+    """How many workers of one that runs have a place, and what the others wait for, `lacking` by worker group."""
+    wanted, where, missing = sum(gang.wanted.values()), status.where(current), sum(lacking.values())
     if not missing:
         return f"All workers have a place: {where}." if where else "No worker of this job is to run elsewhere now."
     have = f"{wanted - missing} of {wanted} workers have a place{where and f': {where}'}"
+    groups = ", ".join(f"{count} {name}" for name, count in lacking.items() if count)
+    others = f"the others ({groups})" if len(gang.wanted) > 1 else "the others"
     if full(current):
-        return f"{have}; the others wait until a share is empty, for a job has {MOST_SHARES} shares at most."
-    return f"{have}; the others wait for room, and run when it comes. {current.explanation}"
+        return f"{have}; {others} wait until a share is empty, for a job has {MOST_SHARES} shares at most."
+    return f"{have}; {others} wait for room, and run when it comes. {current.explanation}"
 
 
 def full(current: Placement) -> bool:
@@ -106,9 +108,9 @@ def full(current: Placement) -> bool:
     return current.job is not None and len(current.shares) >= MOST_SHARES
 
 
-def missing(gang: Gang, places: Mapping[str, int]) -> int:
-    """How many workers have no place, by how many places each group has: one group's are of no use to another."""
-    return sum(max(wanted - places.get(group, 0), 0) for group, wanted in gang.wanted.items())
+def lacking(gang: Gang, places: Mapping[str, int]) -> dict[str, int]:
+    """How many workers of each group have no place, by how many places it has: one group's are of no use to another."""
+    return {group: max(wanted - places.get(group, 0), 0) for group, wanted in gang.wanted.items()}
 
 
 def spare(gang: Gang, empty: Iterable[Share], places: Mapping[str, int]) -> tuple[Share, ...]:

@@ -6,11 +6,11 @@ all that was admitted stays. Whether a share that was admitted is lost or spared
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from adapter.actions import Action, LookAgain, say
 from adapter.gang import reserving, status
-from adapter.gang.deadlines import RETRY, begun, excluded_for, patience
+from adapter.gang.deadlines import RETRY, answering, begun, excluded_for, patience
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Exclusion, Placement, Share, counted
 from adapter.objects.reservation import Reservation
@@ -38,9 +38,8 @@ def placed_round(current: Placement, asked: Asked) -> int:
 
 def late(gang: Gang, current: Placement, asked: Asked, now: datetime) -> dict[Share, str]:
     """Those that were not admitted in time, and why, as far as their clusters say it."""
-    since = begun(current, gang.first_seen, now)
-    over = {share: found for share, found in asked.items() if now >= since + _patience(gang, current, share, found)}
-    return reserving.blocked(gang, over)
+    due = _due(gang, current, asked, now)
+    return reserving.blocked(gang, {share: found for share, found in asked.items() if now >= due[share]})
 
 
 def left_out(current: Placement, given_up: Mapping[Share, str], now: datetime) -> list[Exclusion]:
@@ -60,11 +59,12 @@ def told(work: Workload, given_up: Mapping[Share, str]) -> list[Action]:
 def ask(gang: Gang, work: Workload, current: Placement, asked: Asked, now: datetime) -> list[Action]:
     """Ask for those that do not stand, and look again when the first of them is late."""
     absent = [share for share, found in asked.items() if found is None]
-    since = begun(current, gang.first_seen, now)
-    looks = [since + _patience(gang, current, share, found) - now for share, found in asked.items()]
     asks = reserving.reserve(gang, work, current, absent, True)
-    return [*asks, *([LookAgain(min([*looks, *([RETRY] if asks else [])]))] if looks else [])]
+    looks = [*(when - now for when in _due(gang, current, asked, now).values()), *([RETRY] if asks else [])]
+    return [*asks, *([LookAgain(min(looks))] if looks else [])]
 
 
-def _patience(gang: Gang, current: Placement, share: Share, found: Reservation | None) -> timedelta:
-    return patience(gang, current, {share: found})
+def _due(gang: Gang, current: Placement, asked: Asked, now: datetime) -> dict[Share, datetime]:
+    """Until when each is waited for."""
+    since, busy = begun(current, gang.first_seen, now), answering(gang, current)
+    return {share: since + patience(gang, current, {share: found}, busy) for share, found in asked.items()}

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from adapter import names
 from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck, say
 from adapter.gang import status, trying
-from adapter.gang.deadlines import RETRY, begun, excluded_for, patience
+from adapter.gang.deadlines import RETRY, answering, begun, excluded_for, patience
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, Share
 from adapter.objects.reservation import Reservation
@@ -77,7 +77,7 @@ def _while_blocked(
     now: datetime,
 ) -> list[Action]:
     # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
-    waits = patience(gang, current, standing)
+    waits = patience(gang, current, standing, answering(gang, current))
     deadline = begun(current, gang.first_seen, now) + waits
     if now >= deadline:
         body = _withdrawn(current, found, waits, now)

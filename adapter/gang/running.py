@@ -53,7 +53,7 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
         kept = tuple(share for share in left if share not in spared)
         return [*told, *_plan(gang, work, current, live, kept, bad, why, len(refused) + bool(late))]
     asked = _asked(seen)
-    if asked and current.job and not elastic.missing(gang, _places_of_groups(gang, seen, left, bad)):
+    if asked and current.job and not any(elastic.lacking(gang, _places_of_groups(gang, seen, left, bad)).values()):
         return [Record(current, status.withdrawing(current, {}, "Nobody needs it any more", now, now))]
     if asked:
         return ask(gang, work, current, asked, True, now)
@@ -84,24 +84,24 @@ def _whole(
 ) -> list[Action]:
     """What is left to do while no share is lost, and no round asked for: more workers may fit, others are to move, and single ones
     come."""
-    live, missing = excluded(current, now, gang.start_timeout), _missing(gang, seen, bad)
+    live, lacking = excluded(current, now, gang.start_timeout), _lacking(gang, seen, bad)
+    missing = sum(lacking.values())
     found = any(map(seen.is_new, seen.live))  # by the last plan
     waits = bool(missing or (seen.lost and not found))  # what it says of lost workers is not true any more
     waits = waits and not elastic.full(seen)
-    asks = growing.ask(
-        gang, work, current, coming, now
-    )  # first: where room comes and goes, there may be a plan at each look
+    # Before any plan: where room comes and goes all the time, there is one at each look.
+    asks = growing.ask(gang, work, current, coming, now)
     if bad.exclusions or (missing and bad.late and found) or (waits and may_fit(gang, current, live, now)):
         return [*asks, *_plan(gang, work, current, live, seen.live, bad)]
     moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
     ended = unstarted.ended(gang, bad, now)
-    recorded = status.record(current, _status(gang, seen, coming, missing, now))
+    recorded = status.record(current, _status(gang, seen, coming, lacking, now))
     ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if waits else []
     looks = [RESYNC, *(end - now for end in ends)] if waits or _blocked(gang, seen) else []
     looks += [bad.due - now] if bad.due else []
     if missing and current.job:
-        recorded += say(work.job, "Waiting", elastic.told(gang, current, missing))
-    elif recorded and not coming and current.status.get("state") == names.RESERVING:
+        recorded += say(work.job, "Waiting", elastic.told(gang, current, lacking))
+    elif recorded and current.job and not coming and current.status.get("state") == names.RESERVING:
         recorded += say(work.job, "Replaced" if current.lost else "Placed", current.explanation)
     return [*asks, *moved, *ended, *recorded, *([LookAgain(min(looks))] if looks else [])]
 
@@ -176,11 +176,11 @@ def _why(gone: Mapping[Share, str]) -> str:
     return f"Workers were lost, {'; '.join(parts)}." if parts else ""
 
 
-def _missing(gang: Gang, current: Placement, bad: Unstarted) -> int:
-    """How many workers have no place, or must leave theirs."""
+def _lacking(gang: Gang, current: Placement, bad: Unstarted) -> Mapping[str, int]:
+    """How many workers have no place, or must leave theirs, of an elastic job by worker group."""
     if current.job:
-        return elastic.missing(gang, _places_of_groups(gang, current, current.live, bad))
-    return max(current.wanted - _places(gang, current, current.live, bad), 0)
+        return elastic.lacking(gang, _places_of_groups(gang, current, current.live, bad))
+    return {"": max(current.wanted - _places(gang, current, current.live, bad), 0)}
 
 
 def _blocked(gang: Gang, current: Placement) -> dict[str, str]:
@@ -190,14 +190,16 @@ def _blocked(gang: Gang, current: Placement) -> dict[str, str]:
     return unseen | {one.cluster: why_not(one) for one in found if one.deleting or not one.admitted}
 
 
-def _status(gang: Gang, current: Placement, coming: Asked, missing: int, now: datetime) -> dict[str, object]:
+def _status(
+    gang: Gang, current: Placement, coming: Asked, lacking: Mapping[str, int], now: datetime
+) -> dict[str, object]:
     """The Placement's status while no round is asked for."""
     if coming:
         body = status.reserving(current, blocked(gang, coming), now)
     elif found := _blocked(gang, current):
         body = status.running(current, found, gang.silent, now)
     else:
-        body = status.placed(current, now, elastic.told(gang, current, missing) if current.job else "")
+        body = status.placed(current, now, elastic.told(gang, current, lacking) if current.job else "")
     return {**body, "placedRound": growing.placed_round(current, coming)} if current.job else body
 
 

@@ -165,7 +165,7 @@ def next_round(
         workload=work.name,
         attempt=work.attempt,
         round=number,
-        given_up=before.given_up + before.withdrawing + action.refused if before and again else 0,
+        given_up=_given_up(before) + before.withdrawing + action.refused if before and again else 0,
         planned_at=now,
         shares=(*kept, *shares),
         wanted=wanted,
@@ -180,6 +180,11 @@ def next_round(
         job=work.job if work.elastic else None,
         since=last + 1 if number > last + 1 else 0,
     )
+
+
+def _given_up(before: Placement) -> int:
+    """How often in a row its plans failed: an elastic job makes plans for as long as it runs."""
+    return 0 if before.job and before.placed_round >= before.round else before.given_up
 
 
 def _apart(action: actions.Plan, made: Made, kept: int, least: Mapping[str, int] | None) -> tuple[Share, ...]:

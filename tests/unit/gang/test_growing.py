@@ -22,6 +22,7 @@ SOON, LATE = at(1), at(5)  # a cluster that does not admit is waited for for fou
 # How a share stands in its cluster.
 ADMITTED: Raw = {}
 WAITS: Raw = {"admitted": False, "message": "couldn't assign flavors: insufficient quota for cpu"}
+SILENT: Raw = {"admitted": False}
 ENDED: Raw = {"admitted": False, "conditions": [names.EVICTED]}
 STATES: Mapping[str, Raw | None] = {"admitted": ADMITTED, "waits": WAITS, "ended": ENDED, "absent": None}
 
@@ -145,6 +146,13 @@ def test_one_that_came_is_left_alone_when_its_cluster_falls_silent() -> None:
     gone = facts(TWO, {2: None, 3: WAITS}, silent={"west": "cannot be seen"})
     gone = replace(gone, there=frozenset({FIRST}), alive=frozenset({FIRST, SECOND}))
     assert kept(decide(gone, at(31))) == [BASE, FIRST]
+
+
+@pytest.mark.parametrize(("states", "seconds"), [({2: SILENT, 3: SILENT}, 4), ({3: SILENT}, 30)])
+def test_a_cluster_that_admits_one_after_the_other_has_its_time(states: Mapping[int, Raw], seconds: float) -> None:
+    """It says nothing yet of those whose turn is to come; one that says nothing at all is left after four seconds."""
+    assert "Plan" not in kinds(decide(facts(TWO, states), at(seconds - 1)))
+    assert kept(decide(facts(TWO, states), at(seconds))) == [BASE, *([FIRST] if len(states) == 1 else [])]
 
 
 def test_more_workers_are_planned_while_others_still_come() -> None:
