@@ -25,6 +25,7 @@ LEASE: Final = "rayspan-controller"  # held by the replica that leads, in the sy
 SERVICE: Final = "rayspan-controller"  # what answers `rayspan plan`, in the system namespace
 PLAN_PORT_NAME: Final = "plan"  # of the Service; its name is part of the right to ask
 PLAN_PATH: Final = "/plan"
+VERSION_PATH: Final = "/version"  # beside it, for the same people: which version answers
 UNUSABLE_REASON: Final = "UnusableJob"  # of an answer: what was sent is no job for which a plan can be made
 NOT_READY_REASON: Final = "NotReady"  # of an answer: the controller does not see enough yet
 PLAN_ROLE: Final = "rayspan-plan"  # shipped, and bound to nobody
@@ -180,7 +181,7 @@ CONNECTED: Final = "Connected"  # condition of WorkerCluster
 ANOTHER_CLUSTER: Final = "AnotherCluster"  # reasons of that: what answers is not the cluster that is on record,
 REGISTERED_TWICE: Final = "RegisteredTwice"  # or that of another WorkerCluster,
 HELD_BY_ANOTHER: Final = "HeldByAnother"  # or it is, and somebody else holds the claim to it;
-NOT_CLAIMED: Final = "NotClaimed"  # it is seen, and nobody can hold one
+NOT_CLAIMED: Final = "NotClaimed"  # it is seen, and nobody can hold one, or ask for it now
 REACHABLE: Final = "Reachable"  # condition of WorkerCluster, written by `rayspan preflight`
 PLACED: Final = "Placed"  # condition of Placement
 

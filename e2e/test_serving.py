@@ -50,49 +50,33 @@ def test_it_answers_from_every_worker_cluster(service: RayService) -> None:
 
 def test_the_same_manifest_again_changes_nothing(service: RayService) -> None:
     before = [one["metadata"]["uid"] for one in service.ray_clusters()]
-    service.apply(_release(service))
+    service.apply("one")
     with rayservice.asked(service) as asker:
         asker.wait("it answers for ten seconds", lambda said: len(said) >= 50)
         assert not asker.failed()
     assert [one["metadata"]["uid"] for one in service.ray_clusters()] == before
 
 
-def test_an_upgrade_is_a_second_gang_and_costs_no_request(service: RayService) -> None:
-    old = service.ray_clusters()[-1]["metadata"]["name"]
+def test_an_upgrade_is_a_second_gang_that_waits_for_quota_and_costs_no_request(service: RayService) -> None:
+    west, old = service.fleet.workers["west"], service.ray_clusters()[-1]["metadata"]["name"]
     with rayservice.asked(service) as asker:
         asker.wait("it answers", lambda said: len(said) > 5)
-        service.apply("two")
-        wait(lambda: len(service.ray_clusters()) == 2, SECONDS, "there is a second RayCluster", service.dump)
-        asker.wait("the new release answers", lambda said: said[-1].get("release") == "two")
+        with _room_for_one(west):
+            service.apply("two")
+            wait(lambda: len(service.ray_clusters()) == 2, SECONDS, "there is a second RayCluster", service.dump)
+            waiting = service.ray_clusters()[-1]["metadata"]["name"]
+            wait(lambda: _says(service, "Waiting", waiting, "west"), 120, "the service says why", service.dump)
+            count = len(asker.answers())
+            asker.wait("it answers for ten seconds more", lambda said: len(said) >= count + 50)
+            assert {one.get("release") for one in asker.answers()} == {"one"}
+            assert service.ray_clusters()[-1]["spec"]["suspend"] is True, "KubeRay does not start what waits"
+        asker.wait("with room the new release answers", lambda said: said[-1].get("release") == "two")
         wait(lambda: len(service.ray_clusters()) == 1, SECONDS, "the old one is gone", service.dump)
         asker.wait("both new replicas answer", lambda said: {one.get("zone") for one in said[-20:]} >= EVERYWHERE, 60)
         assert not asker.failed()
         releases = [one["release"] for one in asker.answers()]
         assert sum(one != other for one, other in pairwise(releases)) == 1, "no request went back to the old one"
     assert service.ray_clusters()[0]["metadata"]["name"] != old
-
-
-def test_without_quota_for_the_next_release_the_old_one_serves_on(service: RayService) -> None:
-    west, old = service.fleet.workers["west"], _release(service)
-    with rayservice.asked(service) as asker:
-        with _room_for_one(west):
-            service.apply("three")
-            wait(lambda: len(service.ray_clusters()) == 2, SECONDS, "there is a second RayCluster", service.dump)
-            waiting = service.ray_clusters()[-1]["metadata"]["name"]
-            wait(lambda: _says(service, "Waiting", waiting, "west"), 120, "the service says why", service.dump)
-            count = len(asker.answers())
-            asker.wait("it answers for ten seconds more", lambda said: len(said) >= count + 50)
-            assert {one.get("release") for one in asker.answers()} == {old}
-            assert service.ray_clusters()[-1]["spec"]["suspend"] is True, "KubeRay does not start what waits"
-        asker.wait("with room it comes", lambda said: said[-1].get("release") == "three")
-        assert not asker.failed()
-    wait(lambda: len(service.ray_clusters()) == 1, SECONDS, "the old one is gone", service.dump)
-
-
-def _release(service: RayService) -> str:
-    """The release that the newest RayCluster runs."""
-    (container,) = service.ray_clusters()[-1]["spec"]["headGroupSpec"]["template"]["spec"]["containers"]
-    return next(str(each["value"]) for each in container["env"] if each["name"] == "RELEASE")
 
 
 def _says(service: RayService, reason: str, *parts: str) -> bool:

@@ -93,6 +93,20 @@ def lost(me: Claimant) -> Claimant:
     return replace(me, begins=-math.inf, ends=-math.inf)
 
 
+def next_look(me: Claimant, now: float) -> float:
+    """In how many seconds who was granted it looks again: to renew it, or when it begins to count."""
+    return min(RENEW_SECONDS, me.begins - now) if me.begins > now else RENEW_SECONDS
+
+
+def giving_back(claim: Raw, wall: datetime) -> dict[str, Any]:
+    """The patch by which a process that has stopped writing lets the next one begin at once; `claim` is as it put it last, and nobody
+    may have put it anew since. Whom it was taken from has its time all the same: that note stays."""
+    now = microtime(wall)
+    # A second is the least that an API server takes.
+    fresh = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
+    return {"metadata": dict(_precondition(claim)), "spec": fresh}
+
+
 def name(manager_id: str, cluster: str) -> str:
     """What the claim of a manager to a worker cluster is called there."""
     return f"rayspan-{manager_id}-{cluster}"

@@ -84,7 +84,7 @@ def cluster_condition(
 
     The first loss stays while the cluster comes and goes: it is over when the cluster was seen for long enough (`steady`), also where
     that was said and nobody was there to take note: between two leaders, or while there was none.
-    `lack` is what keeps new workers from one that is seen, a sentence; `unclaimed` why nobody else is kept from it, a part of one.
+    `lack` is what keeps new workers from one that is seen, a sentence; `unclaimed` why no claim to it is held, a part of one.
     """
     if not problem:
         well = "Its API server answers and its queues are read."

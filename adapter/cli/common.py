@@ -1,20 +1,17 @@
-"""What do the verbs have in common: the login as their user, files that hold objects, waits that are told, columns, exit codes?
+"""What do the verbs have in common that ask a cluster: files that hold objects, waits that are told, columns, exit codes?
 
 The rights are the user's own, by the kubeconfig that kubectl would take. What cannot be read is an Unusable with a sentence.
 """
 
-import argparse
 import asyncio
 import re
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from adapter.objects import specs
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import ApiError
 
@@ -26,22 +23,6 @@ PATIENCE_SECONDS = 2.0  # before a person wonders whether anything happens
 UNKNOWN_USER = "The manager cluster does not know you: log in again, or check your kubeconfig's credentials."
 
 
-def add_verb(
-    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str, description: str, epilog: str
-) -> argparse.ArgumentParser:
-    """Add a verb, whose help is shown with its lines as they are written."""
-    raw = argparse.RawDescriptionHelpFormatter
-    return verbs.add_parser(name, help=summary, description=description, epilog=epilog, formatter_class=raw)
-
-
-def add_login(verb: argparse.ArgumentParser) -> None:
-    """Add the options that say which cluster is the manager."""
-    verb.add_argument("--context", default="", help="context of the kubeconfig: the manager cluster")
-    verb.add_argument(
-        "--kubeconfig", default="", help="path of the kubeconfig (default: $KUBECONFIG, else ~/.kube/config)"
-    )
-
-
 async def told(question: Coroutine[Any, Any, T], text: str) -> T:
     """Wait for an answer, and say so once it takes long."""
     hint = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, lambda: print(text, file=sys.stderr))
@@ -49,14 +30,6 @@ async def told(question: Coroutine[Any, Any, T], text: str) -> T:
         return await question
     finally:
         hint.cancel()
-
-
-def duration(text: str) -> timedelta:
-    """Read an option such as 30s; argparse tells what is wrong with it."""
-    try:
-        return specs.parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def whom(refusal: ApiError) -> str:

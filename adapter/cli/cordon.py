@@ -21,35 +21,6 @@ WANTED: Mapping[str, Mapping[str, bool]] = {
     "cordon": {"cordoned": True},
     "uncordon": {"cordoned": False, "draining": False},
 }
-CORDON = """\
-Keeps new workers away from a worker cluster. Those that run there stay; `kubectl rayspan drain` moves them.
-"""
-UNCORDON = """\
-Lets new workers go to a worker cluster again, and stops a drain of it. What a drain has moved stays where it is now.
-"""
-EPILOG = """\
-example:
-  kubectl rayspan {verb} east
-  workercluster/east {verb}ed
-
-exit code: 0 it is {verb}ed, 2 the command line is wrong, 1 anything else
-"""
-
-
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add both verbs and their options to the command line."""
-    for name, summary, text in (
-        ("cordon", "keep new workers away from a worker cluster", CORDON),
-        ("uncordon", "let new workers go to a worker cluster again", UNCORDON),
-    ):
-        verb = common.add_verb(verbs, name, summary, text, EPILOG.format(verb=name))
-        add_cluster(verb)
-
-
-def add_cluster(verb: argparse.ArgumentParser) -> None:
-    """Add what every verb about a worker cluster is told."""
-    verb.add_argument("cluster", metavar="WORKERCLUSTER", help="name of the WorkerCluster")
-    common.add_login(verb)
 
 
 def main(given: argparse.Namespace) -> int:

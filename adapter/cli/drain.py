@@ -8,7 +8,6 @@ stopped and started again at any time. Exit code 0: the cluster is empty (or is 
 import argparse
 import asyncio
 import sys
-from datetime import timedelta
 
 from adapter import names
 from adapter.cli import common, cordon
@@ -24,39 +23,6 @@ PAUSE_SECONDS = 1.0
 UNSEEN_LOOKS = 3  # the controller needs less than one when it runs
 
 _UNSEEN = f"the controller has not seen the drain yet: see `kubectl -n {names.SYSTEM_NAMESPACE} get pods`"
-DESCRIPTION = """\
-Moves the workers out of a worker cluster, a few at a time (spec.maxUnavailable of the WorkerCluster), and keeps new ones away.
-A worker finishes its running tasks, if its grace period allows, and is replaced in another cluster that has room.
-Nothing is moved before there is room for it.
-"""
-EPILOG = """\
-example:
-  kubectl rayspan drain east
-  workercluster/east draining
-  RayJob default/train: 2 workers left; 2 of 4 workers to east, 2 to west.
-  RayJob default/train: 1 worker left; 1 of 4 workers to east, 3 to west.
-  RayJob default/train: no worker left
-  workercluster/east drained
-
-Ctrl-C stops the watching, not the drain. The same command watches again; `kubectl rayspan uncordon` stops the drain.
-
-exit code: 0 it is drained, 2 the command line is wrong, 1 anything else
-"""
-
-
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb and its options to the command line."""
-    verb = common.add_verb(verbs, "drain", "move the workers out of a worker cluster", DESCRIPTION, EPILOG)
-    cordon.add_cluster(verb)
-    verb.add_argument(
-        "--timeout",
-        type=common.duration,
-        default=timedelta(0),
-        help="how long to watch, such as 10m (default: until it is empty)",
-    )
-    verb.add_argument(
-        "--wait", choices=("true", "false"), default="true", help="watch until it is empty (default: true)"
-    )
 
 
 def main(given: argparse.Namespace) -> int:

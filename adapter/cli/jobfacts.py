@@ -33,16 +33,6 @@ from adapter.whereabouts.facts import Facts, placement_of, pods_of, ray_cluster_
 _KINDS = {"rayjob": ("RayJob", RAY_JOBS), "raycluster": ("RayCluster", RAY_CLUSTERS)}
 
 
-def add(verb: argparse.ArgumentParser) -> None:
-    """Add what a verb about one job is told."""
-    verb.add_argument(
-        "job", metavar="JOB", help="name of a RayJob or RayCluster, also as rayjob/NAME or raycluster/NAME"
-    )
-    verb.add_argument("-n", "--namespace", default="", help="where it is (default: the context's)")
-    verb.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
-    common.add_login(verb)
-
-
 def attempt(given: argparse.Namespace, tell: Callable[[Client, Facts], Awaitable[int]]) -> int:
     """Read the job and tell of it; returns the exit code. Trouble is one sentence on the standard error."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence

@@ -29,58 +29,6 @@ from adapter.shell.kube.resources import SERVICES
 
 FITS, DOES_NOT_FIT = 0, 3
 
-DESCRIPTION = """\
-Says which worker clusters a RayJob or RayCluster would go to if it were submitted now, and why, without submitting it; of a
-RayService, where the next RayCluster that KubeRay makes of it would go, beside all that runs, the one that serves now included.
-"""
-EPILOG = f"""\
-example:
-  kubectl rayspan plan -f my-job.yaml
-  RayJob default/my-job: 4 workers of group workers, each cpu 1, memory 2Gi
-  LocalQueue ray, DispatchPolicy everywhere: FillInOrder, AllOrNothing
-
-  ASKED   CLUSTER   CHOSEN   NOMINAL   BORROWED   EVER   USED    FREE    PER HOUR   WHY
-  1       east      2        2         0          4      cpu 6   cpu 2   0.24       no more fit: cpu in flavor ray: ...
-  2       west      2        4         0          4      cpu 0   cpu 8   0.20       -
-
-  Fits: 2 of 4 workers to east, 2 to west.
-  Price per hour: 0.44.
-
-columns:
-  ASKED     who is asked first; "-" was not asked
-  CHOSEN    how many workers it would get
-  NOMINAL   how many fit into its free nominal quota; BORROWED: how many more with borrowed quota;
-            EVER: how many if nothing else ran there, each worker group for itself
-  USED      of the resource that is scarcest there, by everybody, with what other jobs were just promised
-  FREE      of the same, borrowing included. `-o yaml` shows every resource in every flavor.
-  PER HOUR  of the chosen workers, where the WorkerCluster names prices
-
-What is not looked at: the manager's own quota, which the job needs first, and preemption, other than of those
-who borrowed quota and of gangs of lower priority.
-The job is taken for the youngest of its priority. A priority class (label {names.PRIORITY_CLASS_LABEL}) is known
-only if another job has it already, else its priority is taken for 0. All worker groups are taken for remote ones.
-
-exit code: 0 it fits, 3 it does not fit, 2 there is no job to plan, 1 nobody could be asked
-"""
-
-
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb and its options to the command line."""
-    verb = common.add_verb(
-        verbs, "plan", "say where a job's workers would go, without submitting it", DESCRIPTION, EPILOG
-    )
-    verb.add_argument(
-        "-f",
-        "--filename",
-        required=True,
-        help='file with one RayJob, RayCluster or RayService; "-" is the standard input',
-    )
-    verb.add_argument(
-        "-n", "--namespace", default="", help="where it would be submitted (default: the file's, else the context's)"
-    )
-    verb.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help="default: table")
-    common.add_login(verb)
-
 
 def main(given: argparse.Namespace) -> int:
     """Ask, print, and return the exit code; trouble is one sentence on the standard error."""
@@ -152,8 +100,12 @@ async def _ask(given: argparse.Namespace, job: dict[str, Any]) -> Answer:
 
 async def answered(client: Client, question: Mapping[str, Any]) -> Answer:
     """The controller's plan for a question: `namespace` and `object`."""
-    path = SERVICES.path(names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{names.PLAN_PATH}")
-    return await client.create(path, question)
+    return await client.create(path_to(names.PLAN_PATH), question)
+
+
+def path_to(path: str) -> str:
+    """Where the manager's API server hands a question on to the controller, for those who may ask for plans."""
+    return SERVICES.path(names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{path}")
 
 
 def _namespace(given: argparse.Namespace, job: dict[str, Any]) -> str:

@@ -25,26 +25,9 @@ from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 
 REFUSED = 3
-_HEAD = "192.0.2.1"  # of the range that is kept for documentation (RFC 5737)
 _NOBODY = "00000000-0000-0000-0000-000000000000"  # the uid of what does not exist yet
 _CLUSTER = {"kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": "worker"}}
 _SOURCE = {"kubeConfig": {"secretRef": {"name": "any"}}}  # nobody connects
-
-DESCRIPTION = """\
-Shows Ray worker pods as they would be in a worker cluster, and as comments what was changed and why. Nothing is created,
-and no cluster is asked.
-"""
-EPILOG = f"""\
-example:
-  kubectl get pods -l {names.RAY_NODE_TYPE_LABEL}={names.WORKER} -o yaml | kubectl rayspan render -f - --cluster east.yaml
-  kubectl rayspan render -f my-job.yaml > pods.yaml
-
-The file holds worker pods as KubeRay made them, or RayJobs, RayClusters and RayServices: of those the worker templates are
-shown, to which KubeRay adds the start command and the head's address later. What the share, the head and the WorkerCluster will
-be is made up where it is not given: the head's address is {_HEAD}, and the uid of the owner is zero.
-
-exit code: 0 all of it can run in a worker cluster, 3 some of it is refused, 2 there is no worker pod in the file
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +38,6 @@ class Found:
     pod: Raw
     why: str = ""
     template: bool = False
-
-
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb and its options to the command line."""
-    verb = common.add_verb(
-        verbs, "render", "show what a worker pod would be in a worker cluster, and why", DESCRIPTION, EPILOG
-    )
-    verb.add_argument(
-        "-f",
-        "--filename",
-        required=True,
-        help='file with worker Pods, RayJobs, RayClusters or RayServices; "-" is the standard input',
-    )
-    verb.add_argument("--cluster", default="", metavar="FILE", help="file with the WorkerCluster that they would go to")
-    verb.add_argument("--head", default=_HEAD, metavar="ADDRESS", help=f"the head's address (default {_HEAD})")
 
 
 def main(given: argparse.Namespace) -> int:

@@ -27,40 +27,6 @@ _NONE = "-"
 _HEADER = ("CLUSTER", "ZONE", "CONNECTED", "REACHABLE", "OPEN", "RESERVED", "WORKERS")
 _QUOTA = ("CLUSTER", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "FREE")
 
-DESCRIPTION = """\
-Shows the worker clusters: whether they are connected, which workers they have, and how much of their quota is free.
-"""
-EPILOG = """\
-example:
-  kubectl rayspan top
-  CLUSTER   ZONE         CONNECTED   REACHABLE   OPEN   RESERVED   WORKERS
-  east      us-east-1a   True        True        yes    3          2 Running, 1 Pending
-  west      us-west-2b   True        -           no     0          -
-
-  CLUSTER   CLUSTERQUEUE   FLAVOR   RESOURCE   NOMINAL   USED   FREE
-  east      ray            any      cpu        64        12     52
-
-columns:
-  REACHABLE what `kubectl rayspan preflight` found; "-" was not tried
-  OPEN      whether new workers may go there: no while it is cordoned or drained
-  RESERVED  for how many workers quota is held there
-  WORKERS   pods of the manager that have a place there, by phase
-  USED      by everybody, with what other jobs were just promised
-  FREE      borrowing included
-
-It is for administrators: it reads the WorkerClusters, the queues and the worker pods of all namespaces in the manager cluster. Quota is the
-controller's answer, for whoever may ask for plans; a cluster to which no worker may go now shows none. What could not be read is told.
-
-exit code: 0 it is shown, 2 the command line is wrong, 1 the manager cluster cannot be asked
-"""
-
-
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb and its options to the command line."""
-    verb = common.add_verb(verbs, "top", "show what the worker clusters hold", DESCRIPTION, EPILOG)
-    verb.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
-    common.add_login(verb)
-
 
 def main(given: argparse.Namespace) -> int:
     """Read, ask, print, and return the exit code; trouble is one sentence on the standard error."""

@@ -17,47 +17,6 @@ from adapter.whereabouts.document import Document, document
 from adapter.whereabouts.facts import Facts
 from adapter.whereabouts.walk import walk
 
-DESCRIPTION = """\
-Says which one link of its way keeps a RayJob or RayCluster from running, and what to do about it.
-"""
-EPILOG = """\
-example:
-  kubectl rayspan why my-job
-  RayJob default/my-job
-
-  STEP             STATE
-  Job              ok
-  Workload         ok
-  AdmissionCheck   ok
-  Placement        Waits
-  Pods             -
-  Ray              -
-
-  Waits: 6 workers needed at once, 4 fit now: ... It starts by itself as soon as there is room.
-  See Placement default/my-job-a9b41619.
-
-The steps:
-  Job             it is there, is not over, and has the label of its LocalQueue
-  Workload        Kueue has made one, which is active and holds the manager's quota
-  AdmissionCheck  those of the ClusterQueue are ready, and one of them is Rayspan's
-  Placement       the worker clusters have room, and have admitted their shares
-  Pods            KubeRay has made the pods, the head is ready, each worker has a slot, a copy and a node, and its containers start
-  Ray             every worker has joined the head
-
-What the link says is what stands on the object that is named. Where a job waits for room, the table of `kubectl rayspan plan`
-follows, if you may ask for plans. It reads the manager cluster alone, with your rights: those of the ClusterRole view in the job's
-namespace are enough. What could not be read is told.
-
-exit code: 0 it runs or has succeeded, 3 it waits, 4 it is refused or has failed and needs somebody, 2 there is no such job or the
-command line is wrong, 1 the manager cluster cannot be asked
-"""
-
-
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb and its options to the command line."""
-    verb = common.add_verb(verbs, "why", "say what keeps a job from running", DESCRIPTION, EPILOG)
-    jobfacts.add(verb)
-
 
 def main(given: argparse.Namespace) -> int:
     """Read, ask, print, and return the exit code."""

@@ -3,12 +3,13 @@
 Kueue counts in a ClusterQueue's status all that are pending. Among them are those that no quota coming free would help: they ask for
 what the queue does not have, or for more than it can ever give. Who gave way to one of these would do so for nothing, and for ever. And
 there are those that Kueue has not tried yet, which mostly get their quota within a second: gangs that gave way themselves and come
-back, say. Were these counted at once, every one that comes back would make all others give way. Of some it can never write down
-what it found, for they are too large: these count only where they may stand behind another one, in a queue of strict order.
+back, say. Were these counted at once, every one that comes back would make all others give way. Of some it never writes down what it
+found, for they are too large, or are parked with others of their shape: these count when they were pending for minutes.
 
 Nothing here is asked of a Workload that has quota, and nothing is said of how long it waits.
 """
 
+import re
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,9 +19,14 @@ from adapter.objects.raw import Raw, condition, is_true, meta, moment
 # By when Kueue has tried a Workload that came into its queue. It does so at once, or a second after quota came free
 # (requeueBatchPeriod of kueue:pkg/cache/queue), and may be busy. What it has said then is the answer.
 TRIED_IN = timedelta(seconds=5)
-# What Kueue writes of one that it has tried (kueue:pkg/scheduler/flavorassigner/flavorassigner.go).
-_TRIED: Final = "couldn't assign flavors"
-_OTHERS_MAY_END: Final = ("insufficient unused quota", "topology")
+# From when on one of which Kueue says nothing counts all the same, in a queue that passes over who does not fit. Gangs that give way to
+# it for nothing do so later each time (gang/deadlines.py).
+UNTRIED = timedelta(minutes=5)
+# What Kueue writes of each podset of one that it has tried, and where it is helped by who ends (docs/upstream.md, "Who is pending").
+_TRIED: Final = "couldn't assign flavors to pod set "
+_OTHERS_MAY_END: Final = re.compile(r"insufficient unused quota|topology \"[^\"]*\" (allows|doesn't allow) to fit")
+# It admits nobody while a Workload that holds quota is not ready, as a gang that waits never is (kueue:pkg/scheduler/scheduler.go).
+_HELD_UP: Final = "waiting for all admitted workloads to be in PodsReady condition"
 # Why one is not in its queue, or would not be helped by quota (kueue:apis/kueue/v1beta2/workload_types.go).
 _NOT_FOR_QUOTA: Final = frozenset(
     {"Inadmissible", "OnHold", "Suspended", "Misconfigured", "NoMatchingFlavor", "ExceedsMaxQuota"}
@@ -30,20 +36,24 @@ _NOT_FOR_QUOTA: Final = frozenset(
 def waits_from(raw: Raw, strict: bool, now: datetime) -> datetime | None:
     """From when on it counts, None while it does not wait for quota that others hold. `strict`: its queue tries nobody before the
     first one has quota."""
-    if is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED) or not _is_wanted(raw):
+    if not is_pending(raw):
         return None
     said = condition(raw, names.QUOTA_RESERVED)
     text = str(said.get("message") or "")
     if said.get("reason") in _NOT_FOR_QUOTA:
         return None
-    came = _came(raw)
-    if not text.startswith(_TRIED):
-        return ((came if strict else None) or now) + TRIED_IN
-    return came if any(why in text for why in _OTHERS_MAY_END) else None
+    came = _came(raw) or now
+    if text.startswith(_TRIED):
+        return came if all(map(_OTHERS_MAY_END.search, text.split(_TRIED)[1:])) else None
+    if text == _HELD_UP:
+        return came
+    return came + TRIED_IN if strict else min(now + TRIED_IN, came + UNTRIED)
 
 
-def _is_wanted(raw: Raw) -> bool:
-    return (raw.get("spec") or {}).get("active") is not False and not meta(raw).get("deletionTimestamp")
+def is_pending(raw: Raw) -> bool:
+    """Whether a Workload has no quota, and somebody wants it to have some."""
+    over = is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED) or meta(raw).get("deletionTimestamp")
+    return not over and (raw.get("spec") or {}).get("active") is not False
 
 
 def _came(raw: Raw) -> datetime | None:

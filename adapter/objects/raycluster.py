@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from adapter import names
-from adapter.objects.raw import Raw, controller_uid, meta, uid_of
+from adapter.objects.raw import Raw, controller_uid, label, meta, uid_of
 from adapter.objects.workload import Job
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # of any object of a kind that a CRD defines
@@ -32,11 +32,18 @@ def belongs(pod: Raw, ray_cluster: Raw | None, job: Job | None) -> bool | None:
     `ray_cluster` is the one whose name the pod's label says, None when there is none. The answer is None while that is not known:
     it was deleted before its pods, or was not heard of yet.
     """
-    if ray_cluster is None and controller_uid(pod):
+    if ray_cluster is None and _says_so(pod):
         return None
     if ray_cluster is None or job is None or controller_uid(pod) != uid_of(ray_cluster):
         return False
     return job.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
+
+
+def _says_so(pod: Raw) -> bool:
+    """Whether a pod is a RayCluster's that has the name which its label says. Of one that there never was Kubernetes deletes it."""
+    name = label(pod, names.RAY_GCS_CLUSTER_LABEL)
+    owners = meta(pod).get("ownerReferences") or ()
+    return any(one.get("controller") and (one.get("kind"), one.get("name")) == ("RayCluster", name) for one in owners)
 
 
 def service(ray_cluster: Raw) -> Job | None:

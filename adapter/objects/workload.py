@@ -148,7 +148,7 @@ def workload(raw: Raw) -> Workload:
         reserved_at=true_since(raw, names.QUOTA_RESERVED),
         attempt=_attempt(raw) if reserved else "",
         podsets=_podsets(spec, status),
-        job=_job(raw, namespace),
+        job=job_of(raw),
         checks={entry.get("name") or "": _check(entry) for entry in status.get("admissionChecks") or ()},
     )
 
@@ -187,7 +187,7 @@ def _standing(raw: Raw) -> tuple[bool, bool, bool, str, str]:
 
 
 def _chain(raw: Raw) -> str:
-    job = _job(raw, key_of(raw)[0])
+    job = job_of(raw)
     return chain_name(job.kind, job.uid) if job and job.kind in names.RAY_KINDS else ""
 
 
@@ -221,11 +221,12 @@ def _podsets(spec: Raw, status: Raw) -> tuple[PodSet, ...]:
     )
 
 
-def _job(raw: Raw, namespace: str) -> Job | None:
+def job_of(raw: Raw) -> Job | None:
+    """The job that a Workload stands for, without all else that is read of it."""
     for owner in meta(raw).get("ownerReferences") or ():
         if owner.get("controller"):
             api_version, kind, name, uid = (str(owner.get(k) or "") for k in ("apiVersion", "kind", "name", "uid"))
-            return Job(api_version, kind, namespace, name, uid)
+            return Job(api_version, kind, key_of(raw)[0], name, uid)
     return None
 
 

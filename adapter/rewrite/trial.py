@@ -23,7 +23,10 @@ from adapter.rewrite import groupworkload, rewriter
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 
-# What is private in a container, or new in each job: without it, jobs of one shape are one question.
+# What is private in a container, or new in each job: without it, jobs of one shape are one question. In a real copy these are what the
+# template says, and KubeRay's start of Ray with the head's address. Neither a request nor a toleration comes of them, and the API asks
+# for none. A policy that looks at them speaks when the first real pod comes (docs/pods.md, "What the worker cluster adds"). What
+# Ray is told of the place is none of the template's, and the rewriter writes it here, too.
 _AT_HOME = ("env", "envFrom", "command", "args")
 # KubeRay gives the Ray container both where it has none, and a policy may want them.
 _PROBES: Mapping[str, Any] = {probe: {"exec": {"command": ["true"]}} for probe in ("livenessProbe", "readinessProbe")}

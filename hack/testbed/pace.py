@@ -12,6 +12,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
+from adapter.admission import claim
 from adapter.gang import anchors, deadlines
 from adapter.shell.controller import engine
 from adapter.shell.kube import client, reflector
@@ -37,6 +38,13 @@ _SHORT: _Waits = {
     headturns: {"ASK_SECONDS": 2.0},
     # Longer than it takes from an anchor to the share that is written after it.
     anchors: {"SETTLED": timedelta(seconds=5)},
+    # All by a third: their order is what keeps two from writing.
+    claim: {
+        "RENEW_SECONDS": 3.5,
+        "DEADLINE_SECONDS": 13.5,
+        "ABANDONED_SECONDS": 20,
+        "HANDED_OVER_SECONDS": 17.0,
+    },
     # Still longer than SPILL_AFTER, so that another cluster is tried first, and a gang spills before it gives way.
     deadlines: {
         "EXCLUDED_FIRST": timedelta(seconds=5),

@@ -77,6 +77,7 @@ class RayService:
             spec["volumes"][0]["configMap"]["name"] = self.name
             env = {each["name"]: each for each in spec["containers"][0]["env"]}
             env["RELEASE"]["value"] = release
+        group["template"]["spec"]["terminationGracePeriodSeconds"] = 20  # a third of the sample's
         cluster["workerGroupSpecs"] = [_in_zone(group, zone) for zone in self.fleet.workers]
         self.fleet.manager.apply(yaml.safe_dump_all([code, service]))
 

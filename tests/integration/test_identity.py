@@ -25,7 +25,6 @@ from adapter.shell.kube.resources import CONFIG_MAPS
 from hack.testbed import install
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.controller import Controller, dump
-from hack.testbed.pace import SHIPPED
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, told
 from hack.testbed.workerclusters import meant, uid
@@ -161,13 +160,16 @@ def _all(stage: Stage) -> set[str]:
 
 
 @pytest.fixture
-def pair(standing: Controller, parked: Clusters, tmp_path: Path) -> Iterator[tuple[Controller, Controller]]:
+def pair(
+    standing: Controller, parked: Clusters, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[Controller, Controller]]:
     """Two processes of one manager that take part in its election, as those that are shipped do; none of them runs yet."""
     standing.stop()
+    pace = request.config.getoption("--pace")
     folders = (tmp_path / "first", tmp_path / "second")
     for folder in folders:
         folder.mkdir()
-    first, second = (Controller(parked.manager, f, pace=SHIPPED, elect=True, number=n) for n, f in enumerate(folders))
+    first, second = (Controller(parked.manager, f, pace=pace, elect=True, number=n) for n, f in enumerate(folders))
     yield first, second
     for one in (second, first):
         one.stop(signal.SIGTERM)  # the Lease is given back: whoever comes next need not wait
@@ -276,7 +278,7 @@ async def _as_clone(stage: Stage, lead: Leadership, seconds: float) -> str:
     identity = Identity(Known("east", uid(stage.fleet.workers["east"])))
     own, client = [await Client.from_kubeconfig(kubeconfig) for _ in range(2)]
     told: list[object] = []
-    made = Claim(own, _manager_id(stage), identity, _Elected(lead), told.append)
+    made = Claim(own, _manager_id(stage), identity, _Elected(lead), lambda *said: told.append(said))
     client.guard = made.fence
     try:
         identity.met(await own.uid())

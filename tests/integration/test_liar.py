@@ -102,7 +102,7 @@ class Course:
 @pytest.mark.parametrize(
     ("lies", "batches"),
     [
-        pytest.param(300, 3, id="300"),
+        pytest.param(300, 3, id="300", marks=pytest.mark.brief),
         pytest.param(10_000, 20, id="10000", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
     ],
 )

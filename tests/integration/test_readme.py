@@ -1,4 +1,4 @@
-"""Do the README and docs/install.md keep their word: every command shows what they say, in their order, and every object is accepted?
+"""Do the README and the pages behind its doors keep their word: every command shows what they say, in their order, and every object is accepted?
 
 The clusters have the contexts that they speak of. The tests of the commands build on each other, as the sections do. What they
 install is installed already, so nothing changes; what would remove it is a dry run. Helm's and Docker's commands are read elsewhere
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from adapter import names
+from adapter import __version__, names
 from hack.demo import job
 from hack.lab.base import versions
 from hack.lab.base.paths import REPO
@@ -26,7 +26,9 @@ from hack.testbed.clusters import Cluster, Clusters
 
 pytestmark = [pytest.mark.alone, pytest.mark.long]  # what the commands do to the clusters is theirs
 
-_PAGES = {name: (REPO / name).read_text() for name in ("docs/install.md", "README.md")}  # installing comes first
+# In the order in which their commands are run.
+_NAMES = ("README.md", "docs/install.md", "docs/use.md", "docs/removing.md")
+_PAGES = {name: (REPO / name).read_text() for name in _NAMES}
 _MAKEFILE = (REPO / "Makefile").read_text()
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _UNFINISHED = ("|", "\\")  # a line that ends so goes on in the next
@@ -176,6 +178,7 @@ _SHOWN: dict[str, list[str]] = {
         "^west +the manager +ok ",
         "^Ready.*: nothing was found that would keep workers from joining\\.$",
     ],
+    r"rayspan version ": [f"^Client: {re.escape(__version__)}$", f"^Controller: {re.escape(__version__)}$"],
     r"rayspan plan ": _said("RayJob default/rayjob-pi: 4 workers"),
     r"create rolebinding": [rf"^rolebinding\.{re.escape(_RBAC)}/rayspan-plan created \(server dry run\)$"],
     r"apply -f manifests/samples/rayjob-pi": _applied("rayjob.ray.io/rayjob-pi", "configmap/rayjob-pi"),
@@ -234,7 +237,7 @@ def shell(deployed: None, fleet: Clusters, tmp_path_factory: pytest.TempPathFact
     kubeconfig.touch(mode=0o600)
     kubeconfig.write_text(json.dumps(_merged(fleet)))
     (folder / "kubectl").symlink_to(clusters.program())
-    plugin = folder / "kubectl-rayspan"  # what `pip install .` makes of the checkout
+    plugin = folder / "kubectl-rayspan"  # what `pipx install .` makes of the checkout
     plugin.write_text(_PLUGIN)
     plugin.chmod(0o755)
     release.write(folder / "release", "dev", "rayspan/rayspan")  # of the image that the lab runs
@@ -301,6 +304,12 @@ def test_object_is_accepted(shell: Shell, block: Snippet) -> None:
     shell.run(f"kubectl --context {context} apply {how} -f -", input=block.text)
 
 
+def test_the_job_that_is_shown_fits_the_queues_that_are_applied(shell: Shell) -> None:
+    (shown,) = (block.text for block in _blocks("yaml") if "kind: RayJob" in block.text)
+    said = shell.run("kubectl rayspan plan --context manager -f -", input=shown)
+    assert re.search(r"^Fits: 2 of 4 workers to east, 2 to west\.$", said, re.MULTILINE), said
+
+
 def test_nothing_is_left_out() -> None:
     """Every fence is of a kind that is looked at, and the parts that a reader needs are there."""
     assert {match[2] for text in _PAGES.values() for match in _FENCE.finditer(text)} == {"sh", "yaml", "text"}
@@ -318,9 +327,10 @@ def test_nothing_is_left_out() -> None:
     ],
 )
 def test_it_names_the_versions_that_are_tested(program: str, version: str) -> None:
-    lines = _PAGES["docs/install.md"].splitlines()
-    (tested,) = (line for line in lines if line.startswith("It is tested with "))
-    assert re.search(rf"\b{program} {re.escape(version.removeprefix('v'))}\b", tested)
+    tested = [line for text in _PAGES.values() for line in text.splitlines() if line.startswith("It is tested with ")]
+    assert len(tested) == 2  # in the README, and for those who install it
+    for line in tested:
+        assert re.search(rf"\b{program} {re.escape(version.removeprefix('v'))}\b", line)
 
 
 def _deployed(manager: Cluster) -> bool:

@@ -32,12 +32,13 @@ log = logging.getLogger(__name__)
 FEW, MANY = 20, 150
 FIXED = 7  # the seed of those that are the same ones each time
 _SEED = "RAYSPAN_SEED"
-DELAY = 2.0  # seconds by which the others may make a good job start later
+DELAY = 2.0  # seconds by which the others may make the placing of a good job take longer
 STARTS = 5  # good jobs without the others: as many as beside few of them
 BATCH = 4  # hostile jobs that come while one good job starts
 WORKERS = 8  # that the hostile tenant may have in each cluster: what it is given by mistake must not fill the machine
 SLOWEST = "rayspan_decision_seconds"  # a plan, during which no other gang is planned
 TAKEN = "taken"
+Start = tuple[float, float]
 KUEUES = "Reset to Pending after eviction."  # what Kueue writes on a check (kueue:pkg/workload/evict/evict.go)
 
 
@@ -48,17 +49,23 @@ def tenant(stage: Stage) -> Iterator[Stage]:
         yield made
 
 
-@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "count", [pytest.param(FEW, marks=pytest.mark.brief), pytest.param(MANY, marks=pytest.mark.long)]
+)
 def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Controller, count: int) -> None:
-    """Good jobs start within 2 s of their usual time, those that run stay, the controller is the same; each hostile job is placed
-    like any other or told why not in a sentence, and nothing is left of it."""
+    """Good jobs are placed within 2 s of their usual time, those that run stay, the controller is the same; each hostile job is placed
+    like any other or told why not in a sentence, and nothing is left of it.
+
+    It is the time from when Kueue has reserved the manager's quota. How long its API server, KubeRay and Kueue take before that is told,
+    and theirs: they are busy with the same crowd, and on two processors with all the rest.
+    """
     number = _seed(count)
     stage.build({"east": 60, "west": 60}, manager_cpu=1_000)
     # `pods` is covered, so that no amount that is as good as nothing makes thousands of them; in the manager all have room.
     tenant.build(dict.fromkeys(tenant.clusters, WORKERS), manager_cpu=10**12, resource="pods")
     drawn = extremes.drawn(_schemas(stage.manager), number, count)
     jobs = [extremes.submittable(job, tenant.name, index) for index, job in enumerate(drawn)]
-    answers, beside = Counter[str](), list[float]()
+    answers, beside = Counter[str](), list[Start]()
     stage.ray_cluster("steady", workers=2)
     wait(lambda: stage.running(2), 90, "a good job runs", running.tail)
     steady, process = _uids(stage, "steady"), running.pid
@@ -79,10 +86,11 @@ def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Con
         checks = list(_checks(tenant, hostile))
 
     reached = {name for name, _, _ in checks}
-    delay = statistics.median(beside) - statistics.median(before)
+    (queued, placed), (queued_beside, placed_beside) = (zip(*some, strict=True) for some in (before, beside))
+    delay = statistics.median(placed_beside) - statistics.median(placed)
     told = (
-        f"{dict(answers)}; {len(reached)} Workloads were told something by our check; a good job starts in {_spread(before)}, beside them in {_spread(beside)}: "
-        f"{delay:+.2f} s"
+        f"{dict(answers)}; {len(reached)} Workloads were told something by our check; a good job has its quota in {_spread(queued)} and "
+        f"is placed in {_spread(placed)}, beside them in {_spread(queued_beside)} and {_spread(placed_beside)}: {delay:+.2f} s"
     )
     log.info("%s", told)  # seen with --log-cli-level=INFO
     running.check()
@@ -134,20 +142,26 @@ def _recorded(stage: Stage) -> Recorder:
 # --- good jobs -----------------------------------------------------------------------------------------------------------
 
 
-def _start(stage: Stage, seen: Recorder, name: str) -> float:
-    """Seconds from a good job's submission until its check is Ready; then it goes, and the next one finds the same."""
+def _start(stage: Stage, seen: Recorder, name: str) -> Start:
+    """Seconds from a good job's submission until it has the manager's quota, and from then until its check is Ready; then it goes, and
+    the next one finds the same."""
     job, first = ray_cluster(name, stage.name, {"workers": 2}), len(seen.changes)
     began = time.monotonic()
     stage.manager.writer.apply(job)
     seen.wait(lambda now: any(_ready(stage, raw, name) for raw in now.values()), 60, f"{name} is placed")
-    changes = [one for one in seen.changes[first:] if one.after and _ready(stage, one.after, name)]
+    mine = [(one.at, one.after) for one in seen.changes[first:] if one.after and _is_of(one.after, name)]
+    reserved = next(at for at, raw in mine if condition(dict(raw), names.QUOTA_RESERVED).get("status") == "True")
+    ready = next(at for at, raw in mine if _ready(stage, raw, name))
     stage.manager.writer.delete(f"raycluster.{names.RAY_DOMAIN}", name, stage.name)
-    return changes[0].at - began
+    return reserved - began, ready - reserved
 
 
 def _ready(stage: Stage, raw: Raw | Mapping[str, Any], job: str) -> bool:
-    owned = any(owner["name"] == job for owner in raw["metadata"].get("ownerReferences", ()))
-    return owned and _entry(stage, raw).get("state") == names.CHECK_READY
+    return _is_of(raw, job) and _entry(stage, raw).get("state") == names.CHECK_READY
+
+
+def _is_of(raw: Raw | Mapping[str, Any], job: str) -> bool:
+    return any(owner["name"] == job for owner in raw["metadata"].get("ownerReferences", ()))
 
 
 def _entry(stage: Stage, raw: Raw | Mapping[str, Any]) -> Raw:

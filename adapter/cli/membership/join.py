@@ -37,46 +37,6 @@ PAUSE_SECONDS = 1.0
 LOOKS = 3  # an API server grants a right a moment after it was bound
 _OLD_ACCOUNT = "kubernetes.io/service-account.name"
 
-DESCRIPTION = """\
-Makes a cluster a worker of the manager. In the worker cluster: an account (rayspan-worker in rayspan-system) that may look at queues,
-nodes and pods, and create workers in the namespaces that -n names, and a token of it that ends. In the manager: a Secret of that name
-in rayspan-system with a kubeconfig, and a WorkerCluster. Nothing is started in the worker cluster. No token is ever shown.
-
-You need an administrator's rights in both clusters. Doing it again changes nothing; with another -n, --server or context, that is changed.
-"""
-EPILOG = """\
-example:
-  kubectl rayspan join east --context manager --worker-context east -n research
-  kubectl rayspan join east --worker-kubeconfig east.yaml --server https://10.1.2.3:6443 --expires 30d
-  kubectl rayspan join east --worker-context east -o yaml
-
-Whoever may create pods in a namespace can have them read its Secrets, so open only namespaces that hold none but their own.
-
-exit code: 0 it has joined, 3 it has, but something would keep workers away, 2 the command line is wrong, 1 anything else
-"""
-
-
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb and its options to the command line."""
-    verb = common.add_verb(verbs, "join", "make a cluster a worker of the manager", DESCRIPTION, EPILOG)
-    sides.add(verb)
-    verb.add_argument(
-        "--server",
-        default="",
-        metavar="URL",
-        help="the worker cluster's API server as the manager's pods reach it (default: as you do)",
-    )
-    verb.add_argument(
-        "-n",
-        "--namespace",
-        action="append",
-        default=[],
-        metavar="NAMESPACE",
-        help="where the manager may run workers; repeat (default: default)",
-    )
-    sides.add_lifetime(verb)
-    verb.add_argument("-o", "--output", choices=("yaml",), help="print the objects of both clusters, and write nothing")
-
 
 def main(given: argparse.Namespace) -> int:
     """Do it and return the exit code; trouble is one sentence on the standard error."""

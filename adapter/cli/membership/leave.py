@@ -9,10 +9,9 @@ workers, is waited for, and all else is made again by `join`. It may be stopped,
 import argparse
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 
 from adapter import membership, names
-from adapter.cli import common, cordon, drain
+from adapter.cli import cordon, drain
 from adapter.cli.common import DONE, complain
 from adapter.cli.membership import account, sides
 from adapter.cli.membership.sides import MANAGER, NOT_YET, WORKER, Sides, Trouble, asking
@@ -52,34 +51,6 @@ _OF_ACCOUNT = {
     ("configmap", names.ROOT_AUTHORITY),
     ("configmap", "openshift-service-ca.crt"),
 }
-
-DESCRIPTION = """\
-Takes a worker cluster out of the manager, for good. New workers are kept away and those that run there move to other clusters, as by
-`kubectl rayspan drain`, or end with their jobs. When the last one is gone, the WorkerCluster and its Secret are deleted, and then the
-account in the worker cluster with its roles and bindings. Your queues, namespaces and policies stay.
-
-It says what it will delete, and does not ask. It may be stopped at any time; the same command goes on.
-You need an administrator's rights in both clusters.
-"""
-EPILOG = """\
-example:
-  kubectl rayspan leave east --context manager --worker-context east
-  kubectl rayspan leave east --worker-kubeconfig east.yaml --timeout 10m
-
-exit code: 0 nothing is left of it, 3 the time is up and workers are left, 2 the command line is wrong, 1 anything else
-"""
-
-
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb and its options to the command line."""
-    verb = common.add_verb(verbs, "leave", "take a worker cluster out of the manager, for good", DESCRIPTION, EPILOG)
-    sides.add(verb)
-    verb.add_argument(
-        "--timeout",
-        type=common.duration,
-        default=timedelta(0),
-        help="how long to wait for its workers, such as 10m (default: until they are gone)",
-    )
 
 
 def main(given: argparse.Namespace) -> int:

@@ -8,34 +8,10 @@ import argparse
 from datetime import UTC, datetime
 
 from adapter import membership, names
-from adapter.cli import common
 from adapter.cli.common import DONE
 from adapter.cli.membership import account, sides
 from adapter.cli.membership.sides import MANAGER, asking
 from adapter.membership import Found, Membership, Unusable
-
-DESCRIPTION = """\
-Renews the login by which the manager reaches a worker cluster: a new token of the account that `kubectl rayspan join` made, in the same
-kubeconfig. Nothing is restarted, and what runs goes on. The token before it is good until it ends by itself. No token is ever shown.
-
-You need an administrator's rights in both clusters.
-"""
-EPILOG = """\
-example:
-  kubectl rayspan rotate east --context manager --worker-context east
-  manager cluster: secret/east configured
-  The token ends 2027-02-21 08:00 UTC, in 90 days. Renew it before, by `kubectl rayspan rotate east`.
-  The token before it ends 2026-12-01 10:30 UTC, in 7 days.
-
-exit code: 0 it is renewed, 2 the command line is wrong, 1 anything else
-"""
-
-
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb and its options to the command line."""
-    verb = common.add_verb(verbs, "rotate", "renew the manager's login to a worker cluster", DESCRIPTION, EPILOG)
-    sides.add(verb)
-    sides.add_lifetime(verb)
 
 
 def main(given: argparse.Namespace) -> int:

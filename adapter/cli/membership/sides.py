@@ -7,7 +7,6 @@ written it is known which clusters they lead to, and what stands there.
 import argparse
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -25,8 +24,6 @@ from adapter.shell.kube.resources import NAMESPACES, SECRETS, SERVICE_ACCOUNTS, 
 
 NOT_YET = 3  # exit code: it was begun, and something is still in the way
 MANAGER, WORKER = "manager", "worker"
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
-_DAYS = re.compile(r"(\d{1,5})d")
 
 
 class Trouble(Exception):
@@ -42,31 +39,6 @@ class Sides:
     one: Membership
     found: Found
     here: Address  # how this machine reaches the worker cluster
-
-
-def add(verb: argparse.ArgumentParser) -> None:
-    """Add what each of the verbs is told."""
-    verb.add_argument("name", metavar="NAME", type=_name, help="name of the WorkerCluster")
-    verb.add_argument(
-        "--worker-context", default="", metavar="CONTEXT", help="context of the kubeconfig: the worker cluster"
-    )
-    verb.add_argument(
-        "--worker-kubeconfig",
-        default="",
-        metavar="FILE",
-        help="path of the worker cluster's kubeconfig (default: the manager's file, with --worker-context)",
-    )
-    common.add_login(verb)
-
-
-def add_lifetime(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--expires",
-        type=_lifetime,
-        default=membership.LIFETIME,
-        metavar="DURATION",
-        help="how long the token is to last, such as 30d or 12h (default: 90d); the worker cluster may give less",
-    )
 
 
 def attempt(given: argparse.Namespace, doing: Coroutine[Any, Any, int]) -> int:
@@ -160,19 +132,3 @@ def _explained(error: ApiError, side: str) -> str:
     if error.status == 403:
         return f"This needs an administrator's rights in the {side} cluster: {error.message}"
     return f"The {side} cluster refuses: {error.message or error}"
-
-
-def _name(text: str) -> str:
-    if _NAME.fullmatch(text):
-        return text
-    raise argparse.ArgumentTypeError(
-        f"{text!r} cannot be the name of a WorkerCluster: use at most 63 lower-case letters, digits, '-' and '.', such as east"
-    )
-
-
-def _lifetime(text: str) -> timedelta:
-    days = _DAYS.fullmatch(text)
-    wanted = timedelta(days=int(days[1])) if days else common.duration(text)
-    if not membership.SHORTEST <= wanted <= membership.LONGEST:
-        raise argparse.ArgumentTypeError(f"{text} is no lifetime that an API server gives a token: from 10m to 49710d")
-    return wanted

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import signal
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import yaml
@@ -27,58 +27,6 @@ from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.kube.resources import WORKER_CLUSTERS
 
 NOT_READY = 3
-
-DESCRIPTION = """\
-Tries whether workers could join from the worker clusters: rights, namespace, LocalQueue and image there, DNS, and whether pods of all
-clusters reach each other, how fast, and with the same clock. Short-lived pods do that, two in each cluster, in the namespace where jobs
-would run. The result becomes the condition Reachable of the WorkerClusters.
-
-You need an administrator's rights in the manager cluster: to read the worker clusters' kubeconfigs in rayspan-system, to run pods, and to
-write the status of WorkerClusters. In the worker clusters the rights of those kubeconfigs are used, which are the controller's; the
-machine that you do this on must reach the API servers that they name.
-"""
-EPILOG = """\
-example:
-  kubectl rayspan preflight
-  kubectl rayspan preflight --cluster east -n research --queue ray --image rayproject/ray:2.60.0
-
-Each way between two clusters is tried on one high port. Ray's nodes choose ports of their own, so all must be open; the one that is
-tried stands for them, because no list of well-known ports holds it.
-
-exit code: 0 all is well, 3 something would keep workers from joining, 2 the command line is wrong, 1 anything else
-"""
-
-
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb and its options to the command line."""
-    verb = common.add_verb(
-        verbs, "preflight", "try whether workers could join from the worker clusters", DESCRIPTION, EPILOG
-    )
-    verb.add_argument(
-        "--cluster",
-        action="append",
-        default=[],
-        metavar="WORKERCLUSTER",
-        help="only this one, and the manager; repeat (default: all)",
-    )
-    verb.add_argument("-n", "--namespace", default="", help="where jobs would run (default: the context's)")
-    verb.add_argument(
-        "--queue",
-        action="append",
-        default=[],
-        help="LocalQueue that must be there; repeat (default: those of the namespace whose jobs Rayspan dispatches)",
-    )
-    verb.add_argument(
-        "--image", default="", help="what the pods run, with python3 in it (default: the controller's own image)"
-    )
-    verb.add_argument(
-        "--timeout",
-        type=common.duration,
-        default=timedelta(seconds=60),
-        help="how long a pod may take to start, and again to answer (default: 60s)",
-    )
-    verb.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help="default: table")
-    common.add_login(verb)
 
 
 def main(given: argparse.Namespace) -> int:

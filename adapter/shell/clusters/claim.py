@@ -27,7 +27,8 @@ _RETRY_SECONDS = 2.0
 # Until the cluster has shown who it is, and that is on record: nobody is asked, and the first write waits for this.
 _SOON_SECONDS = 0.2
 
-Tell = Callable[[Unusable | None], None]  # somebody else holds it; None: nobody does
+# Somebody else holds it, or nobody does (None); and whether that cluster may be written to from now on, after it might not.
+Tell = Callable[[Unusable | None, bool], None]
 
 
 class Election(Protocol):
@@ -54,12 +55,15 @@ class Claim:
     ) -> None:
         """`client`: for the claim alone, so that no renewal waits behind writes that hang, and not fenced by this."""
         self.lack = ""  # why there is none although it would be needed, a part of a sentence
+        self.hindrance = ""  # why it cannot be asked for now, so that nothing is written there, a part of a sentence
         self.client, self._identity, self._election, self._tell, self._now = client, identity, election, tell, clock
         self._which = manager_id, identity.known.name
         self._path = LEASES.path(names.SYSTEM_NAMESPACE, claim.name(*self._which))
         self._me = Claimant()
+        self._mine: Raw | None = None  # as it was when this process put it last
         self._said = ""
         self._others = False  # somebody else held it when it was last seen
+        self._open = False  # it has been held, or done without, ever since it was last told so
 
     def fence(self) -> str:
         """Why nothing may be written there now, empty when it may."""
@@ -76,6 +80,7 @@ class Claim:
 
     async def attempt(self) -> float:
         """Look at the claim once and do what follows; returns the seconds until the next look."""
+        self._open = self._open and not self.fence()
         if self._identity.fence():
             return _SOON_SECONDS
         try:
@@ -85,9 +90,25 @@ class Claim:
                 self._without(error)
                 return claim.RENEW_SECONDS
             self._log(logging.WARNING, f"is not renewed ({error})")
+            self._hindered(error)
         except Unreachable as silence:
             self._log(logging.WARNING, f"is not renewed ({silence})")
+            if self.hindrance:  # it answers no more
+                self.hindrance = ""
+                self._told(None)
         return _RETRY_SECONDS
+
+    async def give_back(self) -> None:
+        """Let the next one claim it at once, if this process holds it and the cluster answers; everything that writes there must have ended."""
+        mine, self._mine, self._me = self._mine, None, claim.lost(self._me)
+        if mine is None:
+            return
+        try:
+            await self.client.merge(self._path, claim.giving_back(mine, datetime.now(UTC)))
+        except (ApiError, Unreachable) as trouble:
+            self._log(logging.WARNING, f"is not given back ({trouble}): it stands there until it has run out")
+        else:
+            self._log(logging.INFO, "is given back")
 
     async def _look(self) -> float:
         found = await self.client.find(self._path)
@@ -98,8 +119,9 @@ class Claim:
         )
         if isinstance(move, Put):
             await self._put(move)
-            return claim.RENEW_SECONDS
+            return claim.next_look(self._me, self._now())
         held, self._me = claim.may_write(self._me, self._now()), claim.lost(self._me)
+        self._mine = None
         self._log(logging.ERROR if held else logging.WARNING, f"is held by {move.holder}; nothing is written there")
         self._with(Unusable(names.HELD_BY_ANOTHER, move.why))
         return claim.RENEW_SECONDS / 2
@@ -108,24 +130,25 @@ class Claim:
         sent = self._now()
         self._me = claim.asked(self._me, move, sent)
         if move.create:
-            await self.client.create(LEASES.path(names.SYSTEM_NAMESPACE), move.body)
+            self._mine = await self.client.create(LEASES.path(names.SYSTEM_NAMESPACE), move.body)
         else:
-            await self._renew(move.body)
+            self._mine = await self._renew(move.body)
+        self._open = self._open and not self.fence()  # the one before may have run out while this was asked for
         self._me = claim.granted(self._me, sent)
         self._log(logging.INFO, "is held by this process")
         self._with(None)
 
-    async def _renew(self, body: Raw) -> None:
+    async def _renew(self, body: Raw) -> Raw:
         try:
-            await self.client.merge(self._path, body)
+            return await self.client.merge(self._path, body)
         except ApiError as error:
             if error.missing:  # else it would pass for a cluster in which there can be none
                 raise Unreachable("somebody has deleted it meanwhile") from None
             raise
 
     def _with(self, trouble: Unusable | None) -> None:
-        self.lack, self._others = "", trouble is not None
-        self._tell(trouble)
+        self.lack, self.hindrance, self._others = "", "", trouble is not None
+        self._told(trouble)
 
     def _without(self, error: ApiError) -> None:
         """Go on without: nobody else can be kept away, and nobody is known to be there. Who saw somebody there has no such right: an
@@ -133,12 +156,30 @@ class Claim:
         if self._others:
             self._log(logging.WARNING, f"is held by another one, as far as can be read ({error})")
             return
+        self.hindrance = ""
         self.lack = (
             f"no claim can be held there ({error.message or error.reason}), so a clone of this manager would not be kept away; apply "
             "kustomize/overlays/worker there, and bind its Role to the account if that is another one"
         )
         self._log(logging.WARNING, self.lack)
-        self._tell(None)
+        self._told(None)
+
+    def _hindered(self, error: ApiError) -> None:
+        """Say why nothing is written there although it is seen, where that is not said already. By the status alone: a message that is
+        another one each time would be news each time."""
+        if not error.passing or self._others or not self.fence():
+            return
+        busy = ", too many requests," if error.status == 429 else ""
+        self.hindrance = (
+            f"nothing is written there, because its API server answers {error.status}{busy} when it is asked for the claim (Lease "
+            f"{claim.name(*self._which)} in {names.SYSTEM_NAMESPACE}); it is asked again every {_RETRY_SECONDS:.0f} s, and if that "
+            "lasts, see what keeps it busy"
+        )
+        self._told(None)
+
+    def _told(self, trouble: Unusable | None) -> None:
+        before, self._open = self._open, not self.fence()
+        self._tell(trouble, self._open and not before)
 
     def _log(self, level: int, what: str) -> None:
         if what != self._said:

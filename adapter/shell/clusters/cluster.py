@@ -51,6 +51,10 @@ class Cluster:
         self._rows: Sequence[Row] = ()
         self._troubles: dict[Row | str, Exception] = {}  # by who met it: one watch that is refused is enough
 
+    def aside(self, kept: int) -> Budget:
+        """A budget for what is read of it beside its stores, a page in turn with theirs."""
+        return Budget(kept, self._budget.page)
+
     @property
     def synced(self) -> bool:
         """Whether each kind was read at least once, but for those that it does without."""

@@ -7,7 +7,7 @@ the one on record. What cannot be connected has a sentence instead of a member, 
 import asyncio
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from adapter.admission import identity
 from adapter.admission.claim import RENEW_SECONDS
@@ -17,7 +17,7 @@ from adapter.objects.raw import Raw
 from adapter.shell.clusters.claim import Claim, Election
 from adapter.shell.clusters.logins import Login, Logins, unusable
 from adapter.shell.clusters.member import Listeners, Member
-from adapter.shell.guard import failed, guarded
+from adapter.shell.guard import contained, failed, guarded
 from adapter.shell.kube.client import Client, MayWrite, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
 
@@ -26,7 +26,8 @@ from adapter.shell.kube.kubeconfig import BadLogin
 class _Engagement:
     digest: str
     member: Member
-    task: asyncio.Task[None]
+    leaves: bool = False  # its WorkerCluster is gone, and its claim is yet to be given back
+    task: asyncio.Task[None] = field(init=False)
 
 
 class Fleet:
@@ -75,7 +76,7 @@ class Fleet:
         if cluster is None:
             logins.forget(name)
             self.problems.pop(name, None)
-            await self._disengage(name)
+            await self._disengage(name, leaves=True)
             return
         try:
             await self._match(name, cluster, logins, identity.known(cluster, everyone))
@@ -120,28 +121,44 @@ class Fleet:
             own = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
             own.guard = member.identity.fence
             member.claim = Claim(own, self._manager_id, member.identity, self._election, member.claimed)
-        self._engaged[name] = _Engagement(digest, member, self._tasks.create_task(self._run(member)))
+        self._engaged[name] = made = _Engagement(digest, member)
+        made.task = self._tasks.create_task(self._run(made))
 
-    async def _run(self, member: Member) -> None:
+    async def _run(self, engagement: _Engagement) -> None:
         """Run a member; whatever happens to it, the others and the process go on, and it is run anew."""
+        member = engagement.member
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(guarded("cluster", member.run, broke=member.broken))
                 if member.claim:
                     tasks.create_task(guarded("claim", member.claim.run, longest=RENEW_SECONDS))
         finally:
-            await _close(member)
+            await _close(engagement)
 
-    async def _disengage(self, name: str) -> None:
+    async def _disengage(self, name: str, *, leaves: bool = False) -> None:
+        """Let a member go; `leaves`: its WorkerCluster is gone, and nobody waits until its claim is given back, or cannot be."""
         before = self._engaged.pop(name, None)
         if before:
+            claim = before.member.claim if leaves else None
+            before.leaves = claim is not None
             before.task.cancel()
             await asyncio.gather(before.task, return_exceptions=True)
-            await _close(before.member)  # by nobody else, where its task had not begun
+            await _close(before)  # by nobody else, where its task had not begun
+            if claim:
+                self._tasks.create_task(_give_back(claim))
             self._tell.contact(name)
 
 
-async def _close(member: Member) -> None:
-    await member.client.close()
-    if member.claim:
-        await member.claim.client.close()
+async def _close(engagement: _Engagement) -> None:
+    """Close its connections, but for the one by which its claim is yet to be given back."""
+    await engagement.member.client.close()
+    if engagement.member.claim and not engagement.leaves:
+        await engagement.member.claim.client.close()
+
+
+async def _give_back(claim: Claim) -> None:
+    try:
+        with contained("claim"):
+            await claim.give_back()
+    finally:
+        await claim.client.close()

@@ -6,12 +6,12 @@ cache means "do nothing", never "nothing is wanted".
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from adapter import membership, names
 from adapter.objects import raycluster, slim
-from adapter.objects.raw import Key, Raw, uid_of
+from adapter.objects.raw import Key, Raw, key_of, label, uid_of
 from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import Job, Workload, active_slice, is_chain, is_elastic
 from adapter.shell.clusters.cluster import Cluster, Row, never
@@ -29,12 +29,17 @@ _ASK_AGAIN_SECONDS = 2.0
 _ALL: Mapping[str, str] = {}  # selectors that leave nothing out
 
 
+def _nobody() -> None:
+    """Nothing was put off yet."""
+
+
 class Manager(Cluster):
     """The manager cluster."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client, OF_MANAGER)
         self.filled = asyncio.Event()  # every store has had its first list
+        self.back: Callable[[], None] = _nobody  # told when it can be seen after it could not
         self.workloads = Store(index=by_own_gang, slims=slim.workload)
         self.placements = Store(index=by_gang)
         self.pods = Store(index=by_placement, counted=slot_of)
@@ -106,6 +111,12 @@ class Manager(Cluster):
         if self.synced and (error is None or row.silences is never):
             self.filled.set()
 
+    def _note(self, source: Row | str, error: Exception | None) -> None:
+        before = self.lost
+        super()._note(source, error)
+        if before and not self.lost:
+            self.back()
+
     @property
     def unready(self) -> str:
         """Why a process that reads this could decide nothing now, empty when it could."""
@@ -127,6 +138,10 @@ class Manager(Cluster):
             return active_slice(self.workloads.group("/".join(key)))
         found = self.workloads.get(key)
         return None if found is None or is_elastic(found) else found
+
+    def ray_cluster(self, pod: Raw) -> Raw | None:
+        """The RayCluster of the name that a pod's label says, which may be anybody's: see `raycluster.belongs`."""
+        return self.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL)))
 
     def job(self, job: Job) -> Raw:
         """The RayJob or RayCluster as it stands, empty while nothing is known of it."""

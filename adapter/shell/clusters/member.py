@@ -49,6 +49,7 @@ class Listeners:
     room: Callable[[str, Raw | None, Raw | None], None] = _nobody
     head_mirror: Callable[[Raw | None, Raw | None], None] = _nobody
     contact: Callable[[str], None] = _nobody
+    opened: Callable[[str], None] = _nobody
 
 
 class Member(Cluster):
@@ -159,15 +160,17 @@ class Member(Cluster):
     @property
     def unclaimed(self) -> str:
         """Why no claim to it is held although one would be needed, a part of a sentence."""
-        return self.claim.lack if self.claim else ""
+        return self.claim.lack or self.claim.hindrance if self.claim else ""
 
     def fence(self) -> str:
         """Why nothing may be written there now, empty when it may."""
         return self.identity.fence() or (self.claim.fence() if self.claim else "")
 
-    def claimed(self, trouble: Unusable | None) -> None:
-        """Hear who holds the claim to it: somebody else, or nobody but us."""
+    def claimed(self, trouble: Unusable | None, opened: bool) -> None:
+        """Hear who holds the claim to it: somebody else, or nobody but us; and whether it may be written to from now on."""
         self._note(CLAIM, trouble)
+        if opened:
+            self._tell.opened(self.name)
 
     async def prove(self) -> None:
         """Ask who answers, and compare it with what is on record."""

@@ -39,6 +39,7 @@ class Engine:
         self._lease, self._leads = lease, False
         self.manager = Manager(client)
         self._queue: WorkQueue[QueueKey] = WorkQueue(self._handle)
+        self.manager.back = self._queue.retry
         self._parts: Parts | None = None  # while the manager is read for the first time
 
     @property

@@ -40,12 +40,13 @@ class Waker:
     def __init__(self, queue: WorkQueue[QueueKey], manager: Manager, fleet: Fleet) -> None:
         self._keys, self._manager, self._fleet = Keys(queue, manager, fleet), manager, fleet
         self._contacts: dict[str, Bucket] = {}  # by worker cluster
+        self._openings: dict[str, Bucket] = {}
 
     def listen(self) -> None:
         """Hear of all that changes in the manager's stores from now on, and in worker clusters that are engaged from now on."""
         for store, handle in self.handlers():
             store.listen(functools.partial(_guarded, handle))
-        heard = (self.reservation, self.remote_pod, self.room, self.head_mirror, self.contact)
+        heard = (self.reservation, self.remote_pod, self.room, self.head_mirror, self.contact, self.opened)
         self._fleet.listen(Listeners(*(functools.partial(_guarded, handle) for handle in heard)))
 
     def handlers(self) -> list[tuple[Store, Changed]]:
@@ -158,6 +159,12 @@ class Waker:
         self._keys.all(POD, self._manager.pods, after)
         self._keys.member(cluster, after)
         self._keys.quotas(after)
+
+    def opened(self, cluster: str) -> None:
+        """A worker cluster may be written to from now on: what was to be done there failed meanwhile. As seldom as it may come into
+        sight, for it says itself whose it is."""
+        after = self._openings.setdefault(cluster, Bucket(CONTACTS, CONTACT_SECONDS)).delay(time.monotonic())
+        self._keys.failed(after)
 
     def everything(self) -> None:
         """Every key there is."""

@@ -36,6 +36,10 @@ class Keys:
         """One key, due after so many seconds."""
         self._queue.add((what, namespace, name), after)
 
+    def failed(self, after: float = 0.0) -> None:
+        """Whatever could not be done when it was looked at last."""
+        self._queue.retry(after)
+
     def add(self, what: str, raw: Raw, after: float = 0.0) -> None:
         """The key of an object; of a Workload that of its gang."""
         namespace, name = gang_key(raw) if what == GANG else key_of(raw)

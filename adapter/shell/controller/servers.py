@@ -1,9 +1,9 @@
 """What does the controller answer over the network: whether it is well, its numbers, and what would be planned for a job?
 
 /healthz while its loop turns, /readyz while the manager cluster is read, /metrics for numbers; POST /plan with a job, and the
-answer or a sentence comes back as JSON. The API server stands in front of that (services/proxy) and says who may ask; what comes
-in is anybody's text nevertheless. So it is small, one question is answered at a time, and questions get a part of the loop's
-time only. Somebody who sends slowly, or much, or who asks what takes long, is in nobody's way. Nothing is written.
+answer or a sentence comes back as JSON; POST /version, and the version does. The API server stands in front of that
+(services/proxy) and says who may ask; what comes in is anybody's text nevertheless. So it is small, one question is answered at a
+time, and questions get a part of the loop's time only. Somebody who sends slowly, or much, or who asks what takes long, is in nobody's way. Nothing is written.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from adapter import names
+from adapter import __version__, names
 from adapter.objects.rayjob import Unusable
 from adapter.shell.planning.preview import Preview
 
@@ -143,12 +143,17 @@ class _Desk:
 async def serve_plans(ask: Ask, port: int) -> web.AppRunner:
     """Serve on all addresses; the caller cleans the runner up."""
     app = web.Application(client_max_size=MOST_BYTES)
-    app.add_routes([web.post(names.PLAN_PATH, _Desk(ask).plan)])
+    app.add_routes([web.post(names.PLAN_PATH, _Desk(ask).plan), web.post(names.VERSION_PATH, _version)])
     # What is packed stays so, and is no JSON: a few KiB could become more than there is memory for.
     runner = web.AppRunner(app, access_log=None, auto_decompress=False, lingering_time=LINGER_SECONDS)
     await runner.setup()
     await web.TCPSite(runner, port=port).start()
     return runner
+
+
+async def _version(_: web.Request) -> web.Response:
+    """A POST, because the right to ask for plans is that to create."""
+    return web.json_response({"version": __version__})
 
 
 def _problem(status: int, reason: str, message: str) -> web.Response:

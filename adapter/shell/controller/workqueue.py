@@ -60,6 +60,11 @@ class WorkQueue(Generic[KeyT]):
             heapq.heappush(self._heap, (due, self._count, key))
             self._wake.set()
 
+    def retry(self, after: float = 0.0) -> None:
+        """Look after that many seconds at each key that failed, however long it was to wait: what was in the way may be over."""
+        for key in list(self._failures):
+            self.add(key, after)
+
     async def run(self) -> None:
         """Handle keys until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -100,6 +105,12 @@ class WorkQueue(Generic[KeyT]):
                 after = news if after is None else min(news, after)
         except Postpone as trouble:
             log.info("%s: %s", key, trouble)
+            after = self._backoff(key)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task and task.cancelling():
+                raise
+            log.info("%s: what it waited for was cancelled", key)  # by another one than whoever ends the queue
             after = self._backoff(key)
         except Exception as error:  # a key that fails must not end the others
             failed("look", error, key)

@@ -28,9 +28,10 @@ class Overfull(Unreachable):
 class Budget:
     """What is kept of one cluster, by kind."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, page: asyncio.Lock | None = None) -> None:
+        """`page`: the turn in which the pages of a cluster are read, where it has another budget beside."""
         self.most = most
-        self.page = asyncio.Lock()  # a page may take as much, for a moment, as all that is kept: one at a time
+        self.page = page or asyncio.Lock()  # a page may take as much, for a moment, as all that is kept: one at a time
         self._rooms: list[Room] = []
 
     def clear(self) -> None:

@@ -41,6 +41,7 @@ LONGEST_STREAM_SECONDS = 300.0
 PARALLEL = 32
 
 
+_ANEW = "it is connected anew"
 _NO_ANSWER = "none"  # instead of HTTP's status
 _OWN_NAMESPACE = "kube-system"  # every API server makes it, and it goes with its etcd alone
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
@@ -245,7 +246,7 @@ class Client:
         """An exchange in its turn, and none while the cluster is silent."""
         async with self._slots:
             if self._mute or self._session.closed:  # those who waited shall not find it out one after the other
-                raise Unreachable(self._mute or "it is connected anew")
+                raise Unreachable(self._mute or _ANEW)
             return await self._exchange(method, path, **rest)
 
     async def _exchange(
@@ -269,6 +270,12 @@ class Client:
                 return await _read(answer, most, self._large, text=text)
         except _LOST as error:
             raise Unreachable(_why(error)) from None
+        except asyncio.CancelledError:
+            # aiohttp's connector cancels the lookup of a name when it is closed, and so would end whoever waits for it without a word.
+            task = asyncio.current_task()
+            if self._session.closed and task and not task.cancelling():
+                raise Unreachable(_ANEW) from None
+            raise
 
     @asynccontextmanager
     async def stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -6,6 +6,7 @@ it. Nothing is sent here.
 
 import asyncio
 import ipaddress
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,8 @@ async def login_of_user(file: str, context: str) -> kube.ApiClient:
 
     It is the user's own file, so whatever it asks for is done: programs are run, files are read.
     """
+    if file and not _exists(file):  # the library would miss a key in it
+        raise BadLogin(f"there is no file {file} to be its kubeconfig")
     settings = kube.Configuration()
     try:
         await kube_config.load_kube_config(file or None, context or None, client_configuration=settings)
@@ -66,6 +69,11 @@ async def login_of_user(file: str, context: str) -> kube.ApiClient:
         raise BadLogin(str(error)) from None
     except Exception as error:  # as above
         raise BadLogin(f"the kubeconfig cannot be loaded ({type(error).__name__})") from None
+
+
+def _exists(file: str) -> bool:
+    """Whether one of them does: the library takes several, as $KUBECONFIG names them, and knows one's home."""
+    return any(Path(one).expanduser().exists() for one in file.split(os.pathsep))
 
 
 def address(settings: kube.Configuration) -> Address:

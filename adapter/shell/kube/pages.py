@@ -1,7 +1,8 @@
 """How is a whole list read: page by page, each of a bounded size, to an end that comes?
 
-A page that is larger than it may be is asked for again with fewer objects: a few large ones must not keep a list from being
-read, and nobody has to say beforehand which kinds are large. What goes on for ever, or cannot be read as a list, is Unreachable.
+Each page is let go of before the next one is asked for. One that is larger than it may be is asked for again with fewer objects: a few
+large ones must not keep a list from being read, and nobody has to say beforehand which kinds are large. What goes on for ever, or
+cannot be read as a list, is Unreachable.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ MOST_PAGES = 10_000  # of pages with nothing in them
 _LONGEST_TOKEN = 8192  # an API server refuses a longer URL; its own are of some hundred characters
 
 Keep = Callable[[Any], Raw]
+Take = Callable[[list[Any], str], None]  # what stands among the items of a page, and of which version the list is
 
 
 def _all(raw: Any) -> Raw:
@@ -42,46 +44,70 @@ async def listed(
 
     Each is whatever stands among the items: whoever takes it in looks whether it is an object (`objects.shape`).
     """
-    reading = _Reading(client, path, room or Budget(KEPT_BYTES).room(kind_of(path)[0]), selectors)
+    whole = _Whole(keep, room or Budget(KEPT_BYTES).room(kind_of(path)[0]))
+    await read(client, path, whole.take, whole.room.budget.page, **selectors)
+    return whole.found, whole.version
+
+
+async def read(client: Client, path: str, take: Take, turn: asyncio.Lock, /, **selectors: str) -> None:
+    """Have everything in a collection taken, page by page, each in its `turn`; raises ApiError, Unreachable, or what `take` does.
+
+    The list's version is what its first page says, for all pages are of one moment; empty where none is told.
+    """
+    reading = _Reading(client, path, turn, selectors)
     try:
         async with asyncio.timeout(LIST_SECONDS):
-            return await reading.all(keep)
+            await reading.all(take)
     except TimeoutError:
         raise Unreachable(reading.endless) from None
+
+
+class _Whole:
+    """A list of which all is kept until it is read."""
+
+    def __init__(self, keep: Keep, room: Room) -> None:
+        self._keep, self.room, self._kept = keep, room, 0
+        self.found: list[Any] = []
+        self.version = ""
+
+    def take(self, items: list[Any], version: str) -> None:
+        some = [self._keep(one) for one in items]
+        self._kept += weight.of(some)
+        self.room.take(self._kept)
+        self.found += some
+        self.version = version
 
 
 class _Reading:
     """One list that is being read."""
 
-    def __init__(self, client: Client, path: str, room: Room, selectors: dict[str, str]) -> None:
-        self._client, self._path, self._room, self._selectors = client, path, room, selectors
-        self._sizes, self._kept = list(SIZES), 0
+    def __init__(self, client: Client, path: str, turn: asyncio.Lock, selectors: dict[str, str]) -> None:
+        self._client, self._path, self._turn, self._selectors = client, path, turn, selectors
+        self._sizes, self._version = list(SIZES), ""
 
     @property
     def endless(self) -> str:
         return f"its list of {kind_of(self._path)[0]} does not end"
 
-    async def all(self, keep: Keep) -> tuple[list[Any], str]:
-        found: list[Any] = []
+    async def all(self, take: Take) -> None:
         token = ""
-        for _ in range(MOST_PAGES):
+        for page in range(MOST_PAGES):
             before = token
-            async with self._room.budget.page:
-                some, token, version = self._read(await self._page(token), keep)
-            found += some
+            async with self._turn:
+                token = self._taken(await self._page(token), take, first=page == 0)
             if not token:
-                return found, version
+                return
             if token == before:
                 break
         raise Unreachable(self.endless)
 
-    def _read(self, page: Body, keep: Keep) -> tuple[list[Any], str, str]:
-        """What is kept of a page, which takes its room, and what `_place` says."""
-        place = self._place(page)
-        some = [keep(one) for one in page["items"] or ()]
-        self._kept += weight.of(some)
-        self._room.take(self._kept)
-        return some, *place
+    def _taken(self, page: Body, take: Take, *, first: bool) -> str:
+        """Have a page taken; returns the token of the page that follows."""
+        token, version = self._place(page)
+        if first:
+            self._version = version
+        take(page["items"] or [], self._version)
+        return token
 
     async def _page(self, token: str) -> Body:
         following = {"continue": token} if token else {}

@@ -20,6 +20,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -29,7 +30,7 @@ from adapter.shell.kube import pages
 from adapter.shell.kube.budget import OF_WORKER_CLUSTER, Budget, Overfull, Room
 from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable, Unusable
 from adapter.shell.kube.resources import Resource
-from adapter.shell.kube.store import Store, number
+from adapter.shell.kube.store import Listing, Store, number
 from adapter.shell.pace import Bucket
 
 log = logging.getLogger(__name__)
@@ -118,12 +119,14 @@ async def follow(what: Following, anew: Anew | None = None) -> None:
             place.version = await _begin(what, place.version, proved=proved)
             await _watch(what, place)
         except ApiError as error:
+            _part(error)
             if not _busy(error):  # who is is not asked for a whole list on top
                 place.version = ""  # gone (410) or refused: only a fresh list tells what is true
             spared = _busy(error) and place.version and clock() - place.stood < BUSY_SECONDS
             if error.status != 410 and not spared:
                 what.trouble(error)
         except Unreachable as error:
+            _part(error)
             if isinstance(error, Restored | Stranger | TooLarge | Overfull):
                 place.version = ""
             if anew and not anew.done() and isinstance(error, Restored | Stranger | Overfull):
@@ -135,6 +138,11 @@ async def follow(what: Following, anew: Anew | None = None) -> None:
             what.trouble(Unreachable("its answer cannot be read"))
         backoff = FIRST_BACKOFF if clock() - began > LAST_BACKOFF else min(backoff * 2, LAST_BACKOFF)
         await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
+
+
+def _part(error: Exception) -> None:
+    """Part an error from the place where it was met: it is kept for as long as the trouble lasts, and half a list would be with it."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
 async def _begin(what: Following, version: str, *, proved: bool) -> str:
@@ -161,29 +169,60 @@ async def _compare(what: Following) -> None:
 
 
 async def _list(what: Following) -> str:
-    known = what.store.newest
-    objects, version = await pages.listed(what.client, what.path, what.store.slimmed, what.room, **what.selectors)
-    if not version:
-        raise Unreachable(f"its list of {what.resource.plural} has no version")
-    if restored := number(version) < known:
-        log.warning("%s: following %s: %s (%d, now %s)", _whose(what), what.resource.plural, RESTORED, known, version)
-        what.restored()
-    _odd(what, what.store.replace(objects, version, restored=restored))
-    what.room.take(what.store.weight)
-    return version
+    taking = _Taking(what)
+    try:
+        await pages.read(what.client, what.path, taking.page, what.room.budget.page, **what.selectors)
+    except BaseException:  # also where the following of this kind is given up
+        what.room.take(what.store.weight)  # what was held of the list goes with it
+        raise
+    return taking.end()
+
+
+class _Taking:
+    """A list that goes into a store, page by page."""
+
+    def __init__(self, what: Following) -> None:
+        """To be made before anything is asked for: what is told later may be newer than the list."""
+        self._what, self._known = what, what.store.newest
+        self._listing: Listing | None = None
+        self._version = ""
+
+    def page(self, items: list[Any], version: str) -> None:
+        listing = self._listing = self._listing or self._begun(version)
+        listing.take(items)
+        self._what.room.take(self._what.store.weight + listing.weight)
+
+    def _begun(self, version: str) -> Listing:
+        what = self._what
+        if not version:
+            raise Unreachable(f"its list of {what.resource.plural} has no version")
+        if restored := number(version) < self._known:
+            sentence = "%s: following %s: %s (%d, now %s)"
+            log.warning(sentence, _whose(what), what.resource.plural, RESTORED, self._known, version)
+            what.restored()
+        self._version = version
+        return what.store.listing(version, restored=restored)
+
+    def end(self) -> str:
+        """Take it that this was all of it; returns the version that it is of."""
+        if self._listing:  # there is a first page, or there was an error
+            self._listing.end()
+            _odd(self._what, self._listing.refused, self._listing.first)
+        self._what.room.take(self._what.store.weight)
+        return self._version
 
 
 def _whose(what: Following) -> str:
     return f"worker cluster {what.client.cluster}" if what.client.cluster else "manager cluster"
 
 
-def _odd(what: Following, refused: Sequence[str]) -> None:
+def _odd(what: Following, refused: int, first: str) -> None:
     """Tell of what stood where objects should be: once for a list, however many there are, and of a stream of them now and then."""
     if refused:
-        metrics.ODD.labels(what.client.cluster, what.resource.plural).inc(len(refused))
+        metrics.ODD.labels(what.client.cluster, what.resource.plural).inc(refused)
         sentence = "%s: %d of its %s are left out, as an API server does not write them: of the first, %s"
         if what.told.take(time.monotonic()):
-            log.warning(sentence, _whose(what), len(refused), what.resource.plural, refused[0])
+            log.warning(sentence, _whose(what), refused, what.resource.plural, first)
 
 
 async def _watch(what: Following, place: _Place) -> None:
@@ -216,7 +255,7 @@ def _take(what: Following, event: Raw, version: str) -> str:
     what.store.passed(at)
     if kind != "BOOKMARK":
         why = what.store.remove(raw) if kind == "DELETED" else what.store.put(raw)
-        _odd(what, [why] if why else ())
+        _odd(what, 1 if why else 0, why)
         what.room.take(what.store.weight)
     return at
 

@@ -17,6 +17,12 @@ Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 # For how long a deletion is remembered, against an answer to a write of ours that comes after it: the client gives up on
 # one after 10 s, and a process may be stopped between the two for a while.
 REMEMBERED_SECONDS = 60.0
+# What a list of a filled store holds back until its end weighs so much, beside the page that was just read. It is as much as one
+# object may be (`bodies.OBJECT_BYTES`): little beside what is kept of a cluster, and what changed while a watch was down goes in
+# as a whole all the same, but where hundreds of objects changed.
+HELD = 4 * 2**20
+# What it takes to remember that a list has an object: a pair, whose texts are the object's, and its place in a set.
+_SEEN = 200
 
 
 def _nobody(_: Raw | None, __: Raw | None) -> None:
@@ -46,6 +52,7 @@ class Store:
         self.weight = 0  # the memory that all of them take
         self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
         self._floor = -1  # version of the last full list
+        self._restoring = False  # a list is being taken of a cluster that counts from lower down
         self._index, self._counted, self._slims = index, counted, slims
         self._groups: dict[str, set[Key]] = defaultdict(set)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -79,56 +86,39 @@ class Store:
         """The counted values of that group's objects, and how many have each; never empty ones, and not to be changed."""
         return self._counts.get(value, {})
 
-    def slimmed(self, raw: Raw) -> Raw:
-        """The object as it is kept; what is none, as it is."""
-        return raw if shape.odd(raw) else self._slims(raw)
-
     def passed(self, at: str) -> None:
         """Note that the cluster has come to this version."""
         self.newest = max(self.newest, number(at))
 
-    def replace(self, objects: Iterable[Raw], listed_at: str = "", *, restored: bool = False) -> list[str]:
-        """Take a full list as of a version: what it does not hold is gone, and what it holds is so, but for what is newer than
-        the list. Returns why some of it was not taken in.
+    def replace(self, objects: Iterable[Raw], listed_at: str = "", *, restored: bool = False) -> int:
+        """Take a full list that comes in one piece, as `listing` says. Returns how much of it was not taken in."""
+        listing = self.listing(listed_at, restored=restored)
+        listing.take(objects)
+        listing.end()
+        return listing.refused
+
+    def listing(self, listed_at: str, *, restored: bool = False) -> "Listing":
+        """Begin to take a full list as of a version: what it does not hold is gone, and what it holds is so, but for what is newer
+        than the list. One that began before is given up.
 
         An object may be older in it than we knew it: its etcd came back from a backup and counts on from higher up. Where it
         counts from lower down (`restored`), nothing that we knew is newer: it is of a time that never was.
         """
-        listed = number(listed_at)
-        fresh, refused = self._taken(objects)
-        for key in set(self._objects) - set(fresh):
-            if restored or not self._outlives(key, listed):
-                self._drop(key)
-        self._gone.clear()  # the floor stands for them: what comes late is older than this list
-        self._floor = listed
-        self.newest = listed if restored else max(self.newest, listed)
-        self.synced = True
-        for key, raw in fresh.items():
-            if (restored or not self._outlives(key, listed)) and self._objects.get(key) != raw:
-                self._set(key, raw)
-        return refused
+        self._restoring = restored
+        return Listing(self, number(listed_at), restored=restored)
 
     def forget(self) -> None:
         """Drop everything, as if it had never been read. Nobody is told: whoever calls this has said that nothing can be seen."""
         for known in (self._objects, self._weights, self._gone, self._groups, self._counts):
             known.clear()
-        self.weight, self.synced = 0, False
+        self.weight, self.synced, self._restoring = 0, False, False
 
-    def _taken(self, objects: Iterable[Raw]) -> tuple[dict[Key, Raw], list[str]]:
-        fresh: dict[Key, Raw] = {}
-        refused: list[str] = []
-        for raw in objects:
-            try:
-                kept = self._kept(raw)
-                fresh[key_of(kept)] = kept
-            except Odd as why:
-                refused.append(str(why))
-        return fresh, refused
-
-    def _outlives(self, key: Key, listed: int) -> bool:
-        """Whether what is known of an object is newer than a list."""
-        known = self._objects.get(key)
-        return known is not None and listed > 0 and version(known) > listed
+    def _listed(self, at: int, *, restored: bool) -> None:
+        """Note that it is as a full list of this version says."""
+        self._gone.clear()  # the floor stands for them: what comes late is older than this list
+        self._floor = at
+        self.newest = at if restored else max(self.newest, at)
+        self.synced, self._restoring = True, False
 
     def put(self, raw: Raw) -> str:
         """Take a newer state, from a watch or from the answer to our own write; an older one is ignored. Returns why it was not
@@ -140,6 +130,8 @@ class Store:
             kept = self._kept(raw)
         except Odd as why:
             return str(why)
+        if self._restoring:  # it may be of the time before; the watch tells what is not
+            return ""
         key, at = key_of(kept), version(kept)
         self.newest = max(self.newest, at)
         before = self._objects.get(key)
@@ -223,6 +215,76 @@ class Store:
         self._counts[group][counted] -= 1
         if not self._counts[group][counted]:
             del self._counts[group][counted]
+
+
+class Listing:
+    """A full list that comes page by page.
+
+    What it changes is held back until its end and goes in as a whole: whoever looks meanwhile sees what was true before. What
+    weighs more than `HELD` goes in sooner, so that two states of everything are never kept: each is one that its object came to,
+    and only what is gone is still there. One that is given up before its end leaves behind what went in, and nothing else.
+    """
+
+    def __init__(self, store: Store, listed: int, *, restored: bool) -> None:
+        self._store, self._listed, self._restored = store, listed, restored
+        self._held: dict[Key, Raw] = {}
+        self._seen: set[Key] = set()
+        self._holds, self._idle = 0, 0  # the weight of what is held, and of what nothing comes of
+        self.refused, self.first = 0, ""  # how much of it was not taken in, and why the first of it was not
+
+    @property
+    def weight(self) -> int:
+        """The memory that it takes beside its store. What is no object, or comes again, counts as if it were kept: a list of nothing
+        else would have no end."""
+        return self._holds + self._idle + _SEEN * len(self._seen)
+
+    def take(self, objects: Iterable[Raw]) -> None:
+        """Take a page."""
+        for raw in objects:
+            try:
+                self._take(self._store._kept(raw))
+            except Odd as why:
+                self.refused, self.first = self.refused + 1, self.first or str(why)
+                self._idle += weight.of(raw)
+        if self._store.synced and self._holds > HELD:
+            self._settle()
+
+    def _take(self, kept: Raw) -> None:
+        key = key_of(kept)
+        known = self._store.get(key)
+        if key in self._seen:  # an API server names each object once
+            self._idle += weight.of(kept)
+        elif known is not None and known == kept:
+            self._seen.add(key_of(known))  # nothing of what came is kept
+        else:
+            self._seen.add(key)
+            self._held[key] = kept
+            self._holds += weight.of(kept)
+
+    def _settle(self) -> None:
+        """Put into the store what is held. It is of this list's version: whoever lists anew is behind it or not, also where this one
+        comes to no end."""
+        if not self._restored:
+            self._store.newest = max(self._store.newest, self._listed)
+        for key, raw in self._held.items():
+            if not self._outlived(key) and self._store.get(key) != raw:
+                self._store._set(key, raw)
+        self._held.clear()
+        self._holds = 0
+
+    def end(self) -> None:
+        """Take it that this was all of it."""
+        store = self._store
+        for key in set(store._objects) - self._seen:
+            if not self._outlived(key):
+                store._drop(key)
+        store._listed(self._listed, restored=self._restored)
+        self._settle()
+
+    def _outlived(self, key: Key) -> bool:
+        """Whether what is known of an object is newer than this list."""
+        known = self._store.get(key)
+        return not self._restored and known is not None and 0 < self._listed < version(known)
 
 
 def version(raw: Raw) -> int:

@@ -29,7 +29,7 @@ from adapter.shell.observe.pending import Pending
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
-from adapter.shell.observe.slots import Slots
+from adapter.shell.observe.slots import ShareKey, Slots
 from adapter.shell.observe.sources import Sources
 from adapter.shell.observe.targets import Targets
 from adapter.shell.observe.trials import Trials
@@ -75,7 +75,7 @@ class Gangs:
             placements=found,
             reservations=tuple(standing),
             job_gone=bool(work and self._shares.job_of(work) != "There"),
-            others_wait_from=self._pending.waits_from(work, now) if work else None,
+            others_wait_from=self._others_wait_from(work, check, now),
             # its policy, and what keeps it from being planned
             timeout=reservation_timeout(chosen),
             on_share_lost=when_share_lost(chosen),
@@ -104,10 +104,10 @@ class Gangs:
             unusable={share: why for p in found for share, why in self._unusable(p).items()},
             unreleased=dict(self._memory.unreleased),
             # its pods, here and there
-            occupied=_shares(self._slots.held(p) for p in found),
-            here=_shares(self._slots.here(p) for p in found),
-            there=_shares(self._slots.there(p) for p in found),
-            alive=_shares(self._slots.alive(p) for p in found),
+            occupied=_all(self._slots.occupied(p) for p in found),
+            here=_all(self._slots.here(p) for p in found),
+            there=_all(map(share_key, self._slots.there(p)) for p in found),
+            alive=_all(self._slots.alive(p) for p in found),
             unplaced=any(self._slots.unplaced(p) for p in found),
             workers=self._slots.unready(stands, standing) if stands else None,
             movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
@@ -163,6 +163,11 @@ class Gangs:
             return self._refusals.absent(work, check) != before
         return False
 
+    def _others_wait_from(self, work: Workload | None, check: str, now: datetime) -> datetime | None:
+        """Asked for those alone that may give way: most gangs run."""
+        pending = work and check and work.checks[check].state == names.CHECK_PENDING
+        return self._pending.waits_from(work, now) if work and pending else None
+
     def _started(self, work: Workload | None, *, early: bool) -> str:
         if work is None or work.job is None:
             return ""
@@ -193,6 +198,5 @@ def _asked(place: Placement | None, standing: Iterable[Reservation]) -> list[tup
     return list(dict.fromkeys((share.cluster, group.name) for share in yet for group in share.groups))
 
 
-def _shares(slots: Iterable[Iterable[str]]) -> frozenset[tuple[str, int]]:
-    """The shares that slots are on, by cluster and round."""
-    return frozenset(share_key(slot) for some in slots for slot in some)
+def _all(shares: Iterable[Iterable[ShareKey]]) -> frozenset[ShareKey]:
+    return frozenset(one for some in shares for one in some)

@@ -3,6 +3,9 @@
 A slot is a worker's place on a share. It is held by the manager's pod that carries it, by that pod's copy (also in a
 cluster that is silent now), and by whoever is just being given it: between a decision and the answer to its write, no store
 shows it.
+
+A label and an annotation are easily forged: a pod that is known not to be of the job's RayCluster keeps no share. It may keep a slot,
+and then another one is taken: a gang has thousands of pods, and whose each of them is, is not asked for every slot.
 """
 
 from collections import Counter
@@ -18,9 +21,12 @@ from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw, key_of, label, true_since, uid_of
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import ended, gone, in_place, leaving, share_key, slot_of, waits_for_quota
+from adapter.objects.workload import Job, job_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
+
+ShareKey = tuple[str, int]  # cluster and round
 
 
 class Claims:
@@ -69,9 +75,14 @@ class Slots:
         here, there = self._manager.pods.count(_group(place)), (member.pods.count(_group(place)) for member in members)
         return frozenset(here).union(*there, self._claims.slots(_group(place), but=None))
 
-    def here(self, place: Placement) -> frozenset[str]:
-        """The slots of a Placement that a pod of the manager is on, also one that has ended."""
-        return frozenset(self._manager.pods.count(_group(place)))
+    def occupied(self, place: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement of which a slot is held, though not by a pod that only says so."""
+        about = map(share_key, self._claims.slots(_group(place), but=None))
+        return self.here(place).union(map(share_key, self.there(place)), about)
+
+    def here(self, place: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement that a pod of the manager is on, also one that has ended."""
+        return self._on(place, self._manager.pods.group(_group(place)))
 
     def there(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
@@ -84,9 +95,9 @@ class Slots:
         on_it = (pod for pod in pods if share_key(slot_of(pod)) == (share.cluster, share.round))
         return tuple(pod for pod in on_it if not ended(pod) and not gone(pod, now))
 
-    def alive(self, place: Placement) -> frozenset[str]:
-        """The slots of a Placement that its living pods hold."""
-        return frozenset(slot for one in self.living(place) if (slot := slot_of(one)))
+    def alive(self, place: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement that its living pods are on."""
+        return self._on(place, self.living(place))
 
     def unplaced(self, place: Placement) -> bool:
         """Whether a living pod has no slot, and the manager's quota for one."""
@@ -120,6 +131,23 @@ class Slots:
         since = true_since(head, "Ready") if head else None
         return Gathered(place, pods, self._copies(pods), self.held(place), admitted, desired, since)
 
+    def _on(self, place: Placement, pods: Iterable[Raw]) -> frozenset[ShareKey]:
+        """The shares that these pods of a Placement are on, but for those that only say so; while its job is not known, nobody does."""
+        job, found = place.job or self._job(place), set[ShareKey]()
+        for pod in pods:
+            slot = slot_of(pod)
+            share = share_key(slot)
+            if slot and share not in found and self._is_of(job, pod):  # once for each share, mostly
+                found.add(share)
+        return frozenset(found)
+
+    def _is_of(self, job: Job | None, pod: Raw) -> bool:
+        return job is None or raycluster.belongs(pod, self._manager.ray_cluster(pod), job) is not False
+
+    def _job(self, place: Placement) -> Job | None:
+        work = self._manager.workloads.get((place.namespace, place.workload))
+        return job_of(work) if work else None
+
     def _head(self, pods: Iterable[Raw]) -> Raw | None:
         """The head that these pods join."""
         first = next((pod for pod in pods if not leaving(pod)), None)
@@ -134,7 +162,7 @@ class Slots:
     def _desired(self, pods: Iterable[Raw], place: Placement) -> int:
         """How many workers of the Placement's groups their RayCluster is to have."""
         first = min(pods, key=key_of, default={})
-        raw = self._manager.ray_clusters.get((place.namespace, label(first, names.RAY_GCS_CLUSTER_LABEL))) or {}
+        raw = self._manager.ray_cluster(first) or {}
         return raycluster.workers(raw, {group.name for share in place.shares for group in share.groups})
 
 

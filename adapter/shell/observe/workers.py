@@ -5,11 +5,10 @@ Reads the stores and builds the facts that worker/dispatch.py decides from. Clus
 
 from collections.abc import Mapping
 
-from adapter import names
 from adapter.admission.policy import lost_after, when_share_lost
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Key, Raw, key_of, label, uid_of
+from adapter.objects.raw import Key, Raw, uid_of
 from adapter.objects.workerpod import pull_secrets, share_key, slot_of, wants_slot
 from adapter.objects.workload import Workload
 from adapter.rewrite.headaddress import HeadAddress
@@ -63,7 +62,7 @@ class Workers:
             remotes=remotes,
             placement=stands_for if work else None,
             job=work.job if work else None,
-            belongs=raycluster.belongs(pod, self._ray_cluster(pod), work.job) if pod and work else None,
+            belongs=raycluster.belongs(pod, self._manager.ray_cluster(pod), work.job) if pod and work else None,
             head=address,
             reservations={(one.cluster, one.round): one for one in standing},
             targets=self._targets.every(near, work, stands_for.name) if work and stands_for else {},
@@ -95,9 +94,6 @@ class Workers:
     def _restarts(self, work: Workload) -> bool:
         chosen, _ = self._policies.policy(self._policies.check_of(work))
         return when_share_lost(chosen) == "Restart"
-
-    def _ray_cluster(self, pod: Raw) -> Raw | None:
-        return self._manager.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL)))
 
 
 def _near(members: Mapping[str, Member], place: Placement, pod: Raw) -> dict[str, Member]:

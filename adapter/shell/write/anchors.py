@@ -21,7 +21,6 @@ from adapter.shell.clusters.indexes import by_reserved_workload
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
 from adapter.shell.guard import each, failed
-from adapter.shell.kube.budget import Budget
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.pages import listed
 from adapter.shell.kube.resources import CONFIG_MAPS
@@ -84,7 +83,7 @@ async def _sweep(member: Member, manager: Manager, manager_id: str) -> None:
 async def _namespace(member: Member, namespace: str, manager: Manager, manager_id: str) -> None:
     # Without copies, which go with their anchors: what they hold may come to many megabytes.
     ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
-    room = Budget(SWEPT_BYTES).room(CONFIG_MAPS.plural)
+    room = member.aside(SWEPT_BYTES).room(CONFIG_MAPS.plural)
     found, _ = await listed(member.client, CONFIG_MAPS.path(namespace), slim.frame, room, labelSelector=ours)
     _must_be_seen(member, manager)
     for anchor, goes in each("anchors", found, lambda one: _forlorn(one, member, manager)):

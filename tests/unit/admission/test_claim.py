@@ -215,3 +215,11 @@ def test_what_is_to_be_typed_holds_no_command_of_who_wrote_the_lease() -> None:
 def test_no_line_of_the_log_is_of_who_wrote_the_lease() -> None:
     found = move(held("x\nERROR all is lost" + "x" * 5000))
     assert isinstance(found, Held) and found.holder.isprintable() and "\n" not in found.why and len(found.holder) < 1100
+
+
+def test_who_gives_it_back_names_nobody_and_leaves_its_notes_as_they_are() -> None:
+    """As that it was taken from somebody who may write yet."""
+    assert claim.giving_back(held(ME), WALL) == {
+        "metadata": {"uid": "u1", "resourceVersion": "7"},
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": STAMP, "renewTime": STAMP},
+    }

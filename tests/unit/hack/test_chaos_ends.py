@@ -184,7 +184,8 @@ class Manager(Cluster):
 
 
 def a_container(manager: Manager) -> Container:
-    return Container("the controller", manager, Home(MANAGER, 0), "ns", "x=y", lambda _: "a")
+    nowhere = Home("nowhere", 0)  # not a cluster that the lab may have: its processes are looked for, and ended
+    return Container("the controller", manager, nowhere, "ns", "x=y", lambda _: "a")
 
 
 def test_evidence_is_read_before_a_pod_is_deleted() -> None:

@@ -4,20 +4,24 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import yaml
 from aiohttp import web
 
 from adapter import names
 from adapter.admission.claim import ABANDONED_SECONDS, DEADLINE_SECONDS, HANDED_OVER_SECONDS, RENEW_SECONDS, Leadership
 from adapter.admission.identity import Known
 from adapter.shell.clusters.claim import Claim
+from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.identity import Identity
+from adapter.shell.clusters.logins import Login, Logins
+from adapter.shell.clusters.member import Listeners
 from adapter.shell.kube.client import Unreachable, Unusable
 from adapter.shell.kube.resources import PODS
-from tests.unit import apiserver
-from tests.unit.apiserver import Server, refuses, says
+from tests.unit import apiserver, builders
+from tests.unit.apiserver import Server, kubeconfig, refuses, says, silence
 
 Raw = dict[str, Any]
 HERE = "uid-of-kube-system"
@@ -64,6 +68,7 @@ class Leader:
     held: asyncio.Event = field(default_factory=asyncio.Event)
     time: float = 1000.0
     told: list[str] = field(default_factory=list)
+    opened: int = 0
     identity: Identity = field(default_factory=lambda: Identity(Known("east", HERE)))
 
     def __post_init__(self) -> None:
@@ -72,7 +77,8 @@ class Leader:
     def leadership(self) -> Leadership:
         return self.lead
 
-    def tell(self, trouble: Unusable | None) -> None:
+    def tell(self, trouble: Unusable | None, opened: bool) -> None:
+        self.opened += opened
         self.told.append(trouble.reason if trouble else "")
 
 
@@ -185,6 +191,41 @@ async def test_where_there_is_no_right_to_it_work_goes_on_and_says_so(status: in
         assert mine.lack == "" and shelf.holder == "a_1" and mine.fence() == ""
 
 
+@pytest.mark.parametrize(("status", "said"), [(429, "answers 429, too many requests, when"), (503, "answers 503 when")])
+async def test_an_api_server_that_is_too_busy_for_it_is_told_once_nothing_is_written_for_it(
+    status: int, said: str
+) -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        shelf.refused = status
+        assert await mine.attempt() < RENEW_SECONDS
+        assert mine.fence() and not mine.lack and one.told == [""]
+        assert said in mine.hindrance and "Lease rayspan-mgr-east in rayspan-system" in mine.hindrance
+        shelf.refused = 0
+        await mine.attempt()
+        assert (mine.hindrance, mine.fence()) == ("", "")
+        shelf.refused = status
+        one.time += DEADLINE_SECONDS - 1
+        await mine.attempt()
+        assert mine.hindrance == "", "it is held yet"
+        one.time += 1
+        await mine.attempt()
+        assert said in mine.hindrance
+        shelf.refused = 403
+        await mine.attempt()
+        assert (bool(mine.lack), mine.hindrance) == (True, ""), "work goes on without"
+
+
+async def test_a_busy_api_server_does_not_hide_who_holds_it() -> None:
+    clone = Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        shelf.refused = 429
+        await theirs.attempt()
+        assert theirs.hindrance == "" and clone.told == [names.HELD_BY_ANOTHER]
+
+
 async def test_a_claim_that_is_deleted_is_made_anew() -> None:
     """Also between a look and a renewal: that is no cluster in which there can be none."""
     one = Leader(FIRST)
@@ -196,6 +237,50 @@ async def test_a_claim_that_is_deleted_is_made_anew() -> None:
         shelf.kept = None
         await mine.attempt()
         assert shelf.holder == "a_1" and mine.fence() == ""
+
+
+@pytest.mark.parametrize("lost_by", ["time", "a thief", "nobody"])
+async def test_who_may_write_there_again_says_so_and_no_renewal_does(lost_by: str) -> None:
+    """Whatever was to be done there meanwhile failed, and waits."""
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        await mine.attempt()
+        await mine.attempt()
+        assert one.opened == 1
+        if lost_by == "time":
+            one.time += DEADLINE_SECONDS
+        if lost_by == "a thief":
+            shelf.keep({}, {"holderIdentity": "thief"})
+            await mine.attempt()
+            assert one.opened == 1
+            shelf.keep({}, {"holderIdentity": "a_1"})
+        await mine.attempt()
+        assert mine.fence() == "" and one.opened == (1 if lost_by == "nobody" else 2)
+
+
+async def test_what_is_taken_over_is_said_to_be_open_when_it_is() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        shelf.keep({}, {"holderIdentity": "thief"})
+        one.identity.known = Known("east", HERE, taken_from="thief")
+        await mine.attempt()
+        waited = 3.0
+        one.time += waited
+        while mine.fence():
+            assert one.opened == 0
+            waited += (pause := await mine.attempt())
+            one.time += pause
+        await mine.attempt()
+        assert (one.opened, waited) == (1, HANDED_OVER_SECONDS)
+
+
+async def test_where_work_goes_on_without_a_claim_it_is_open() -> None:
+    one = Leader(FIRST)
+    async with shelved() as (server, shelf), claiming(server, one) as mine:
+        for status, opened in ((500, 0), (403, 1), (403, 1), (0, 1)):
+            shelf.refused = status
+            await mine.attempt()
+            assert one.opened == opened
 
 
 async def test_nothing_is_claimed_in_a_cluster_that_has_not_shown_who_it_is() -> None:
@@ -287,3 +372,89 @@ async def test_a_claim_that_is_deleted_and_that_nobody_makes_anew_is_taken() -> 
         clone.time += ABANDONED_SECONDS
         await theirs.attempt()
         assert shelf.holder == "c_3" and theirs.fence() == ""
+
+
+# --- given back --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_given_back_is_anybodys_at_once() -> None:
+    clone = Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        await mine.give_back()
+        assert shelf.holder == "" and mine.fence()
+        await theirs.attempt()
+        assert shelf.holder == "c_3" and theirs.fence() == ""
+
+
+async def test_nobody_gives_back_what_another_one_put() -> None:
+    """Who saw somebody else, who lost it, and who made a second connection that has renewed it since."""
+    one, clone = Leader(FIRST), Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, one) as mine, claiming(server, clone) as theirs:
+        await mine.attempt()
+        await theirs.attempt()
+        await theirs.give_back()
+        assert shelf.holder == "a_1"
+        async with claiming(server, one) as again:
+            await again.attempt()
+            await mine.give_back()
+            assert shelf.holder == "a_1" and again.fence() == ""
+        await mine.attempt()
+        shelf.keep({}, {"holderIdentity": "thief"})
+        await mine.attempt()
+        asked = len(server.asked)
+        await mine.give_back()
+        assert len(server.asked) == asked
+
+
+class OneLogin:
+    """The one Secret."""
+
+    def __init__(self, url: str) -> None:
+        self.text = yaml.safe_dump(kubeconfig(url))
+
+    async def of(self, *_: object) -> Login:
+        return Login("Secret east", self.text)
+
+    def forget(self, _: str) -> None:
+        """Nobody follows it."""
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_worker_cluster_that_is_deleted_is_given_back_and_nobody_waits_for_it(answers: bool) -> None:
+    one, cluster = Leader(FIRST), builders.make_worker_cluster("east")
+    cluster["status"]["clusterUID"] = HERE
+    one.held.set()
+    opened = asyncio.Event()
+    async with shelved() as (server, shelf), asyncio.TaskGroup() as tasks:
+        server.ready = True
+        logins, fleet = cast(Logins, OneLogin(server.url)), Fleet(tasks, "mgr", lambda: True, one)
+        fleet.listen(Listeners(opened=lambda _: opened.set()))
+        await fleet.reconcile("east", cluster, logins)
+        async with asyncio.timeout(apiserver.PATIENCE):
+            await opened.wait()
+        claim = fleet.members()["east"].claim
+        assert claim and shelf.holder == "a_1" and not claim.fence()
+        if not answers:
+            server.lists[:] = [silence(server)] * 1000
+        asked = len(server.asked)
+        await fleet.reconcile("east", None, logins)
+        assert fleet.members() == {} and not claim.client._session.closed, "nobody waits for it"
+        await server.until(lambda: any(one.method == "PATCH" for one in server.asked[asked:]))
+        server.closing.set()  # who is silent says no more
+    assert shelf.holder == ("" if answers else "a_1")
+    assert claim.fence() and claim.client._session.closed
+
+
+async def test_what_breaks_while_it_is_given_back_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(_: Claim) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(Claim, "give_back", breaks)
+    async with asyncio.TaskGroup() as tasks:  # which is the process's own
+        logins, fleet = cast(Logins, OneLogin("http://127.0.0.1:1")), Fleet(tasks, "mgr", lambda: True, Leader(FIRST))
+        await fleet.reconcile("east", builders.make_worker_cluster("east"), logins)
+        claim = fleet.members()["east"].claim
+        await fleet.reconcile("east", None, logins)
+    assert claim and claim.client._session.closed

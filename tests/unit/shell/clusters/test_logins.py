@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from prometheus_client import REGISTRY
 
 from adapter import names
 from adapter.objects import specs
+from adapter.shell.clusters import logins as logins_of
 from adapter.shell.clusters.logins import Logins, once
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.reflector import Following, follow
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
 
@@ -151,6 +154,31 @@ async def test_a_missing_right_is_told_and_works_once_it_is_given() -> None:
         bench.heard.clear()
         await bench.server.until(lambda: "secrets" in bench.heard)
         assert await bench.text() == "theirs"
+
+
+@hurried
+async def test_what_breaks_the_reading_is_told_and_the_secret_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither does it end the process, nor does a WorkerCluster wait for an answer that never comes."""
+    before, broken = _met(), list[object]()
+
+    async def breaks_once(what: Following) -> None:
+        if broken:
+            return await follow(what)
+        broken.append(what)
+        raise RuntimeError
+
+    monkeypatch.setattr(logins_of, "follow", breaks_once)
+    async with benched(lists(5, [secret("theirs")])) as bench, asyncio.timeout(apiserver.PATIENCE):
+        assert "Secret east in kueue-system cannot be read: reading it broke; see the controller's log" in (
+            await bench.refusal()
+        )
+        bench.heard.clear()
+        await bench.server.until(lambda: "secrets" in bench.heard)
+        assert await bench.text() == "theirs" and _met() == before + 1
+
+
+def _met() -> float:
+    return REGISTRY.get_sample_value("rayspan_task_failures_total", {"task": "logins"}) or 0.0
 
 
 @hurried

@@ -6,9 +6,10 @@ import pytest
 
 from adapter.objects import specs
 from adapter.shell.clusters import member
+from adapter.shell.clusters.claim import Claim
 from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.kube.client import ApiError, Client
-from tests.unit import builders
+from tests.unit import builders, stores
 
 Raw = dict[str, Any]
 WHO = {
@@ -43,6 +44,19 @@ def test_each_store_tells_of_what_comes_changes_and_goes() -> None:
         row.store.put(second)
         row.store.remove(second)
         assert told == [(who, *where, *pair) for pair in ((None, first), (first, second), (second, None))], row.resource
+
+
+def test_why_no_claim_is_held_is_told_as_long_as_it_is_so() -> None:
+    told: list[str] = []
+    found = stores.make_member("east", 1)
+    found._tell = Listeners(contact=told.append)
+    election: Any = None
+    found.claim = Claim(cast(Client, None), "mgr", found.identity, election, found.claimed)
+    for lack, hindrance, why in (("", "it is busy", "it is busy"), ("no right", "", "no right"), ("", "", "")):
+        found.claim.lack, found.claim.hindrance = lack, hindrance
+        found.claimed(None, opened=False)
+        assert (found.unclaimed, len(told)) == (why, 1)
+        told.clear()
 
 
 @pytest.mark.parametrize(

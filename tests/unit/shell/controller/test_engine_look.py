@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
 
-from adapter.actions import Plan
+from adapter.actions import DeletePod, Plan
 from adapter.gang.facts import Gang
 from adapter.shell.clusters.cluster import PROBE
 from adapter.shell.clusters.manager import Manager
@@ -21,6 +21,21 @@ from adapter.shell.observe.gangs import Gangs
 from adapter.shell.write.execute import Executor
 from tests.unit import apiserver, builders
 from tests.unit.gang.test_lifecycle import gang
+from tests.unit.shell.controller.test_workqueue import play
+
+
+@dataclass
+class Parts:
+    """Stands in for all that an engine has, as far as a look goes; it notes what is looked at, and when."""
+
+    looked: list[tuple[str, float]] = field(default_factory=list)
+
+    @property
+    def looks(self) -> "Parts":
+        return self
+
+    async def look(self, key: tuple[str, str, str]) -> None:
+        self.looked.append((key[0], asyncio.get_running_loop().time()))
 
 
 @dataclass
@@ -77,26 +92,36 @@ async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) ->
 @pytest.mark.parametrize("what", [GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR])
 async def test_nothing_is_looked_at_while_the_manager_cannot_be_seen(what: str) -> None:
     """What a cut link hides must not be taken for gone: the key comes back when it can be."""
-    looked: list[str] = []
-
-    class Looks:
-        async def look(self, key: tuple[str, str, str]) -> None:
-            looked.append(key[0])
-
-    @dataclass
-    class Parts:
-        looks: Looks
-
+    parts = Parts()
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
         engine = Engine(nobody, None)
-        engine._parts, engine._leads = cast(Any, Parts(Looks())), True
+        engine._parts, engine._leads = cast(Any, parts), True
         engine.manager._note(PROBE, None)
         await engine._handle((what, "demo", "train"))
-        assert looked == [what]
+        assert [key for key, _ in parts.looked] == [what]
         engine.manager._note(PROBE, Unreachable("no answer in time"))
         with pytest.raises(Postpone, match="the manager cluster cannot be seen: no answer in time"):
             await engine._handle((what, "demo", "train"))
-        assert looked == [what]
+        assert len(parts.looked) == 1
+
+
+def test_what_was_put_off_is_looked_at_as_soon_as_the_manager_can_be_seen() -> None:
+    """It has waited for longer and longer meanwhile."""
+    parts = Parts()
+
+    async def test() -> None:
+        engine = Engine(cast(Client, None), None)
+        engine._parts, engine._leads = cast(Any, parts), True
+        engine.manager._note(PROBE, Unreachable("no answer in time"))
+        engine._queue.add((GANG, "demo", "train"))
+        running = asyncio.create_task(engine._queue.run())
+        asyncio.get_running_loop().call_later(1000, engine.manager._note, PROBE, None)
+        await asyncio.wait([running], timeout=1100)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    play(test)
+    assert [(key, round(when, 2)) for key, when in parts.looked] == [(GANG, 1000)]
 
 
 class Queued:
@@ -177,7 +202,82 @@ async def test_nothing_is_planned_once_the_manager_is_out_of_sight() -> None:
         assert [plan.workload.name for plan in queued.done] == ["first"]
 
 
+@dataclass
+class Hangs:
+    """Stands in for the executor: what is done in east and west comes to no end by itself."""
+
+    parts: dict[str, asyncio.Task[Any] | None] = field(default_factory=dict)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: list[str] = field(default_factory=list)
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def do(self, action: DeletePod) -> None:
+        self.parts[action.cluster] = asyncio.current_task()
+        if len(self.parts) == 2:
+            self.begun.set()
+        try:
+            await self.goes_on.wait()
+        finally:
+            self.ended.append(action.cluster)
+
+
+@pytest.mark.parametrize("of", ["the look", "a part"])
+async def test_a_look_that_is_cancelled_ends_with_all_of_its_parts_and_a_part_alone(of: str) -> None:
+    """What becomes of its key then says the queue, which knows who ended it."""
+    async with apiserver.connected("http://127.0.0.1:1") as nobody:
+        hangs = Hangs()
+        looks = replace(Queued(_seen(nobody)).looks, executor=cast(Executor, hangs))
+        actions = [DeletePod(cluster, builders.make_pod(), "why") for cluster in ("east", "west")]
+        look = asyncio.create_task(looks._execute(("demo", "train"), actions))
+        await asyncio.wait_for(hangs.begun.wait(), apiserver.PATIENCE)
+        if of == "the look":
+            look.cancel()
+        elif east := hangs.parts["east"]:
+            east.cancel()
+            await asyncio.sleep(0)
+            assert hangs.ended == ["east"] and not look.done()
+            hangs.goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await look
+        assert hangs.ended == ["east", "west"] and look.cancelling() == (of == "the look")
+
+
 def _seen(client: Client) -> Manager:
     manager = Manager(client)
     manager._note(PROBE, None)
     return manager
+
+
+@dataclass
+class Breaks:
+    """Stands in for the parts that a resync and a first contact call: each of them breaks, and is noted."""
+
+    called: list[str] = field(default_factory=list)
+    waker = memory = fleet = conditions = property(lambda self: self)
+
+    def seen(self) -> dict[str, object]:
+        return {}
+
+    def everything(self) -> None:
+        self._break("everything")
+
+    def keep(self, *_: object) -> None:
+        self._break("memory")
+
+    async def engage(self, name: str) -> None:
+        self._break(name)
+
+    def _break(self, what: str) -> None:
+        self.called.append(what)
+        raise RuntimeError
+
+
+async def test_of_a_resync_and_a_first_contact_no_part_holds_up_another() -> None:
+    breaks, engine = Breaks(), Engine(cast(Client, None), None)
+    parts = cast(Any, breaks)
+    await engine._engage(parts, "east")
+    resync = asyncio.create_task(engine._resync(parts))
+    await asyncio.sleep(0)
+    assert breaks.called == ["east", "everything", "memory"] and not resync.done(), "it waits for the next one"
+    resync.cancel()
+    await asyncio.gather(resync, return_exceptions=True)

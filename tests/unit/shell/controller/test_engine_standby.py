@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ from prometheus_client import REGISTRY
 
 from adapter import names
 from adapter.shell import guard, metrics
+from adapter.shell.clusters import fleet as fleet_of_members
 from adapter.shell.clusters import manager as manager_cluster
+from adapter.shell.clusters.claim import Claim
 from adapter.shell.clusters.member import Member
 from adapter.shell.controller import engine as engine_of_one
 from adapter.shell.controller.engine import Engine
+from adapter.shell.controller.lease import Lease
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.kube import reflector
 from adapter.shell.kube.client import FENCED, Client
@@ -182,22 +185,25 @@ async def test_what_nobody_can_read_stops_nobody(caplog: pytest.LogCaptureFixtur
             metrics.LEADER.set(0)
 
 
+def _met(task: str) -> float:
+    """How often a task has met what nobody expected."""
+    return REGISTRY.get_sample_value("rayspan_task_failures_total", {"task": task}) or 0.0
+
+
+async def _breaks(*_: object) -> None:
+    raise RuntimeError
+
+
 @stoppable
 async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them once, whatever it met; a lost Lease is another matter, see below."""
 
-    def met(task: str) -> float:
-        return REGISTRY.get_sample_value("rayspan_task_failures_total", {"task": task}) or 0.0
-
-    async def breaks(*_: object) -> None:
-        raise RuntimeError
-
     broken = {"queue", "losses", "anchors", "copies", "resync", "cluster"}
-    before = {task: met(task) for task in broken}
+    before = {task: _met(task) for task in broken}
     whose: list[Any] = [WorkQueue, Losses, anchors, Copier, Member]
     for one in whose:
-        monkeypatch.setattr(one, "run", breaks)
-    monkeypatch.setattr(Engine, "_resync", breaks)
+        monkeypatch.setattr(one, "run", _breaks)
+    monkeypatch.setattr(Engine, "_resync", _breaks)
     monkeypatch.setattr(engine_of_one, "FIRST_CONTACT_SECONDS", 0.1)  # no worker cluster will be seen
     monkeypatch.setattr(guard, "FIRST_PAUSE", 0.01)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
@@ -206,9 +212,102 @@ async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPat
         task = asyncio.create_task(engine.run())
         try:
             async with asyncio.timeout(apiserver.PATIENCE):
-                while not all(met(one) >= before[one] + 2 for one in broken):
+                while not all(_met(one) >= before[one] + 2 for one in broken):
                     await asyncio.wait([task], timeout=0.1)
                     assert not task.done()
+            assert engine._parts is not None
+            met = engine._parts.fleet.members()["east"]._troubles.values()
+            assert any("reading it ended by RuntimeError" in str(one) for one in met), "it counts as unseen"
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            metrics.LEADER.set(0)
+
+
+@stoppable
+async def test_a_manager_of_which_the_reading_breaks_cannot_be_seen_until_it_is_read_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it showed before is no ground for anything meanwhile."""
+    reads, told, breaks, again = list[object](), list[str](), asyncio.Event(), asyncio.Event()
+    read, before = manager_cluster.Manager.run, _met("manager")
+
+    async def run(self: manager_cluster.Manager) -> None:
+        reads.append(self)
+        if len(reads) > 1:
+            told.append(self.lost)
+            await again.wait()
+            return await read(self)
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(read(self))
+            await breaks.wait()
+            reading.cancel()
+        raise RuntimeError
+
+    monkeypatch.setattr(manager_cluster.Manager, "run", run)
+    monkeypatch.setattr(guard, "FIRST_PAUSE", 0.01)
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        manager = Manager(server)
+        manager.grown.set()
+        engine = Engine(client, None)
+        task = asyncio.create_task(engine.run())
+        try:
+            await server.until(lambda: len(manager.writes()) >= 2)
+            assert not engine.manager.lost
+            breaks.set()
+            await _until(task, lambda: len(reads) > 1)
+            assert told == [
+                "the manager cluster cannot be seen: reading it ended by RuntimeError; see the controller's log"
+            ]
+            assert _met("manager") == before + 1
+            again.set()
+            await _until(task, lambda: not engine.manager.lost)
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            metrics.LEADER.set(0)
+
+
+async def _until(task: asyncio.Task[None], happened: Callable[[], bool]) -> None:
+    """Wait for something that a task which goes on brings about."""
+    async with asyncio.timeout(apiserver.PATIENCE):
+        while not happened():
+            await asyncio.wait([task], timeout=0.05)
+            assert not task.done()
+
+
+class Shaky(Lease):
+    """A Lease whose first attempts break."""
+
+    attempts = 0
+
+    async def _attempt(self) -> float:
+        self.attempts += 1
+        return await (_broken() if self.attempts < 4 else super()._attempt())
+
+
+async def _broken() -> float:
+    raise RuntimeError
+
+
+@stoppable
+async def test_what_breaks_a_renewal_holds_up_the_next_one_no_longer_than_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the Lease, and of the claim to a worker cluster: each runs out where it is not renewed in time."""
+    before = {task: _met(task) for task in ("lease", "claim")}
+    monkeypatch.setattr(guard, "FIRST_PAUSE", 600.0)
+    monkeypatch.setattr(engine_of_one, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(fleet_of_members, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(Claim, "run", _breaks)
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        Manager(server)
+        lease = Shaky(client, "a")
+        engine = Engine(client, lease)
+        task = asyncio.create_task(engine.run())
+        try:
+            await _until(task, lambda: lease.held.is_set() and _met("claim") >= before["claim"] + 2)
+            assert _met("lease") == before["lease"] + 3
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):

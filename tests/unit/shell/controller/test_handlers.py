@@ -741,6 +741,23 @@ async def test_a_cluster_that_flaps_wakes_the_fleet_a_few_times_and_then_now_and
     assert bench.queue.added[pod] == 0.0, "another cluster pays nothing for it"
 
 
+async def test_a_cluster_that_may_be_written_to_again_wakes_what_failed_and_not_as_often_as_it_likes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose it is, it says itself."""
+    now, at_once = 1000.0, 0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    bench.waker.listen()
+    bench.queue._failures[GANG_KEY] = 7
+    for _ in range(150):
+        bench.queue.added.clear()
+        bench.fleet._tell.opened("east")
+        assert bench.woken() == {GANG_KEY}
+        at_once += bench.queue.added[GANG_KEY] == 0.0
+        now += 2
+    assert at_once == handlers.CONTACTS + 300 / handlers.CONTACT_SECONDS - 1
+
+
 async def test_the_turn_of_a_gang_is_that_of_its_newest_version(bench: Bench) -> None:
     """It is reckoned once for each version, and not for each change of room."""
     works = [make.make_workload(name=name) for name in ("a", "b")]

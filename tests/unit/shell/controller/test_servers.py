@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from adapter import __version__
 from adapter.shell.controller import servers
 from adapter.shell.planning.preview import Preview
 from tests.unit.builders import NAMESPACE
@@ -46,6 +47,12 @@ async def test_a_question_is_answered() -> None:
     async with served(lambda: preview) as url:
         status, answer = await post(url, question())
     assert (status, answer["fits"], answer["sentence"]) == (200, True, "4 of 4 workers to east.")
+
+
+async def test_it_tells_its_version_before_it_can_plan() -> None:
+    async with served(lambda: "It has just started.") as url:
+        told = await post(url.replace("/plan", "/version"), b"{}")
+    assert told == (200, {"version": __version__})
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,24 @@ def test_a_key_that_fails_comes_back_later_and_later(error: Exception, caplog: p
         play(test)
 
 
+def test_a_key_that_waits_for_what_somebody_cancels_comes_back_like_one_that_fails() -> None:
+    async def test() -> None:
+        async def body(_: str) -> float | None:
+            if len(bench.began) == 1:
+                part = asyncio.ensure_future(forever("a"))
+                asyncio.get_running_loop().call_later(1, part.cancel)
+                await part
+            return None
+
+        bench = Bench(body)
+        bench.queue.add("a")
+        await bench.run(100)
+        (_, again) = bench.times("a")
+        assert 1 + FIRST_BACKOFF <= again <= 1 + 2 * FIRST_BACKOFF + 0.01
+
+    play(test)
+
+
 def test_a_success_ends_the_back_off() -> None:
     async def test() -> None:
         outcomes = iter([True] * 7 + [False] + [True, False])
@@ -275,6 +293,27 @@ def test_a_success_ends_the_back_off() -> None:
         assert len(moments) == 10
         assert moments[7] - moments[6] > 5, "it had grown"
         assert moments[9] - moments[8] <= 2 * FIRST_BACKOFF + 0.01, "it began anew"
+
+    play(test)
+
+
+def test_what_failed_is_looked_at_when_what_was_in_the_way_may_be_over() -> None:
+    async def test() -> None:
+        async def body(key: str) -> float | None:
+            if key == "bad":
+                raise Postpone("silent")
+            return None
+
+        bench = Bench(body)
+        bench.queue.add("bad")
+        bench.queue.add("good")
+        loop = asyncio.get_running_loop()
+        for when in (1000, 1001):
+            loop.call_later(when, bench.queue.retry)
+        loop.call_later(1002, bench.queue.retry, 0.5)
+        await bench.run(1003)
+        assert bench.times("good") == [0]
+        assert bench.times("bad")[-3:] == [1000, 1001, 1002.5]
 
     play(test)
 
@@ -408,6 +447,7 @@ def test_a_queue_that_begins_anew_looks_again_at_what_it_had_begun_with() -> Non
         bench = Bench(forever)
         bench.queue.add("a")
         await bench.run(1)
+        assert len(bench.queue) == 0, "who ends the queue cancels its looks, and nobody else did"
         bench.queue.add("a")
         await bench.run(1)
         assert [key for key, _ in bench.began] == ["a", "a"]

@@ -1,9 +1,12 @@
 """All that is kept of one cluster has one bound, whatever its kinds."""
 
+from typing import cast
+
 import pytest
 
+from adapter.shell.clusters.cluster import Cluster
 from adapter.shell.kube.budget import OF_MANAGER, OF_WORKER_CLUSTER, Budget, Overfull
-from adapter.shell.kube.client import Unreachable
+from adapter.shell.kube.client import Client, Unreachable
 
 MIB = 2**20
 
@@ -43,6 +46,14 @@ def test_who_is_over_it_and_shrinks_is_let_shrink() -> None:
     with pytest.raises(Overfull):
         pods.take(9 * MIB)
     pods.take(8 * MIB)
+
+
+def test_what_is_read_beside_the_stores_has_its_own_budget_and_waits_for_the_same_turn() -> None:
+    cluster = Cluster(cast(Client, None), 10 * MIB)
+    aside = cluster.aside(MIB)
+    assert aside.page is cluster._budget.page
+    with pytest.raises(Overfull):
+        aside.room("configmaps").take(2 * MIB)
 
 
 def test_one_cluster_of_ten_does_not_fill_the_process() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from adapter.shell.kube.client import PARALLEL, TIMEOUT_SECONDS, ApiError, Client, Unreachable
@@ -175,6 +176,35 @@ async def test_a_sign_of_life(server: Server, client: Client, status: int, alive
         with pytest.raises(ApiError):
             await client.alive()
     assert server.asked[0].path == "/readyz"
+
+
+@pytest.mark.parametrize("closed", [True, False])
+async def test_who_looks_up_a_name_while_the_client_is_closed_has_no_answer(closed: bool) -> None:
+    """A kubeconfig is replaced because its name cannot be looked up, say: whoever waits for that must go on, unless it is told to end."""
+    asked = asyncio.Event()
+
+    class Hangs(AbstractResolver):
+        async def resolve(self, *_: object, **__: object) -> list[ResolveResult]:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def close(self) -> None:
+            """It holds nothing."""
+
+    async with apiserver.connected("http://slow.example:1") as client:
+        connector: Any = client._session.connector
+        connector._resolver = Hangs()
+        waiting = asyncio.create_task(client.get(PATH))
+        await asyncio.wait_for(asked.wait(), apiserver.PATIENCE)
+        if closed:
+            await client.close()
+            with pytest.raises(Unreachable, match="it is connected anew"):
+                await waiting
+        else:
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
 
 
 # --- writes ----------------------------------------------------------------------------------------------------------

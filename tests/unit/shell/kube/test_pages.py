@@ -31,6 +31,25 @@ async def test_a_list_is_read_page_by_page(server: Server, client: Client) -> No
     ]
 
 
+async def test_a_list_is_of_the_version_that_its_first_page_says(server: Server, client: Client) -> None:
+    """All pages are of one moment. Where one says another all the same, a watch from the earliest tells what was missed."""
+    server.lists = [lists(7, [thing(1)], "more"), lists(9, [thing(2)])]
+    assert (await listed(client, PATH))[1] == "7"
+
+
+async def test_a_page_is_let_go_of_before_the_next_is_asked_for(server: Server, client: Client) -> None:
+    taken: list[tuple[int, str, int]] = []
+    server.lists = [lists(7, [thing(1), thing(2)], "more"), lists(7, [thing(3)])]
+    turn = asyncio.Lock()
+
+    def take(items: list[Any], version: str) -> None:
+        assert turn.locked()
+        taken.append((len(items), version, len(server.asked)))
+
+    await pages.read(client, PATH, take, turn)
+    assert taken == [(2, "7", 1), (1, "7", 2)]
+
+
 async def test_large_objects_come_in_smaller_pages(server: Server, client: Client) -> None:
     """Nobody has to say which kinds are large, and whoever makes large objects keeps no list from being read."""
     there = [thing(number, 1_500_000) for number in range(12)]

@@ -13,6 +13,7 @@ from aiohttp import web
 from adapter.objects.raw import Raw, key_of
 from adapter.shell import metrics
 from adapter.shell.kube import reflector
+from adapter.shell.kube import store as stores
 from adapter.shell.kube.budget import Budget, Overfull
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.reflector import FIRST_BACKOFF, PROBE_SECONDS, RESTORED, Following, follow, keep
@@ -164,6 +165,21 @@ async def test_a_list_whose_next_page_has_expired_is_begun_anew() -> None:
         await bench.watched(1)
         assert bench.texts() == {"b:8"}
         assert "ApiError410" not in bench.told, "it is no trouble"
+
+
+@hurried
+async def test_a_list_that_changes_much_goes_in_page_by_page_and_what_it_lacks_is_gone_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or the old states of everything would be kept beside the new ones until the last page is there."""
+    monkeypatch.setattr(stores, "HELD", 0)
+    there = lists(7, [thing("a", 5), thing("b", 6), thing("c", 7)])
+    broken = [lists(9, [thing("a", 8)], following="more"), refuses(410, "Expired")]
+    again = [lists(12, [thing("a", 8)], following="more"), lists(12, [thing("c", 10)])]
+    async with following([there, *broken, *again], [streams(gone())]) as (bench, _):
+        await bench.server.until(lambda: len(bench.troubles) >= 2)
+        assert bench.told == ["a:5", "b:6", "c:7", "well", "a:8", "c:10", "-b", "well"]
+        assert bench.resumed() == ["7", "12"]
 
 
 # --- watch -----------------------------------------------------------------------------------------------------------
@@ -477,3 +493,41 @@ async def test_a_cluster_that_shows_too_much_is_forgotten_and_asked_again_later(
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+@hurried
+async def test_what_is_read_anew_counts_beside_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one name after the other, of which none is gone before the last page."""
+    monkeypatch.setattr(stores, "HELD", 0)
+    large = "x" * 5_000
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        bench = Bench(server)
+        server.lists = [lists(7, [thing("a", 5, text=large)])]
+        server.lists += [lists(9, [thing(f"b{number}", 8, text=large)], str(number)) for number in range(9)]
+        server.watches = [streams(gone())]
+        room, taken = Budget(15_000).room("pods"), list[bool]()
+
+        def trouble(error: Exception | None) -> None:
+            taken.append(room.taken == bench.store.weight)
+            bench.trouble(error)
+
+        what = Following(client, PODS, bench.store, trouble, room=room)
+        task = asyncio.create_task(follow(what))
+        try:
+            await server.until(lambda: any(isinstance(one, Overfull) for one in bench.troubles))
+            assert bench.told[:4] == ["a:5", "well", "b0:8", "b1:8"]
+            assert len(server.of(watch=False)) == 3, "it is not read on"
+            assert taken == [True, True], "what was held of it takes no room any more"
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("bad", [text(PAGE), refuses(500)])
+@hurried
+async def test_trouble_does_not_keep_half_a_list(bad: Answer) -> None:
+    """It is kept for as long as it lasts, and an error that was raised keeps all that was in the hands of whoever met it."""
+    async with following([lists(7, [thing("a", 5)], following="more"), bad]) as (bench, _):
+        await bench.server.until(lambda: bool(bench.troubles))
+        (met,) = bench.troubles
+        assert met is not None and not (met.__traceback__ or met.__context__ or met.__cause__)

@@ -327,7 +327,7 @@ POISON = [
 def test_what_is_no_object_poisons_nothing(heard: Heard, poison: Any) -> None:
     heard.store.replace([thing("a", 2, group="x")], "5")
     assert heard.store.put(poison)
-    assert heard.store.replace([thing("b", 6, group="x"), poison], "7") != []
+    assert heard.store.replace([thing("b", 6, group="x"), poison], "7") == 1
     heard.store.remove(poison)
     assert heard.changes == [(None, "a2"), ("a2", None), (None, "b6")]
     assert (heard.texts(), group(heard, "x"), dict(heard.store.count("x"))) == ({"b6"}, {"b6"}, {"6": 1})
@@ -339,8 +339,7 @@ def test_a_store_keeps_what_is_read_of_its_kind() -> None:
     store = Store(slims=lambda raw: {"metadata": raw["metadata"]})
     store.put(thing("a", 1))
     store.replace([thing("a", 1), thing("b", 2)], "3")
-    assert all(set(raw) == {"metadata"} for raw in store)
-    assert set(store.slimmed(thing())) == {"metadata"}
+    assert [set(raw) for raw in store] == [{"metadata"}] * 2
 
 
 # --- property --------------------------------------------------------------------------------------------------------

@@ -352,6 +352,35 @@ def test_a_place_that_is_free_among_those_who_came_together_is_taken_first() -> 
     assert world.sizes("east") == [1, 1, 2] and len(world.pods) == 4 and len(set(map(_slot, world.pods))) == 4
 
 
+@pytest.mark.parametrize(
+    ("cluster", "owner", "kind", "held"),
+    [
+        pytest.param("pi", "somebody", "RayCluster", False, id="of another RayCluster than it says"),
+        pytest.param("unheard-of", "", "", False, id="of nobody"),
+        pytest.param("unheard-of", "somebody", "ConfigMap", False, id="of what is no RayCluster"),
+        pytest.param("pi", "uid-of-pi", "RayCluster", True, id="of the job"),
+        pytest.param("unheard-of", "somebody", "RayCluster", True, id="of whom nothing is known yet"),
+    ],
+)
+def test_a_pod_that_only_says_that_it_holds_a_slot_keeps_no_quota(
+    cluster: str, owner: str, kind: str, held: bool
+) -> None:
+    world = started()
+    world.follow(4)
+    world.rest()
+    world.run(most=4)
+    world.leave("west")
+    slot = next(slot for slot in _slots(world.place or {}) if slot.startswith("west"))
+    forged = make_pod("forged", placement=world.name, slot=slot)
+    forged["metadata"]["labels"][names.RAY_GCS_CLUSTER_LABEL] = cluster
+    owned = {"kind": kind, "name": "unheard-of", "uid": owner, "controller": True}
+    forged["metadata"]["ownerReferences"] = [owned] if owner else []
+    world.pods.append(forged)
+    world.shrink(2)
+    world.rest()
+    assert world.where == {"east": 2, **({"west": 2} if held else {})}
+
+
 def test_what_does_not_fit_waits_and_comes_with_room() -> None:
     world = started(2, east=2, west=1)
     world.follow(6)

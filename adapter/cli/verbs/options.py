@@ -1,0 +1,109 @@
+"""What do the verbs have in common on the command line: how one is added, options that several share, how values are read?"""
+
+import argparse
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Run = Callable[[argparse.Namespace], int]
+
+DONE: Final = 0  # exit code
+FILE: Final = "FILE"  # what stands for a path in a help; a shell completes it by itself
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+_DAYS = re.compile(r"(\d{1,5})d")
+
+
+def add_verb(verbs: Verbs, name: str, run: Run, summary: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    """Add a verb, whose help is shown with its lines as they are written; `run` returns the exit code."""
+    raw = argparse.RawDescriptionHelpFormatter
+    verb = verbs.add_parser(name, help=summary, description=description, epilog=epilog, formatter_class=raw)
+    verb.set_defaults(run=run)
+    return verb
+
+
+def add_login(verb: argparse.ArgumentParser) -> None:
+    """Add the options that say which cluster is the manager."""
+    verb.add_argument("--context", default="", help="context of the kubeconfig: the manager cluster")
+    verb.add_argument(
+        "--kubeconfig",
+        default="",
+        metavar=FILE,
+        help="path of the kubeconfig (default: $KUBECONFIG, else ~/.kube/config)",
+    )
+
+
+def add_output(verb: argparse.ArgumentParser, *others: str) -> None:
+    """Add what is printed: a table, or one of the other forms."""
+    verb.add_argument("-o", "--output", choices=("table", *others), default="table", help="default: table")
+
+
+def add_job(verb: argparse.ArgumentParser) -> None:
+    """Add what a verb about one job is told."""
+    verb.add_argument(
+        "job", metavar="JOB", help="name of a RayJob or RayCluster, also as rayjob/NAME or raycluster/NAME"
+    )
+    verb.add_argument("-n", "--namespace", default="", help="where it is (default: the context's)")
+    add_output(verb, "json")
+    add_login(verb)
+
+
+def add_worker_cluster(verb: argparse.ArgumentParser) -> None:
+    """Add what every verb about a worker cluster that has joined is told."""
+    verb.add_argument("cluster", metavar="WORKERCLUSTER", help="name of the WorkerCluster")
+    add_login(verb)
+
+
+def add_membership(verb: argparse.ArgumentParser) -> None:
+    """Add what every verb is told that speaks to both sides of a membership."""
+    verb.add_argument("name", metavar="NAME", type=_name, help="name of the WorkerCluster")
+    verb.add_argument(
+        "--worker-context", default="", metavar="CONTEXT", help="context of the kubeconfig: the worker cluster"
+    )
+    verb.add_argument(
+        "--worker-kubeconfig",
+        default="",
+        metavar=FILE,
+        help="path of the worker cluster's kubeconfig (default: the manager's file, with --worker-context)",
+    )
+    add_login(verb)
+
+
+def add_lifetime(verb: argparse.ArgumentParser) -> None:
+    """Add how long a token is to last."""
+    verb.add_argument(
+        "--expires",
+        type=_lifetime,
+        default="90d",  # read as if it were typed
+        metavar="DURATION",
+        help="how long the token is to last, such as 30d or 12h (default: 90d); the worker cluster may give less",
+    )
+
+
+def duration(text: str) -> timedelta:
+    """Read an option such as 30s; argparse tells what is wrong with it."""
+    from adapter.objects import specs  # it brings pydantic
+
+    try:
+        return specs.parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _name(text: str) -> str:
+    if _NAME.fullmatch(text):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"{text!r} cannot be the name of a WorkerCluster: use at most 63 lower-case letters, digits, '-' and '.', such as east"
+    )
+
+
+def _lifetime(text: str) -> timedelta:
+    from adapter import membership  # it brings YAML
+
+    days = _DAYS.fullmatch(text)
+    wanted = timedelta(days=int(days[1])) if days else duration(text)
+    if not membership.SHORTEST <= wanted <= membership.LONGEST:
+        raise argparse.ArgumentTypeError(f"{text} is no lifetime that an API server gives a token: from 10m to 49710d")
+    return wanted

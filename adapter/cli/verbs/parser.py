@@ -1,0 +1,25 @@
+"""What is the whole command line: `rayspan VERB`, which is `kubectl rayspan VERB` where kubectl found it?"""
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from adapter import __version__
+from adapter.cli.verbs import fleet, jobs, membership, program
+
+_PLUGIN = "kubectl-rayspan"
+
+
+def parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser for a command line: the program's name and the words after it."""
+    made = argparse.ArgumentParser(
+        prog="kubectl rayspan" if os.path.basename(words[0]) == _PLUGIN else "rayspan",
+        description="Spans one RayCluster over many Kubernetes clusters.",
+    )
+    made.add_argument("--version", action="version", version=__version__)
+    verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for some in (jobs, fleet, membership, program):
+        some.add(verbs)
+    if words[1:2] == ["controller"]:  # else argparse would name it among the verbs when one is mistyped
+        program.add_controller(verbs)
+    return made

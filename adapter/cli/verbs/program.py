@@ -1,0 +1,77 @@
+"""How are the verbs about the program itself typed: which version it is, how a shell completes it, and the controller?"""
+
+import argparse
+import sys
+
+from adapter import __version__
+from adapter.cli import completion
+from adapter.cli.verbs.options import DONE, Verbs, add_login, add_verb
+
+_VERSION = """\
+Shows the version of this program and, with --context or --kubeconfig, that of the controller in the manager cluster.
+"""
+_VERSION_MORE = """\
+example:
+  kubectl rayspan version --context manager
+  Client: 0.1.0
+  Controller: 0.1.0
+
+Whoever may ask for plans (Role rayspan-plan) may ask the controller. Else its image is shown, if you may read its Deployment.
+
+exit code: 0 it is shown, 2 the command line is wrong, 1 the controller's version cannot be read
+"""
+_COMPLETION = """\
+Prints what makes a shell complete the verbs and options of `rayspan`.
+"""
+_COMPLETION_MORE = """\
+  bash   source <(rayspan completion bash)       in ~/.bashrc
+  zsh    source <(rayspan completion zsh)        in ~/.zshrc, after compinit
+  fish   rayspan completion fish | source        in ~/.config/fish/config.fish
+
+`kubectl rayspan` is completed by kubectl's own completion, from kubectl 1.26 on: it asks the program kubectl_complete-rayspan, which is
+installed beside this one.
+"""
+
+
+def add(verbs: Verbs) -> None:
+    """Add those that people type, and their options, to the command line."""
+    verb = add_verb(verbs, "version", _version, "show the version, and the controller's", _VERSION, _VERSION_MORE)
+    add_login(verb)
+    summary = "print what makes a shell complete this command"
+    verb = add_verb(verbs, "completion", _completion, summary, _COMPLETION, _COMPLETION_MORE)
+    verb.add_argument("shell", choices=tuple(completion.SCRIPTS), help="the shell that reads it")
+
+
+def add_controller(verbs: Verbs) -> None:
+    """Add what the Deployment runs, and nobody types."""
+    verb = verbs.add_parser("controller", description="Runs the controller, as the Deployment does.")
+    verb.add_argument("--port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)")
+    verb.add_argument("--plan-port", type=int, default=8082, help="port on which plans are asked for (default 8082)")
+    verb.add_argument("--verbose", action="store_true", help="log every reconciliation")
+    verb.add_argument(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write only while holding the Lease, so that several may run (default); without it, run one alone",
+    )
+    verb.set_defaults(run=_controller)
+
+
+def _version(given: argparse.Namespace) -> int:
+    print(f"Client: {__version__}", flush=True)
+    if not (given.context or given.kubeconfig):
+        return DONE
+    from adapter.cli import version
+
+    return version.main(given)
+
+
+def _completion(given: argparse.Namespace) -> int:
+    sys.stdout.write(completion.SCRIPTS[given.shell])
+    return DONE
+
+
+def _controller(given: argparse.Namespace) -> int:
+    from adapter.cli import controller
+
+    return controller.main(given.port, given.plan_port, verbose=given.verbose, leader_elect=given.leader_elect)

@@ -1,0 +1,126 @@
+"""Is the command line there at once, and for people? Counted, not timed: what its helps must not import, and what they do not show."""
+
+import argparse
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+
+import pytest
+
+from adapter import __main__ as command
+from adapter import __version__, membership
+from adapter.cli.verbs.parser import parser
+from hack.lab.base.paths import REPO
+
+_LISTS = """\
+import sys
+before = {*sys.modules}
+from adapter.__main__ import main
+sys.argv[0] = "kubectl-rayspan"
+try:
+    main()
+except SystemExit:
+    pass
+print(*sorted({*sys.modules} - before), file=sys.stderr)
+"""
+# Those of the standard library that cost as much as all the rest.
+_SLOW = {"asyncio", "email", "http", "inspect", "logging", "ssl", "subprocess", "unittest"}
+_LIGHT = {"adapter", "adapter.__main__", "adapter.names", "adapter.cli", "adapter.cli.completion"}
+VERBS = (
+    *("plan", "where", "why", "render"),
+    *("top", "cordon", "uncordon", "drain", "preflight"),
+    *("join", "rotate", "leave"),
+    *("version", "completion"),
+)
+
+
+def _loaded(*words: str) -> list[str]:
+    """What a command line imports that a bare Python has not."""
+    command = [sys.executable, "-c", _LISTS, *words]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True, timeout=60)
+    return done.stderr.split()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(words, id=" ".join(words))
+        for words in (
+            ["--help"],
+            ["--version"],
+            ["version"],
+            ["completion", "bash"],
+            ["__complete", "plan", "--"],
+            *([verb, "--help"] for verb in (*VERBS, "controller")),
+        )
+    ],
+)
+def test_no_library_is_imported_before_there_is_something_to_do(words: list[str]) -> None:
+    loaded = _loaded(*words)
+    roots = {name.partition(".")[0] for name in loaded}
+    assert roots - {*sys.stdlib_module_names} == {"adapter"}, "such as kubernetes, aiohttp, pydantic or YAML"
+    assert roots & _SLOW == set()
+    own = {name for name in loaded if name.startswith("adapter") and not name.startswith("adapter.cli.verbs")}
+    assert own <= _LIGHT
+
+
+def test_what_a_verb_does_is_imported_when_it_is_run() -> None:
+    loaded = _loaded("render", "-f", "/nowhere")
+    assert {"yaml", "pydantic", "adapter.cli.render"} <= {*loaded}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["contoller"]], ids=str)
+def test_the_controller_is_nothing_that_people_type(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser(["kubectl-rayspan", *words]).parse_args(words)
+    said = "".join(capsys.readouterr())
+    assert not re.search(r"^ +controller|'controller'", said, re.MULTILINE)
+    assert [verb for verb in VERBS if verb not in said] == []
+
+
+def test_the_deployment_runs_it_all_the_same() -> None:
+    words = ["controller", "--port", "1", "--no-leader-elect"]
+    given = parser(["rayspan", *words]).parse_args(words)
+    assert (given.port, given.plan_port, given.verbose, given.leader_elect) == (1, 8082, False, False)
+
+
+@pytest.mark.parametrize(("name", "shown"), [("/bin/kubectl-rayspan", "kubectl rayspan"), ("x.py", "rayspan")])
+def test_it_calls_itself_as_it_was_called(name: str, shown: str) -> None:
+    assert parser([name]).prog == shown
+
+
+@pytest.mark.parametrize("verb", ["join", "rotate"])
+def test_a_token_lasts_as_long_as_the_help_says(verb: str) -> None:
+    words = [verb, "east", "--worker-context", "east"]
+    assert parser(["rayspan", *words]).parse_args(words).expires == membership.LIFETIME
+
+
+def test_each_verb_is_run_by_somebody() -> None:
+    words = {
+        "plan": ["-f", "x"],
+        "render": ["-f", "x"],
+        "top": [],
+        "preflight": [],
+        "version": [],
+        "completion": ["zsh"],
+    }
+    for verb in VERBS:
+        line = [verb, *words.get(verb, ["name"])]
+        given: argparse.Namespace = parser(["rayspan", *line]).parse_args(line)
+        assert callable(given.run), verb
+
+
+def test_the_programs_that_are_installed_are_there() -> None:
+    scripts = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["scripts"]
+    assert {*scripts} == {"rayspan", "kubectl-rayspan", "kubectl_complete-rayspan"}
+    for place in scripts.values():
+        module, _, name = place.partition(":")
+        assert callable(getattr(import_module(module), name))
+
+
+def test_version_alone_asks_nobody(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["rayspan", "version"])
+    assert command.main() == 0
+    assert capsys.readouterr() == (f"Client: {__version__}\n", "")

@@ -1,0 +1,102 @@
+"""What a shell is told of the next word, by each of the ways in which one asks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adapter import __main__ as command
+from adapter.cli import completion
+from adapter.cli.verbs.parser import parser
+from hack.lab.base.paths import REPO
+from tests.unit.cli.test_commandline import VERBS
+
+_PROGRAM = f"""\
+#!{sys.executable}
+import sys
+sys.path.insert(0, {str(REPO)!r})
+from adapter.__main__ import main
+sys.exit(main())
+"""
+# As readline calls it: the words and which one is begun; the last line says whether files would be offered.
+_ASKS = """\
+source <("$1" completion bash)
+program=$1; shift
+compopt() { echo "$@"; }
+COMP_WORDS=("$program" "$@"); COMP_CWORD=$#
+_rayspan "$program"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def told(*words: str) -> tuple[list[str], str]:
+    """The words that fit, and what may be offered beside them."""
+    *found, files = completion.answer(parser(["rayspan"]), words).splitlines()
+    return found, files
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ([], sorted(VERBS)),
+        ([""], sorted(VERBS)),
+        (["w"], ["where", "why"]),
+        (["--v"], ["--version"]),
+        (["plan", "--n"], ["--namespace"]),
+        (["plan", "-o", ""], ["json", "table", "yaml"]),
+        (["where", "--output", "j"], ["json"]),
+        (["completion", ""], ["bash", "fish", "zsh"]),
+        (["drain", "east", "--wait", ""], ["false", "true"]),
+        (["drain", "--context", "m", "--w"], ["--wait"]),
+        (["where", ""], []),  # names of jobs are not looked up
+        (["plan", "--context", ""], []),
+        (["nothing", ""], []),
+        (["controller", "--"], []),
+    ],
+    ids=str,
+)
+def test_words_that_fit(words: list[str], found: list[str]) -> None:
+    assert told(*words) == (found, ":4")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "-f", ""],
+        ["plan", "--filename", "jo"],
+        ["render", "--cluster", ""],
+        ["top", "--kubeconfig", ""],
+        ["join", "east", "--worker-kubeconfig", ""],
+    ],
+    ids=str,
+)
+def test_a_path_is_for_the_shell_to_complete(words: list[str]) -> None:
+    assert told(*words) == ([], ":0")
+
+
+def test_kubectl_asks_another_program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-rayspan", "wh"])
+    assert command.complete() == 0
+    assert capsys.readouterr() == ("where\nwhy\n:4\n", "")
+
+
+@pytest.mark.parametrize("shell", completion.SCRIPTS)
+def test_a_script_asks_the_program_as_it_answers(shell: str) -> None:
+    script = completion.SCRIPTS[shell]
+    assert f" {completion.ASK} " in script and script.rstrip().splitlines()[-1].startswith(("complete", "compdef"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["wh"], "where\nwhy\n"), (["plan", "-o", ""], "json\ntable\nyaml\n"), (["plan", "-f", ""], "-o default\n\n")],
+    ids=str,
+)
+def test_bash_offers_them(words: list[str], said: str, tmp_path: Path) -> None:
+    program = tmp_path / "rayspan"
+    program.write_text(_PROGRAM)
+    program.chmod(0o755)
+    line = ["bash", "--norc", "-c", _ASKS, "bash", str(program), *words]
+    done = subprocess.run(line, env=dict(os.environ), capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == (said, "")

@@ -1,0 +1,102 @@
+"""`rayspan version` as its user meets it: who is asked for the controller's version, and what is said when nobody tells."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter import __version__
+from tests.unit import apiserver, verbs
+from tests.unit.apiserver import Answer, Server, refuses, says
+
+PROXY = "/api/v1/namespaces/rayspan-system/services/rayspan-controller:plan/proxy/version"
+DEPLOYMENT = "/apis/apps/v1/namespaces/rayspan-system/deployments/rayspan-controller"
+DEPLOYED = says({"spec": {"template": {"spec": {"containers": [{"image": "hub.example/rayspan:v0.9.0"}]}}}})
+NO_RIGHT = refuses(403, "Forbidden", 'deployments.apps is forbidden: User "jane" cannot get resource "deployments"')
+
+
+async def version(monkeypatch: pytest.MonkeyPatch, config: Path) -> int:
+    return await verbs.run(monkeypatch, "version", "--kubeconfig", config)
+
+
+async def test_the_controller_tells_its_own(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = [says({"version": "0.9.0"})]
+    assert await version(monkeypatch, config) == 0
+    assert capsys.readouterr() == (f"Client: {__version__}\nController: 0.9.0\n", "")
+    assert [(one.method, one.path) for one in server.asked] == [("POST", PROXY)]  # what the Role allows
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(refuses(403, "Forbidden", "no"), id="who may not ask it"),
+        pytest.param(apiserver.text("404: Not Found", 404), id="one of an earlier version"),
+        pytest.param(refuses(503, "ServiceUnavailable", "no endpoints available"), id="one that is down"),
+        pytest.param(says({"kind": "Status"}), id="an answer without it"),
+    ],
+)
+async def test_else_its_image_is_shown(
+    said: Answer,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.lists = [said, DEPLOYED]
+    assert await version(monkeypatch, config) == 0
+    assert capsys.readouterr() == (f"Client: {__version__}\nController: image hub.example/rayspan:v0.9.0\n", "")
+    assert [one.path for one in server.asked] == [PROXY, DEPLOYMENT]
+
+
+async def test_a_kubeconfig_that_is_not_there_is_named(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = config.with_name("missing")
+    assert await version(monkeypatch, missing) == 1
+    assert capsys.readouterr().err == (
+        f"The manager cluster cannot be asked: there is no file {missing} to be its kubeconfig\n"
+    )
+
+
+NOT_READ = "The controller's version cannot be read. "
+
+
+@pytest.mark.parametrize(
+    ("answers", "sentence"),
+    [
+        (
+            [refuses(403, "Forbidden", 'services "rayspan-controller:plan" is forbidden: User "jane" cannot create'), NO_RIGHT],
+            f"{NOT_READ}You may not ask for plans here; an administrator of the manager cluster allows it by `kubectl -n rayspan-system "
+            "create rolebinding rayspan-plan --role=rayspan-plan --user='jane'`.",
+        ),
+        (
+            [refuses(404, "NotFound", "not found"), refuses(404, "NotFound", "not found")],
+            f"{NOT_READ}Nobody answers behind Service rayspan-controller in namespace rayspan-system: Rayspan is not installed in this cluster, "
+            "or is too old to tell.",
+        ),
+        (
+            [says({"kind": "Status"}), says({"spec": {}})],
+            f"{NOT_READ}The controller's answer holds no version.",
+        ),
+        ([refuses(401, "Unauthorized")], f"{NOT_READ}The manager cluster does not know you: log in again, or check your kubeconfig's credentials."),
+        (
+            [apiserver.text(apiserver.PAGE), apiserver.text(apiserver.PAGE)],
+            "The manager cluster cannot be asked: what answers there is no Kubernetes API server",
+        ),
+    ],
+    ids=["no right", "not installed", "odd", "unknown", "no API server"],
+)  # fmt: skip
+async def test_what_cannot_be_read_is_told(
+    answers: list[Any],
+    sentence: str,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.lists = answers
+    assert await version(monkeypatch, config) == 1
+    assert capsys.readouterr() == (f"Client: {__version__}\n", f"{sentence}\n")
+    assert server.lists == []

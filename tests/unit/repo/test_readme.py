@@ -1,0 +1,53 @@
+"""Is the README short, and does the job that docs/use.md shows fit the queues that docs/install.md applies?
+
+Their commands are run by tests/integration/test_readme.py.
+"""
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.objects.podrequests import quantity
+from hack.lab.base.paths import REPO
+
+README = (REPO / "README.md").read_text()
+_FENCE = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_DOORS = ("docs/use.md", "docs/install.md")
+_WORKER_CLUSTERS = 2
+
+
+def test_it_is_read_in_one_go() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (REPO / "docs").glob("*.md")))
+def test_each_page_can_be_found_from_it(page: str) -> None:
+    assert f"](docs/{page})" in README
+
+
+def test_it_has_six_limits_and_two_doors() -> None:
+    limits = README.partition("## Limits")[2].partition("\n## ")[0]
+    assert len(re.findall(r"^- \*\*", limits, re.MULTILINE)) == 6
+    doors = README.partition("## Two doors")[2].partition("\n## ")[0]
+    assert re.findall(r"^\|[^|]*\| \[(\S+)\]\(", doors, re.MULTILINE) == [*_DOORS]
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+def test_the_job_that_is_shown_fits_the_small_queues(resource: str) -> None:
+    (job,) = map(yaml.safe_load, _FENCE.findall((REPO / "docs/use.md").read_text()))
+    (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    (container,) = group["template"]["spec"]["containers"]
+    each = quantity(container["resources"]["requests"][resource], resource)
+    assert group["replicas"] <= _WORKER_CLUSTERS * (_quota(resource) // each)
+
+
+def _quota(resource: str) -> int:
+    """What the worker clusters' queue that the pages apply has of it."""
+    objects: list[dict[str, Any]] = list(yaml.safe_load_all((REPO / "manifests/queues/worker/queues.yaml").read_text()))
+    (queue,) = (one for one in objects if one["kind"] == "ClusterQueue")
+    (group,) = queue["spec"]["resourceGroups"]
+    (flavor,) = group["flavors"]
+    (found,) = (one["nominalQuota"] for one in flavor["resources"] if one["name"] == resource)
+    return quantity(found, resource)

@@ -1,0 +1,370 @@
+"""A list that comes page by page leaves a store as one that comes at once does, and never is everything kept twice meanwhile."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.objects.raw import Key, Raw, key_of, label, uid_of
+from adapter.shell.kube import store as stores
+from adapter.shell.kube import weight
+from adapter.shell.kube.store import Listing, Store, version
+
+NAMES = "abcd"
+
+
+def thing(name: str = "a", at: int = 1, *, uid: str = "", size: int = 0) -> dict[str, Any]:
+    metadata = {"namespace": "demo", "name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(at)}
+    return {"metadata": metadata | {"labels": {"group": "xy"[at % 2]}}, "text": f"{name}{at}" + "." * size}
+
+
+def paged(objects: Sequence[Raw], size: int) -> Iterator[Sequence[Raw]]:
+    return (objects[start : start + size] for start in range(0, len(objects), size))
+
+
+class Heard:
+    """A store with an index, and what it told."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[Raw | None, Raw | None]] = []
+        self.store = Store(self._note, index=lambda raw: label(raw, "group"), counted=lambda raw: raw["text"])
+
+    def _note(self, before: Raw | None, after: Raw | None) -> None:
+        self.changes.append((before, after))
+
+    def gone(self) -> list[str]:
+        return [before["text"] for before, after in self.changes if before and after is None]
+
+    def texts(self) -> set[str]:
+        return {raw["text"] for raw in self.store}
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def all_goes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is held back."""
+    monkeypatch.setattr(stores, "HELD", 0)
+
+
+# --- what it changes -------------------------------------------------------------------------------------------------
+
+
+def test_what_a_list_changes_is_shown_as_a_whole(heard: Heard) -> None:
+    heard.store.replace([thing("a", 1), thing("b", 2)], "5")
+    heard.changes.clear()
+    listing = heard.store.listing("9")
+    listing.take([thing("a", 7)])
+    listing.take([thing("c", 8)])
+    assert (heard.texts(), heard.changes) == ({"a1", "b2"}, [])
+    listing.end()
+    assert (heard.texts(), heard.gone()) == ({"a7", "c8"}, ["b2"])
+
+
+@pytest.mark.usefixtures("all_goes_in")
+def test_a_cluster_that_comes_back_from_before_a_broken_list_is_seen_to(heard: Heard) -> None:
+    """What went in of it may be of a time that never was."""
+    heard.store.replace([thing("a", 1)], "4")
+    heard.store.listing("6").take([thing("a", 6)])
+    assert heard.store.newest == 6
+    heard.store.listing("5", restored=heard.store.newest > 5).end()
+    assert (heard.texts(), heard.store.newest) == (set(), 5)
+
+
+@pytest.mark.usefixtures("all_goes_in")
+def test_what_weighs_much_goes_in_before_the_end_and_nothing_is_gone(heard: Heard) -> None:
+    heard.store.replace([thing("a", 1), thing("b", 2)], "5")
+    listing = heard.store.listing("9")
+    listing.take([thing("a", 7)])
+    assert heard.texts() == {"a7", "b2"}
+    listing.take([thing("c", 8)])
+    assert (heard.texts(), heard.gone()) == ({"a7", "b2", "c8"}, [])
+    listing.end()
+    assert (heard.texts(), heard.gone()) == ({"a7", "c8"}, ["b2"])
+
+
+@pytest.mark.usefixtures("all_goes_in")
+def test_a_first_list_is_shown_at_its_end_however_much_it_weighs(heard: Heard) -> None:
+    """Half of one is a list in which most is missing."""
+    listing = heard.store.listing("9")
+    listing.take([thing("a", 7)])
+    listing.take([thing("b", 8)])
+    assert (heard.texts(), heard.store.synced) == (set(), False)
+    listing.end()
+    assert (heard.texts(), heard.store.synced) == ({"a7", "b8"}, True)
+
+
+@pytest.mark.usefixtures("all_goes_in")
+def test_a_list_that_breaks_off_leaves_newer_states_and_nothing_gone(heard: Heard) -> None:
+    heard.store.replace([thing("a", 1), thing("b", 2)], "5")
+    heard.store.listing("9").take([thing("a", 7)])
+    assert (heard.texts(), heard.store.synced, heard.gone()) == ({"a7", "b2"}, True, [])
+    heard.store.put(thing("b", 6))
+    assert heard.texts() == {"a7", "b6"}, "the answer to a write counts as ever"
+    heard.store.replace([thing("a", 7)], "10")
+    assert (heard.texts(), heard.gone()) == ({"a7"}, ["b6"])
+
+
+@pytest.mark.usefixtures("all_goes_in")
+def test_an_answer_that_is_newer_than_the_list_outlives_it(heard: Heard) -> None:
+    heard.store.replace([thing("a", 1), thing("b", 2), thing("c", 3)], "5")
+    listing = heard.store.listing("9")
+    listing.take([thing("a", 7)])
+    for newer in (thing("a", 10), thing("b", 11), thing("c", 12), thing("d", 13)):
+        heard.store.put(newer)
+    listing.take([thing("b", 8)])
+    listing.end()
+    assert (heard.texts(), heard.gone()) == ({"a10", "b11", "c12", "d13"}, [])
+
+
+@pytest.mark.usefixtures("all_goes_in")
+def test_while_the_list_of_a_restored_cluster_is_read_no_answer_counts(heard: Heard) -> None:
+    """It may be of the time before the restore, and count from higher up: nothing that the watch tells would be newer."""
+    heard.store.replace([thing("a", 90), thing("b", 95)], "100")
+    listing = heard.store.listing("50", restored=True)
+    listing.take([thing("a", 40)])
+    assert heard.texts() == {"a40", "b95"}
+    heard.store.put(thing("a", 120))
+    heard.store.put(thing("c", 121))
+    assert heard.store.newest == 100, "until the end: a list that is begun anew is of a restored cluster, too"
+    listing.end()
+    assert (heard.texts(), heard.store.newest) == ({"a40"}, 50)
+    heard.store.put(thing("a", 51))
+    assert heard.texts() == {"a51"}
+
+
+def test_a_list_of_a_restored_cluster_that_breaks_off_is_given_up_by_the_next(heard: Heard) -> None:
+    heard.store.replace([thing("a", 90)], "100")
+    heard.store.listing("50", restored=True).take([thing("a", 40)])
+    listing = heard.store.listing("101")
+    heard.store.put(thing("b", 102))
+    listing.take([thing("a", 60)])
+    listing.end()
+    assert heard.texts() == {"a60", "b102"}
+
+
+def test_what_was_forgotten_meanwhile_is_read_as_if_for_the_first_time(heard: Heard) -> None:
+    heard.store.replace([thing("a", 90)], "100")
+    heard.store.listing("50", restored=True)
+    heard.store.forget()
+    heard.store.put(thing("b", 101))
+    assert heard.texts() == {"b101"}
+
+
+# --- what it weighs --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_as_it_was_is_not_kept_twice(heard: Heard) -> None:
+    there = [thing(str(number), 1, size=5_000) for number in range(50)]
+    heard.store.replace(there, "5")
+    heard.changes.clear()
+    listing = heard.store.listing("9")
+    for page in paged([thing(str(number), 1, size=5_000) for number in range(50)], 10):
+        listing.take(page)
+    assert listing.weight < weight.of(there) / 20
+    listing.end()
+    assert heard.changes == []
+    assert all(heard.store.get(key_of(one)) is one for one in there)
+
+
+@pytest.mark.parametrize("held", [0, 60_000])
+@given(
+    sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=30),
+    changed=st.integers(0, 2**30),
+    per=st.integers(1, 9),
+)
+def test_a_list_and_what_was_kept_weigh_no_more_than_one_list_and_one_page(
+    held: int, sizes: list[int], changed: int, per: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "HELD", held)
+        store = Store()
+        store.replace([thing(str(at), 1, size=size) for at, size in enumerate(sizes)], "5")
+        fresh = [thing(str(at), 1 + (changed >> at & 1), size=size) for at, size in enumerate(sizes)]
+        most, listing = store.weight, store.listing("9")
+        for page in paged(fresh, per):
+            most = max(most, store.weight + listing.weight + weight.of(page))
+            listing.take(page)
+            most = max(most, store.weight + listing.weight)
+        listing.end()
+        assert store.weight == sum(map(weight.of, fresh))
+        assert most <= store.weight + held + max(map(weight.of, paged(fresh, per))) + stores._SEEN * len(fresh)
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [pytest.param(thing("a", 1, size=9_000), id="it came before"), pytest.param({"x": "." * 9_000}, id="no object")],
+)
+def test_what_nothing_comes_of_counts_all_the_same(heard: Heard, idle: Any) -> None:
+    """Or whoever sends it for ever would be read for ever."""
+    heard.store.replace([thing("a", 1, size=9_000)], "5")
+    listing = heard.store.listing("9")
+    listing.take([thing("a", 1, size=9_000)])
+    before = listing.weight
+    for _ in range(5):
+        listing.take([idle])
+    assert listing.weight - before > 5 * 9_000
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+OBJECTS = st.builds(thing, st.sampled_from(NAMES), st.integers(1, 20), uid=st.sampled_from(["u", "v"]))
+LISTS = st.lists(OBJECTS, unique_by=key_of, max_size=4)
+
+
+def whole(known: Iterable[Raw], objects: Iterable[Raw], listed: int, *, restored: bool) -> set[str]:
+    """What a store holds after a list that came at once."""
+    newer = {key_of(raw): raw for raw in known if not restored and version(raw) > listed > 0}
+    return {raw["text"] for raw in {**{key_of(raw): raw for raw in objects}, **newer}.values()}
+
+
+@given(
+    known=LISTS,
+    written=st.lists(OBJECTS, max_size=4),
+    objects=LISTS,
+    listed=st.integers(0, 25),
+    per=st.integers(1, 4),
+    held=st.sampled_from([0, 500, 10**6]),
+    restored=st.booleans(),
+    fresh=st.booleans(),
+)
+def test_pages_end_as_one_list_does(
+    known: list[Raw],
+    written: list[Raw],
+    objects: list[Raw],
+    listed: int,
+    per: int,
+    held: int,
+    restored: bool,
+    fresh: bool,
+) -> None:
+    heard = Heard()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "HELD", held)
+        if not fresh:
+            heard.store.replace(known, "10")
+        for one in written:
+            heard.store.put(one)
+        right, shown = whole(list(heard.store), objects, listed, restored=restored), heard.texts()
+        heard.changes.clear()
+        listing = heard.store.listing(str(listed), restored=restored)
+        for page in paged(objects, per):
+            listing.take(page)
+            assert heard.store.synced != fresh and heard.gone() == []
+            if fresh or held > 500:
+                assert heard.texts() == shown
+        listing.end()
+    assert heard.texts() == right and heard.store.synced
+    assert heard.store.weight == sum(map(weight.of, heard.store))
+    for value in "xy":
+        assert {raw["text"] for raw in heard.store.group(value)} == set(heard.store.count(value))
+    assert all(before != after for before, after in heard.changes), "what is as it was is no news"
+
+
+@dataclass
+class Cluster:
+    """A server with one counter of versions and a backup, and whoever follows it: a list a page at a time, then its watch."""
+
+    heard: Heard = field(default_factory=Heard)
+    there: dict[Key, Raw] = field(default_factory=dict)
+    at: int = 1
+    writes: int = 0
+    log: list[tuple[int, str, Raw]] = field(default_factory=list)
+    answers: list[Raw] = field(default_factory=list)  # to writes of ours: they come whenever they come
+    backup: tuple[int, dict[Key, Raw]] = (1, {})
+    restored: bool = False  # since a list was begun
+    listing: Listing | None = None
+    pages: list[Sequence[Raw]] = field(default_factory=list)
+    listed: int = 0
+    place: int | None = None  # of the watch; None: list first
+
+    def write(self, name: str) -> None:
+        self.at, self.writes, key = self.at + 1, self.writes + 1, ("demo", name)
+        uid = uid_of(self.there[key]) if key in self.there else f"uid{self.writes}"
+        raw = self.there[key] = thing(name, self.at, uid=uid)
+        raw["text"] += f" by write {self.writes}"  # after a restore, another thing is written at the same version
+        self.answers.append(raw)
+        self.log.append((self.at, "put", raw))
+
+    def delete(self, name: str) -> None:
+        if ("demo", name) in self.there:
+            self.at += 1
+            last = self.there.pop(("demo", name))
+            metadata = last["metadata"] | {"resourceVersion": str(self.at)}
+            self.log.append((self.at, "remove", {**last, "metadata": metadata}))
+
+    def answer(self, name: str) -> None:
+        for raw in [one for one in self.answers if key_of(one)[1] == name][-2:]:
+            self.heard.store.put(raw)
+
+    def save(self, _: str) -> None:
+        self.backup = self.at, dict(self.there)
+
+    def restore(self, _: str) -> None:
+        """All connections are cut."""
+        self.at, there = self.backup
+        self.there, self.listing, self.place, self.restored = dict(there), None, None, True
+        self.log = [one for one in self.log if one[0] <= self.at]
+
+    def cut(self, _: str) -> None:
+        """A list breaks off; or the watch does, from a version that is too old by then."""
+        self.listing, self.place = None, None
+
+    def follow(self, _: str) -> None:
+        """The next page, or what the watch tells."""
+        if self.place is not None:
+            self._watch()
+            return
+        if self.listing is None:
+            behind = self.at < self.heard.store.newest
+            if self.restored and not behind:
+                self.answers.clear()  # no API server answers while its etcd is restored, and by then its versions are long used up
+            self.pages = [*paged(sorted(self.there.values(), key=key_of), 2)] or [[]]
+            self.listing, self.listed = self.heard.store.listing(str(self.at), restored=behind), self.at
+        self.listing.take(self.pages.pop(0))
+        if not self.pages:
+            self.listing.end()
+            if self.restored:
+                self.answers = [raw for raw in self.answers if self.there.get(key_of(raw)) is raw]
+            self.listing, self.place, self.restored = None, self.listed, False
+            self._watch()
+
+    def _watch(self) -> None:
+        assert self.place is not None
+        for at, how, raw in self.log:
+            if at > self.place:
+                getattr(self.heard.store, how)(raw)
+        self.place = self.at
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "write", "delete", "answer", "follow", "follow", "follow", "cut", "save", "restore"]),
+        st.sampled_from(NAMES),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS, st.sampled_from([0, 500, 10**6]))
+def test_who_follows_a_server_by_pages_shows_what_it_holds(steps: list[tuple[str, str]], held: int) -> None:
+    """Through lists that break off, restores, and answers to writes between two pages."""
+    cluster = Cluster()
+    heard = cluster.heard
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "HELD", held)
+        for what, name in steps:
+            known, synced = len(heard.changes), heard.store.synced
+            getattr(cluster, what)(name)
+            assert heard.store.synced or not synced
+            alive = {uid_of(raw) for raw in cluster.there.values()}
+            for before, after in heard.changes[known:]:
+                assert after or uid_of(before or {}) not in alive, "what is there is never gone"
+            if cluster.place is not None and what == "follow":
+                assert heard.texts() == {raw["text"] for raw in cluster.there.values()}

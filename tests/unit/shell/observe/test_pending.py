@@ -1,0 +1,84 @@
+"""Who queues behind a gang is read from the Workloads of its ClusterQueue, at most once a second."""
+
+from datetime import timedelta
+
+from adapter import names
+from adapter.objects.workload import workload
+from adapter.shell.observe.pending import Pending
+from tests.unit.builders import NAMESPACE, START, make_cluster_queue, make_workload, stamp
+from tests.unit.stores import Raw, Sight, make_local_queue
+
+TAKEN = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 2 more needed"
+NEVER = "couldn't assign flavors to pod set main: resource tpu unavailable in ClusterQueue"
+
+
+def waiting(message: str, queue: str, number: int = 1) -> Raw:
+    said = {"type": names.QUOTA_RESERVED, "status": "False", "reason": "Pending", "message": message}
+    metadata = {"name": f"w{number}", "namespace": NAMESPACE, "uid": f"w{number}", "creationTimestamp": stamp(number)}
+    conditions = [{**said, "lastTransitionTime": stamp(number)}]
+    return {"metadata": metadata, "spec": {"queueName": queue}, "status": {"conditions": conditions}}
+
+
+def sight(*others: Raw, strategy: str = "BestEffortFIFO") -> tuple[Sight, Pending]:
+    """Two ClusterQueues, each with Workloads that are pending; the gang is in `all`."""
+    seen = Sight({"east": 4})
+    queue = make_cluster_queue(99, name="all")
+    queue["spec"]["queueingStrategy"], queue["status"]["pendingWorkloads"] = strategy, 1
+    seen.manager.cluster_queues.replace([queue, make_cluster_queue(9, name="other")])
+    elsewhere = {**make_local_queue("other"), "metadata": {"name": "team-b", "namespace": NAMESPACE}}
+    seen.manager.local_queues.replace([make_local_queue("all"), elsewhere])
+    seen.manager.workloads.replace([make_workload(), *others])
+    return seen, Pending(seen.manager)
+
+
+GANG = workload(make_workload())
+NOW = START + timedelta(seconds=60)
+
+
+def test_the_first_that_waits_for_quota_counts() -> None:
+    _, pending = sight(waiting(TAKEN, GANG.queue, 7), waiting(TAKEN, GANG.queue, 3))
+    assert pending.waits_from(GANG, NOW) == START + timedelta(seconds=3)
+
+
+def test_whom_no_quota_helps_and_who_waits_elsewhere_does_not() -> None:
+    _, pending = sight(waiting(NEVER, GANG.queue, 1), waiting(TAKEN, "team-b", 2))
+    assert pending.waits_from(GANG, NOW) is None
+
+
+def test_who_is_behind_another_counts_in_a_queue_of_strict_order_only() -> None:
+    _, pending = sight(waiting("", GANG.queue), strategy=names.STRICT_FIFO)
+    at = pending.waits_from(GANG, NOW)
+    assert at is not None and at < NOW
+    _, pending = sight(waiting("", GANG.queue))
+    for seconds in (0.0, 0.9, 30.0):
+        now = NOW + timedelta(seconds=seconds)
+        at = pending.waits_from(GANG, now)
+        assert at is not None and at > now, "it may get an answer at any moment, and counts then"
+
+
+def test_what_changed_is_seen_within_a_second() -> None:
+    seen, pending = sight(waiting(NEVER, GANG.queue))
+    assert pending.waits_from(GANG, NOW) is None
+    seen.manager.workloads.replace([make_workload(), waiting(TAKEN, GANG.queue)])
+    assert pending.waits_from(GANG, NOW + timedelta(seconds=1)) is not None
+    seen.manager.workloads.replace([make_workload(), waiting(NEVER, GANG.queue)])
+    assert pending.waits_from(GANG, NOW) is None, "nor does a clock that was put back keep it from being seen"
+
+
+def test_who_borrows_is_in_the_way_of_its_cohort() -> None:
+    seen, pending = sight(waiting(TAKEN, "team-b", 2))
+
+    def queues(borrowed: str, cohort: str) -> None:
+        mine, other = (
+            make_cluster_queue(9, name=name, cohortName=one) for name, one in (("all", "c"), ("other", cohort))
+        )
+        mine["status"]["flavorsReservation"] = [{"name": "any", "resources": [{"name": "cpu", "borrowed": borrowed}]}]
+        other["status"]["pendingWorkloads"] = 1
+        seen.manager.cluster_queues.replace([mine, other])
+
+    queues("0", "c")
+    assert pending.waits_from(GANG, NOW) is None, "it takes nobody's"
+    queues("2", "d")
+    assert pending.waits_from(GANG, NOW) is None, "the other one is of another cohort"
+    queues("2", "c")
+    assert pending.waits_from(GANG, NOW) == START + timedelta(seconds=2)
