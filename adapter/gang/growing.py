@@ -65,6 +65,7 @@ def ask(gang: Gang, work: Workload, current: Placement, asked: Asked, now: datet
 
 
 def _due(gang: Gang, current: Placement, asked: Asked, now: datetime) -> dict[Share, datetime]:
-    """Until when each is waited for."""
-    since, busy = begun(current, gang.first_seen, now), answering(gang, current)
-    return {share: since + patience(gang, current, {share: found}, busy) for share, found in asked.items()}
+    """Until when each is waited for: no later plan gives it more time, or a job that grows all the time would wait for ever."""
+    busy, seen = answering(gang, current), gang.seen_since
+    since = {share: begun(current, seen.get(current.round_of(share), gang.first_seen), now) for share in asked}
+    return {share: since[share] + patience(gang, current, {share: found}, busy) for share, found in asked.items()}

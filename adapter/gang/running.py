@@ -56,7 +56,8 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
     if asked and current.job and not any(elastic.lacking(gang, _places_of_groups(gang, seen, left, bad)).values()):
         return [Record(current, status.withdrawing(current, {}, "Nobody needs it any more", now, now))]
     if asked:
-        return ask(gang, work, current, asked, True, now)
+        # It is placed when those who come by themselves are, too: who is of a placed round and has no quota counts as lost.
+        return ask(gang, work, current, [*asked, *coming], True, now)
     return _whole(gang, work, current, seen, coming, bad, now)
 
 

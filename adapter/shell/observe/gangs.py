@@ -106,16 +106,17 @@ class Gangs:
             # its pods, here and there
             occupied=_all(self._slots.occupied(p) for p in found),
             here=_all(self._slots.here(p) for p in found),
-            there=_all(map(share_key, self._slots.there(p)) for p in found),
+            there=_all(map(share_key, self._slots.there(p)) for p in found) | _all(map(self._slots.dispatched, found)),
             alive=_all(self._slots.alive(p) for p in found),
             unplaced=any(self._slots.unplaced(p) for p in found),
             workers=self._slots.unready(stands, standing) if stands else None,
             movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
         )
         seen = self._memory.first_seen(gang.current, now) if gang.current else None
+        since = self._memory.seen_since(gang.current, now) if gang.current else {}
         untried, by_plan = (tuple(pair for pair in some if pair not in gang.tried) for some in (asked, by_plan))
         ending = {one.uid: self._slots.ending(one, now) for one in unwanted(gang)}
-        return replace(gang, untried=untried, untried_by_plan=by_plan, ending=ending, first_seen=seen)
+        return replace(gang, untried=untried, untried_by_plan=by_plan, ending=ending, first_seen=seen, seen_since=since)
 
     def _runs(self, work: Workload) -> bool:
         """Whether an elastic job is let run, by whomever."""

@@ -14,7 +14,7 @@ from adapter.gang.facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.reservation import Reservation, reservation
-from tests.unit.builders import at, make_reservation
+from tests.unit.builders import at, make_reservation, stamp
 from tests.unit.gang.test_elastic import PLACED, chain_of, gang, kinds, only, slice_of
 
 Raw = dict[str, Any]
@@ -160,6 +160,37 @@ def test_more_workers_are_planned_while_others_still_come() -> None:
     actions = decide(facts(made, {2: WAITS, 3: None}, room_changed=True), SOON)
     assert kept(actions) == [BASE, FIRST, SECOND]
     assert only(actions, Reserve).target.round == 3, "which nobody waits for"
+
+
+def together(states: Mapping[int, Raw | None]) -> Gang:
+    """One that still comes by itself when others, on the share of round 3, are asked for as a whole."""
+    work, place = grown("west", "east")
+    del place["spec"]["shares"][2]["single"]
+    place["spec"]["since"] = 3
+    return facts((work, place), states)
+
+
+def test_a_round_is_not_noted_as_placed_while_somebody_comes_by_itself() -> None:
+    """Whoever is of a round that was placed, and has no quota, counts as lost."""
+    for waits in (WAITS, SILENT):
+        body = only(decide(together({2: waits}), SOON), Record).status
+        assert (body["state"], body.get("placedRound")) == (names.RESERVING, None)
+    assert only(decide(together({}), SOON), Record).status["placedRound"] == 3
+
+
+def test_who_comes_by_itself_is_asked_for_beside_a_round() -> None:
+    actions = decide(together({2: None, 3: WAITS}), SOON)
+    assert [one.target.round for one in actions if isinstance(one, Reserve)] == [2]
+
+
+def test_a_later_plan_gives_nobody_who_comes_more_time() -> None:
+    """A job that grows every second is planned every second: a cluster that says nothing would be asked again and again."""
+    work, place = grown("west", "west")
+    place["spec"]["plannedAt"] = stamp(3)
+    found = facts((work, place), {2: SILENT, 3: SILENT})
+    seen = {2: at(0), 3: at(3)}
+    assert "Plan" not in kinds(decide(replace(found, seen_since=seen, first_seen=at(3)), at(3)))
+    assert kept(decide(replace(found, seen_since=seen, first_seen=at(3)), at(5))) == [BASE, SECOND]
 
 
 def test_one_that_preempts_is_asked_for_at_once_and_has_twice_the_time() -> None:

@@ -310,6 +310,17 @@ def test_it_grows_beside_what_runs_and_gives_back_what_it_leaves() -> None:
     assert (world.where, world.released) == ({"east": 1}, 4)
 
 
+def test_a_copy_that_was_seen_once_is_known_after_a_restart() -> None:
+    """Its cluster may be silent then: who still comes is given up, and who runs is not."""
+    world = started(2, least=0, east=2)
+    world.pods[0]["status"]["conditions"].append(builders.make_condition(names.DISPATCHED_CONDITION))
+    for pod, want in ((world.pods[0], {("east", 1)}), (world.pods[1], set[tuple[str, int]]())):
+        world.restart()
+        world.pods = [pod]
+        world._show()
+        assert world.sight.facts.gangs.facts(gang_key(world.slices[-1]), NOW).there == want
+
+
 def test_each_worker_gives_back_exactly_its_own_share() -> None:
     world = started(2, least=2, east=8)
     assert world.sizes("east") == [2], "what it always has comes together"
