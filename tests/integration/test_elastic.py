@@ -46,7 +46,9 @@ def test_a_worker_that_leaves_gives_back_exactly_what_it_held(stage: Stage, runn
 
     for cluster, left in (("west", {"east": 3, "west": 2}), ("east", {"east": 2, "west": 2})):
         named = {n: p for n, p in _named(stage).items() if p["metadata"]["labels"][names.CLUSTER_LABEL] == cluster}
-        goes = min(named, key=lambda name: _round(named[name]))  # not of the share that came together, the last of the first plan
+        goes = min(
+            named, key=lambda name: _round(named[name])
+        )  # not of the share that came together, the last of the first plan
         stayed = {name: uid for name, uid in _uids(stage).items() if name != goes}
         stage.scale("pi", 0, sum(left.values()), without=[goes])
         wait(lambda: goes not in _copies(stage, cluster), 30, "its copy is gone", running.tail)  # noqa: B023

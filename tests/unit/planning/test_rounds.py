@@ -318,7 +318,9 @@ def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else
     grown = rounds.next_round(actions.Plan(work, replace(last, attempt=work.attempt), (), (EAST,)), REST, 4, at(7))
     assert (grown.given_up, grown.unstarted, grown.lost) == (3, 2, "old")
     placed = replace(last, attempt=work.attempt, placed_round=last.round)
-    assert rounds.next_round(actions.Plan(work, placed, (), (EAST,)), REST, 4, at(7)).given_up == 0, "it succeeded since"
+    assert rounds.next_round(actions.Plan(work, placed, (), (EAST,)), REST, 4, at(7)).given_up == 0, (
+        "it succeeded since"
+    )
 
 
 def test_a_plan_for_another_attempt_says_something_new() -> None:
