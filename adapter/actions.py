@@ -26,7 +26,9 @@ class Plan:
     excluded: tuple[Exclusion, ...]  # clusters not asked now
     kept: tuple[Share, ...] | None = None  # of a gang that runs: what stays as it is, and only the rest is planned
     lost: str = ""  # why the rest has to be, for people; empty: as it was said before
-    refused: int = 0  # how many shares are given up because their clusters refuse the pods
+    refused: int = (
+        0  # how often clusters failed it: refused the pods of a share, or did not admit single workers in time
+    )
     # by worker group: how many slots of what is kept are no place, because workers do not start there
     without: Mapping[str, int] = field(default_factory=dict)
     unstarted: bool = False  # a cluster is left out because workers did not start there in time

@@ -5,12 +5,12 @@ when one is over is decided by who asks (lifecycle.py, reserving.py, running.py,
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from adapter.gang import trying
 from adapter.gang.facts import Gang
-from adapter.objects.placement import Exclusion, Placement
+from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
@@ -54,28 +54,31 @@ ABSENT_AGAIN = timedelta(seconds=5)
 RETRY = timedelta(seconds=2)  # after which a share that was refused is asked for again, within its deadline
 
 
-def patience(gang: Gang, current: Placement, standing: Mapping[str, Reservation]) -> timedelta:
-    """How long a round may take: shares that preempt, once they are asked for, have as long again as the others had.
+def answering(gang: Gang, current: Placement) -> frozenset[str]:
+    """The clusters that have admitted a share of the last plan: of many they admit one after the other."""
+    standing = gang.standing(current, filter(current.is_new, current.live))
+    return frozenset(share.cluster for share, found in standing.items() if found and found.admitted)
+
+
+def patience(
+    gang: Gang, current: Placement, asked: Mapping[Share, Reservation | None], busy: Collection[str]
+) -> timedelta:
+    """How long a round may take, by what stands for the shares that it asks for: those that preempt, once they are asked for, have as
+    long again as the others had; and clusters that are `busy` with it (`answering`) are not taken for ones that say nothing.
 
     A round is given up before they are asked for when the others take too long: asked for at the last moment, they would
     preempt somebody for a round that is then given up.
     """
-    if any(share.preempts and share.cluster in standing for share in current.shares):
+    if any(share.preempts and found for share, found in asked.items()):
         return gang.timeout * 2  # whatever Kueue says first: its victims' quota is yet to come free
-    waiting = [found for found in standing.values() if not found.admitted]
-    if any(found.refused for found in waiting) or _never_asked(gang, current, standing):
+    waiting = [found for found in asked.values() if found and not found.admitted]
+    # Its cluster has refused a copy since the plan.
+    refused = any(found is None and trying.refusal(gang, share) for share, found in asked.items())
+    if refused or any(found.refused for found in waiting):
         return min(SPILL_AFTER, gang.timeout)
-    if any(found.unanswered for found in waiting):
+    if any(found.unanswered and found.cluster not in busy for found in waiting):
         return min(_doubled(SPILL_AFTER, current.given_up), gang.timeout)
     return gang.timeout
-
-
-def _never_asked(gang: Gang, current: Placement, standing: Mapping[str, Reservation]) -> bool:
-    """Whether a cluster has refused a copy since the plan, so that its share of the round is not asked for."""
-    left = (
-        share for share in current.live if current.round_of(share) == current.round and share.cluster not in standing
-    )
-    return any(trying.refusal(gang, share) for share in left)
 
 
 def excluded_for(current: Placement) -> timedelta:

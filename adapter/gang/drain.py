@@ -128,7 +128,7 @@ def free_places(gang: Gathered, closed: Collection[str]) -> Counter[str]:
     """How many workers of each group have a place to go to, which is in none of these clusters."""
     free = Counter[str]()
     for share in gang.place.live:
-        if (share.cluster, gang.place.round_of(share)) in gang.admitted and share.cluster not in closed:
+        if gang.place.key_of(share) in gang.admitted and share.cluster not in closed:
             for group in share.groups:
                 free[group.name] += sum(slot not in gang.held for slot in slots_on(gang.place, share, group))
     return free

@@ -2,8 +2,9 @@
 
 Kueue lets an elastic job run on while one Workload follows another (docs/upstream.md, "Elastic jobs"): the new one holds quota for
 all of its workers and asks our check anew, and the old one is finished. So what runs is never asked again whether it may. The check
-is answered at once, the Placement is pointed to the new Workload, and what it lacks is planned in a further round beside what stands
-(running.py), as much as fits. The first start, and every start after an eviction, is that of any other gang: all or nothing.
+is answered at once, the Placement is pointed to the new Workload, and what it lacks is planned beside what stands (running.py), as
+much as fits, worker by worker (growing.py). The first start, and every start after an eviction, is that of any other gang: all or
+nothing.
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from adapter.actions import Action, LookAgain, Plan, Record, Repoint, SetCheck, 
 from adapter.gang import reserving, status
 from adapter.gang.deadlines import SOON, excluded
 from adapter.gang.facts import Gang
+from adapter.objects import rayjob
 from adapter.objects.placement import MOST_SHARES, Placement, Share, placement_name
 from adapter.objects.raw import Raw, is_true, label
 from adapter.objects.workload import Workload
@@ -59,10 +61,9 @@ def started(work: Workload, covered: Iterable[str], job: Raw, slices: Iterable[R
     """Whether a job that runs was let run by Kueue: what our check added stands in its templates since, in one write with
     spec.suspend, or one of its `slices` is admitted. Anybody may set spec.suspend to false, and Kueue leaves an elastic job so
     (kueue:pkg/controller/jobframework/reconciler.go)."""
-    spec, groups = job.get("spec") or {}, set(covered)
-    cluster = (spec.get("rayClusterSpec") if work.job and work.job.kind == "RayJob" else spec) or {}
-    made = [one.template for one in work.podsets if one.name in groups]
-    made += [group.get("template") or {} for group in cluster.get("workerGroupSpecs") or ()]
+    own = set(covered)
+    made = [one.template for one in work.podsets if one.name in own]
+    made += [group.get("template") or {} for group in (rayjob.groups(work.job.kind, job) if work.job else ())]
     return _marked(work, made) or any(is_true(one, names.ADMITTED) for one in slices)
 
 
@@ -89,25 +90,27 @@ def resized(gang: Gang, work: Workload, current: Placement, now: datetime) -> li
     return [Plan(work, current, excluded(current, now, gang.start_timeout)), LookAgain(SOON)]
 
 
-def told(gang: Gang, current: Placement, missing: int) -> str:
-    """How many workers of one that runs have a place, and what the others wait for."""
-    wanted, where = sum(gang.wanted.values()), status.where(current)
+def told(gang: Gang, current: Placement, lacking: Mapping[str, int]) -> str:
+    """How many workers of one that runs have a place, and what the others wait for, `lacking` by worker group."""
+    wanted, where, missing = sum(gang.wanted.values()), status.where(current), sum(lacking.values())
     if not missing:
         return f"All workers have a place: {where}." if where else "No worker of this job is to run elsewhere now."
     have = f"{wanted - missing} of {wanted} workers have a place{where and f': {where}'}"
+    groups = ", ".join(f"{count} {name}" for name, count in lacking.items() if count)
+    others = f"the others ({groups})" if len(gang.wanted) > 1 else "the others"
     if full(current):
-        return f"{have}; the others wait until a share is empty, for a job has {MOST_SHARES} shares at most."
-    return f"{have}; the others wait for room, and run when it comes. {current.explanation}"
+        return f"{have}; {others} wait until a share is empty, for a job has {MOST_SHARES} shares at most."
+    return f"{have}; {others} wait for room, and run when it comes. {current.explanation}"
 
 
 def full(current: Placement) -> bool:
-    """Whether an elastic job has as many shares as a Placement takes: it grew in as many steps."""
+    """Whether an elastic job has as many shares as a Placement takes."""
     return current.job is not None and len(current.shares) >= MOST_SHARES
 
 
-def missing(gang: Gang, places: Mapping[str, int]) -> int:
-    """How many workers have no place, by how many places each group has: one group's are of no use to another."""
-    return sum(max(wanted - places.get(group, 0), 0) for group, wanted in gang.wanted.items())
+def lacking(gang: Gang, places: Mapping[str, int]) -> dict[str, int]:
+    """How many workers of each group have no place, by how many places it has: one group's are of no use to another."""
+    return {group: max(wanted - places.get(group, 0), 0) for group, wanted in gang.wanted.items()}
 
 
 def spare(gang: Gang, empty: Iterable[Share], places: Mapping[str, int]) -> tuple[Share, ...]:

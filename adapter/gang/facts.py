@@ -10,7 +10,7 @@ from typing import Literal
 
 from adapter import names
 from adapter.gang.drain import Gathered
-from adapter.objects.placement import Placement
+from adapter.objects.placement import Placement, Share
 from adapter.objects.raw import Raw
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
@@ -48,13 +48,15 @@ class Gang:
     occupied: frozenset[tuple[str, int]] = frozenset()  # shares that a pod is on, here or there, by cluster and round
     unplaced: bool = False  # a pod of the manager waits for a slot
     here: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on, also one that has failed
-    there: frozenset[tuple[str, int]] = frozenset()  # those that a copy is on
+    there: frozenset[tuple[str, int]] = frozenset()  # those that a copy is on, or was when its cluster was seen last
     unusable: Mapping[tuple[str, int], str] = field(default_factory=dict)  # shares whose pods were refused, and why
     unreleased: Mapping[str, str] = field(default_factory=dict)  # by uid: shares that could not be deleted, and why
     # By uid: the copies on shares that are to go, but for those that have ended or count as gone.
     ending: Mapping[str, tuple[Raw, ...]] = field(default_factory=dict)
     alive: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on that has not failed
     first_seen: datetime | None = None  # when this process saw the round that stands for the first time
+    # By round: the same of each that has a share which was not noted as admitted.
+    seen_since: Mapping[int, datetime] = field(default_factory=dict)
     workers: Gathered | None = None  # while not all of them are ready
     start_timeout: timedelta = timedelta(minutes=15)  # after which a worker that did not start is to start elsewhere
     together: bool = False  # all of its workers must be in one cluster
@@ -81,6 +83,11 @@ class Gang:
         """Whether its job runs, or is about to."""
         ready = self.workload and self.check and self.workload.checks[self.check].state == names.CHECK_READY
         return bool(ready) or self.unsuspended
+
+    def standing(self, place: Placement, shares: Iterable[Share]) -> dict[Share, Reservation | None]:
+        """What stands for each of these shares of a Placement."""
+        found = {(one.cluster, one.round): one for one in self.reservations if one.placement == place.name}
+        return {share: found.get(place.key_of(share)) for share in shares}
 
     @property
     def wanted(self) -> Mapping[str, int]:

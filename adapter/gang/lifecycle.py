@@ -25,7 +25,8 @@ The clauses stand in order, most terminal first; the first that applies decides:
      9. there is no round, or the last one is withdrawn: plan                    lifecycle.py
     10. nothing fitted: look again when room changes, and give way               lifecycle.py, waiting.py (gives way)
     11. shares of the round that do not stand are asked for                      reserving.py
-    12. it runs: workers that lost their place are planned anew                  running.py, drain.py (who leaves), unstarted.py
+    12. it runs: workers that lost their place are planned anew                  running.py, drain.py (who leaves), unstarted.py,
+                                                                                 growing.py (who comes by itself)
     13. the round is not admitted in time: withdrawn as a whole                  reserving.py
 
 Before a plan is made, and before a share is asked for, its clusters are asked what a copy would be there (trying.py).

@@ -24,7 +24,9 @@ def unwanted(gang: Gang) -> tuple[Reservation, ...]:
         return gang.reservations
     if not gang.check:  # Kueue lets run what it admitted, whatever becomes of its queue's checks, and so do we
         return () if current and current.placed_round else gang.reservations
-    return tuple(found for found in gang.reservations if not _wanted(found, current, gang.runs))
+    wanted = {current.key_of(share): share for share in current.live} if current else {}
+    shares = ((found, wanted.get((found.cluster, found.round))) for found in gang.reservations)
+    return tuple(found for found, share in shares if not _wanted(found, share, current, gang.runs))
 
 
 def release(gang: Gang, shares: Iterable[Reservation]) -> list[Action]:
@@ -61,25 +63,25 @@ def _part(share: Reservation) -> str:
     return f"for {share.workers} in {share.cluster}" if share.workers else f"in {share.cluster}"
 
 
-def _wanted(found: Reservation, current: Placement | None, runs: bool) -> bool:
+def _wanted(found: Reservation, share: Share | None, current: Placement | None, runs: bool) -> bool:
     return (
         current is not None
+        and share is not None
         and found.placement == current.name
         and not found.over
         # Kueue clears the reservation of an evicted group when it sees its pods inactive, and does not look again when the
         # last one is gone (kueue:pkg/controller/jobframework/reconciler.go): who preempted it would wait for ever. A new
         # share waits behind. One that ran is given up with its reason, by the next plan.
-        and (not found.stranded or (runs and found.round <= current.placed_round))
-        and any(_is_of(found, share, current, runs) for share in current.live)
+        and (not found.stranded or (runs and (share.single or found.round <= current.placed_round)))
+        and _is_as_planned(found, share, current, runs)
     )
 
 
-def _is_of(found: Reservation, share: Share, current: Placement, runs: bool) -> bool:
-    """Whether it stands for this share, by its cluster and round; and by its counts, as long as no worker can be on it.
+def _is_as_planned(found: Reservation, share: Share, current: Placement, runs: bool) -> bool:
+    """Whether what stands for a share has its counts, as long as no worker can be on it.
 
     Who led before may have made it by another plan, which this one has overwritten: taken as it is, workers would lack quota, or
     hold some for nothing.
     """
-    same = (found.cluster, found.round) == (share.cluster, current.round_of(share))
     placed = runs and found.round <= (current.placed_round or current.round)
-    return same and (placed or not found.counts or found.counts == {group.role: group.count for group in share.groups})
+    return placed or not found.counts or found.counts == {group.role: group.count for group in share.groups}

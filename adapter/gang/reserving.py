@@ -5,14 +5,14 @@ A round is the first of a gang, or holds the workers that a running gang lost. W
 are not looked at: they stand.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck, say
 from adapter.gang import status, trying
-from adapter.gang.deadlines import RETRY, begun, excluded_for, patience
+from adapter.gang.deadlines import RETRY, answering, begun, excluded_for, patience
 from adapter.gang.facts import Gang
 from adapter.objects.placement import Placement, Share
 from adapter.objects.reservation import Reservation
@@ -28,18 +28,23 @@ def ask(
     # 11. Shares that do not stand are asked for (again: a share that vanished is replaced on the same plan). Those that
     #     take quota back from others come last, when all others are admitted: a round that is given up before has then
     #     cost nobody a running pod.
-    standing = {r.cluster: r for r in gang.reservations if r.round == current.round}
-    blocked = _blocked(gang, shares, standing)
-    may_preempt = all(share.preempts or share.cluster not in blocked for share in shares)
-    missing: list[Action] = [
+    standing = gang.standing(current, shares)
+    found = blocked(gang, standing)
+    may_preempt = all(share.preempts for share in found)
+    absent = (share for share, one in standing.items() if one is None and (may_preempt or not share.preempts))
+    missing = reserve(gang, work, current, absent, ready)
+    if not found:
+        return _commit(gang, work, current, ready, now)
+    return _while_blocked(gang, work, current, found, standing, missing, ready, now)
+
+
+def reserve(gang: Gang, work: Workload, current: Placement, shares: Iterable[Share], ready: bool) -> list[Action]:
+    """Ask for those of the shares that may be asked for now."""
+    return [
         _reserve(gang, work, current, share, ready)
         for share in shares
-        if share.cluster not in standing and share.cluster in gang.targets and (may_preempt or not share.preempts)
-        if _is_of(work, share) and not trying.refusal(gang, share)
+        if share.cluster in gang.targets and _is_of(work, share) and not trying.refusal(gang, share)
     ]
-    if not blocked:
-        return _commit(gang, work, current, ready, now)
-    return _while_blocked(gang, work, current, blocked, standing, missing, ready, now)
 
 
 def _is_of(work: Workload, share: Share) -> bool:
@@ -65,20 +70,20 @@ def _while_blocked(
     gang: Gang,
     work: Workload,
     current: Placement,
-    blocked: Mapping[str, str],
-    standing: Mapping[str, Reservation],
+    found: Mapping[Share, str],
+    standing: Mapping[Share, Reservation | None],
     missing: Sequence[Action],
     ready: bool,
     now: datetime,
 ) -> list[Action]:
     # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
-    waits = patience(gang, current, standing)
+    waits = patience(gang, current, standing, answering(gang, current))
     deadline = begun(current, gang.first_seen, now) + waits
     if now >= deadline:
-        body = _withdrawn(current, blocked, waits, now)
+        body = _withdrawn(current, found, waits, now)
         pending = [] if ready else status.pending(gang, work, str(body["reason"]))
         return [Record(current, body), *pending, *say(work.job, "Withdrawn", str(body["reason"]))]
-    body = status.reserving(current, blocked, now)
+    body = status.reserving(current, found, now)
     pending = [] if ready else status.pending(gang, work, str(body["reason"]))
     again = min(deadline - now, RETRY) if missing else deadline - now
     return [*missing, *status.record(current, body), *pending, LookAgain(again)]
@@ -110,25 +115,24 @@ def _update(podset: str, placement: str) -> dict[str, object]:
     }
 
 
-def _withdrawn(current: Placement, blocked: Mapping[str, str], waited: timedelta, now: datetime) -> dict[str, object]:
+def _withdrawn(current: Placement, found: Mapping[Share, str], waited: timedelta, now: datetime) -> dict[str, object]:
     late = f"Not admitted within {waited.total_seconds():.0f}s"
-    asked = {cluster: why for cluster, why in blocked.items() if why != ASKED_LAST}
+    asked = status.by_cluster({share: why for share, why in found.items() if why != ASKED_LAST})
     return status.withdrawing(current, asked, late, now + excluded_for(current), now)
 
 
-def _blocked(gang: Gang, shares: Sequence[Share], standing: Mapping[str, Reservation]) -> dict[str, str]:
-    """Say, for each cluster whose share is not admitted, why; empty while its Kueue has not answered."""
-    blocked: dict[str, str] = {}
-    for share in shares:
-        found = standing.get(share.cluster)
+def blocked(gang: Gang, standing: Mapping[Share, Reservation | None]) -> dict[Share, str]:
+    """Say of each share that is not admitted why; empty while its Kueue has not answered."""
+    told: dict[Share, str] = {}
+    for share, found in standing.items():
         if share.cluster in gang.silent:
-            blocked[share.cluster] = gang.silent[share.cluster]
+            told[share] = gang.silent[share.cluster]
         elif found is None:
-            unasked = ASKED_LAST if share.preempts and len(shares) > 1 else ""
-            blocked[share.cluster] = trying.refusal(gang, share) or gang.refused.get(share.cluster, unasked)
+            unasked = ASKED_LAST if share.preempts and len(standing) > 1 and not share.single else ""
+            told[share] = trying.refusal(gang, share) or gang.refused.get(share.cluster, unasked)
         elif found.deleting or not found.admitted:
-            blocked[share.cluster] = why_not(found)
-    return blocked
+            told[share] = why_not(found)
+    return told
 
 
 def why_not(found: Reservation) -> str:

@@ -2,7 +2,8 @@
 
 The job runs on: what is left of the gang stays where it is, and only the workers that lost their place are planned anew,
 in a further round of the same Placement, there or elsewhere. Or the whole gang starts again, if its policy says so.
-Whether a single worker lives is not asked here (worker/dispatch.py), and how a round is asked for and given up is reserving.py's.
+Whether a single worker lives is not asked here (worker/dispatch.py), how a round is asked for and given up is reserving.py's, and how
+workers come one by one growing.py's.
 """
 
 from collections import Counter
@@ -12,10 +13,11 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, DeletePod, LookAgain, Plan, Record, say
-from adapter.gang import elastic, status, unstarted
+from adapter.gang import elastic, growing, status, unstarted
 from adapter.gang.deadlines import RESYNC, SOON, excluded, excluded_for, may_fit
 from adapter.gang.facts import Gang
-from adapter.gang.reserving import ask, why_not
+from adapter.gang.growing import Asked
+from adapter.gang.reserving import ask, blocked, why_not
 from adapter.gang.unstarted import Unstarted
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.reservation import Reservation
@@ -27,31 +29,36 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
     # 12. The job runs: workers that lost their place are planned anew, and nothing else is touched.
     # An elastic job may have started with no worker elsewhere, and so with no round.
     seen = current if current.placed_round or work.elastic else replace(current, placed_round=current.round)
-    gone = _lost(gang, seen)
+    coming = growing.coming(gang, seen)
+    gone = _lost(gang, seen, coming)
     # An elastic job may hold a share that its last worker has left already, and that is missed by nobody.
-    missed = {share: text for share, text in gone.items() if not seen.job or _key(seen, share) in gang.here}
+    missed = {share: text for share, text in gone.items() if not seen.job or seen.key_of(share) in gang.here}
     refused, why = _refused(gang, seen, gone), _why(missed)
-    told = say(work.job, "ShareLost", why, warning=True) if why else []
+    late = growing.late(gang, seen, coming, now)
+    told = [*(say(work.job, "ShareLost", why, warning=True) if why else []), *growing.told(work, late)]
     # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
-    if set(missed) - set(refused) and gang.on_share_lost == "Restart":
+    if gang.on_share_lost == "Restart" and any(not share.single for share in missed if share not in refused):
         text = f"{why} The whole job starts again, as its policy's onShareLost says."
         return [*told, status.check(gang, work, names.CHECK_RETRY, text)]
-    left, bad = [share for share in _held(seen) if share not in gone], unstarted.found(gang, seen, now)
-    spared = _spare(gang, seen, left, bad)
-    if gone or spared or current.withdrawing:
+    left = [share for share in (*_held(seen, coming), *coming) if share not in gone and share not in late]
+    bad = unstarted.found(gang, seen, now)
+    spared = set(_spare(gang, seen, left, bad))
+    if gone or spared or late or current.withdrawing:
         again = now + excluded_for(current)
         live = (
             *excluded(current, now, gang.start_timeout),
             *(Exclusion(share.cluster, again, gone[share]) for share in refused),
+            *growing.left_out(current, late, now),
         )
         kept = tuple(share for share in left if share not in spared)
-        return [*told, *_plan(gang, work, current, live, kept, bad, why, len(refused))]
+        return [*told, *_plan(gang, work, current, live, kept, bad, why, len(refused) + bool(late))]
     asked = _asked(seen)
-    if asked and current.job and not elastic.missing(gang, _places_of_groups(gang, seen, _held(seen), bad)):
+    if asked and current.job and not any(elastic.lacking(gang, _places_of_groups(gang, seen, left, bad)).values()):
         return [Record(current, status.withdrawing(current, {}, "Nobody needs it any more", now, now))]
     if asked:
-        return ask(gang, work, current, asked, True, now)
-    return _whole(gang, work, current, seen, bad, now)
+        # It is placed when those who come by themselves are, too: who is of a placed round and has no quota counts as lost.
+        return ask(gang, work, current, [*asked, *coming], True, now)
+    return _whole(gang, work, current, seen, coming, bad, now)
 
 
 def _plan(
@@ -66,7 +73,7 @@ def _plan(
 ) -> list[Action]:
     """Plan the workers that have no place beside the shares that are kept, also those that did not start in time."""
     told = say(work.job, "NotStarted", bad.why, warning=True) if bad.exclusions else []
-    without = sum((bad.short.get(_key(current, share), Counter()) for share in _staying(gang, kept)), Counter[str]())
+    without = sum((bad.short.get(current.key_of(share), Counter()) for share in _staying(gang, kept)), Counter[str]())
     lost = " ".join(text for text in (why, bad.why) if text)
     closed = bool(bad.exclusions)
     plan = Plan(work, current, (*live, *bad.exclusions), kept, lost, refused, without, closed)
@@ -74,41 +81,47 @@ def _plan(
 
 
 def _whole(
-    gang: Gang, work: Workload, current: Placement, seen: Placement, bad: Unstarted, now: datetime
+    gang: Gang, work: Workload, current: Placement, seen: Placement, coming: Asked, bad: Unstarted, now: datetime
 ) -> list[Action]:
-    """What is left to do while no share is lost or asked for: more workers may fit, and others are to move."""
-    live, missing = excluded(current, now, gang.start_timeout), _missing(gang, seen, bad)
-    found = any(seen.round_of(share) == seen.round for share in seen.live)  # by the last plan
+    """What is left to do while no share is lost, and no round asked for: more workers may fit, others are to move, and single ones
+    come."""
+    live, lacking = excluded(current, now, gang.start_timeout), _lacking(gang, seen, bad)
+    missing = sum(lacking.values())
+    found = any(map(seen.is_new, seen.live))  # by the last plan
     waits = bool(missing or (seen.lost and not found))  # what it says of lost workers is not true any more
     waits = waits and not elastic.full(seen)
+    # Before any plan: where room comes and goes all the time, there is one at each look.
+    asks = growing.ask(gang, work, current, coming, now)
     if bad.exclusions or (missing and bad.late and found) or (waits and may_fit(gang, current, live, now)):
-        return _plan(gang, work, current, live, tuple(_held(seen)), bad)
+        return [*asks, *_plan(gang, work, current, live, seen.live, bad)]
     moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
     ended = unstarted.ended(gang, bad, now)
-    recorded = status.record(current, _status(gang, seen, missing, now))
+    recorded = status.record(current, _status(gang, seen, coming, lacking, now))
     ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if waits else []
     looks = [RESYNC, *(end - now for end in ends)] if waits or _blocked(gang, seen) else []
     looks += [bad.due - now] if bad.due else []
     if missing and current.job:
-        recorded += say(work.job, "Waiting", elastic.told(gang, current, missing))
-    return [*moved, *ended, *recorded, *([LookAgain(min(looks))] if looks else [])]
+        recorded += say(work.job, "Waiting", elastic.told(gang, current, lacking))
+    elif recorded and current.job and not coming and current.status.get("state") == names.RESERVING:
+        recorded += say(work.job, "Replaced" if current.lost else "Placed", current.explanation)
+    return [*asks, *moved, *ended, *recorded, *([LookAgain(min(looks))] if looks else [])]
 
 
-def _lost(gang: Gang, current: Placement) -> dict[Share, str]:
+def _lost(gang: Gang, current: Placement, coming: Asked) -> dict[Share, str]:
     """The shares that were admitted and will not be again, each with the reason; what is only out of sight is not lost."""
-    standing = _by_share(gang.reservations, current)
-    found = {share: _why_lost(gang, current, share, standing.get(_key(current, share))) for share in _held(current)}
+    standing = gang.standing(current, _held(current, coming))
+    found = {share: _why_lost(gang, current, share, one) for share, one in standing.items()}
     return {share: why for share, why in found.items() if why}
 
 
 def _spare(gang: Gang, current: Placement, kept: Iterable[Share], bad: Unstarted) -> tuple[Share, ...]:
-    """Those of the held shares that no worker is on, and that are to be left or that nobody needs: others hold the whole gang,
+    """Those of these shares that no worker is on, and that are to be left or that nobody needs: others hold the whole gang,
     and nobody is on the way to one."""
     kept = tuple(kept)
-    empty = [share for share in kept if _key(current, share) not in gang.occupied]
+    empty = [share for share in kept if current.key_of(share) not in gang.occupied]
     drained = [share for share in empty if share.cluster in gang.draining]
     if current.job:
-        others = [share for share in empty if share not in drained and not unstarted.awaited(gang, share)]
+        others = [one for one in empty if one.cluster not in gang.draining and not unstarted.awaited(gang, one)]
         return (*drained, *elastic.spare(gang, others, _places_of_groups(gang, current, kept, bad)))
     room = 0 if unstarted.away(gang) else _places(gang, current, kept, bad) - current.wanted
     more = []
@@ -126,7 +139,7 @@ def _staying(gang: Gang, shares: Iterable[Share]) -> list[Share]:
 
 def _places(gang: Gang, current: Placement, shares: Iterable[Share], bad: Unstarted) -> int:
     """For how many workers there is a place on some shares that they need not leave."""
-    return sum(bad.places(share, _key(current, share)) for share in _staying(gang, shares))
+    return sum(bad.places(share, current.key_of(share)) for share in _staying(gang, shares))
 
 
 def _places_of_groups(gang: Gang, current: Placement, shares: Iterable[Share], bad: Unstarted) -> Counter[str]:
@@ -134,79 +147,80 @@ def _places_of_groups(gang: Gang, current: Placement, shares: Iterable[Share], b
     places = Counter[str]()
     for share in _staying(gang, shares):
         places.update({group.name: group.count for group in share.groups})
-        places.subtract(bad.short.get(_key(current, share), {}))
+        places.subtract(bad.short.get(current.key_of(share), {}))
     return places
 
 
-def _held(current: Placement) -> list[Share]:
-    """The shares of rounds that were admitted as a whole."""
-    return [share for share in current.live if current.round_of(share) <= current.placed_round]
+def _held(current: Placement, coming: Asked) -> list[Share]:
+    """The shares of rounds that were admitted as a whole, and those of single workers that were."""
+    held = (share for share in current.live if share.single or current.round_of(share) <= current.placed_round)
+    return [share for share in held if share not in coming]
 
 
 def _asked(current: Placement) -> list[Share]:
-    """The shares of the round that is being asked for."""
-    return [share for share in current.live if current.round_of(share) > current.placed_round]
-
-
-def _by_share(reservations: Iterable[Reservation], current: Placement) -> dict[tuple[str, int], Reservation]:
-    """What stands for the Placement's shares, by cluster and round."""
-    return {(r.cluster, r.round): r for r in reservations if r.placement == current.name}
+    """The shares of the round that is being asked for as a whole."""
+    return [share for share in current.live if not share.single and current.round_of(share) > current.placed_round]
 
 
 def _refused(gang: Gang, current: Placement, gone: Iterable[Share]) -> tuple[Share, ...]:
     """Those of the lost shares whose clusters refuse the gang's pods: they would do so again."""
-    return tuple(share for share in gone if _key(current, share) in gang.unusable and share.cluster not in gang.silent)
+    lost = (share for share in gone if share.cluster not in gang.silent)
+    return tuple(share for share in lost if current.key_of(share) in gang.unusable)
 
 
 def _why(gone: Mapping[Share, str]) -> str:
     """Why workers are planned anew: a sentence, or empty when none was lost."""
-    parts = [f"{share.workers} in {share.cluster}: {text.removesuffix('.')}" for share, text in gone.items()]
+    counts = Counter[tuple[str, str]]()
+    for share, text in gone.items():
+        counts[share.cluster, text.removesuffix(".")] += share.workers
+    parts = [f"{count} in {cluster}: {text}" for (cluster, text), count in counts.items()]
     return f"Workers were lost, {'; '.join(parts)}." if parts else ""
 
 
-def _missing(gang: Gang, current: Placement, bad: Unstarted) -> int:
-    """How many workers have no place, or must leave theirs."""
+def _lacking(gang: Gang, current: Placement, bad: Unstarted) -> Mapping[str, int]:
+    """How many workers have no place, or must leave theirs, of an elastic job by worker group."""
     if current.job:
-        return elastic.missing(gang, _places_of_groups(gang, current, current.live, bad))
-    return max(current.wanted - _places(gang, current, current.live, bad), 0)
+        return elastic.lacking(gang, _places_of_groups(gang, current, current.live, bad))
+    return {"": max(current.wanted - _places(gang, current, current.live, bad), 0)}
 
 
 def _blocked(gang: Gang, current: Placement) -> dict[str, str]:
     """The clusters of a running gang that cannot be seen, or whose share is not admitted now, and why."""
-    standing = _by_share(gang.reservations, current)
     unseen = {share.cluster: gang.silent[share.cluster] for share in current.live if share.cluster in gang.silent}
-    found = [standing[_key(current, share)] for share in current.live if _key(current, share) in standing]
+    found = [one for one in gang.standing(current, current.live).values() if one]
     return unseen | {one.cluster: why_not(one) for one in found if one.deleting or not one.admitted}
 
 
-def _status(gang: Gang, current: Placement, missing: int, now: datetime) -> dict[str, object]:
-    """The Placement's status while nothing is asked for."""
-    found = _blocked(gang, current)
-    if found:
-        return status.running(current, found, gang.silent, now)
-    return status.placed(current, now, elastic.told(gang, current, missing) if current.job else "")
+def _status(
+    gang: Gang, current: Placement, coming: Asked, lacking: Mapping[str, int], now: datetime
+) -> dict[str, object]:
+    """The Placement's status while no round is asked for."""
+    if coming:
+        body = status.reserving(current, blocked(gang, coming), now)
+    elif found := _blocked(gang, current):
+        body = status.running(current, found, gang.silent, now)
+    else:
+        body = status.placed(current, now, elastic.told(gang, current, lacking) if current.job else "")
+    return {**body, "placedRound": growing.placed_round(current, coming)} if current.job else body
 
 
 def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation | None) -> str:
+    key = current.key_of(share)
     if share.cluster in gang.silent:
-        if _key(current, share) in gang.alive:
+        if key in gang.alive:
             return ""
         # Where copies were, and nobody counts as running any more, Ray lost them all: their replacements need not wait.
-        waited_for = gang.unplaced and _key(current, share) in gang.there
+        waited_for = gang.unplaced and key in gang.there
         return gang.given_up.get(share.cluster) or (
             f"the worker cluster {gang.silent[share.cluster]}" if waited_for else ""
         )
     if found is None:
         return "its reservation is gone there"
     # A cluster that runs some of them may have its reasons to refuse others for a while: what runs is not given up.
-    if _key(current, share) not in gang.there and (why := gang.unusable.get(_key(current, share))):
+    if key not in gang.there and (why := gang.unusable.get(key)):
         return why
     if found.admitted or found.deleting or (found.reserved_at is not None and not found.stranded):
         return ""
     # In its queue it would wait behind others, and while it does, other clusters may have room.
     stopped, waits = f"its workers were stopped there: {found.evicted}", f"it lost its quota there: {found.message}"
     return stopped if found.evicted else waits
-
-
-def _key(current: Placement, share: Share) -> tuple[str, int]:
-    return share.cluster, current.round_of(share)

@@ -30,10 +30,18 @@ def vacant(placement: Placement, now: datetime) -> Status:
     return _status(placement, names.WAITING, "The job holds no quota in the manager cluster now.", now, held=())
 
 
-def reserving(placement: Placement, blocked: Mapping[str, str], now: datetime) -> Status:
+def by_cluster(blocked: Mapping[Share, str]) -> dict[str, str]:
+    """What keeps shares from being admitted, by cluster: of several reasons there the first."""
+    found = dict[str, str]()
+    for share, why in blocked.items():
+        found[share.cluster] = found.get(share.cluster) or why
+    return found
+
+
+def reserving(placement: Placement, blocked: Mapping[Share, str], now: datetime) -> Status:
     """Shares are asked for, some are not admitted yet."""
-    held = [s for s in placement.shares if s.cluster not in blocked or placement.round_of(s) < placement.round]
-    parts = [f"{cluster}: {why}" for cluster, why in blocked.items() if why]
+    held = [share for share in placement.shares if share not in blocked]
+    parts = [f"{cluster}: {why}" for cluster, why in by_cluster(blocked).items() if why]
     reason = "; ".join(
         [f"{placement.lost and f'{placement.lost} '}Reserving quota for workers: {where(placement)}", *parts]
     )
@@ -63,7 +71,7 @@ def withdrawing(placement: Placement, blocked: Mapping[str, str], why: str, unti
     """The round is given up: what it holds goes, and its blockers are not asked again before `until`."""
     parts = [f"{cluster}: {text or 'its Kueue did not answer'}" for cluster, text in blocked.items()]
     reason = "; ".join([f"{why.removesuffix('.')}, so every share is given back", *parts])
-    held = [share for share in placement.shares if placement.round_of(share) < placement.round]
+    held = [share for share in placement.shares if not placement.is_new(share)]
     status = _status(placement, names.WITHDRAWING, _sentence(reason), now, held=held)
     status["withdrawnRound"] = placement.round
     status["blocked"] = [

@@ -142,7 +142,7 @@ def _short(
 ) -> dict[tuple[str, int], Counter[str]]:
     off = {key_of(pod) for pod in late}
     stay = Counter((share_key(slot_of(pod)), group_of(pod)) for pod in _placed(workers) if key_of(pod) not in off)
-    shares = [((share.cluster, current.round_of(share)), share) for share in current.live if share.cluster in closed]
+    shares = [(current.key_of(share), share) for share in current.live if share.cluster in closed]
     return {key: +Counter({g.name: g.count - stay[key, g.name] for g in share.groups}) for key, share in shares}
 
 

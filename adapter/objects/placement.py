@@ -16,8 +16,10 @@ from adapter import names
 from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, key_of, meta, moment, timestamp, uid_of
 from adapter.objects.workload import Job, Workload, chain_name
 
-# What the schema of a Placement allows. A gang in so many pieces goes without the next one, not without any plan.
-MOST_SHARES = 100
+# What the schema of a Placement allows: some fifty kilobytes, which are read at each event and written at each step, and in which
+# an elastic job has one share for almost every worker. A gang in so many pieces goes without the next one, not without any plan.
+MOST_SHARES = 500
+MOST_CLUSTERS = 100  # of which it says what was found there
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Share:
     groups: tuple[GroupShare, ...]
     preempts: bool = False  # Kueue must preempt others for it, so it is asked for last
     round: int = 0  # which round of its Placement made it; 0: the one that the Placement is in
+    single: bool = False  # the one worker on it came by itself, and takes the share along when it goes
 
     @property
     def workers(self) -> int:
@@ -100,6 +103,7 @@ class Placement:
     resource_version: str = ""
     unstarted: int = 0  # how often workers of the attempt did not start in time, and were to start elsewhere
     job: Job | None = None  # the elastic job that it stands for
+    since: int = 0  # the first of the rounds that the last plan made; 0: it made one
 
     @property
     def gang(self) -> str:
@@ -114,11 +118,19 @@ class Placement:
     @property
     def live(self) -> tuple[Share, ...]:
         """The shares that are wanted: while a round is withdrawn only those that earlier ones left in place."""
-        return tuple(share for share in self.shares if not self.withdrawing or self.round_of(share) < self.round)
+        return tuple(share for share in self.shares if not (self.withdrawing and self.is_new(share)))
+
+    def is_new(self, share: Share) -> bool:
+        """Whether the last plan made a share: each share of a single worker is a round of its own."""
+        return self.round_of(share) >= (self.since or self.round)
 
     def round_of(self, share: Share) -> int:
         """The round that made a share: with its cluster it tells the share from all others of the Placement."""
         return share.round or self.round
+
+    def key_of(self, share: Share) -> tuple[str, int]:
+        """By what a share is told from all others: its cluster and its round."""
+        return share.cluster, self.round_of(share)
 
     def stands_for(self, work: Workload) -> bool:
         """Whether it was made for this very attempt of the Workload, which holds quota and is not over; or for its elastic job,
@@ -172,6 +184,7 @@ def placement(raw: Raw) -> Placement:
         resource_version=str(meta(raw).get("resourceVersion") or ""),
         unstarted=int(spec.get("unstarted") or 0),
         job=_job(spec.get("job") or {}, namespace),
+        since=int(spec.get("since") or 0),
     )
 
 
@@ -198,8 +211,8 @@ def _share(entry: Raw) -> Share:
         GroupShare(g.get("name") or "", g.get("role") or "", int(g.get("count") or 0))
         for g in entry.get("groups") or ()
     )
-    preempts, round_ = bool(entry.get("preempts")), int(entry.get("round") or 0)
-    return Share(entry.get("cluster") or "", tuple(groups), preempts, round_)
+    preempts, single = bool(entry.get("preempts")), bool(entry.get("single"))
+    return Share(entry.get("cluster") or "", tuple(groups), preempts, int(entry.get("round") or 0), single)
 
 
 def _exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:
@@ -225,13 +238,14 @@ def manifest(place: Placement, job: Job | None, check: str, considered: Sequence
             "check": check,
             "attempt": place.attempt,
             "round": place.round,
+            "since": place.since or None,
             "givenUp": place.given_up,
             "unstarted": place.unstarted,
             "plannedAt": place.planned_at and timestamp(place.planned_at),
             "wanted": place.wanted,
             "shares": [_share_spec(share) for share in place.shares[:MOST_SHARES]],
             "lost": bounded(place.lost) or None,
-            "considered": [_verdict_spec(verdict) for verdict in considered[:MOST_SHARES]],
+            "considered": [_verdict_spec(verdict) for verdict in considered[:MOST_CLUSTERS]],
             "excluded": [_exclusion_spec(entry) for entry in place.excluded],
             "explanation": bounded(place.explanation),
         },
@@ -254,8 +268,9 @@ def _chain(place: Placement) -> dict[str, str]:
 
 def _share_spec(share: Share) -> dict[str, Any]:
     preempts = {"preempts": True} if share.preempts else {}
-    earlier = {"round": share.round} if share.round else {}
-    return {"cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts, **earlier}
+    own = {"round": share.round} if share.round else {}
+    single = {"single": True} if share.single else {}
+    return {"cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts, **own, **single}
 
 
 def _exclusion_spec(entry: Exclusion) -> dict[str, str]:

@@ -6,7 +6,7 @@ Whoever writes one that is not submitted is no API server, so every field of tha
 that Kueue adds to the head for KubeRay's sidecars are left out: the head never leaves the manager.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -53,6 +53,19 @@ def worker_groups(work: Workload, job: Raw) -> list[PodSet]:
     rest = list(work.podsets[1:])
     last = bool(job) and _has_submitter(work.job.kind, job.get("spec") or {})
     return rest[:-1] if last and rest and rest[-1].name == names.SUBMITTER else rest
+
+
+def groups(kind: str, job: Raw) -> Sequence[Raw]:
+    """The worker groups as its user wrote them, of a RayJob or RayCluster that an API server shows."""
+    spec = job.get("spec") or {}
+    cluster = (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
+    return cluster.get("workerGroupSpecs") or ()
+
+
+def least(work: Workload, job: Raw) -> dict[str, int]:
+    """How many workers of each podset its job never has fewer of: neither Ray's autoscaler nor KubeRay goes below minReplicas."""
+    found = groups(work.job.kind, job) if work.job else ()
+    return {str(group.get("groupName")).lower(): int(group.get("minReplicas") or 0) for group in found}
 
 
 def read(raw: object, namespace: str) -> Asked:

@@ -9,14 +9,14 @@ the gang pauses that waits longest, all do, or several that hold room back would
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
 from adapter.admission import limits
 from adapter.objects import podrequests
 from adapter.objects.placement import MOST_SHARES, Placement
-from adapter.objects.raw import Key, Raw
+from adapter.objects.raw import Key, Raw, meta, moment, uid_of
 from adapter.objects.workload import PodSet, Workload
 
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
@@ -91,11 +91,22 @@ def short(place: Raw, draining: Collection[str]) -> bool:
     return held < int(spec.get("wanted") or 0)
 
 
+def aged(work: Workload, job: Raw) -> Workload:
+    """An elastic job's Workload as old as its job, which stood in the queue long before it grew; of any other it is the Workload's own.
+
+    `job` is what is known of the object, empty for nothing. Its first slice, which is as old, may be deleted long before it.
+    """
+    created = moment(meta(job).get("creationTimestamp"))
+    if not (work.elastic and work.job and uid_of(job) == work.job.uid and created and work.created):
+        return work
+    return replace(work, created=min(created, work.created))
+
+
 def turn(work: Workload) -> Turn:
     """The order in which gangs are planned, as a key to sort by: the only one there is.
 
     Kueue's own order is priority, then age (pkg/cache/queue baseCompareFunc, workload.Ordering). Two things differ: size comes
-    before age within SAME_AGE, and age is always the Workload's, since one that we took out of the queue and put back is as
+    before age within SAME_AGE, and age is always the Workload's (`aged`), since one that we took out of the queue and put back is as
     old as before.
     """
     created = work.created or _FIRST

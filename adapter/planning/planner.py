@@ -5,7 +5,8 @@ A gang that has fewer workers placed than it needs gets no share at all. The pla
 are admitted is for each worker cluster's Kueue to say. The same snapshot always gives the same plan.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from adapter.objects.placement import GroupShare, Share, Verdict
@@ -15,6 +16,7 @@ from adapter.planning.request import Candidate, Group, Request, Strategy, closed
 from adapter.planning.strategy import Look, allot
 from adapter.planning.verdict import NOT_NEEDED
 from adapter.quota import tree
+from adapter.quota.tree import Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +107,31 @@ def keep(request: Request, among: Sequence[Candidate]) -> tuple[Share, ...]:
 
 def charged(request: Request, among: Sequence[Candidate], shares: Sequence[Share]) -> list[Candidate]:
     """The candidates after these shares of the gang are reserved."""
-    offers, first = Offers(request), {share.cluster: share for share in reversed(shares)}
-    fleet = [_charged(offers, one, first[one.name]) if one.name in first else one for one in among]
-    more = [share for share in shares if first[share.cluster] is not share]
-    return charged(request, fleet, more) if more else fleet
+    offers, there = Offers(request), defaultdict[str, list[Share]](list)
+    for share in shares:
+        there[share.cluster].append(share)
+    return [_charged(offers, one, there[one.name]) if one.name in there else one for one in among]
 
 
-def _charged(offers: Offers, one: Candidate, share: Share) -> Candidate:
+def _charged(offers: Offers, one: Candidate, shares: Iterable[Share]) -> Candidate:
+    """The candidate after some shares, one after the other: an elastic job may have hundreds in one cluster."""
     if closed(offers.request, replace(one, problem="")):
         return one
+    line = offers.line(one)
+    for share in shares:
+        line = _after(offers, one, line, share)
+    return replace(one, tree=tree.settle(one.tree, queue_name(offers.request, one), line))
+
+
+def _after(offers: Offers, one: Candidate, line: Line, share: Share) -> Line:
     groups = {group.name: group for group in offers.request.groups}
     parts = [part for part in share.groups if part.name in groups]
-    line = offers.line(one)
     by_role = sorted(parts, key=lambda part: part.role)
     if parts != by_role and offers.admits(one, line, {part.name: part.count for part in parts}):
         parts = by_role
     for part in parts:
         line = offers.charge(one, line, groups[part.name], part.count, preempts=share.preempts)
-    return replace(one, tree=tree.settle(one.tree, queue_name(offers.request, one), line))
+    return line
 
 
 def _placed(offers: Offers, asked: Sequence[Look]) -> _Counts:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from adapter.objects.placement import MOST_SHARES, Share
+from adapter.objects.placement import Share
 from adapter.objects.raw import Key, Raw, quoted
 from adapter.objects.specs import NOTHING, PodMapping
 from adapter.quota.nodes import Nodes
@@ -87,14 +87,8 @@ def rest(
 def growth(
     request: Request, kept: Collection[Share], draining: Collection[str], without: Mapping[str, int] | None = None
 ) -> Request:
-    """The same for an elastic job that runs: whatever fits is better than nothing, even one worker.
-
-    A Placement takes MOST_SHARES shares, and each round makes one more in a cluster, so the more there are, the more workers must
-    fit at once: with none left to make, all.
-    """
-    asked = rest(replace(request, gang="BestEffort"), kept, draining, without)
-    least = -(-asked.workers * len(kept) // MOST_SHARES)
-    return replace(asked, minimum=max(least, 1))
+    """The same for an elastic job that runs: whatever fits is better than nothing, even one worker."""
+    return replace(rest(replace(request, gang="BestEffort"), kept, draining, without), minimum=1)
 
 
 def stays(request: Request, asked: Request, kept: Iterable[Share], draining: Collection[str]) -> bool:

@@ -10,10 +10,11 @@ from datetime import datetime
 
 from adapter import actions
 from adapter.admission.policy import Chosen
-from adapter.objects.placement import Exclusion, Placement, Share, counted, placement_name
+from adapter.objects.placement import MOST_SHARES, Exclusion, Placement, Share, counted, placement_name
 from adapter.objects.raw import Raw
 from adapter.objects.workload import Job
 from adapter.planning import gangorder, planner
+from adapter.planning.apart import apart, numbered
 from adapter.planning.gangorder import Waiting
 from adapter.planning.planner import Plan
 from adapter.planning.request import Candidate, Request, growth, near, rest, stays
@@ -157,10 +158,13 @@ def preempting(me: Asking, made: Made, freed: Left) -> Made:
     return replace(made, plan=plan, freed=freed.holds, promised=(*made.promised, *freed.promised))
 
 
-def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> Placement:
+def next_round(
+    action: actions.Plan, made: Made, wanted: int, now: datetime, least: Mapping[str, int] | None = None
+) -> Placement:
     """The Placement that a plan becomes: the round after the last one, with the shares of earlier ones that stay.
 
-    `wanted` is how many workers the gang has in all. Why workers lost their place is said until all have one again.
+    `wanted` is how many workers the gang has in all, and `least` how many of each group an elastic job never has fewer of, None where
+    nobody knows. Why workers lost their place is said until all have one again.
     """
     work, before = action.workload, action.placement
     again = (
@@ -168,6 +172,8 @@ def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> 
     )  # else an elastic job starts anew, and only its rounds go on
     kept = [replace(share, round=before.round_of(share)) for share in action.kept or ()] if before else []
     lost = (action.lost or (before.lost if before and again else "")) if made.request.workers else ""
+    last = before.round if before else 0
+    shares, number = numbered(_apart(action, made, len(kept), least), last)
     return Placement(
         namespace=work.namespace,
         name=placement_name(work),
@@ -175,10 +181,10 @@ def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> 
         workload_uid=work.uid,
         workload=work.name,
         attempt=work.attempt,
-        round=before.round + 1 if before else 1,
-        given_up=before.given_up + before.withdrawing + action.refused if before and again else 0,
+        round=number,
+        given_up=_given_up(before) + before.withdrawing + action.refused if before and again else 0,
         planned_at=now,
-        shares=(*kept, *made.plan.shares),
+        shares=(*kept, *shares),
         wanted=wanted,
         excluded=action.excluded,
         explanation=" ".join(part for part in (lost, made.plan.sentence + made.more) if part),
@@ -189,6 +195,22 @@ def next_round(action: actions.Plan, made: Made, wanted: int, now: datetime) -> 
         status={},
         unstarted=(before.unstarted if before and again else 0) + action.unstarted,
         job=work.job if work.elastic else None,
+        since=last + 1 if number > last + 1 else 0,
+    )
+
+
+def _given_up(before: Placement) -> int:
+    """How often in a row its plans failed: an elastic job makes plans for as long as it runs."""
+    return 0 if before.job and before.placed_round >= before.round else before.given_up
+
+
+def _apart(action: actions.Plan, made: Made, kept: int, least: Mapping[str, int] | None) -> tuple[Share, ...]:
+    """The shares of a plan as they are asked for: a job that may change its size starts with what it never goes below in one share for
+    each cluster, and grows one by one. One that must be in one cluster, and leaves it while it runs, finds another one as a whole."""
+    starts = action.kept is None
+    together = least if starts else None if made.request.gang == "SameCluster" else {}
+    return apart(
+        made.plan.shares, together if action.workload.elastic else None, most=MOST_SHARES - kept, starts=starts
     )
 
 

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from adapter.objects.placement import Placement, Share
-from adapter.objects.reservation import Reservation
 from adapter.objects.specs import WorkerCluster
 from adapter.planning import planner
 from adapter.planning.request import Candidate, Request
@@ -52,11 +51,6 @@ def absent(name: str, why: str) -> Candidate:
 def promised(place: Placement) -> Sequence[Share]:
     """The shares of a Placement for which room is to be there, reserved or about to be; of a round that is withdrawn, none."""
     return () if place.withdrawing else place.shares
-
-
-def standing(found: Iterable[Reservation], place: Placement, share: Share) -> Reservation | None:
-    """What stands for a share, among what stands for its gang in its cluster."""
-    return next((r for r in found if r.placement == place.name and r.round == place.round_of(share)), None)
 
 
 def counted(held: Held | None, now: datetime) -> bool:

@@ -26,7 +26,7 @@ def make(worker: Worker, pod: Raw, placement: Placement, slot: str) -> list[Acti
     cluster, number = share_key(slot)
     # An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand or goes as its job does, or the head has
     # no address yet.
-    share = next((s for s in placement.live if (s.cluster, placement.round_of(s)) == (cluster, number)), None)
+    share = next((one for one in placement.live if placement.key_of(one) == (cluster, number)), None)
     reservation = worker.reservations.get((cluster, number))
     if (
         cluster in worker.remotes

@@ -27,7 +27,7 @@ class Worker:
     job: Job | None
     belongs: bool | None  # to the RayCluster that the Placement's Workload admitted; None: its RayCluster is not known
     head: HeadAddress  # of which no IP is known while it has none
-    reservations: Mapping[tuple[str, int], Reservation]  # by cluster and round, as far as clusters can be seen
+    reservations: Mapping[tuple[str, int], Reservation]  # that of its slot by cluster and round, while it can be seen
     targets: Mapping[str, Target]  # for clusters that can be seen
     taken: Collection[str]  # slots held by other pods of the Placement, here or there; known where `wants_slot`
     draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away

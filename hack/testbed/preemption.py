@@ -14,13 +14,13 @@ from hack.testbed.stage import QUEUE, Stage, local_queue, plain_pod
 PREEMPTION = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
 
 
-def preempt(stage: Stage) -> None:
-    """Somebody of east's own users, of higher priority, takes all of its quota."""
-    cluster = stage.fleet.workers["east"]
+def preempt(stage: Stage, name: str = "east", cpu: int | None = None) -> None:
+    """Somebody of a worker cluster's own users, of higher priority, takes so many cores of its quota, or all of it."""
+    cluster = stage.fleet.workers[name]
     cluster.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps(PREEMPTION))
     stage.add(cluster, "WorkloadPriorityClass", {"value": 500})
     quota = cluster.get("clusterqueues", stage.name)["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
-    pod = plain_pod("local", stage.name, QUEUE, str(quota["nominalQuota"]))
+    pod = plain_pod("local", stage.name, QUEUE, str(cpu or quota["nominalQuota"]))
     pod["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = stage.name
     cluster.apply(yaml.safe_dump(pod))
 

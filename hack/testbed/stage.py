@@ -142,11 +142,13 @@ class Stage:
         priority: str = "",
         annotations: Mapping[str, str] | None = None,
         elastic: int = 0,
+        least: int = 0,
     ) -> None:
         """Submit a RayCluster to the queue, whose pods go to fake nodes.
 
         `more`: what a worker asks for beside cpu; `head_on`: the head's node selector; `priority`: a WorkloadPriorityClass;
-        `annotations`: of its worker pods; `elastic`: up to how many workers each group may be scaled to while it runs.
+        `annotations`: of its worker pods; `elastic`: up to how many workers each group may be scaled to while it runs;
+        `least`: how many of them it never has fewer of.
         """
         made = ray_cluster(name, self.name, groups or {"workers": workers}, cpu, more or {})
         made["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"] = dict(head_on)
@@ -157,7 +159,7 @@ class Stage:
         if elastic:
             made["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
             for group in made["spec"]["workerGroupSpecs"]:
-                group |= {"minReplicas": 0, "maxReplicas": elastic}
+                group |= {"minReplicas": least, "maxReplicas": elastic}
         self.manager.apply(yaml.safe_dump(made))
 
     def scale(self, name: str, group: int, workers: int, without: Iterable[str] = ()) -> None:

@@ -3,18 +3,19 @@
 from adapter import names
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
+from hack.testbed.preemption import preempt
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, pods_by_cluster
 
 
 def test_it_grows_into_the_next_cluster_and_shrinks_again(stage: Stage, running: Controller) -> None:
-    """Nothing that runs is touched; the share that is left goes, and its quota with it."""
+    """Nothing that runs is touched; the shares that are left go, and their quota with them."""
     stage.build({"east": 2, "west": 2})
-    stage.ray_cluster("pi", workers=2, elastic=8)
+    stage.ray_cluster("pi", workers=2, elastic=8, least=2)
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)
     before, place = _uids(stage), stage.placement("pi")["metadata"]
     assert pods_by_cluster(stage.workers()) == {"east": 2}
-    assert stage.reserving() == 1
+    assert stage.reserving() == 1, "what it always has came together"
 
     stage.scale("pi", 0, 4)
     wait(lambda: stage.running(4), 90, "four workers run", running.tail)
@@ -27,10 +28,57 @@ def test_it_grows_into_the_next_cluster_and_shrinks_again(stage: Stage, running:
 
     away = [name for name, pod in _named(stage).items() if pod["metadata"]["labels"][names.CLUSTER_LABEL] == "west"]
     stage.scale("pi", 0, 2, without=away)
-    wait(lambda: not stage.remote("workloads")["west"], 60, "the empty share is gone", running.tail)
-    wait(lambda: stage.reserving() == 1, 30, "and its quota is free")
+    wait(lambda: not stage.remote("workloads")["west"], 60, "the empty shares are gone", running.tail)
+    wait(lambda: stage.reserving() == 1, 30, "and their quota is free")
     assert _uids(stage) == before and stage.running(2)
     assert stage.placement("pi")["spec"]["wanted"] == 2
+
+
+def test_a_worker_that_leaves_gives_back_exactly_what_it_held(stage: Stage, running: Controller) -> None:
+    """Within seconds, and nobody else is touched: those who grew one by one, and those with which the job started beside its least."""
+    stage.build({"east": 3, "west": 4})
+    stage.ray_cluster("pi", workers=3, elastic=8, least=1)
+    wait(lambda: stage.running(3), 90, "three workers run", running.tail)
+    stage.scale("pi", 0, 6)
+    wait(lambda: stage.running(6), 90, "six workers run", running.tail)
+    assert _held(stage) == {"east": 3, "west": 3}
+    assert sorted(map(_size, stage.remote("workloads")["west"])) == [1, 1, 1]
+
+    for cluster, left in (("west", {"east": 3, "west": 2}), ("east", {"east": 2, "west": 2})):
+        named = {n: p for n, p in _named(stage).items() if p["metadata"]["labels"][names.CLUSTER_LABEL] == cluster}
+        goes = min(
+            named, key=lambda name: _round(named[name])
+        )  # not of the share that came together, the last of the first plan
+        stayed = {name: uid for name, uid in _uids(stage).items() if name != goes}
+        stage.scale("pi", 0, sum(left.values()), without=[goes])
+        wait(lambda: goes not in _copies(stage, cluster), 30, "its copy is gone", running.tail)  # noqa: B023
+        wait(lambda: _held(stage) == left, 5, "and exactly its quota", running.tail)  # noqa: B023
+        wait(lambda: stage.reason("pi").startswith("All workers have a place"), 30, "it says so", running.tail)
+        assert _uids(stage) == stayed, "nobody was restarted"
+
+
+def test_one_worker_that_is_preempted_is_replaced_by_one(stage: Stage, running: Controller) -> None:
+    """Whatever the policy says of a share that is lost: that counts for what the job always has. All others stay the same pods."""
+    stage.build({"east": 2, "west": 3}, policy={"onShareLost": "Restart"})
+    stage.ray_cluster("pi", workers=2, elastic=8, least=2, priority=stage.priority("low", 10))
+    wait(lambda: stage.running(2), 90, "two workers run", running.tail)
+    stage.scale("pi", 0, 4)
+    wait(lambda: stage.running(4), 90, "four workers run", running.tail)
+    before = _uids(stage)
+    preempt(stage, "west", 2)
+    wait(lambda: "ShareLost" in stage.events("pi"), 60, "one is lost", running.tail)
+    assert stage.events("pi")["ShareLost"].startswith("Workers were lost, 1 in west: its workers were stopped there")
+    wait(lambda: _held(stage) == {"east": 2, "west": 1}, 60, "three shares stand", running.tail)
+    wait(
+        lambda: stage.reason("pi").startswith("3 of 4 workers have a place: 2 east, 1 west"),
+        30,
+        "it waits",
+        running.tail,
+    )
+    stage.set_quota(stage.fleet.workers["east"], 3)
+    wait(lambda: stage.running(4), 90, "it runs elsewhere", running.tail)
+    assert len(before.items() & _uids(stage).items()) == 3, "the three others are the same"
+    assert _held(stage) == {"east": 3, "west": 1}
 
 
 def test_what_does_not_fit_waits_and_runs_when_room_comes(stage: Stage, running: Controller) -> None:
@@ -122,6 +170,24 @@ def _named(stage: Stage) -> dict[str, Raw]:
 def _uids(stage: Stage) -> dict[str, str]:
     """The workers by their names: a pod that was made anew has another uid."""
     return {name: pod["metadata"]["uid"] for name, pod in _named(stage).items()}
+
+
+def _held(stage: Stage) -> dict[str, int]:
+    """For how many workers each cluster's shares hold quota."""
+    return {name: sum(map(_size, shares)) for name, shares in stage.remote("workloads").items()}
+
+
+def _size(share: Raw) -> int:
+    return sum(int(one["count"]) for one in share["spec"]["podSets"])
+
+
+def _copies(stage: Stage, cluster: str) -> set[str]:
+    return {pod["metadata"]["name"] for pod in stage.remote()[cluster]}
+
+
+def _round(pod: Raw) -> int:
+    """Which share a worker is on."""
+    return int(pod["metadata"]["annotations"][names.SLOT_ANNOTATION].split("/")[1])
 
 
 def _held_by_kueue(pod: Raw) -> bool:

@@ -134,7 +134,9 @@ def _register(stage: Stage, annotations: Raw, secret: str = OWN) -> None:
     body = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND}
     metadata = {"name": OWN, "annotations": annotations}
     stage.manager.apply(
-        yaml.safe_dump({**body, "metadata": metadata, "spec": {"source": {"kubeConfig": {"secretRef": {"name": secret}}}}})
+        yaml.safe_dump(
+            {**body, "metadata": metadata, "spec": {"source": {"kubeConfig": {"secretRef": {"name": secret}}}}}
+        )
     )
     stage.made.append((stage.manager, f"workercluster.{names.DOMAIN}", OWN))
 

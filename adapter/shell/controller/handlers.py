@@ -14,8 +14,8 @@ from adapter.admission.conditions import STEADY_AFTER
 from adapter.admission.identity import recorded
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.placement import placement
-from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, uid_of
-from adapter.objects.workerpod import ended, slot_of
+from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, number, uid_of
+from adapter.objects.workerpod import ended, share_key, slot_of
 from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
@@ -82,10 +82,13 @@ class Waker:
         if after is not None and (before is None or predicates.reserved(before) != predicates.reserved(after)):
             self._counted(cluster, after)
         if predicates.changed(before, after, lambda raw: predicates.share(cluster, raw)):
+            shares = {(cluster, number(annotation(one, names.ROUND_ANNOTATION))) for one in (before, after) if one}
             for place in self._manager.placements.group(
                 f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"
             ):
-                self._keys.all(POD, self._manager.pods.group("/".join(key_of(place))))
+                pods = self._manager.pods.group("/".join(key_of(place)))
+                # An elastic job has a share for almost every worker: to wake all for each would be too much.
+                self._keys.all(POD, (pod for pod in pods if share_key(slot_of(pod)) in shares))
         if after is None:  # its anchor went before it, unless somebody else deleted it
             namespace, name = key_of(raw)
             self._anchor(namespace, cluster, name)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from adapter.actions import Action, LookAgain, Plan, Say, TryCopy, cluster_of, describe
+from adapter.actions import Action, LookAgain, Plan, Reserve, Say, TryCopy, cluster_of, describe
 from adapter.gang import lifecycle
 from adapter.objects.raw import Key
 from adapter.shell import metrics
@@ -22,7 +22,7 @@ from adapter.shell.controller import measure
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QueueKey
 from adapter.shell.controller.workqueue import Postpone
-from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.kube.client import PARALLEL, ApiError, Unreachable
 from adapter.shell.observe.gangs import Gangs
 from adapter.shell.observe.slots import Claims
 from adapter.shell.observe.workers import Workers
@@ -35,6 +35,8 @@ from adapter.worker import dispatch
 log = logging.getLogger(__name__)
 # The shortest time after which a key is looked at again.
 SOONEST_SECONDS = 0.05
+# Shares of single workers that are asked for at a time in one cluster: a quarter of what a client sends there in parallel.
+LANES = PARALLEL // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,7 @@ class Looks:
         """Do the actions in order, those of different clusters side by side; the first trouble is raised at the end."""
         parts: dict[tuple[str, str], list[Action]] = defaultdict(list)
         for action in actions:
-            # What a cluster is asked of each worker group needs no order, and a webhook that hangs is waited for once.
-            parts[cluster_of(action), action.podset.name if isinstance(action, TryCopy) else ""].append(action)
+            parts[cluster_of(action), _lane(action)].append(action)
         try:
             done = await asyncio.gather(*(self._in_order(key, part) for part in parts.values()), return_exceptions=True)
         finally:
@@ -148,3 +149,15 @@ class Looks:
             await self.executor.do(plan)
         measure.done(plan, cluster_of(plan), datetime.now(UTC))
         return True
+
+
+def _lane(action: Action) -> str:
+    """What needs no order beside the other actions on its cluster: what that is asked of each worker group, so that a webhook which hangs
+    is waited for once; and the shares of single workers, of which there may be hundreds."""
+    match action:
+        case TryCopy():
+            return action.podset.name
+        case Reserve() if action.share.single:
+            return str(action.target.round % LANES)
+        case _:
+            return ""

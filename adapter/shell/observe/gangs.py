@@ -109,16 +109,17 @@ class Gangs:
             # its pods, here and there
             occupied=_all(self._slots.occupied(p) for p in found),
             here=_all(self._slots.here(p) for p in found),
-            there=_all(map(share_key, self._slots.there(p)) for p in found),
+            there=_all(map(share_key, self._slots.there(p)) for p in found) | _all(map(self._slots.dispatched, found)),
             alive=_all(self._slots.alive(p) for p in found),
             unplaced=any(self._slots.unplaced(p) for p in found),
             workers=self._slots.unready(stands, standing) if stands else None,
             movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
         )
         seen = self._memory.first_seen(gang.current, now) if gang.current else None
+        since = self._memory.seen_since(gang.current, now) if gang.current else {}
         untried, by_plan = (tuple(pair for pair in some if pair not in gang.tried) for some in (asked, by_plan))
         ending = {one.uid: self._slots.ending(one, now) for one in unwanted(gang)}
-        return replace(gang, untried=untried, untried_by_plan=by_plan, ending=ending, first_seen=seen)
+        return replace(gang, untried=untried, untried_by_plan=by_plan, ending=ending, first_seen=seen, seen_since=since)
 
     def _runs(self, work: Workload) -> bool:
         """Whether an elastic job is let run, by whomever."""
@@ -133,7 +134,7 @@ class Gangs:
     def _near(self, work: Workload, place: Placement | None, asked: Iterable[tuple[str, str]]) -> dict[str, Target]:
         """What the rewriter must know of each cluster that a share is asked for in, or a copy tried, as far as it can be seen."""
         seen = self._fleet.seen()
-        clusters = [*(share.cluster for share in (place.live if place else ())), *(cluster for cluster, _ in asked)]
+        clusters = {*(share.cluster for share in (place.live if place else ())), *(cluster for cluster, _ in asked)}
         near = {cluster: seen[cluster] for cluster in clusters if cluster in seen}
         return self._targets.every(near, work, place.name if place else placement_name(work)) if near else {}
 
@@ -197,8 +198,8 @@ class Gangs:
 def _asked(place: Placement | None, standing: Iterable[Reservation]) -> list[tuple[str, str]]:
     """The clusters and groups of shares that are yet to be asked for."""
     known = {(one.cluster, one.round) for one in standing}
-    keyed = (((share.cluster, place.round_of(share)), share) for share in place.live) if place else ()
-    return [(share.cluster, group.name) for key, share in keyed if key not in known for group in share.groups]
+    yet = (share for share in place.live if place.key_of(share) not in known) if place else ()
+    return list(dict.fromkeys((share.cluster, group.name) for share in yet for group in share.groups))
 
 
 def _all(shares: Iterable[Iterable[ShareKey]]) -> frozenset[ShareKey]:

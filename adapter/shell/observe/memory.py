@@ -4,7 +4,7 @@ After a restart each waiting gang is planned once more, a share that was refused
 queue for a moment loses the room that it gathered, and a round that a clock ahead of ours has planned is waited for anew.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from adapter.gang.deadlines import AWAY, RESYNC
@@ -34,7 +34,7 @@ class Memory:
         self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
         self.made: set[str] = set()  # worker pods of the manager whose copies were made
         self.unreleased: dict[str, str] = {}  # by uid: shares that their clusters would not have deleted, and why
-        self._rounds: dict[str, tuple[int, datetime]] = {}  # round of a Placement, and when it was seen first
+        self._rounds: dict[str, dict[int, datetime]] = {}  # round of a Placement -> when it was seen first
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
         self._unusable: dict[str, dict[tuple[str, int], dict[str, str]]] = {}  # share -> pod -> why
 
@@ -67,10 +67,17 @@ class Memory:
 
     def first_seen(self, place: Placement, now: datetime) -> datetime:
         """When the round that a Placement is in was seen first."""
-        known = self._rounds.get(place.uid)
-        if known is None or known[0] != place.round:
-            known = self._rounds[place.uid] = place.round, now
-        return known[1]
+        return self._seen(place, now)[place.round]
+
+    def seen_since(self, place: Placement, now: datetime) -> Mapping[int, datetime]:
+        """The same of each round that has a share which was not noted as admitted."""
+        return {number: since for number, since in self._seen(place, now).items() if number > place.placed_round}
+
+    def _seen(self, place: Placement, now: datetime) -> Mapping[int, datetime]:
+        rounds = {place.round, *(number for number in map(place.round_of, place.shares) if number > place.placed_round)}
+        known = self._rounds.get(place.uid, {})
+        self._rounds[place.uid] = {number: known.get(number, now) for number in rounds}
+        return self._rounds[place.uid]
 
     def step_aside(self, work: Workload, now: datetime) -> None:
         """Note that a gang leaves the manager's queue for a moment, which takes from its Workload what it is planned by."""

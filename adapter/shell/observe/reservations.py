@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from adapter import names
-from adapter.objects.placement import Placement
+from adapter.objects.placement import Placement, share_name
 from adapter.objects.raw import Key, Raw, key_of, label
 from adapter.objects.reservation import Reservation
 from adapter.objects.workerpod import share_key, slot_of
@@ -54,13 +54,20 @@ class Shares:
         """Whether a Workload's job is there; none is missed where there is none."""
         return there(work.job, self._manager.job(work.job)) if work.job else "There"
 
-    def standing(self, key: Key) -> list[Reservation]:
-        """What stands for a gang in the clusters that can be seen, as far as it can be read."""
-        return self.read(key)[0]
+    def under(self, place: Placement, slot: str) -> list[Reservation]:
+        """What stands for the share that a slot is on, none where it cannot be seen or read: asked for each worker, and an elastic job
+        has a share for almost every one."""
+        cluster, number = share_key(slot)
+        member = self._fleet.seen().get(cluster)
+        raw = member.workloads.get((place.namespace, share_name(place.name, number))) if member else None
+        if member is None or raw is None:
+            return []
+        readable = (one for _, one in each("share", [raw], functools.partial(_reservation, member)))
+        return [one for one in readable if (one.placement, one.round) == (place.name, number)]
 
     def read(self, key: Key) -> tuple[list[Reservation], list[str]]:
-        """The same, and the clusters that show something for it that cannot be read: no API server gives that in its right mind,
-        so such a cluster is not to be believed about this gang; all others go by what can be read."""
+        """What stands for a gang in the clusters that can be seen, as far as it can be read; and the clusters that show something for it
+        that cannot be: no API server gives that in its right mind, so such a cluster is not to be believed about this gang."""
         found, odd = list[Reservation](), list[str]()
         for name, member in self._fleet.seen().items():
             shown = member.workloads.group("/".join(key))

@@ -20,7 +20,7 @@ from adapter.objects import raycluster
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw, key_of, label, true_since, uid_of
 from adapter.objects.reservation import Reservation
-from adapter.objects.workerpod import ended, gone, in_place, leaving, share_key, slot_of, waits_for_quota
+from adapter.objects.workerpod import dispatched, ended, gone, in_place, leaving, share_key, slot_of, waits_for_quota
 from adapter.objects.workload import Job, job_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
@@ -98,6 +98,10 @@ class Slots:
     def alive(self, place: Placement) -> frozenset[ShareKey]:
         """The shares of a Placement that its living pods are on."""
         return self._on(place, self.living(place))
+
+    def dispatched(self, place: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement that a copy of a living pod was seen on: also where this process has not seen the cluster."""
+        return self._on(place, filter(dispatched, self.living(place)))
 
     def unplaced(self, place: Placement) -> bool:
         """Whether a living pod has no slot, and the manager's quota for one."""

@@ -51,7 +51,7 @@ class Workers:
         stands_for = self._shares.placement_of(pod) if pod else None
         near = _near(members, stands_for, pod) if pod and stands_for else {}
         work = self._shares.workload_of(stands_for) if stands_for else None
-        standing = self._shares.standing(work.gang_key) if work and stands_for else []
+        standing = self._shares.under(stands_for, slot_of(pod)) if pod and work and stands_for else []
         unmade = bool(pod and wants_slot(pod, remotes))
         if unmade:  # only a copy that is made now is told of its flavor
             standing = [with_ray_labels(one, members[one.cluster].flavors.named) for one in standing]
@@ -64,7 +64,7 @@ class Workers:
             job=work.job if work else None,
             belongs=raycluster.belongs(pod, self._manager.ray_cluster(pod), work.job) if pod and work else None,
             head=address,
-            reservations={(r.cluster, r.round): r for r in standing if stands_for and r.placement == stands_for.name},
+            reservations={(one.cluster, one.round): one for one in standing},
             targets=self._targets.every(near, work, stands_for.name) if work and stands_for else {},
             taken=self._slots.taken(pod) if pod and unmade else (),
             draining=self._fleet.draining(),

@@ -55,7 +55,7 @@ class Waiters:
         """The others whose turn comes first and who may take or keep room, in their order, each with what it asks for."""
         waiting = [one for one in (*self._waiting(now), *self._aside(now)) if gangorder.takes_part(one, now)]
         found = []
-        for one in gangorder.before(me, waiting):
+        for one in gangorder.before(self._aged(me), waiting):
             if asking := self._asking(one, now):
                 found.append((one, asking))
             await asyncio.sleep(0)
@@ -89,7 +89,7 @@ class Waiters:
         for raw in self._manager.workloads:
             if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
                 continue  # most of them, and to read one whole takes time
-            work = self._manager.work(raw)
+            work = self._aged(self._manager.work(raw))
             current = placed.get((work.uid, work.attempt))
             check = self._policies.check_of(work)
             of = current.uid if current and not current.withdrawing else ""
@@ -105,12 +105,15 @@ class Waiters:
         """Whether an elastic job runs: its next Workload is let run at once, and asks for no room but what it lacks."""
         return bool(work.elastic and work.job and runs(work.job, self._manager.job(work.job)))
 
+    def _aged(self, work: Workload) -> Workload:
+        return gangorder.aged(work, self._manager.job(work.job)) if work.elastic and work.job else work
+
     def _aside(self, now: datetime) -> Iterator[Waiting]:
         for work, since in self._memory.aside.values():
             raw = self._manager.gang(work.gang_key)
             current = self._manager.work(raw) if raw else None
             check = self._policies.check_of(current) if current else ""
-            if found := gangorder.aside(work, since + BACK_WITHIN, current, check, now):
+            if found := gangorder.aside(self._aged(work), since + BACK_WITHIN, current, check, now):
                 yield found
 
 
@@ -144,7 +147,8 @@ class Planning:
         began = asyncio.get_running_loop().time()
         made = await self.plan(work, check, chosen, action.excluded, now, action.kept, action.without)
         now += timedelta(seconds=int(asyncio.get_running_loop().time() - began))  # its shares are asked for only now
-        place = rounds.next_round(action, made, self._snapshot.request(work, check).workers, now)
+        wanted, least = self._snapshot.request(work, check).workers, self._snapshot.least(work)
+        place = rounds.next_round(action, made, wanted, now, least)
         again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))
         # What a gang that runs lacks changes with its own pods, too: it is planned again for whatever is news.
         alone = action.kept is None and self._alone(work, chosen, made)

@@ -7,12 +7,14 @@ It reads, and decides nothing: whether a cluster takes part, and what is deducte
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from adapter import names
 from adapter.admission.policy import Chosen
-from adapter.objects import podrequests
+from adapter.objects import podrequests, rayjob
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.raw import UNREADABLE, Raw, annotation
+from adapter.objects.reservation import Reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import snapshot
@@ -26,6 +28,7 @@ from adapter.rewrite.target import capped
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
+from adapter.shell.guard import each
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.targets import Targets
@@ -62,6 +65,11 @@ class Snapshot:
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         role = groupworkload.role(podset.name)
         return Group(podset.name, role, podset.count, spec, podrequests.pod_requests(spec), zone)
+
+    def least(self, work: Workload) -> Mapping[str, int] | None:
+        """How many workers of each group an elastic job never has fewer of; None of any other, and while its job is not known."""
+        job = self._manager.job(work.job) if work.elastic and work.job else {}
+        return rayjob.least(work, job) if job else None
 
     def asking(self, request: Request, chosen: Chosen | None, excluded: Sequence[Exclusion]) -> Asking:
         """Whom a gang asks for room, and whom it does not: without a policy, nobody."""
@@ -102,8 +110,8 @@ class Snapshot:
 
     def settles(self, now: datetime) -> datetime | None:
         """When the last share that is deducted and may be counted already is deducted no more."""
-        shares = (self._held(place, share) for _, place in self._in_flight() for share in place.shares)
-        return snapshot.settles(shares, now)
+        held = (held for _, place in self._in_flight() for _, held in self._held(place, place.shares))
+        return snapshot.settles(held, now)
 
     def owed(
         self, me: Workload, now: datetime, kept: Sequence[Share] = ()
@@ -111,7 +119,7 @@ class Snapshot:
         """What the clusters do not count yet: what other gangs were promised, and what this one keeps."""
         for work, place in self._in_flight():
             shares = place.shares if work.gang_key != me.gang_key else kept
-            if uncounted := snapshot.uncounted(((share, self._held(place, share)) for share in shares), now):
+            if uncounted := snapshot.uncounted(self._held(place, shares), now):
                 yield self.request(work, self._policies.check_of(work)), uncounted
 
     def _in_flight(self) -> Iterator[tuple[Workload, Placement]]:
@@ -122,15 +130,10 @@ class Snapshot:
             if work and not self._shares.leaving(work):  # else its shares go, and it plans no more
                 yield work, place
 
-    def _held(self, place: Placement, share: Share) -> Held | None:
-        """What stands for a share in its cluster, and how old the figures are there; None where nothing is seen of it."""
-        member = self._fleet.members().get(share.cluster)
-        if member is None:
-            return None
-        try:
-            return _standing(member, place, share)
-        except UNREADABLE:
-            return None  # so it is deducted
+    def _held(self, place: Placement, shares: Sequence[Share]) -> Iterator[tuple[Share, Held | None]]:
+        """What stands for each share in its cluster, and how old the figures are there; None where nothing is seen of it."""
+        found = {name: _standing(self._fleet.members().get(name), place) for name in {one.cluster for one in shares}}
+        return ((share, found[share.cluster].get(place.round_of(share))) for share in shares)
 
 
 def _candidate(name: str, member: Member | None, silent: str) -> Candidate:
@@ -152,10 +155,17 @@ def _candidate(name: str, member: Member | None, silent: str) -> Candidate:
     )
 
 
-def _standing(member: Member, place: Placement, share: Share) -> Held | None:
-    listed = member.workloads.group(f"{place.namespace}/{place.gang}")
-    found = snapshot.standing(map(member.reservation, listed), place, share)
-    return Held(found.reserved_at, member.reserved_as_of(found), member.queue_version(found)) if found else None
+def _standing(member: Member | None, place: Placement) -> dict[int, Held]:
+    """What stands for a Placement in one cluster, by round; what cannot be read stands for nothing, so it is deducted."""
+    if member is None:
+        return {}
+    listed = each("share", member.workloads.group(f"{place.namespace}/{place.gang}"), partial(_as_of, member))
+    return {found.round: held for _, (found, held) in listed if found.placement == place.name}
+
+
+def _as_of(member: Member, raw: Raw) -> tuple[Reservation, Held]:
+    found = member.reservation(raw)
+    return found, Held(found.reserved_at, member.reserved_as_of(found), member.queue_version(found))
 
 
 def _relieved(member: Member, priority: int) -> Sequence[Raw] | None:

@@ -144,12 +144,9 @@ class GangWriter:
 
     async def set_check(self, action: SetCheck) -> None:
         """Write our entry of a Workload's admission checks, after one more look at the shares it relies on."""
-        for share in action.verify:
-            client = self._fleet.connected(share.cluster).client
-            raw = await client.get(resources.WORKLOADS.path(share.namespace, share.name))
-            found = read_reservation(share.cluster, raw)
-            if not found.admitted or found.deleting or found.uid != share.uid:
-                raise Unreachable(f"the share in {share.cluster} is not admitted any more")
+        for trouble in await asyncio.gather(*map(self._verify, action.verify), return_exceptions=True):
+            if isinstance(trouble, BaseException):
+                raise trouble
         work = action.workload
         entry = {
             "name": action.check,
@@ -171,6 +168,13 @@ class GangWriter:
         }
         path = resources.WORKLOADS.path(work.namespace, work.name, "status")
         self._manager.workloads.put(await self._manager.client.apply(path, body, names.FIELD_MANAGER))
+
+    async def _verify(self, share: Reservation) -> None:
+        client = self._fleet.connected(share.cluster).client
+        raw = await client.get(resources.WORKLOADS.path(share.namespace, share.name))
+        found = read_reservation(share.cluster, raw)
+        if not found.admitted or found.deleting or found.uid != share.uid:
+            raise Unreachable(f"the share in {share.cluster} is not admitted any more")
 
     async def step_aside(self, action: Yield) -> None:
         """Make a Workload inactive, so that others get its turn."""

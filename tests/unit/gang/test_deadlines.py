@@ -72,6 +72,17 @@ def test_when_a_round_was_seen_first_is_remembered_for_it_alone() -> None:
     assert memory.first_seen(second, at(9)) == at(9), "a Placement that is gone is forgotten"
 
 
+def test_of_each_share_that_was_not_admitted_its_own_round_is_remembered() -> None:
+    raw = make_placement(WORK, round=3, placedRound=1)
+    for number, share in enumerate(raw["spec"]["shares"], 1):
+        share["round"] = number
+    memory = Memory()
+    assert memory.seen_since(placement(raw), at(1)) == {2: at(1), 3: at(1)}
+    raw["spec"]["round"] = 4
+    assert memory.seen_since(placement(raw), at(5)) == {2: at(1), 4: at(5)}
+    assert memory.first_seen(placement(raw), at(6)) == at(5)
+
+
 @pytest.mark.parametrize(
     ("until", "left_out"),
     [

@@ -211,6 +211,13 @@ def test_growth_without_room_waits_with_a_sentence() -> None:
     assert not any(isinstance(action, Plan | SetCheck) for action in actions)
 
 
+def test_of_several_groups_it_is_said_which_one_waits() -> None:
+    work = slice_of(2, groups={"gpu": 3, "cpu": 2}, check=names.CHECK_READY)
+    place = chain_of(work, shares={"east": {"gpu": 1, "cpu": 2}}, **PLACED)
+    said = only(decide(gang(work, place, remote_podsets=("gpu", "cpu")), NOW), Say)
+    assert said.message.startswith("3 of 5 workers have a place: 3 east; the others (2 gpu) wait for room")
+
+
 def test_a_round_of_growth_is_asked_for_while_the_rest_stands() -> None:
     grown = chain_of(NEXT_READY, round=2, **PLACED)
     grown["spec"]["shares"][0]["round"] = 1
@@ -335,7 +342,7 @@ def test_what_is_spared_is_missed_by_nobody_and_what_is_left_is_needed(
     facts = gang(slice_of(1, groups=wanted), remote_podsets=groups)
     gone = elastic.spare(facts, empty, places(shares))
     left = [share for share in shares if share not in gone]
-    assert elastic.missing(facts, places(left)) == elastic.missing(facts, places(shares))
+    assert elastic.lacking(facts, places(left)) == elastic.lacking(facts, places(shares))
     assert not elastic.spare(facts, [share for share in empty if share in left], places(left))
 
 

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,13 @@ def place(raw: Raw) -> Placement:
     return read_placement(raw)
 
 
+def reserving_status(raw: Raw, blocked: Mapping[str, str], now: datetime) -> Raw:
+    """What is said of a round of which these clusters have not admitted their share."""
+    found = place(raw)
+    asked = {share.cluster: share for share in found.shares if found.is_new(share)}
+    return explain.reserving(found, {asked[cluster]: why for cluster, why in blocked.items()}, now)
+
+
 def there(cluster: str, raw: Raw) -> Reservation:
     return reservation(cluster, raw)
 
@@ -142,7 +149,7 @@ AGAIN, OFTEN_AGAIN = make_placement(WORK, given_up=2), make_placement(WORK, give
 PLACED = explain.placed(place(ROUND1), at(5))
 SHORT = "4 workers needed at once, 2 fit now."
 WAITS = explain.waiting(place(NO_ROOM), at(5))
-RESERVING = explain.reserving(place(ROUND1), {"east": "pending the preemption of 1 workload"}, at(5))
+RESERVING = reserving_status(ROUND1, {"east": "pending the preemption of 1 workload"}, at(5))
 GIVEN_UP = explain.withdrawing(
     place(ROUND1),
     {"east": "pending the preemption of 1 workload"},
@@ -541,7 +548,7 @@ def reserving(
     work: Workload = W,
     again: timedelta | None = None,
 ) -> list[Action]:
-    status = explain.reserving(place(raw), blocked, at(5))
+    status = reserving_status(raw, blocked, at(5))
     left = again if again is not None else timedelta(seconds=30 - seconds)
     return [Record(place(raw), status), pending(str(status["reason"]), work), LookAgain(left)]
 
@@ -564,7 +571,7 @@ RESERVED = [
          gang(WORK, [ROUND1], {"west": HELD}, refused={"east": NOT_OPEN}),
          [
              ask("east"),
-             Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": NOT_OPEN}, at(29))),
+             Record(place(ROUND1), reserving_status(ROUND1, {"east": NOT_OPEN}, at(29))),
              pending(f"Reserving quota for workers: 2 east, 2 west; east: {NOT_OPEN}."),
              LookAgain(SECOND),
          ], seconds=29),
@@ -682,7 +689,7 @@ RESERVED = [
          gang(READY, [AGAIN_WEST], {"west": HELD}),
          [
              reserve(place(AGAIN_WEST), place(AGAIN_WEST).shares[1], R),
-             Record(place(AGAIN_WEST), explain.reserving(place(AGAIN_WEST), {"west": ""}, at(5))),
+             Record(place(AGAIN_WEST), reserving_status(AGAIN_WEST, {"west": ""}, at(5))),
              LookAgain(RETRY),
          ]),
     Case("12. and given up alone",
@@ -799,7 +806,7 @@ RESERVED = [
          "the timeout is the policy's",
          gang(WORK, [ROUND1], HALF),
          [
-             Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": "pending the preemption of 1 workload"}, at(29))),
+             Record(place(ROUND1), reserving_status(ROUND1, {"east": "pending the preemption of 1 workload"}, at(29))),
              pending(str(RESERVING["reason"])),
              LookAgain(SECOND),
          ], seconds=29),
@@ -831,7 +838,7 @@ RESERVED = [
          "Kueue writes its figures in batches",
          gang(WORK, [ROUND1], {"east": NO, "west": HELD}),
          [
-             Record(place(ROUND1), explain.reserving(place(ROUND1), {"east": "cpu is short"}, at(3))),
+             Record(place(ROUND1), reserving_status(ROUND1, {"east": "cpu is short"}, at(3))),
              pending("Reserving quota for workers: 2 east, 2 west; east: cpu is short."),
              LookAgain(SECOND),
          ], seconds=3),
@@ -847,7 +854,7 @@ RESERVED = [
          "it may be busy",
          gang(WORK, [AGAIN], {"east": MUTE, "west": HELD}),
          [
-             Record(place(AGAIN), explain.reserving(place(AGAIN), {"east": ""}, at(15))),
+             Record(place(AGAIN), reserving_status(AGAIN, {"east": ""}, at(15))),
              pending("Reserving quota for workers: 2 east, 2 west."),
              LookAgain(SECOND),
          ], seconds=15),
@@ -855,7 +862,7 @@ RESERVED = [
          "4 s doubled four times is more than its 30",
          gang(WORK, [OFTEN_AGAIN], {"east": MUTE, "west": HELD}),
          [
-             Record(place(OFTEN_AGAIN), explain.reserving(place(OFTEN_AGAIN), {"east": ""}, at(29))),
+             Record(place(OFTEN_AGAIN), reserving_status(OFTEN_AGAIN, {"east": ""}, at(29))),
              pending("Reserving quota for workers: 2 east, 2 west."),
              LookAgain(SECOND),
          ], seconds=29),

@@ -1,12 +1,14 @@
 """Each state of a Placement is told whole: state, how many are held, where, why, and a condition whose time is kept."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from adapter.gang import status as explain
-from adapter.objects.placement import Placement, placement
+from adapter.objects.placement import GroupShare, Placement, placement
 from tests.unit.builders import at, make_placement, make_workload, stamp
 
 Raw = dict[str, Any]
@@ -17,6 +19,12 @@ PLAN = "2 of 4 workers to east, 2 of 4 workers to west."
 SHORT = {"east": "cpu is short"}
 LATE = "Not admitted within 30s"
 UNSEEN = "cannot be seen since 03:04:05 UTC: no answer in time"
+
+
+def reserving(place: Placement, blocked: Mapping[str, str], now: datetime) -> explain.Status:
+    """What is said of a round of which these clusters have not admitted their share."""
+    asked = {share.cluster: share for share in place.shares}
+    return explain.reserving(place, {asked[cluster]: why for cluster, why in blocked.items()}, now)
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,7 @@ CASES = [
     ),
     Case(
         "a gang of which nothing is admitted yet",
-        explain.reserving(ROUND1, {"east": "", "west": ""}, at(5)),
+        reserving(ROUND1, {"east": "", "west": ""}, at(5)),
         "Reserving",
         "0 of 4",
         "2 east, 2 west",
@@ -49,7 +57,7 @@ CASES = [
     ),
     Case(
         "a gang that waits for one cluster says what that one says",
-        explain.reserving(ROUND1, SHORT, at(5)),
+        reserving(ROUND1, SHORT, at(5)),
         "Reserving",
         "2 of 4",
         "2 east, 2 west",
@@ -149,8 +157,18 @@ def test_status(case: Case) -> None:
 
 
 def test_a_reason_that_is_a_sentence_already_gets_no_second_full_stop() -> None:
-    status = explain.reserving(ROUND1, {"east": "The ClusterQueue is stopped."}, at(5))
+    status = reserving(ROUND1, {"east": "The ClusterQueue is stopped."}, at(5))
     assert str(status["reason"]).endswith("The ClusterQueue is stopped.")
+
+
+def test_several_shares_of_one_cluster_are_told_of_once() -> None:
+    single = replace(ROUND1.shares[0], groups=(GroupShare("workers", "r", 1),), single=True)
+    place = replace(ROUND1, shares=tuple(replace(single, round=number) for number in (1, 2, 3)), round=3)
+    status = explain.reserving(place, {place.shares[1]: "", place.shares[2]: "cpu is short"}, at(5))
+    assert (status["workers"], status["reason"]) == (
+        "1 of 4",
+        "Reserving quota for workers: 3 east; east: cpu is short.",
+    )
 
 
 def test_a_withdrawal_names_its_round_and_its_blockers_for_the_next_plan() -> None:
@@ -184,10 +202,10 @@ def test_the_time_of_a_condition_is_that_of_its_change() -> None:
 
 def test_what_is_told_already_comes_out_the_same() -> None:
     """So that the decision sees no difference and writes nothing."""
-    placed, reserving = explain.placed(ROUND1, at(5)), explain.reserving(ROUND1, SHORT, at(5))
+    placed, asked = explain.placed(ROUND1, at(5)), reserving(ROUND1, SHORT, at(5))
     running = explain.running(told(placed), {"east": UNSEEN}, {"east": UNSEEN}, at(7))
     assert explain.placed(told(placed), at(99)) == placed
-    assert explain.reserving(told(reserving), SHORT, at(99)) == reserving
+    assert reserving(told(asked), SHORT, at(99)) == asked
     assert explain.running(told(running), {"east": UNSEEN}, {"east": UNSEEN}, at(99)) == running
 
 

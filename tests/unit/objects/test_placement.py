@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.objects.placement import (
+    MOST_CLUSTERS,
     MOST_SHARES,
     Exclusion,
     GroupShare,
@@ -104,6 +105,7 @@ SHARES = st.builds(
     groups=st.lists(st.builds(GroupShare, TEXT, TEXT, COUNT), max_size=3).map(tuple),
     preempts=st.booleans(),
     round=COUNT,
+    single=st.booleans(),
 )
 PLACEMENTS = st.builds(
     Placement,
@@ -125,6 +127,7 @@ PLACEMENTS = st.builds(
     placed_round=st.just(0),
     blocked=st.just(()),
     status=st.just({}),
+    since=COUNT,
 )
 VERDICTS = st.lists(st.builds(Verdict, TEXT, COUNT, COUNT, COUNT, COUNT, TEXT), max_size=3)
 
@@ -154,6 +157,6 @@ def test_no_more_is_written_than_the_schema_allows() -> None:
     share, exclusion = Share("east", ()), Exclusion("east", make.START, long)
     place = replace(place, shares=(share,) * many, excluded=(exclusion,), explanation=long, lost=long)
     spec = manifest(place, None, "check", [Verdict("east", 0, 0, 0, 0, long)] * many)["spec"]
-    assert len(spec["shares"]) == len(spec["considered"]) == MOST_SHARES
+    assert (len(spec["shares"]), len(spec["considered"])) == (MOST_SHARES, MOST_CLUSTERS)
     assert len(spec["explanation"]) == len(spec["lost"]) == LONGEST
     assert len(spec["excluded"][0]["reason"]) == len(spec["considered"][0]["reason"]) == LONGEST_OF_ONE

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.gang.deadlines import DOUBLINGS, YIELD_AFTER
-from adapter.objects.placement import Placement, placement
+from adapter.objects.placement import MOST_SHARES, Placement, placement
 from adapter.objects.workload import PodSet, Workload, workload
 from adapter.planning import gangorder
-from tests.unit.builders import CHECK, at, make_placement, make_workload
+from tests.unit.builders import CHECK, at, make_placement, make_workload, stamp
 
 
 def gang(name: str, *, created: float = 0, priority: int | None = None, workers: int = 4) -> Workload:
@@ -76,6 +76,20 @@ def growing(*, state: str = names.CHECK_READY, elastic: bool = True, **more: Any
     return workload(raw)
 
 
+@pytest.mark.parametrize(
+    ("work", "job", "want"),
+    [
+        pytest.param(growing(), {"uid": "uid-of-job", "creationTimestamp": stamp(-60)}, at(-60), id="it stood in the queue before it grew"),
+        pytest.param(growing(), {"uid": "uid-of-job", "creationTimestamp": stamp(60)}, at(0), id="by clocks that differ"),
+        pytest.param(growing(), {"uid": "uid-of-another", "creationTimestamp": stamp(-60)}, at(0), id="another job of its name"),
+        pytest.param(growing(), {}, at(0), id="nothing is known of its job"),
+        pytest.param(growing(elastic=False), {"uid": "uid-of-job", "creationTimestamp": stamp(-60)}, at(0), id="it does not grow"),
+    ],
+)  # fmt: skip
+def test_how_old_it_is(work: Workload, job: dict[str, Any], want: datetime) -> None:
+    assert gangorder.aged(replace(work, created=at(0)), {"metadata": job} if job else {}).created == want
+
+
 HALF = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}))
 
 
@@ -85,10 +99,14 @@ HALF = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}
         pytest.param(growing(), CHECK, HALF, True, id="it wants two more"),
         pytest.param(growing(), CHECK, placement(make_placement(make_workload())), False, id="it has all"),
         pytest.param(
-            growing(), CHECK, replace(HALF, shares=HALF.shares * 99, wanted=999), True, id="it may have one more share"
+            growing(),
+            CHECK,
+            replace(HALF, shares=HALF.shares * (MOST_SHARES - 1), wanted=999),
+            True,
+            id="it may have one more share",
         ),
         pytest.param(
-            growing(), CHECK, replace(HALF, shares=HALF.shares * 100, wanted=999), False, id="it may have none"
+            growing(), CHECK, replace(HALF, shares=HALF.shares * MOST_SHARES, wanted=999), False, id="it may have none"
         ),
         pytest.param(growing(), CHECK, None, False, id="it has no Placement"),
         pytest.param(growing(), "", HALF, False, id="no check of ours is on it"),

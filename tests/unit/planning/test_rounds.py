@@ -244,11 +244,6 @@ def test_an_elastic_job_grows_by_whatever_fits() -> None:
     for gang in ("AllOrNothing", "SameCluster", "BestEffort"):
         asked = growth(Request("demo", "ray", (group,), gang=gang, minimum=9), [kept], ())
         assert (asked.workers, asked.gang, asked.needed) == (50, "BestEffort", 1)
-    single = Share("east", (GroupShare("workers", "role-workers", 1),))
-    most = [
-        growth(Request("demo", "ray", (replace(group, count=150),)), [single] * number, ()) for number in (50, 99, 100)
-    ]
-    assert [one.needed for one in most] == [50, 51, 50], "the fewer shares are left to make, the more must fit at once"
     drained = growth(Request("demo", "ray", (group,)), [kept], {"east"})
     assert drained.workers == 60
 
@@ -260,6 +255,36 @@ def test_one_that_must_be_in_one_cluster_grows_there() -> None:
     assert rounds.beside(me, kept, (), elastic=True).clusters == ["west"]
     assert rounds.beside(me, kept, (), elastic=False).clusters == me.clusters
     assert rounds.beside(asking(3), kept, (), elastic=True).clusters == asking(3).clusters
+
+
+ALONE = Share("west", (GroupShare("workers", "role-workers", 1),), single=True)
+
+
+@pytest.mark.parametrize(
+    ("kept", "gang", "least", "shares", "since"),
+    [
+        pytest.param(None, "AllOrNothing", {"workers": 1}, (replace(WEST, round=0), replace(ALONE, round=3), replace(ALONE, round=4)), 3, id="what it always has comes together"),
+        pytest.param(None, "SameCluster", {}, tuple(replace(ALONE, round=number) for number in (3, 4, 5)), 3, id="it may have none at all"),
+        pytest.param(None, "AllOrNothing", None, (Share("west", (GroupShare("workers", "role-workers", 3),)),), 0, id="its job is not known"),
+        pytest.param((EAST,), "BestEffort", {"workers": 9}, (replace(EAST, round=2), *(replace(ALONE, round=number) for number in (3, 4, 5))), 3, id="it grows one by one"),
+        pytest.param((EAST,), "SameCluster", {}, (replace(EAST, round=2), Share("west", (GroupShare("workers", "role-workers", 3),))), 0, id="it finds another cluster as a whole"),
+    ],
+)  # fmt: skip
+def test_the_shares_of_an_elastic_job(
+    kept: Any, gang: Any, least: Mapping[str, int] | None, shares: tuple[Share, ...], since: int
+) -> None:
+    work = chain(1)
+    plan = Plan((Share("west", (GroupShare("workers", "role-workers", 3),)),), (), "3 of 3 workers to west.")
+    made = replace(REST, request=replace(REST.request, gang=gang), plan=plan)
+    action = actions.Plan(work, before(job=work.job, attempt=work.attempt), (), kept)
+    place = rounds.next_round(action, made, 6, at(7), least)
+    assert (place.shares, place.since) == (shares, since)
+    assert place.round == max(share.round for share in (*place.shares, replace(EAST, round=3))) + bool(
+        since and kept is None and least
+    )
+    assert [place.is_new(share) for share in place.shares] == [share.round != 2 for share in place.shares]
+    fixed = rounds.next_round(replace(action, workload=WORK), made, 6, at(7), least)
+    assert fixed.shares == (*([replace(EAST, round=2)] if kept else []), *plan.shares), "no other job is divided"
 
 
 @pytest.mark.parametrize(
@@ -309,6 +334,10 @@ def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else
     assert (made.job, made.attempt, made.name) == (work.job, work.attempt, placement_name(work))
     grown = rounds.next_round(actions.Plan(work, replace(last, attempt=work.attempt), (), (EAST,)), REST, 4, at(7))
     assert (grown.given_up, grown.unstarted, grown.lost) == (3, 2, "old")
+    placed = replace(last, attempt=work.attempt, placed_round=last.round)
+    assert rounds.next_round(actions.Plan(work, placed, (), (EAST,)), REST, 4, at(7)).given_up == 0, (
+        "it succeeded since"
+    )
 
 
 def test_a_plan_for_another_attempt_says_something_new() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapter.objects.placement import GroupShare, Placement, Share, placement
-from adapter.objects.reservation import reservation
+from adapter.objects.placement import GroupShare, Share, placement
 from adapter.objects.specs import worker_cluster
 from adapter.planning import snapshot
 from adapter.planning.offers import Offers
@@ -23,7 +22,6 @@ from tests.unit.builders import (
     make_cluster_queue,
     make_flavor,
     make_placement,
-    make_reservation,
     make_worker_cluster,
     make_workload,
 )
@@ -81,24 +79,7 @@ def test_settles(shares: Sequence[Held | None], want: datetime | None) -> None:
     assert snapshot.settles(shares, at(1)) == want
 
 
-RAW = make_placement(make_workload(), shares={"east": {"workers": 2}}, round=2)
-PLACE = placement(RAW)
-FIRST = make_reservation(RAW, round=1)
-SECOND = make_reservation(RAW)
-
-
-@pytest.mark.parametrize(
-    ("place", "share", "want"),
-    [
-        pytest.param(PLACE, PLACE.shares[0], 2, id="of this round"),
-        pytest.param(PLACE, replace(PLACE.shares[0], round=1), 1, id="of an earlier one that stays"),
-        pytest.param(replace(PLACE, round=3), PLACE.shares[0], None, id="not made yet"),
-        pytest.param(replace(PLACE, name="another"), PLACE.shares[0], None, id="of another attempt"),
-    ],
-)
-def test_standing(place: Placement, share: Share, want: int | None) -> None:
-    found = snapshot.standing((reservation("east", raw) for raw in (FIRST, SECOND)), place, share)
-    assert (found.round if found else None) == want
+PLACE = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}, round=2))
 
 
 def test_a_round_that_is_withdrawn_promises_nothing() -> None:

@@ -58,7 +58,8 @@ HEAD = {
 RAY_CLUSTER = make.make_ray_cluster()
 HEAD_MIRROR = {"metadata": make.make_meta("train-abc-head-svc", labels={names.RAY_CLUSTER_LABEL: "train-abc"})}
 GANG_KEY = (GANG, NAMESPACE, "rayjob-train")
-PODS = {(POD, NAMESPACE, "slotted"), (POD, NAMESPACE, "free")}
+ON_IT = {(POD, NAMESPACE, "slotted")}
+PODS = ON_IT | {(POD, NAMESPACE, "free")}
 
 
 class Queue(WorkQueue[QueueKey]):
@@ -130,7 +131,12 @@ def changed(raw: Raw, *path: str, to: object) -> Raw:
 )
 async def test_a_share_wakes_its_gang_and_pods_if_it_matters_to_them(bench: Bench, after: Raw, pods: bool) -> None:
     bench.waker.reservation("east", SHARE, after)
-    assert bench.woken() == {GANG_KEY} | (PODS if pods else set())
+    assert bench.woken() == {GANG_KEY} | (ON_IT if pods else set())
+
+
+async def test_a_share_wakes_no_worker_of_another_one(bench: Bench) -> None:
+    bench.waker.reservation("east", None, make_reservation(PLACE, round=2))
+    assert bench.woken() == {GANG_KEY}
 
 
 @pytest.mark.parametrize(
@@ -151,14 +157,14 @@ async def test_what_kueue_keeps_of_a_share_for_itself_wakes_nobody(bench: Bench,
 
 async def test_a_share_that_comes_wakes_both(bench: Bench) -> None:
     bench.waker.reservation("east", None, SHARE)
-    assert bench.woken() == {GANG_KEY} | PODS
+    assert bench.woken() == {GANG_KEY} | ON_IT
 
 
 async def test_a_share_that_goes_wakes_both_and_has_its_anchor_and_its_cluster_looked_at(bench: Bench) -> None:
     """Its anchor may be left behind, and its cluster may have no workers any more."""
     bench.waker.reservation("east", SHARE, None)
     also = {(ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}"), (CLUSTER, "", "east")}
-    assert bench.woken() == {GANG_KEY} | also | PODS
+    assert bench.woken() == {GANG_KEY} | also | ON_IT
 
 
 async def test_a_share_that_was_to_be_made_has_its_anchor_looked_at(bench: Bench) -> None:

@@ -126,7 +126,7 @@ def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() 
     status = explain.withdrawing(PLACE, blocked, "Not admitted within 4s", at(60), at(0))
     before = value("rayspan_gang_rollbacks_total")
     actions: Iterable[Action] = (
-        Record(PLACE, explain.reserving(PLACE, blocked, at(0))),
+        Record(PLACE, explain.reserving(PLACE, dict(zip(PLACE.shares, blocked.values(), strict=True)), at(0))),
         Record(PLACE, status),
         Record(placement(make_placement(make_workload(), withdrawn=1)), status),  # said again: nothing new
     )

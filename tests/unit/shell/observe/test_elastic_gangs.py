@@ -6,6 +6,7 @@ remembers may be lost at any step.
 
 import asyncio
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -45,8 +46,8 @@ NOW = at(1_000)
 class World:
     """A RayCluster with one worker group, Kueue's slices of it, our Placement and its shares."""
 
-    def __init__(self, workers: int, **cores: int) -> None:
-        self.cores, self.sight = cores, Sight(cores)
+    def __init__(self, workers: int, *, least: int = 0, **cores: int) -> None:
+        self.cores, self.least, self.sight = cores, least, Sight(cores)
         self.slices: list[Raw] = []
         self.place: Raw | None = None
         self.shares: dict[str, dict[str, Raw]] = {cluster: {} for cluster in cores}
@@ -144,7 +145,12 @@ class World:
 
     def _show(self) -> None:
         manager = self.sight.manager
-        job: Raw = {"metadata": builders.make_meta("pi", uid="uid-of-pi"), "spec": {"suspend": self.suspended}}
+        count = self.slices[-1]["spec"]["podSets"][1]["count"]
+        groups = [{"groupName": "Workers", "replicas": count, "minReplicas": min(self.least, count)}]
+        job: Raw = {
+            "metadata": builders.make_meta("pi", uid="uid-of-pi"),
+            "spec": {"suspend": self.suspended, "workerGroupSpecs": groups},
+        }
         fill(manager.ray_clusters, job)
         fill(manager.workloads, *copy.deepcopy(self.slices))
         fill(manager.placements, *([copy.deepcopy(self.place)] if self.place else []))
@@ -251,6 +257,10 @@ class World:
     def leave(self, cluster: str) -> None:
         self.pods = [pod for pod in self.pods if not _slot(pod).startswith(cluster)]
 
+    def sizes(self, cluster: str) -> list[int]:
+        """For how many workers each share of a cluster holds quota."""
+        return sorted(map(_count, self.shares[cluster].values()))
+
 
 def _count(share: Raw) -> int:
     return sum(int(one["count"]) for one in share["spec"]["podSets"])
@@ -270,8 +280,8 @@ def _slots(place: Raw) -> list[str]:
     ]
 
 
-def started(workers: int = 2, **cores: int) -> World:
-    world = World(workers, **(cores or {"east": 2, "west": 2}))
+def started(workers: int = 2, *, least: int = 0, **cores: int) -> World:
+    world = World(workers, least=least, **(cores or {"east": 2, "west": 2}))
     world.rest()
     assert world.state == names.CHECK_READY and not world.suspended
     world.run(most=workers)
@@ -297,7 +307,60 @@ def test_it_grows_beside_what_runs_and_gives_back_what_it_leaves() -> None:
     assert (world.where, world.reason) == ({}, "No worker of this job is to run elsewhere now.")
     world.follow(1)
     world.rest()
-    assert (world.where, world.released) == ({"east": 1}, 2)
+    assert (world.where, world.released) == ({"east": 1}, 4)
+
+
+def test_a_copy_that_was_seen_once_is_known_after_a_restart() -> None:
+    """Its cluster may be silent then: who still comes is given up, and who runs is not."""
+    world = started(2, least=0, east=2)
+    world.pods[0]["status"]["conditions"].append(builders.make_condition(names.DISPATCHED_CONDITION))
+    for pod, want in ((world.pods[0], {("east", 1)}), (world.pods[1], set[tuple[str, int]]())):
+        world.restart()
+        world.pods = [pod]
+        world._show()
+        assert world.sight.facts.gangs.facts(gang_key(world.slices[-1]), NOW).there == want
+
+
+def test_each_worker_gives_back_exactly_its_own_share() -> None:
+    world = started(2, least=2, east=8)
+    assert world.sizes("east") == [2], "what it always has comes together"
+    world.follow(7)
+    world.rest()
+    world.run()
+    assert world.sizes("east") == [1] * 5 + [2]
+    single = [pod for pod in world.pods if "/1/" not in _slot(pod)]
+    for left in range(6, 1, -1):
+        world.pods.remove(single.pop(left % len(single)))
+        world.shrink(left)
+        world.rest()
+        assert world.where == {"east": left}
+        world.restart()
+        world.rest()
+    assert world.sizes("east") == [2] and world.released == 5
+
+
+def test_who_starts_with_more_than_it_always_has_gives_the_rest_back_one_by_one() -> None:
+    world = started(4, least=1, east=3, west=1)
+    assert (world.sizes("east"), world.sizes("west")) == ([1, 1, 1], [1])
+    world.pods = [pod for pod in world.pods if not _slot(pod).startswith("west")]
+    world.shrink(3)
+    world.rest()
+    assert world.where == {"east": 3}
+
+
+def test_a_place_that_is_free_among_those_who_came_together_is_taken_first() -> None:
+    world = started(2, least=2, east=8)
+    world.follow(4)
+    world.rest()
+    world.run()
+    world.pods = world.pods[1:]
+    world.shrink(3)
+    world.rest()
+    assert world.sizes("east") == [1, 1, 2], "a share goes as a whole"
+    world.follow(4)
+    world.rest()
+    world.run()
+    assert world.sizes("east") == [1, 1, 2] and len(world.pods) == 4 and len(set(map(_slot, world.pods))) == 4
 
 
 @pytest.mark.parametrize(
@@ -379,7 +442,7 @@ def test_an_eviction_that_nobody_saw_is_one_all_the_same() -> None:
     world.stop()
     world.reserve(500)
     world.rest()
-    assert (world.where, world.state) == ({"east": 2}, names.CHECK_READY) and world.released == 1
+    assert (world.where, world.state) == ({"east": 2}, names.CHECK_READY) and world.released == 2
 
 
 def test_one_that_starts_with_nobody_takes_what_it_gets_later() -> None:
@@ -480,7 +543,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("follow"), st.integers(0, 6)),
         st.tuples(st.just("shrink"), st.integers(0, 6)),
-        st.tuples(st.sampled_from(["stop", "restart", "look", "run"]), st.just(0)),
+        st.tuples(st.sampled_from(["stop", "restart", "look", "run", "pods", "end"]), st.integers(0, 5)),
         st.tuples(st.sampled_from(["east", "west"]), st.integers(0, 4)),
     ),
     max_size=10,
@@ -488,10 +551,10 @@ STEPS = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps=STEPS)
-def test_whatever_comes_it_comes_to_rest_with_what_fits(steps: list[tuple[str, int]]) -> None:
+@given(steps=STEPS, least=st.integers(0, 2))
+def test_whatever_comes_it_comes_to_rest_with_what_fits(steps: list[tuple[str, int]], least: int) -> None:
     """Nothing is reserved that nobody wants, nobody lacks a place that there is, and the name never changes."""
-    world, seen = started(1), set[str]()
+    world, seen = started(1, least=least), set[str]()
     for what, number in steps:
         _step(world, what, number)
         seen.add(world.name)
@@ -507,6 +570,17 @@ def test_whatever_comes_it_comes_to_rest_with_what_fits(steps: list[tuple[str, i
     free = sum(max(cores - world.where.get(c, 0), 0) for c, cores in world.cores.items())
     assert held >= wanted or not free
     assert len(seen - {""}) <= 1
+    empty = {name: count for name, count in _empty(world) if count == 1}
+    assert not empty or held <= wanted, "a worker that has left holds nothing"
+
+
+def _empty(world: World) -> Iterator[tuple[str, int]]:
+    """The shares that no pod is on, and for how many workers they hold quota."""
+    on = {(slot.split("/")[0], int(slot.split("/")[1])) for slot in map(_slot, world.pods)}
+    for cluster, shares in world.shares.items():
+        for name, share in shares.items():
+            if (cluster, int(share["metadata"]["annotations"][names.ROUND_ANNOTATION])) not in on:
+                yield name, _count(share)
 
 
 def _step(world: World, what: str, number: int) -> None:
@@ -525,8 +599,18 @@ def _step(world: World, what: str, number: int) -> None:
                 world.look()
         case "run":
             world.rest()
+        case "pods" | "end":
+            _pods(world, what, number)
         case cluster:
             world.cores[cluster] = max(number, world.where.get(cluster, 0))
+
+
+def _pods(world: World, what: str, number: int) -> None:
+    """Workers come to the places that there are, or one leaves."""
+    if what == "end":
+        del world.pods[number : number + 1]
+    elif world.place and not world.suspended:
+        world.run(most=world.slices[-1]["spec"]["podSets"][1]["count"])
 
 
 def test_a_slice_is_no_gang_of_its_own() -> None:

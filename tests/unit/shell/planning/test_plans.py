@@ -12,7 +12,7 @@ import pytest
 from adapter import names
 from adapter.actions import Plan, Yield
 from adapter.gang import status as explain
-from adapter.objects.placement import MOST_SHARES, placement
+from adapter.objects.placement import MOST_CLUSTERS, placement
 from adapter.objects.raw import LONGEST
 from adapter.objects.workload import workload
 from adapter.planning import gangorder
@@ -353,6 +353,19 @@ def test_an_elastic_job_that_waits_for_more_has_its_turn(
     assert taken(planned(sight, me)) == want
 
 
+@pytest.mark.parametrize(("submitted", "want"), [(-900, {}), (-60, {"east": 1})])
+def test_an_elastic_job_has_the_turn_of_its_age_and_not_of_its_last_growth(
+    submitted: float, want: Mapping[str, int]
+) -> None:
+    sight = Sight({"east": 2})
+    grows, me = elastic(gang("grows", 2, check=names.CHECK_READY, created=-5)), gang("me", 1, created=-300)
+    fill(sight.manager.workloads, grows, me)
+    sight.manager.placements.replace([make_placement(grows, shares={"east": {"workers0": 1}})])
+    made = builders.make_meta(builders.JOB, uid="uid-of-job", creationTimestamp=builders.stamp(submitted))
+    fill(sight.manager.ray_clusters, {"metadata": made, "spec": {"suspend": False}})
+    assert taken(planned(sight, me)) == want
+
+
 @pytest.mark.parametrize("suspended", [True, False])
 def test_an_elastic_job_that_runs_asks_for_nothing_as_a_whole(suspended: bool) -> None:
     """Its next Workload is not answered yet; what it runs on is held already."""
@@ -514,7 +527,7 @@ def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
     body, _, _, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), builders.START))
     said = body["spec"]["explanation"]
     assert len(said) == LONGEST and said.endswith("…")
-    assert len(body["spec"]["considered"]) == MOST_SHARES
+    assert len(body["spec"]["considered"]) == MOST_CLUSTERS
 
 
 def test_where_a_wide_gang_is_can_be_written() -> None:
