@@ -389,7 +389,9 @@ def test_a_pod_that_only_says_that_it_holds_a_slot_keeps_no_quota(
     world.pods.append(forged)
     world.shrink(2)
     world.rest()
-    assert world.where == {"east": 2, **({"west": 2} if held else {})}
+    assert world.where == {"east": 2, **({"west": 1} if held else {})}, (
+        "of those who left, one at most is kept a share for"
+    )
 
 
 def test_what_does_not_fit_waits_and_comes_with_room() -> None:

@@ -357,8 +357,9 @@ def test_an_elastic_job_that_waits_for_more_has_its_turn(
 def test_an_elastic_job_has_the_turn_of_its_age_and_not_of_its_last_growth(
     submitted: float, want: Mapping[str, int]
 ) -> None:
+    """There is room for the two workers that it lacks, and for nobody else."""
     sight = Sight({"east": 2})
-    grows, me = elastic(gang("grows", 2, check=names.CHECK_READY, created=-5)), gang("me", 1, created=-300)
+    grows, me = elastic(gang("grows", 3, check=names.CHECK_READY, created=-5)), gang("me", 1, created=-300)
     fill(sight.manager.workloads, grows, me)
     sight.manager.placements.replace([make_placement(grows, shares={"east": {"workers0": 1}})])
     made = builders.make_meta(builders.JOB, uid="uid-of-job", creationTimestamp=builders.stamp(submitted))
