@@ -1,6 +1,7 @@
 """Which workers of a plan share one share, and which have one of their own, so that each can go by itself?
 
-A share is given back as a whole: its group Workload cannot be made smaller (docs/upstream.md, "A group Workload does not shrink"). So of an elastic job only those share one that must come together; whoever else comes is a gang of one, which Kueue there admits,
+A share is given back as a whole: its group Workload cannot be made smaller (docs/upstream.md, "A group Workload does not shrink"). So
+of an elastic job only those share one that must come together; whoever else comes is a gang of one, which Kueue there admits,
 preempts and gives back by itself. Who goes where is decided before (planner.py).
 """
 
