@@ -21,6 +21,10 @@ MIRRORED = (
 SCHEDULED = "PodScheduled"
 READINESS = ("Ready", "ContainersReady")
 OVER = ("Succeeded", "Failed")
+# Bytes of what is said of a container's end, and of its state, as a kubelet bounds them (k8s:pkg/kubelet/container/runtime.go,
+# MaxContainerTerminationMessageLength and MaxPodTerminationMessageLogLength; status_manager.go, normalizeStatus, which divides a pod's by its
+# containers). One that keeps to it is never cut. Who does not, in a cluster that is not ours, makes no pod of the manager larger.
+_MOST_OF_ONE, _MOST_OF_A_POD = 4 * 1024, 12 * 1024
 # Reasons with which a kubelet waits because something is wrong, beside those that end so (k8s:pkg/kubelet/images/types.go,
 # pkg/kubelet/kuberuntime/kuberuntime_container.go).
 _WRONG = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
@@ -134,16 +138,35 @@ def _containers(local: Raw, status: Raw, kind: str, field: str) -> list[Raw] | N
         for one in (local.get("status") or {}).get(field) or ()
         if _ended(one) and not may_restart(specs.get(one.get("name")), spec, _ended(one).get("exitCode") or 0)
     }
-    copies = status.get(field) or ()
-    mirrored = [_understood(one) if _ended(one) else ended.get(one.get("name"), _understood(one)) for one in copies]
+    copies, most = status.get(field) or (), _most(status)
+    mirrored = [_told(one, most) if _ended(one) else ended.get(one.get("name"), _told(one, most)) for one in copies]
     seen = {one.get("name") for one in copies}
     return mirrored + [one for name, one in ended.items() if name not in seen] or None
 
 
-def _understood(container_status: Raw) -> Raw:
-    """Without the health of devices, which the API server compares with what the pod asks for: admission over there may have added
-    some (k8s:validation.go, validateContainerStatusAllocatedResourcesStatus)."""
-    return {key: value for key, value in container_status.items() if key != "allocatedResourcesStatus"}
+def _told(container_status: Raw, most: int) -> Raw:
+    """With no more than so many bytes of each message, and without the health of devices, which the API server compares with what the
+    pod asks for: admission over there may have added some (k8s:validation.go, validateContainerStatusAllocatedResourcesStatus)."""
+    kept = {key: value for key, value in container_status.items() if key != "allocatedResourcesStatus"}
+    return kept | {field: _cut(kept[field], most) for field in ("state", "lastState") if kept.get(field)}
+
+
+def _cut(state: Raw, most: int) -> Raw:
+    """A container's state with the end of what it says: the last line tells most of a crash."""
+    return {
+        kind: {**said, "message": _last(str(said["message"]), most)} if (said or {}).get("message") else said
+        for kind, said in state.items()
+    }
+
+
+def _last(text: str, most: int) -> str:
+    return text.encode()[-most:].decode(errors="ignore")
+
+
+def _most(status: Raw) -> int:
+    """How many bytes each container of a pod may say."""
+    many = sum(len(status.get(field) or ()) for field in ("containerStatuses", "initContainerStatuses"))
+    return min(_MOST_OF_ONE, max(1, _MOST_OF_A_POD // max(1, many)))
 
 
 def _ended(container_status: Raw) -> Raw:

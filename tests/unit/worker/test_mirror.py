@@ -239,6 +239,43 @@ def test_a_container_that_the_spec_does_not_have_never_restarts() -> None:
     assert may_restart(None, {"restartPolicy": "Always"}, 1) is False
 
 
+# --- the last words of a container ------------------------------------------------------------------------------------------
+
+
+def last_words(said: str, beside: int = 0) -> list[str]:
+    """What the manager's pod shows of a container that said so when it ended, now and the time before, beside others."""
+    ended = container("terminated", exitCode=1, message=said) | {"lastState": {"terminated": {"message": said}}}
+    others = [container("running", f"other-{at}") for at in range(beside)]
+    patch = status_patch(local_pod(), remote_pod(containerStatuses=[ended], initContainerStatuses=others), "east")
+    assert patch is not None
+    (shown,) = patch["status"]["containerStatuses"]
+    return [shown[field]["terminated"]["message"] for field in ("state", "lastState")]
+
+
+@pytest.mark.parametrize(
+    ("said", "beside", "want"),
+    [
+        pytest.param("Traceback\nKeyError: 'x'\n", 0, "Traceback\nKeyError: 'x'\n", id="as they are"),
+        pytest.param("a" * 4096, 2, "a" * 4096, id="as many bytes as a kubelet lets one say"),
+        pytest.param("a" * 4096 + "the end", 0, "a" * 4089 + "the end", id="the end of more"),
+        pytest.param("a" * 4096, 3, "a" * 3072, id="a pod's are divided by its containers"),
+        pytest.param("ä" * 2048 + "b", 0, "ä" * 2047 + "b", id="bytes, and no half of a character"),
+        pytest.param("abc", 20_000, "c", id="of too many containers hardly anything"),
+    ],
+)
+def test_the_last_words_of_a_container_come_along_within_bounds(said: str, beside: int, want: str) -> None:
+    """A worker cluster is somebody else's: it does not decide how large the manager's pods get."""
+    assert last_words(said, beside) == [want, want]
+
+
+def test_what_a_container_waits_for_is_bounded_as_well() -> None:
+    waits = container("waiting", reason="CreateContainerError", message="m" * 5000)
+    local = local_pod()
+    after = patched(local, status_patch(local, remote_pod(containerStatuses=[waits]), "east"))
+    assert len(after["status"]["containerStatuses"][0]["state"]["waiting"]["message"]) == 4096
+    assert status_patch(after, remote_pod(containerStatuses=[waits]), "east") is None, "and is no news the next time"
+
+
 # --- failing a pod -----------------------------------------------------------------------------------------------------------
 
 
