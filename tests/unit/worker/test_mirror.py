@@ -298,7 +298,7 @@ def of_team(local: Raw) -> Raw:
 def told(local: Raw, remote: Raw, job: Job | None = JOB, note: str = "") -> str | None:
     """What the condition says after one look, None where nothing is written."""
     patch = status_patch(of_team(local), remote, "east", note, job)
-    return patch and condition_of(patch, "rayspan.dev/Dispatched")["message"]
+    return str(condition_of(patch, "rayspan.dev/Dispatched")["message"]) if patch else None
 
 
 @pytest.mark.parametrize(
