@@ -10,7 +10,7 @@ import uuid
 import uvloop
 from prometheus_client import REGISTRY
 
-from adapter.shell import guard
+from adapter.shell import guard, logs
 from adapter.shell.controller import servers
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease, Lost
@@ -20,10 +20,11 @@ from adapter.shell.kube.client import Client
 log = logging.getLogger(__name__)
 
 
-def main(port: int, plan_port: int, *, verbose: bool, leader_elect: bool) -> int:
+def main(port: int, plan_port: int, *, verbose: bool, leader_elect: bool, log_format: str = "text") -> int:
     """Run the controller; returns the exit code."""
-    level = logging.DEBUG if verbose else logging.INFO
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logs.FORMATS[log_format])
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
     return uvloop.run(_run(port, plan_port, leader_elect))
 
 

@@ -155,6 +155,11 @@ _TEXTS: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first that fits
     (rf"{_CONTAINER}\.env$", ("added",), _PLACE),
     (rf"{_CONTAINER}\.env\[[^]]+\](\[\d+\])?\.valueFrom", ("removed",), "its value in the manager stands there now"),
     (rf"{_CONTAINER}\.env\[[^]]+\](\[\d+\])?\.value", ("added",), "what it was in the manager"),
+    (
+        rf"{_CONTAINER}\.terminationMessagePolicy$",
+        ("added", "changed"),
+        "the last lines of a container that fails are shown in the manager",
+    ),
     (rf"{_CONTAINER}\.lifecycle(\.preStop)?$", ("added",), "a Ray node that is stopped is drained first"),
     (rf"{_CONTAINER}\.(env|args|command|lifecycle|\w+Probe)", ("changed",), _HEAD),
 )

@@ -2,7 +2,7 @@
 
 A pure function of the pod, the head's address and the share: the same input gives the same bytes, so a controller that
 crashed after a create repeats it. It does not ask whether the pod may travel (`admission.refusal`) and does not look for room.
-Order inside a container: literals first, then addresses (a literal may hold one), then the zone, then the hook that drains.
+Order inside a container: literals first, then addresses (a literal may hold one), then its last words, the zone, and the hook that drains.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any
 from adapter import names
 from adapter.objects import references
 from adapter.objects.raw import Raw, meta, uid_of
-from adapter.rewrite import affinity, copies, downwardapi, groupworkload, prestop, stripping, zone
+from adapter.rewrite import affinity, copies, downwardapi, groupworkload, lastwords, prestop, stripping, zone
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.stripping import literal
 from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
@@ -104,7 +104,7 @@ def _spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
         spec["volumes"] = downwardapi.volumes(spec["volumes"])
     for kind in ("initContainers", "containers"):
         if kind in spec:
-            spec[kind] = [_container(container, pod, head) for container in spec[kind] or ()]
+            spec[kind] = [lastwords.with_log(_container(one, pod, head)) for one in spec[kind] or ()]
     if ray := spec.get("containers"):
         placed = {**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}
         spec["containers"] = [prestop.with_hook(placed, spec), *ray[1:]]

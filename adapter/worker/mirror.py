@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw, condition, is_true, meta, turned, uid_of
+from adapter.objects.raw import Raw, bounded, condition, is_true, key_of, meta, quoted, turned, uid_of
+from adapter.objects.rayjob import LONGEST_NAME
+from adapter.objects.workload import Job
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.
 MIRRORED = (
@@ -21,14 +23,23 @@ MIRRORED = (
 SCHEDULED = "PodScheduled"
 READINESS = ("Ready", "ContainersReady")
 OVER = ("Succeeded", "Failed")
+_THERE = "; there it is pod "  # what follows is no reason to write
+# Bytes of what is said of a container's end, and of its state, as a kubelet bounds them (k8s:pkg/kubelet/container/runtime.go,
+# MaxContainerTerminationMessageLength and MaxPodTerminationMessageLogLength; status_manager.go, normalizeStatus, which divides a pod's by its
+# containers). One that keeps to it is never cut. Who does not, in a cluster that is not ours, makes no pod of the manager larger.
+_MOST_OF_ONE, _MOST_OF_A_POD = 4 * 1024, 12 * 1024
 # Reasons with which a kubelet waits because something is wrong, beside those that end so (k8s:pkg/kubelet/images/types.go,
 # pkg/kubelet/kuberuntime/kuberuntime_container.go).
 _WRONG = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
 
 
-def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[str, Any] | None:
+def status_patch(
+    local: Raw, remote: Raw, cluster: str, note: str = "", job: Job | None = None
+) -> dict[str, Any] | None:
     """Give the JSON merge-patch for the manager pod's status subresource, or None when nothing would change; `note` is what is to
-    be said of a copy that runs.
+    be said of a copy that runs, `job` whom its user looks for.
+
+    Where the copy is comes with what is written anyway, and is never a reason to write: the job's name may come and go with its Workload.
 
     The pod's uid is in it as a precondition: for a namesake the API server answers 422, `metadata.uid: field is
     immutable`. A pod that is being deleted or is over gets none: podgc and KubeRay write the last word there
@@ -37,13 +48,17 @@ def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[
     if _is_over(local):
         return None
     status = remote.get("status") or {}
+    said = bounded(trouble(remote, cluster) or note or f"runs in worker cluster {cluster}")
     wanted = {field: status.get(field) or None for field in MIRRORED} | {
         "phase": status.get("phase") or "Pending",
-        "conditions": _conditions(local, remote, cluster, note),
+        "conditions": _conditions(local, remote, _before(local, said)),
         "containerStatuses": _containers(local, status, "containers", "containerStatuses"),
         "initContainerStatuses": _containers(local, status, "initContainers", "initContainerStatuses"),
     }
-    return _patch(local, wanted)
+    if not _patch(local, wanted):
+        return None
+    text = _with_place(said, _place(local, remote, cluster, job))
+    return _patch(local, wanted | {"conditions": _conditions(local, remote, text)})
 
 
 def failed_patch(local: Raw, *, reason: str, message: str, now: str) -> dict[str, Any] | None:
@@ -85,24 +100,48 @@ def _patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
     return {"metadata": {"uid": uid_of(local)}, "status": changed} if changed else None
 
 
-def _conditions(local: Raw, remote: Raw, cluster: str, note: str) -> list[Raw]:
+def _conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:
     mirrored = [one for one in _all_conditions(remote) if one.get("type") != SCHEDULED]
     # Until the copy has a node, the manager pod must go on saying SchedulingGated: a cluster-autoscaler takes a copied
     # Unschedulable for its own shortage and adds nodes in the manager (kueue PR #12262; #13136 for the other half).
     scheduled = condition(remote if is_true(remote, SCHEDULED) else local, SCHEDULED)
-    found = [*([scheduled] if scheduled else []), *mirrored, _dispatched(remote, cluster, note)]
+    found = [*([scheduled] if scheduled else []), *mirrored, _dispatched(remote, text)]
     return [_with_own_generation(one, local) for one in found] + list(_foreign(local, found))
 
 
-def _dispatched(remote: Raw, cluster: str, note: str) -> Raw:
+def _dispatched(remote: Raw, text: str) -> Raw:
     return {
         "type": names.DISPATCHED_CONDITION,
         "status": "True",
         "reason": "Created",
         # That it finds no node is told here: as PodScheduled it would be taken for a shortage of the manager's own.
-        "message": trouble(remote, cluster) or note or f"runs in worker cluster {cluster}",
+        "message": text,
         "lastTransitionTime": meta(remote).get("creationTimestamp"),
     }
+
+
+def _before(local: Raw, said: str) -> str:
+    """What the condition says already, if that is this, wherever it is said to be; else this."""
+    found = str(condition(local, names.DISPATCHED_CONDITION).get("message") or "")
+    return found if found.startswith(_with_place(said, _THERE)) else said
+
+
+def _with_place(said: str, place: str) -> str:
+    return f"{said.removesuffix('.')}{place}" if place else said
+
+
+def _place(local: Raw, remote: Raw, cluster: str, job: Job | None) -> str:
+    """Where a copy is and what to type to see more of it; nothing while it has no node, for then there is nothing to see."""
+    namespace, name = key_of(local)
+    node = quoted((remote.get("spec") or {}).get("nodeName") or "", LONGEST_NAME)
+    if not node:
+        return ""
+    asks = (
+        f"; who has no access there: `kubectl rayspan where -n {namespace} {job.kind.lower()}/{job.name}`"
+        if job
+        else ""
+    )
+    return f"{_THERE}{namespace}/{name} on node {node}; its log: `kubectl --context {cluster} -n {namespace} logs {name}`{asks}"
 
 
 def _foreign(local: Raw, found: Sequence[Raw]) -> Iterator[Raw]:
@@ -134,16 +173,35 @@ def _containers(local: Raw, status: Raw, kind: str, field: str) -> list[Raw] | N
         for one in (local.get("status") or {}).get(field) or ()
         if _ended(one) and not may_restart(specs.get(one.get("name")), spec, _ended(one).get("exitCode") or 0)
     }
-    copies = status.get(field) or ()
-    mirrored = [_understood(one) if _ended(one) else ended.get(one.get("name"), _understood(one)) for one in copies]
+    copies, most = status.get(field) or (), _most(status)
+    mirrored = [_told(one, most) if _ended(one) else ended.get(one.get("name"), _told(one, most)) for one in copies]
     seen = {one.get("name") for one in copies}
     return mirrored + [one for name, one in ended.items() if name not in seen] or None
 
 
-def _understood(container_status: Raw) -> Raw:
-    """Without the health of devices, which the API server compares with what the pod asks for: admission over there may have added
-    some (k8s:validation.go, validateContainerStatusAllocatedResourcesStatus)."""
-    return {key: value for key, value in container_status.items() if key != "allocatedResourcesStatus"}
+def _told(container_status: Raw, most: int) -> Raw:
+    """With no more than so many bytes of each message, and without the health of devices, which the API server compares with what the
+    pod asks for: admission over there may have added some (k8s:validation.go, validateContainerStatusAllocatedResourcesStatus)."""
+    kept = {key: value for key, value in container_status.items() if key != "allocatedResourcesStatus"}
+    return kept | {field: _cut(kept[field], most) for field in ("state", "lastState") if kept.get(field)}
+
+
+def _cut(state: Raw, most: int) -> Raw:
+    """A container's state with the end of what it says: the last line tells most of a crash."""
+    return {
+        kind: {**said, "message": _last(str(said["message"]), most)} if (said or {}).get("message") else said
+        for kind, said in state.items()
+    }
+
+
+def _last(text: str, most: int) -> str:
+    return text.encode()[-most:].decode(errors="ignore")
+
+
+def _most(status: Raw) -> int:
+    """How many bytes each container of a pod may say."""
+    many = sum(len(status.get(field) or ()) for field in ("containerStatuses", "initContainerStatuses"))
+    return min(_MOST_OF_ONE, max(1, _MOST_OF_A_POD // max(1, many)))
 
 
 def _ended(container_status: Raw) -> Raw:

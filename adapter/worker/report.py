@@ -41,7 +41,7 @@ def beyond(remote: Raw, found: Reservation | None, slot: str, cluster: str) -> s
 def mirrored(job: Job | None, pod: Raw, remote: Raw, cluster: str, now: datetime, more: str = "") -> list[Action]:
     """Say of the pod what its copy says, if that is news, and what it asks for beyond its share (`more`); of one that just starts only
     when it does, or takes its time."""
-    patch = mirror.status_patch(pod, remote, cluster, more)
+    patch = mirror.status_patch(pod, remote, cluster, more, job)
     if not patch:
         return []
     said, left = _told(job, remote, cluster), _starting(remote, now)

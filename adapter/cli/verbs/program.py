@@ -2,10 +2,13 @@
 
 import argparse
 import sys
+from typing import Final
 
 from adapter import __version__
 from adapter.cli import completion
 from adapter.cli.verbs.options import DONE, Verbs, add_login, add_verb
+
+LOG_FORMATS: Final = ("text", "json")  # of shell/logs.py, which takes long to import
 
 _VERSION = """\
 Shows the version of this program and, with --context or --kubeconfig, that of the controller in the manager cluster.
@@ -49,6 +52,12 @@ def add_controller(verbs: Verbs) -> None:
     verb.add_argument("--plan-port", type=int, default=8082, help="port on which plans are asked for (default 8082)")
     verb.add_argument("--verbose", action="store_true", help="log every reconciliation")
     verb.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default=LOG_FORMATS[0],
+        help="lines of text (default), or a JSON object a line",
+    )
+    verb.add_argument(
         "--leader-elect",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -74,4 +83,10 @@ def _completion(given: argparse.Namespace) -> int:
 def _controller(given: argparse.Namespace) -> int:
     from adapter.cli import controller
 
-    return controller.main(given.port, given.plan_port, verbose=given.verbose, leader_elect=given.leader_elect)
+    return controller.main(
+        given.port,
+        given.plan_port,
+        verbose=given.verbose,
+        leader_elect=given.leader_elect,
+        log_format=given.log_format,
+    )

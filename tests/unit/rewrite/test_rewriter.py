@@ -468,7 +468,8 @@ def test_only_the_ray_container_learns_its_place() -> None:
     pod = kuberay_pod()
     sidecar = {"name": "sidecar", "image": "s"}
     pod["spec"]["containers"].append(sidecar)
-    assert rewrite(pod)["spec"]["containers"][1] is sidecar
+    copied = rewrite(pod)["spec"]["containers"][1]
+    assert copied == {**sidecar, "terminationMessagePolicy": "FallbackToLogsOnError"}
 
 
 def test_without_a_region_none_is_claimed() -> None:

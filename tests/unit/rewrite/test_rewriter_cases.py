@@ -104,7 +104,7 @@ def test_a_container_beside_ray_finds_the_head_and_is_otherwise_as_it_was(kind: 
     pod["spec"][kind].append(sidecar)
     out = rewrite(pod)["spec"][kind][-1]
     assert "raycluster-head-svc" not in str(out) and HEAD in str(out)
-    told = ("args", "env")
+    told = ("args", "env", "terminationMessagePolicy")
     assert {k: v for k, v in out.items() if k not in told} == {k: v for k, v in sidecar.items() if k not in told}
     assert "preStop" not in str(out) and "RAY_NODE_ZONE" not in str(out), "only Ray's own container is a Ray node"
 
@@ -113,7 +113,8 @@ def test_only_the_first_container_is_a_ray_node() -> None:
     pod = kuberay_pod()
     pod["spec"]["containers"].append({"name": "second", "image": "rayproject/ray", "args": ["ray", "status"]})
     out = rewrite(pod)
-    assert out["spec"]["containers"][1] == pod["spec"]["containers"][1]
+    second = {**pod["spec"]["containers"][1], "terminationMessagePolicy": "FallbackToLogsOnError"}
+    assert out["spec"]["containers"][1] == second
     assert "RAY_NODE_ZONE" in env_of(out)
 
 

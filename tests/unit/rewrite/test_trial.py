@@ -58,6 +58,17 @@ def test_what_is_private_in_it_stays_at_home() -> None:
     assert "secret" in str(template())
 
 
+def test_where_its_last_words_go_changes_nothing_that_is_asked_or_held() -> None:
+    """The copy has another termination message policy than its template; neither plan, share nor BeyondShare see it."""
+    said = {**RAY, "terminationMessagePolicy": "File"}
+    assert trial.digest(template(said), "workers", EAST) == trial.digest(template(), "workers", EAST)
+    answer = tried(template(said))
+    assert "FallbackToLogsOnError" in str(answer)
+    found = trial.taken(answer, template(said), EAST)
+    assert found.held == groupworkload.template(template(), EAST) and "termination" not in str(found.held)
+    assert groupworkload.excess(answer["spec"], found.held) == ""
+
+
 def test_kuberays_init_container_is_there_as_kuberay_makes_it() -> None:
     """Pod Security and a LimitRange's bounds hold for that one, too."""
     (waiter,) = tried()["spec"]["initContainers"]
@@ -67,8 +78,9 @@ def test_kuberays_init_container_is_there_as_kuberay_makes_it() -> None:
         "image": "ray",
         "securityContext": TIGHT,
         "resources": {"requests": amounts, "limits": amounts},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    own = {"name": "wait-gcs-ready", "image": "mine"}
+    own = {"name": "wait-gcs-ready", "image": "mine", "terminationMessagePolicy": "FallbackToLogsOnError"}
     assert tried(template(initContainers=[own]))["spec"]["initContainers"] == [own], "not a second one of that name"
 
 

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.objects.raw import condition as condition_of
+from adapter.objects.workload import Job
 from adapter.worker.mirror import MIRRORED, failed_patch, may_restart, status_patch
 
 Raw = dict[str, Any]
@@ -239,6 +241,97 @@ def test_a_container_that_the_spec_does_not_have_never_restarts() -> None:
     assert may_restart(None, {"restartPolicy": "Always"}, 1) is False
 
 
+# --- the last words of a container ------------------------------------------------------------------------------------------
+
+
+def last_words(said: str, beside: int = 0) -> list[str]:
+    """What the manager's pod shows of a container that said so when it ended, now and the time before, beside others."""
+    ended = container("terminated", exitCode=1, message=said) | {"lastState": {"terminated": {"message": said}}}
+    others = [container("running", f"other-{at}") for at in range(beside)]
+    patch = status_patch(local_pod(), remote_pod(containerStatuses=[ended], initContainerStatuses=others), "east")
+    assert patch is not None
+    (shown,) = patch["status"]["containerStatuses"]
+    return [shown[field]["terminated"]["message"] for field in ("state", "lastState")]
+
+
+@pytest.mark.parametrize(
+    ("said", "beside", "want"),
+    [
+        pytest.param("Traceback\nKeyError: 'x'\n", 0, "Traceback\nKeyError: 'x'\n", id="as they are"),
+        pytest.param("a" * 4096, 2, "a" * 4096, id="as many bytes as a kubelet lets one say"),
+        pytest.param("a" * 4096 + "the end", 0, "a" * 4089 + "the end", id="the end of more"),
+        pytest.param("a" * 4096, 3, "a" * 3072, id="a pod's are divided by its containers"),
+        pytest.param("ä" * 2048 + "b", 0, "ä" * 2047 + "b", id="bytes, and no half of a character"),
+        pytest.param("abc", 20_000, "c", id="of too many containers hardly anything"),
+    ],
+)
+def test_the_last_words_of_a_container_come_along_within_bounds(said: str, beside: int, want: str) -> None:
+    """A worker cluster is somebody else's: it does not decide how large the manager's pods get."""
+    assert last_words(said, beside) == [want, want]
+
+
+def test_what_a_container_waits_for_is_bounded_as_well() -> None:
+    waits = container("waiting", reason="CreateContainerError", message="m" * 5000)
+    local = local_pod()
+    after = patched(local, status_patch(local, remote_pod(containerStatuses=[waits]), "east"))
+    assert len(after["status"]["containerStatuses"][0]["state"]["waiting"]["message"]) == 4096
+    assert status_patch(after, remote_pod(containerStatuses=[waits]), "east") is None, "and is no news the next time"
+
+
+# --- where it is ------------------------------------------------------------------------------------------------------------
+
+JOB = Job("ray.io/v1", "RayJob", "team-a", "train", "job-uid")
+OOM = container("terminated", exitCode=137, reason="OOMKilled")
+LOG = "pod team-a/w on node n1; its log: `kubectl --context east -n team-a logs w`"
+WHERE = "; who has no access there: `kubectl rayspan where -n team-a rayjob/train`"
+KILLED = "Container ray-worker of a worker in east was killed for want of memory (OOMKilled); raise its memory limit"
+
+
+def on_node(remote: Raw, node: str = "n1") -> Raw:
+    return {**remote, "spec": {"nodeName": node}}
+
+
+def of_team(local: Raw) -> Raw:
+    return {**local, "metadata": {**local["metadata"], "namespace": "team-a"}}
+
+
+def told(local: Raw, remote: Raw, job: Job | None = JOB, note: str = "") -> str | None:
+    """What the condition says after one look, None where nothing is written."""
+    patch = status_patch(of_team(local), remote, "east", note, job)
+    return str(condition_of(patch, "rayspan.dev/Dispatched")["message"]) if patch else None
+
+
+@pytest.mark.parametrize(
+    ("remote", "note", "job", "want"),
+    [
+        pytest.param(on_node(RUNNING), "", JOB, f"runs in worker cluster east; there it is {LOG}{WHERE}", id="it runs"),
+        pytest.param(on_node(RUNNING), "", None, f"runs in worker cluster east; there it is {LOG}", id="of no known job"),
+        pytest.param(on_node(RUNNING), "It asks for more.", JOB, f"It asks for more; there it is {LOG}{WHERE}", id="with a note"),
+        pytest.param(on_node(remote_pod(containerStatuses=[OOM])), "", JOB, f"{KILLED}; there it is {LOG}{WHERE}", id="it crashed"),
+        pytest.param(remote_pod(containerStatuses=[OOM]), "", JOB, f"{KILLED}.", id="without a node there is no log"),
+        pytest.param(remote_pod(), "", JOB, "runs in worker cluster east", id="it just came"),
+    ],
+)  # fmt: skip
+def test_it_says_where_it_is_and_what_to_type(remote: Raw, note: str, job: Job | None, want: str) -> None:
+    assert told(local_pod(), remote, job, note) == want
+
+
+def test_a_node_of_any_name_makes_no_long_condition() -> None:
+    assert len(told(local_pod(), on_node(RUNNING, "n\n" * 5_000)) or "") < 600
+
+
+def test_a_trouble_of_any_length_makes_no_longer_condition_than_an_object_holds() -> None:
+    waits = container("waiting", reason="ErrImagePull", message="m" * 100_000)
+    assert len(told(local_pod(), on_node(remote_pod(containerStatuses=[waits]))) or "") < 20_000
+
+
+def test_where_it_is_is_no_reason_to_write() -> None:
+    """After an upgrade, say, or when the Workload of its job is gone; it comes with the next thing that is news."""
+    bare = patched(local_pod(), status_patch(local_pod(), RUNNING, "east"))
+    assert told(bare, on_node(RUNNING)) is None
+    assert told(bare, on_node({**RUNNING, "status": {**RUNNING["status"], "podIP": "10.12.0.10"}})) is not None
+
+
 # --- failing a pod -----------------------------------------------------------------------------------------------------------
 
 
@@ -322,6 +415,22 @@ def test_no_history_makes_a_patch_that_the_api_server_refuses(local: Raw, histor
             if code is not None and not may_restart(local["spec"]["containers"][0], local["spec"], code):
                 assert "terminated" in now[one["name"]]
         local = after
+
+
+def writes(local: Raw, history: list[tuple[Raw, bool]], *, placed: bool) -> int:
+    """How many patches a history of copies costs, each with whether its job is known then."""
+    many = 0
+    for remote, known in history:
+        patch = status_patch(
+            local, on_node(remote) if placed else remote, "east", "", JOB if known and placed else None
+        )
+        local, many = patched(local, patch), many + (patch is not None)
+    return many
+
+
+@given(LOCALS, st.lists(st.tuples(REMOTES, st.booleans()), max_size=5))
+def test_to_say_where_it_is_costs_no_write(local: Raw, history: list[tuple[Raw, bool]]) -> None:
+    assert writes(local, history, placed=True) == writes(local, history, placed=False)
 
 
 @given(LOCALS, REMOTES)
