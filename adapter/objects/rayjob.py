@@ -2,8 +2,9 @@
 queue and its podsets?
 
 Whoever writes one that is not submitted is no API server, so every field of that is checked before it is read; what is wrong is an
-`Unusable` with a sentence. What else the API server or Kueue's webhooks might refuse is for them to say. The resources
-that Kueue adds to the head for KubeRay's sidecars are left out: the head never leaves the manager.
+`Unusable` with a sentence, and so are lines that it lacks and that Kueue asks for where KubeRay alone does not. What else the API
+server or Kueue's webhooks might refuse is for them to say. The resources that Kueue adds to the head for KubeRay's sidecars are left
+out: the head never leaves the manager.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -150,6 +151,7 @@ def _podsets(asked: Asked) -> list[PodSet]:
     workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]") for index, group in enumerate(groups)]
     podsets = [PodSet(names.HEAD, 1, head, frozenset()), *workers]
     _refuse_twice(where, [*(podset.name for podset in podsets), *submitter])
+    _refuse_lacking(asked, where, cluster, groups)
     return podsets
 
 
@@ -165,8 +167,24 @@ def _refuse_job(asked: Asked, spec: Raw) -> None:
         )
     if not spec.get("rayClusterSpec"):
         raise Unusable(f"{asked}: spec.rayClusterSpec is missing; say there which workers it wants.")
-    if spec.get("shutdownAfterJobFinishes") is not True:
-        raise Unusable(f"{asked}: spec.shutdownAfterJobFinishes is not true: Kueue queues no other RayJob; set it.")
+
+
+def _refuse_lacking(asked: Asked, where: str, cluster: Raw, groups: list[Any]) -> None:
+    """All lines at once that a file lacks which KubeRay alone would take: whoever pastes one need not come back for the next.
+
+    Of an absent rayStartParams Kueue's webhook makes null (docs/upstream.md, "A file that KubeRay alone takes").
+    """
+    lacks = []
+    if asked.kind == "RayJob" and asked.raw["spec"].get("shutdownAfterJobFinishes") is not True:
+        lacks.append("shutdownAfterJobFinishes: true in spec")
+    of = [("headGroupSpec", cluster["headGroupSpec"])]
+    of += [(f"workerGroupSpecs[{index}]", group) for index, group in enumerate(groups)]
+    if bare := [name for name, group in of if group.get("rayStartParams") is None]:
+        lacks.append(f"rayStartParams: {{}} in {' and '.join(bare)} of {where.removeprefix(f'{asked}: ')}")
+    if lacks:
+        raise Unusable(
+            f"{asked} lacks {', and '.join(lacks)}: Kueue's webhooks let no {asked.kind} into a queue without; add each line there."
+        )
 
 
 def _refuse_twice(where: str, podsets: list[str]) -> None:

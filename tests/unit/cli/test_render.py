@@ -252,3 +252,12 @@ def test_a_comment_ends_with_its_line(render: Any, capsys: Capture) -> None:
     pod["metadata"]["annotations"] = {"volcano.sh/x\n---\nkind: Secret": "y"}
     assert render([pod]) == 0
     assert [one["kind"] for one in shown(capsys.readouterr().out)] == ["Pod"]
+
+
+def test_a_pasted_job_asks_for_its_limits_there(render: Any, capsys: Capture) -> None:
+    """It has limits only, and neither rayStartParams nor minReplicas and maxReplicas: its workers can go all the same."""
+    assert render(REPO / "tests" / "corpus" / "llama-finetune-pasted.yaml") == 0
+    (pod,) = shown(capsys.readouterr().out)
+    (container,) = pod["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": "16", "memory": "128Gi", "nvidia.com/gpu": "4"}
+    assert container["image"] == "rayproject/ray-ml:2.9.0-gpu"

@@ -105,6 +105,7 @@ def _without(*path: str) -> Raw:
 
 
 GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
+ADD = ": Kueue's webhooks let no RayJob into a queue without; add each line there."
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,19 @@ GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
         ),
         (
             _without("spec", "shutdownAfterJobFinishes"),
-            "RayJob train: spec.shutdownAfterJobFinishes is not true: Kueue queues no other RayJob; set it.",
+            f"RayJob train lacks shutdownAfterJobFinishes: true in spec{ADD}",
+        ),
+        (
+            make_ray_job(shutdownAfterJobFinishes=False),
+            f"RayJob train lacks shutdownAfterJobFinishes: true in spec{ADD}",
+        ),
+        (
+            _without("spec", "rayClusterSpec", "headGroupSpec", "rayStartParams"),
+            f"RayJob train lacks rayStartParams: {{}} in headGroupSpec of spec.rayClusterSpec{ADD}",
+        ),
+        (
+            make_ray_job(make_group(1), make_group(1, name="b", rayStartParams=None), kind="RayCluster"),
+            f"RayCluster train lacks rayStartParams: {{}} in workerGroupSpecs[1] of spec{ADD.replace('RayJob', 'RayCluster')}",
         ),
         (
             make_ray_job(clusterSelector={"a": "b"}),
