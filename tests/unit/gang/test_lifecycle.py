@@ -8,6 +8,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -1000,6 +1001,7 @@ class World:
         self.work: Raw | None = make_workload(groups={"workers": wanted})
         self.places: dict[str, Raw] = {}
         self.planned: dict[str, int] = {}
+        self.decided_on: Raw | None = None  # the Workload as the last look saw it
         self.refused: dict[tuple[str, int], dict[str, str]] = {}  # Placement and round -> cluster -> why
         self.room = 0
 
@@ -1008,7 +1010,7 @@ class World:
 
         What happens meanwhile happens between the decision's first write and its second.
         """
-        seen = self.observed()
+        seen, self.decided_on = self.observed(), deepcopy(self.work)
         actions = decide(seen, at(self.now))
         if any(isinstance(action, Reserve) for action in actions):
             live = {(p.name, s.cluster, p.round_of(s)) for p in seen.placements for s in p.live}
@@ -1102,9 +1104,9 @@ class World:
             take = 0 if cluster.silent else min(left, cluster.room - cluster.held())
             if take > 0 and name not in {e.cluster for e in action.excluded}:
                 shares[name], left = {"workers": take}, left - take
-        assert self.work, "planned for nobody"
+        assert self.decided_on, "planned for nobody"
         raw = make_placement(
-            self.work,
+            self.decided_on,  # another attempt may have begun meanwhile: it gets a plan of its own
             shares={} if left and action.kept is None else shares,
             round=action.placement.round + 1 if action.placement else 1,
             planned=self.now,
