@@ -49,8 +49,9 @@ def absent(name: str, why: str) -> Candidate:
 
 
 def promised(place: Placement) -> Sequence[Share]:
-    """The shares of a Placement for which room is to be there, reserved or about to be; of a round that is withdrawn, none."""
-    return () if place.withdrawing else place.shares
+    """The shares of a Placement for which room is to be there, reserved or about to be: of a round that is withdrawn, those that earlier
+    ones left in place, for an elastic job may still wait for single workers of them."""
+    return place.live
 
 
 def counted(held: Held | None, now: datetime) -> bool:

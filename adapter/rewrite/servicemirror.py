@@ -49,6 +49,24 @@ def lacking(key: Key, head: Raw | None, standing: Standing, target: Target, anch
     return [write for body, there in wanted if (write := _difference(body, there, owner))]
 
 
+def rebased(body: Raw, there: Raw) -> dict[str, Any] | None:
+    """The same write upon what stands there by now, where nothing but the owners was changed since it was decided; None where more was,
+    or where it has become needless.
+
+    Each single worker of an elastic job has an anchor of its own: were each new owner to have all others decided anew, hundreds that
+    start at once would be looked at hundreds of times.
+    """
+    metadata = dict(body["metadata"])
+    known, new = list(meta(there).get("ownerReferences") or ()), metadata.pop("ownerReferences", ())
+    metadata.pop("resourceVersion", None)
+    missing = [one for one in new if all(one["uid"] != other.get("uid") for other in known)]
+    named = {**there, "apiVersion": body["apiVersion"], "kind": body["kind"]}
+    if not missing or not _holds(named, {**body, "metadata": metadata}):
+        return None
+    version = {"resourceVersion": meta(there).get("resourceVersion")}
+    return {**body, "metadata": {**metadata, **version, "ownerReferences": known + missing}}
+
+
 def _labels(target: Target, head: Raw | None) -> dict[str, str]:
     """Those of the mirror, which many Workloads may share: what is of one of them is not in it."""
     ray_cluster = label(head, names.RAY_GCS_CLUSTER_LABEL) if head else ""

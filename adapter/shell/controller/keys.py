@@ -17,7 +17,7 @@ from adapter.shell.clusters.room import Tree
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.guard import each
 from adapter.shell.observe.seen import Seen
-from adapter.shell.observe.turns import turn
+from adapter.shell.observe.turns import aged, turn
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
 GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "queue", "anchor"
@@ -124,7 +124,7 @@ class Keys:
             self.named(GANG, namespace, name, ROOM_SECONDS)
 
     def _turn(self, raw: Raw) -> gangorder.Turn:
-        return turn(self._manager, self._manager.work(raw))
+        return turn(self._manager, aged(self._manager, self._manager.work(raw)))
 
 
 def _gang(place: Raw) -> Key:

@@ -31,7 +31,9 @@ class Refusals:
     def refusal_of(self, raw: Raw, work: Workload, check: str, chosen: Chosen | None) -> str:
         """The same for a Workload whose RayJob or RayCluster is `raw`, whether or not it is submitted."""
         podsets, clusters = self._policies.remote_podsets(work, check), self._policies.clusters(chosen)
-        facts = (raw, work, chosen, *podsets, None, *clusters)
+        # A policy is read anew when a WorkerCluster changes, so these are not among the facts: each Workload would keep those of its
+        # last look, of every cluster.
+        facts = (raw, work, chosen, *podsets)
         return self._manager.beside(work).of(
             (Refusals, check),
             facts,

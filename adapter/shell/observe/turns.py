@@ -10,6 +10,14 @@ from adapter.planning.gangorder import Turn
 from adapter.shell.clusters.manager import Manager
 
 
+def aged(manager: Manager, work: Workload) -> Workload:
+    """A gang's Workload as old as it counts: the very same one for as long as it and its job are, so that what is kept of it is found."""
+    if not (work.elastic and work.job):
+        return work
+    job = manager.job(work.job)
+    return manager.beside(work).of(gangorder.aged, (work, job), lambda: gangorder.aged(work, job))
+
+
 def turn(manager: Manager, work: Workload) -> Turn:
-    """The turn of a gang, as a key to sort by."""
+    """The turn of a gang, by its Workload as `aged` gives it, as a key to sort by."""
     return manager.beside(work).of(gangorder.turn, (work,), lambda: gangorder.turn(work))

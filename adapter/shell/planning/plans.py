@@ -29,7 +29,7 @@ from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.seen import Seen
-from adapter.shell.observe.turns import turn
+from adapter.shell.observe.turns import aged, turn
 from adapter.shell.planning.snapshot import Snapshot
 from adapter.shell.planning.steps import Step, Steps
 
@@ -55,7 +55,7 @@ class Waiters:
         """The others whose turn comes first and who may take or keep room, in their order, each with what it asks for."""
         waiting = [one for one in (*self._waiting(now), *self._aside(now)) if gangorder.takes_part(one, now)]
         found = []
-        for one in gangorder.before(self._aged(me), waiting):
+        for one in gangorder.before(aged(self._manager, me), waiting):
             if asking := self._asking(one, now):
                 found.append((one, asking))
             await asyncio.sleep(0)
@@ -89,7 +89,7 @@ class Waiters:
         for raw in self._manager.workloads:
             if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
                 continue  # most of them, and to read one whole takes time
-            work = self._aged(self._manager.work(raw))
+            work = aged(self._manager, self._manager.work(raw))
             current = placed.get((work.uid, work.attempt))
             check = self._policies.check_of(work)
             of = current.uid if current and not current.withdrawing else ""
@@ -105,15 +105,12 @@ class Waiters:
         """Whether an elastic job runs: its next Workload is let run at once, and asks for no room but what it lacks."""
         return bool(work.elastic and work.job and runs(work.job, self._manager.job(work.job)))
 
-    def _aged(self, work: Workload) -> Workload:
-        return gangorder.aged(work, self._manager.job(work.job)) if work.elastic and work.job else work
-
     def _aside(self, now: datetime) -> Iterator[Waiting]:
         for work, since in self._memory.aside.values():
             raw = self._manager.gang(work.gang_key)
             current = self._manager.work(raw) if raw else None
             check = self._policies.check_of(current) if current else ""
-            if found := gangorder.aside(self._aged(work), since + BACK_WITHIN, current, check, now):
+            if found := gangorder.aside(aged(self._manager, work), since + BACK_WITHIN, current, check, now):
                 yield found
 
 

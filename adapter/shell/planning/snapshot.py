@@ -110,7 +110,7 @@ class Snapshot:
 
     def settles(self, now: datetime) -> datetime | None:
         """When the last share that is deducted and may be counted already is deducted no more."""
-        held = (held for _, place in self._in_flight() for _, held in self._held(place, place.shares))
+        held = (held for _, place in self._in_flight() for _, held in self._held(place, snapshot.promised(place)))
         return snapshot.settles(held, now)
 
     def owed(
@@ -118,7 +118,7 @@ class Snapshot:
     ) -> Iterator[tuple[Request, Sequence[Share]]]:
         """What the clusters do not count yet: what other gangs were promised, and what this one keeps."""
         for work, place in self._in_flight():
-            shares = place.shares if work.gang_key != me.gang_key else kept
+            shares = snapshot.promised(place) if work.gang_key != me.gang_key else kept
             if uncounted := snapshot.uncounted(self._held(place, shares), now):
                 yield self.request(work, self._policies.check_of(work)), uncounted
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from adapter import names
 from adapter.actions import AssignSlot, CreatePod, DeletePod, MirrorHead, PatchStatus, Say
 from adapter.objects.raw import Raw, key_of, uid_of
+from adapter.rewrite import servicemirror
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Member
@@ -122,7 +123,8 @@ def _of_any(pod: Raw, refusal: ApiError) -> str:
 
 
 async def mirror_head(member: Member, body: Raw) -> None:
-    """Make or change one object of a head's mirror, unless it was changed since this was decided: then it is looked at again.
+    """Make or change one object of a head's mirror, unless more than its owners was changed since this was decided: then it is looked
+    at again.
 
     Raises ApiError where mirrors may not be read, for nobody could keep it true.
     """
@@ -132,8 +134,12 @@ async def mirror_head(member: Member, body: Raw) -> None:
         "Service": (resources.SERVICES, member.services),
         "EndpointSlice": (resources.ENDPOINT_SLICES, member.slices),
     }[body["kind"]]
-    if version(store.get(key_of(body)) or {}) != version(body):
-        return
+    there = store.get(key_of(body)) or {}
+    if version(there) != version(body):
+        upon = servicemirror.rebased(body, there) if there else None
+        if upon is None:
+            return
+        body = upon
     if not version(body):
         store.put(await create(member.client, resource, body))
         return

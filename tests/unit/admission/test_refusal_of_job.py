@@ -1,5 +1,6 @@
 """What KubeRay would do to pods that cannot work elsewhere is refused with the job, before any quota is held."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -154,3 +155,16 @@ def test_it_is_asked_of_the_object_that_the_manager_holds(kind: str) -> None:
     owner |= {"kind": kind, "name": builders.JOB, "uid": "uid-of-the-job"}
     found = sight.facts.refusals.refusal(workload(work), builders.CHECK, None)
     assert f"{kind} {builders.JOB}: " in found and "tlsOptions is set" in found and found.endswith("without that.")
+
+
+def test_no_workload_keeps_a_worker_cluster_as_it_was_at_its_last_look() -> None:
+    """Each tells something new all the time, and of thousands that run each would keep another state of every cluster."""
+    sight, work = Sight({"east": 4}), builders.make_workload()
+    clusters = sight.manager.worker_clusters
+    clusters.replace([builders.make_worker_cluster("east")])
+    sight.manager.workloads.replace([work])
+    asked = sight.manager.work(next(iter(sight.manager.workloads)))
+    held = clusters.named("east")
+    before = sys.getrefcount(held)
+    sight.facts.refusals.refusal(asked, builders.CHECK, sight.facts.policies.policy(builders.CHECK)[0])
+    assert sys.getrefcount(held) == before

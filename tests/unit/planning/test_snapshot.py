@@ -87,6 +87,13 @@ def test_a_round_that_is_withdrawn_promises_nothing() -> None:
     assert snapshot.promised(replace(PLACE, withdrawn_round=2)) == ()
 
 
+def test_what_earlier_rounds_left_in_place_stays_promised_while_a_round_is_withdrawn() -> None:
+    """A single worker's share of a plan before may be on its way still, and others would be promised its room."""
+    coming = replace(PLACE.shares[0], round=1, single=True)
+    place = replace(PLACE, shares=(coming, *PLACE.shares), withdrawn_round=2)
+    assert snapshot.promised(place) == (coming,)
+
+
 GROUP = Group("workers", "role-workers", 9, {}, {"cpu": 1000, "pods": 1})
 REQUEST = Request(NAMESPACE, QUEUE, (GROUP,))
 

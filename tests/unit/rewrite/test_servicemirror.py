@@ -170,3 +170,15 @@ def test_slices_are_found_by_their_names() -> None:
     four, six = servicemirror.slice_keys(KEY)
     assert four == ("demo", lacking(KEY, head(), NOTHING, TARGET, "a1")[1]["metadata"]["name"])
     assert six == ("demo", lacking(KEY, head("fd00::5"), NOTHING, TARGET, "a1")[1]["metadata"]["name"])
+
+
+def test_owners_that_come_at_once_are_written_one_upon_the_other() -> None:
+    """Decided on the same state, each single worker's share is added to what the others have written since."""
+    known = made()
+    (first, *_), (second, *_) = (lacking(KEY, head(), known, TARGET, anchor) for anchor in ("a2", "a3"))
+    now = stored(first, "8")
+    upon = servicemirror.rebased(second, now)
+    assert upon and upon["metadata"]["resourceVersion"] == "8"
+    assert [owner["uid"] for owner in upon["metadata"]["ownerReferences"]] == ["a1", "a2", "a3"]
+    assert servicemirror.rebased(first, now) is None, "it is an owner already"
+    assert servicemirror.rebased(second, edited(now, "spec", "clusterIP", to="10.0.0.1")) is None, "more was changed"

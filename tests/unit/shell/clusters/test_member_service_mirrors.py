@@ -96,6 +96,14 @@ async def test_what_another_worker_has_written_meanwhile_is_not_written_again(se
     assert server.asked == []
 
 
+async def test_an_owner_is_added_to_those_who_came_meanwhile(server: Server) -> None:
+    server.lists = [says(service("7"))]
+    one, other = ({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": name} for name in ("a1", "a2"))
+    await _write(server, service("5", ownerReferences=[other]), seen=service("6", ownerReferences=[one]))
+    (asked,) = server.asked
+    assert (asked.method, asked.path) == ("PATCH", resources.SERVICES.path("demo", "a-head-svc"))
+
+
 async def test_what_is_deleted_meanwhile_is_no_refusal(server: Server) -> None:
     server.lists = [refuses(404, "NotFound")]
     await _write(server, service("5"), seen=service("5"))

@@ -338,6 +338,22 @@ async def test_who_waits_is_looked_at_in_the_order_in_which_it_is_planned(
     assert [name for _, _, name in bench.queue.added] == want
 
 
+async def test_an_elastic_job_is_looked_at_by_the_age_of_its_job(bench: Bench) -> None:
+    """As it is planned: its Workload is as old as its last growth."""
+    works, places = crowd(("behind", 0, 0, 1), ("grown", 600, 0, 1))
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "pi", "uid": "uid-of-pi", "controller": True}
+    works[1]["metadata"] |= {"ownerReferences": [owner], "annotations": {names.ELASTIC_ANNOTATION: "true"}}
+    gang = workload(works[1]).gang
+    places[1]["spec"]["job"] = owner
+    job = make.make_meta("pi", creationTimestamp=make.stamp(-600)) | {"uid": "uid-of-pi"}
+    bench.manager.ray_clusters.put({"metadata": job})
+    bench.manager.workloads.replace(works)
+    bench.manager.placements.replace(places)
+    bench.queue.added.clear()
+    bench.waker.turns()
+    assert [name for _, _, name in bench.queue.added] == [gang, "behind"]
+
+
 async def test_a_placement_without_its_workload_comes_last(bench: Bench) -> None:
     works, places = crowd(("gone", 0, 9, 1), ("here", 120, 0, 1))
     bench.manager.workloads.replace(works[1:])
