@@ -21,6 +21,8 @@ Step = Literal["Failed", "Crashes", "NoNode", "Unseen", "NoCopy", "NoSlot", "Sta
 STEPS: tuple[Step, ...] = (
     "Failed", "Crashes", "NoNode", "Unseen", "NoCopy", "NoSlot", "Starts", "NotJoined", "Joined",
 )  # fmt: skip
+# Characters of what a container said last: two lines of a terminal, so that the sentence around them is read, too.
+_WORDS = 160
 _STARTING = ("", "ContainerCreating", "PodInitializing")  # a container waits so without anything being wrong
 
 
@@ -130,7 +132,7 @@ def _crashes(pod: Raw) -> Iterator[tuple[str, str]]:
         if reason not in _STARTING:
             yield reason, _told(one, last, str(waiting.get("message") or ""))
         elif ended and (field == "containerStatuses" or ended.get("exitCode")):
-            yield str(ended.get("reason") or "Terminated"), _told(one, ended, str(ended.get("message") or ""))
+            yield str(ended.get("reason") or "Terminated"), _told(one, ended, "")
 
 
 def _told(container: Raw, last: Raw, message: str) -> str:
@@ -141,9 +143,17 @@ def _told(container: Raw, last: Raw, message: str) -> str:
         if last
         else "",
         message,
+        _last_words(last),
     ]
     said = "; ".join(part for part in parts if part)
     return f"container {container.get('name')}{f': {said}' if said else ''}"
+
+
+def _last_words(ended: Raw) -> str:
+    """The end of what a container left behind, or printed, before it ended: an error is in the last line or two."""
+    words = " ".join(str(ended.get("message") or "").split())
+    shown = words if len(words) <= _WORDS else f"…{words[-_WORDS:].lstrip()}"
+    return f"it said last: {shown}" if shown else ""
 
 
 def _ended(pod: Raw) -> str:

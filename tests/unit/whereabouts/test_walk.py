@@ -52,6 +52,8 @@ def late(**worker: Any) -> Facts:
 
 KILLED = {"exitCode": 137, "reason": "OOMKilled"}
 LOOP = container(restarts=3, last=KILLED, waiting={"reason": "CrashLoopBackOff", "message": "back-off 40s"})
+TOLD = {"exitCode": 1, "reason": "Error", "message": f"{'a ' * 99}\nValueError: no such dataset:\n s3://weights\n"}
+LOOP_TOLD = container(last=TOLD, waiting={"reason": "CrashLoopBackOff"})
 PULL = container("ray-head", waiting={"reason": "ErrImagePull", "message": "no such image"})
 GCS = container("wait-gcs-ready", running={"startedAt": "2026-01-02T03:04:05Z"})
 NO_NODE = make_condition(names.DISPATCHED_CONDITION, message="A worker in west finds no node: 0/3 nodes are available")
@@ -255,6 +257,13 @@ CASES: list[tuple[str, Callable[[], Facts], tuple[str, str, int], str]] = [
         ("Pods", "Crashes", 3),
         "A worker is not there yet: CrashLoopBackOff in west on 10.2.0.9: container ray-worker: 3 restarts; the last time it ended "
         "with exit code 137, OOMKilled; back-off 40s.",
+    ),
+    (
+        "it crashes, and has said why",
+        lambda: late(containerStatuses=[LOOP_TOLD]),
+        ("Pods", "Crashes", 3),
+        "A worker is not there yet: CrashLoopBackOff in west: container ray-worker: the last time it ended with exit code 1, Error; "
+        f"it said last: …{'a ' * 59}ValueError: no such dataset: s3://weights.",
     ),
     (
         "it failed",
