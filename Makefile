@@ -37,20 +37,24 @@ PROFILE := $(if $(ALL),drawn,short)
 STRIKES := $(if $(ALL),--n 15,--n 15 --seed 184)
 
 .PHONY: test
-test: lint test-unit test-integration test-e2e test-chaos ## Prove each promise of the README once, on real clusters made here
+test: lint test-parts ## Prove each promise of the README once, on real clusters made here
+
+.PHONY: test-all
+test-all: ## Pass all tests: what CI runs
+	@$(MAKE) --no-print-directory lint test-parts ALL=yes
+	@$(RUN) -m hack.mutants --n 3
 
 # Tests that must be alone on the clusters wait for most of their time: the unit tests run on what they leave of the processors.
-.PHONY: test-all
-test-all: lint ## Pass all tests: what CI runs
-	@$(MAKE) --no-print-directory test-together ALL=yes
+.PHONY: test-parts
+test-parts: $(VENV)/.ready
+	@$(MAKE) --no-print-directory test-together
 	@mkdir -p build; \
-	nice -n 10 $(MAKE) --no-print-directory test-unit ALL=yes >build/test-unit.log 2>&1 & unit=$$!; \
+	nice -n 10 $(MAKE) --no-print-directory test-unit >build/test-unit.log 2>&1 & unit=$$!; \
 	trap 'kill $$unit 2>/dev/null' EXIT; \
-	$(MAKE) --no-print-directory test-alone ALL=yes; alone=$$?; \
+	$(MAKE) --no-print-directory test-alone; alone=$$?; \
 	wait $$unit; unit_tests=$$?; trap - EXIT; \
 	cat build/test-unit.log; exit $$((alone | unit_tests))
-	@$(MAKE) --no-print-directory test-e2e test-chaos ALL=yes
-	@$(RUN) -m hack.mutants --n 3
+	@$(MAKE) --no-print-directory test-e2e test-chaos
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Check format, lint, types and the import contracts

@@ -118,6 +118,7 @@ def test_a_cluster_that_stands_in_anothers_place_is_accepted_by_its_uid(
     )
 
 
+@pytest.mark.long  # cheaper: tests/unit/admission/test_identity.py
 def test_one_cluster_is_not_registered_twice_by_mistake(stage: Stage, running: Controller, lead: Lead) -> None:
     manager, east = stage.manager, stage.fleet.workers["east"]
     lead(OWN, "east")
@@ -214,6 +215,7 @@ def test_a_clone_of_the_manager_writes_nothing(stage: Stage, pair: tuple[Control
     assert _holder(_claim(stage, east)) == _leader(stage), "whoever led last leads on paper"
 
 
+@pytest.mark.long  # cheaper: tests/unit/admission/test_claim.py
 def test_a_claim_that_somebody_else_holds_is_told_of_and_taken_over_on_demand(
     stage: Stage, pair: tuple[Controller, Controller]
 ) -> None:

@@ -33,9 +33,11 @@ from hack.testbed.pace import HASTY
 from hack.testbed.stage import Stage
 from hack.testbed.world import World
 
-pytestmark = pytest.mark.alone  # it runs a controller of its own, and registers a cluster for it
+# It runs a controller of its own, and registers a cluster for it. Cheaper: tests/unit/shell/kube/test_liar.py tells each lie once.
+pytestmark = [pytest.mark.alone, pytest.mark.long]
 
 LIAR = "liar"
+ALL_LIES, BATCHES = 10_000, 20
 LIES = st.builds(Lie, st.sampled_from(DRAWN), st.integers(0, 2**32))
 DEALT = st.lists(LIES, min_size=20, max_size=60)
 # Of ten answers to one kind one is enough that the cluster cannot be seen: with few lies gangs are tried there as well.
@@ -99,16 +101,8 @@ class Course:
         return f"{_said(self.stage, name)}\n{self.running.tail()}"
 
 
-@pytest.mark.parametrize(
-    ("lies", "batches"),
-    [
-        pytest.param(300, 3, id="300", marks=pytest.mark.brief),
-        pytest.param(10_000, 20, id="10000", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
-    ],
-)
-def test_who_lies_costs_the_others_nothing(
-    stage: Stage, hasty: Controller, liar: Liar, lies: int, batches: int
-) -> None:
+@pytest.mark.timeout(1800)
+def test_who_lies_costs_the_others_nothing(stage: Stage, hasty: Controller, liar: Liar) -> None:
     stage.build({"east": 2, "west": 2})
     hasty.start()
     wait(lambda: stage.connected(stage.clusters), PATIENCE, "the real clusters are seen", hasty.tail)
@@ -122,11 +116,11 @@ def test_who_lies_costs_the_others_nothing(
         with _baited(stage):
 
             @settings(
-                max_examples=batches, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+                max_examples=BATCHES, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
             )
             @given(some=DEALT, share=SHARES)
             def batch(some: list[Lie], share: float) -> None:
-                enough = liar.lies + lies // batches
+                enough = liar.lies + ALL_LIES // BATCHES
                 liar.deal(some, share)
                 beside_lies.append(course.run())
                 liar.deal(some, max(share, 0.7))  # the rest of them, however few were told meanwhile
@@ -138,7 +132,7 @@ def test_who_lies_costs_the_others_nothing(
                 )
 
             batch()
-            while liar.lies < lies:  # Hypothesis may have drawn fewer batches than it was asked for
+            while liar.lies < ALL_LIES:  # Hypothesis may have drawn fewer batches than it was asked for
                 liar.deal([Lie(sort, number) for sort in SORTS for number in range(20)], 0.4)
                 beside_lies.append(course.run())
         assert hasty.pid == pid and hasty.status() is None, hasty.tail()
