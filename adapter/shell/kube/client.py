@@ -77,6 +77,9 @@ class ApiError(Exception):
 
 
 _LOST = (aiohttp.ClientError, TimeoutError, OSError, bodies.Unreadable)
+# When aiohttp's own timer for a whole exchange runs out before the headers come, it takes back two cancellations, for it stands in two
+# blocks. Who is cancelled from outside in that moment would never hear of it, and go on for ever. asyncio's takes back its own.
+_NO_TIMER = aiohttp.ClientTimeout(total=None)
 
 
 class Unreachable(Exception):
@@ -260,13 +263,14 @@ class Client:
         text: bool = False,
         most: int = bodies.OBJECT_BYTES,
     ) -> Body:
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         headers = {**await self._login(), "Content-Type": kind}
         data = None if body is None else sent.text(body)
+        how = {"params": params, "data": data, "headers": headers, "timeout": _NO_TIMER, **self._how}
         try:
-            async with self._session.request(
-                method, self._url(path), params=params, data=data, headers=headers, timeout=timeout, **self._how
-            ) as answer:
+            async with (
+                asyncio.timeout(TIMEOUT_SECONDS),
+                self._session.request(method, self._url(path), **how) as answer,
+            ):
                 return await _read(answer, most, self._large, text=text)
         except _LOST as error:
             raise Unreachable(_why(error)) from None

@@ -154,6 +154,25 @@ async def test_who_waits_for_a_server_that_hangs_learns_of_it_from_the_probe() -
         assert await client.get(PATH) == {"kind": "Pod"}
 
 
+@pytest.mark.parametrize("after", [0.0, TIMEOUT_SECONDS])
+@stoppable
+async def test_who_is_cancelled_while_the_patience_ends_is_cancelled(after: float) -> None:
+    """Both are due when a busy loop gets to them: who follows a cluster would else go on for ever after it was told to end."""
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+
+        async def mute(_: web.Request) -> web.Response:
+            await server.closing.wait()
+            return web.Response()
+
+        server.lists = [mute]
+        asking = asyncio.create_task(client.get(PATH))
+        await server.until(lambda: bool(server.asked))
+        asyncio.get_running_loop().call_later(after + 0.01, asking.cancel)
+        stop_for(TIMEOUT_SECONDS + 1)  # aiohttp rounds up
+        await asyncio.wait([asking], timeout=apiserver.PATIENCE)
+        assert asking.cancelled()
+
+
 async def test_a_proxys_password_is_not_told(server: Server) -> None:
     url = f"http://us:swordfish@127.0.0.1:{URL(server.url).port}"
     content = yaml.safe_dump(kubeconfig("https://10.0.0.1:6443", cluster={"proxy-url": url}))
