@@ -1,7 +1,7 @@
 """What is in Ray's image? Ray from PyPI on the shared base, under the name and with the user of the published one.
 
-It is not the published image: no Anaconda, no CUDA, no compiler, and no package that `ray[default,serve]` does not need. `ray.lock`
-pins them; its first line says how it is made.
+It is not the published image: no Anaconda, no CUDA, no compiler, and no package that `ray[data,default,serve,train,tune]` does not
+need. `ray.lock` pins them; its first line says how it is made.
 """
 
 import re
