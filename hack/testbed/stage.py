@@ -22,6 +22,12 @@ from hack.testbed.workerclusters import meant
 QUEUE = "ray"
 FAKE_NODE = {"type": "kwok"}
 TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
+# As for Ray's autoscaler, whose part the test plays: KubeRay then deletes only the workers that are named. Its container would ask for
+# memory, which Kueue adds to what the head asks for, and which no queue of a stage covers.
+AUTOSCALED: Raw = {
+    "enableInTreeAutoscaling": True,
+    "autoscalerOptions": {"resources": {"requests": {"cpu": "100m"}}},
+}
 
 
 @dataclass
@@ -143,12 +149,13 @@ class Stage:
         annotations: Mapping[str, str] | None = None,
         elastic: int = 0,
         least: int = 0,
+        autoscaled: bool = False,
     ) -> None:
         """Submit a RayCluster to the queue, whose pods go to fake nodes.
 
         `more`: what a worker asks for beside cpu; `head_on`: the head's node selector; `priority`: a WorkloadPriorityClass;
         `annotations`: of its worker pods; `elastic`: up to how many workers each group may be scaled to while it runs;
-        `least`: how many of them it never has fewer of.
+        `least`: how many of them it never has fewer of; `autoscaled`: by Ray's autoscaler and not by hand.
         """
         made = ray_cluster(name, self.name, groups or {"workers": workers}, cpu, more or {})
         made["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"] = dict(head_on)
@@ -158,6 +165,7 @@ class Stage:
             group["template"]["metadata"] = {"annotations": dict(annotations or {})}
         if elastic:
             made["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
+            made["spec"] |= AUTOSCALED if autoscaled else {}
             for group in made["spec"]["workerGroupSpecs"]:
                 group |= {"minReplicas": least, "maxReplicas": elastic}
         self.manager.apply(yaml.safe_dump(made))
