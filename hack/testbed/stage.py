@@ -124,6 +124,11 @@ class Stage:
         patch = json.dumps([{"op": "replace", "path": path, "value": str(cpu)}])
         cluster.kubectl("patch", "clusterqueue", self.name, "--type=json", "-p", patch)
 
+    def uncheck(self) -> None:
+        """Take our check from the manager's queue: jobs run in the manager alone, as they do without us."""
+        patch = json.dumps([{"op": "remove", "path": "/spec/admissionChecksStrategy"}])
+        self.manager.kubectl("patch", "clusterqueue", self.name, "--type=json", "-p", patch)
+
     def hold_admission(self, name: str) -> None:
         """Give a worker cluster's queue an admission check that nobody answers, so that it reserves and never admits."""
         cluster, kind = self.fleet.workers[name], f"admissionchecks.{names.KUEUE_DOMAIN}"
@@ -170,13 +175,13 @@ class Stage:
                 group |= {"minReplicas": least, "maxReplicas": elastic}
         self.manager.apply(yaml.safe_dump(made))
 
-    def scale(self, name: str, group: int, workers: int, without: Iterable[str] = ()) -> None:
-        """Give a worker group of an elastic RayCluster, by its place, another number of workers; `without` names pods that are to go,
-        as Ray's autoscaler would."""
+    def scale(self, name: str, group: int, workers: int, without: Iterable[str] | None = None) -> None:
+        """Give a worker group of an elastic RayCluster, by its place, another number of workers; `without` names the pods that are to go,
+        as Ray's autoscaler does: whenever it writes, so that those of the last time are named no more."""
         at = f"/spec/workerGroupSpecs/{group}"
         patch: list[Raw] = [{"op": "replace", "path": f"{at}/replicas", "value": workers}]
-        if gone := list(without):
-            patch.append({"op": "add", "path": f"{at}/scaleStrategy", "value": {"workersToDelete": gone}})
+        if without is not None:
+            patch.append({"op": "add", "path": f"{at}/scaleStrategy", "value": {"workersToDelete": list(without)}})
         self.manager.kubectl("-n", self.name, "patch", "raycluster", name, "--type=json", "-p", json.dumps(patch))
 
     def priority(self, name: str, value: int) -> str:

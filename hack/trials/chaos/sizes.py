@@ -1,8 +1,9 @@
 """How does a gang get another number of workers, or other ones, while faults strike?
 
 One of a fixed size is edited, and its job starts anew. Of an elastic one the replicas are patched, as Ray's autoscaler does, which
-does not run on fake nodes: it names the workers that go and asks for as many fewer in one write, and KubeRay deletes those that are
-named and no others (kuberay:controllers/ray/raycluster_controller.go, reconcilePods). One that was named may just have been replaced.
+does not run on fake nodes: it names the workers that go and asks for as many fewer in one write, or for more and names nobody any more
+(ray:autoscaler/v2/instance_manager/cloud_providers/kuberay/cloud_provider.py), and KubeRay deletes those that are named and no
+others (kuberay:controllers/ray/raycluster_controller.go, reconcilePods). One that was named may just have been replaced.
 Then there is one too many, which the autoscaler would see in its next round; here it is named when all else is well.
 """
 
@@ -47,7 +48,7 @@ def _grow(ground: Ground, fault: Fault) -> str:
     name = one(load, fault, lambda gang: gang in load.least and load.room(gang) > 0)
     if not name:
         return NOBODY
-    return _resize(ground, name, draw.grown(load.wanted[name], load.room(name), fault.pick))
+    return _resize(ground, name, draw.grown(load.wanted[name], load.room(name), fault.pick), _without([]))
 
 
 def _shrink(ground: Ground, fault: Fault) -> str:
@@ -89,10 +90,10 @@ def _named(job: Raw) -> list[str]:
     return [name for group in groups for name in (group.get("scaleStrategy") or {}).get("workersToDelete") or ()]
 
 
-def _resize(ground: Ground, name: str, count: int, more: Mapping[str, object] | None = None) -> str:
+def _resize(ground: Ground, name: str, count: int, more: Mapping[str, object]) -> str:
     ground.load.wanted[name] = count
     ground.load.scaled.add(name)
-    _edit(ground, name, {"replicas": count, **(more or {})})
+    _edit(ground, name, {"replicas": count, **more})
     return f"{name} to {count}"
 
 

@@ -144,7 +144,8 @@ def test_an_elastic_gang_grows_in_one_write() -> None:
     stood = Stood()
     before = stood.load.wanted[stood.elastic]
     assert stood.strike("grown", pick=1) == f"{stood.elastic} to {before + 2}"
-    assert stood.patches == [(stood.elastic, {"replicas": before + 2})]
+    nobody: dict[str, list[str]] = {"workersToDelete": []}
+    assert stood.patches == [(stood.elastic, {"replicas": before + 2, "scaleStrategy": nobody})]
     assert stood.load.wanted[stood.elastic] == before + 2 and stood.elastic in stood.load.scaled
 
 
