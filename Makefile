@@ -116,6 +116,11 @@ gangs: $(VENV)/.ready ## Run N=40 gangs (those of SEED=7 if given) at once over 
 	@$(LAB) up --workers $(CLUSTERS) --fake-nodes 2
 	@$(RUN) -m hack.trials.gangs --gangs $(N) $(DRAW)
 
+.PHONY: bursts
+bursts: $(VENV)/.ready ## Let a job grow and shrink, from 0 to 8 and back and by 1 and by 50: nothing stays behind, and what it costs
+	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m hack.trials.bursts
+
 .PHONY: soak
 soak: N ?= 200
 soak: MINUTES ?= 30
