@@ -42,8 +42,8 @@ class Unsettled(Exception):
 def settle(ground: Ground, tell: Tell) -> float:
     """Wait until the clusters are whole and every invariant holds; returns after how many seconds it was so.
 
-    KubeRay is reminded of workers that it does not make, and told which ones are too many; `tell` hears of both. Raises Unsettled when it takes too long, and
-    at once where something was that must never be.
+    KubeRay is reminded of workers that it does not make, and told which ones are too many; `tell` hears of both. Raises Unsettled
+    when it takes too long, and at once where something was that must never be.
     """
     begun = whole = reminded = time.monotonic()
     well: list[float] = []
