@@ -67,8 +67,15 @@ class Job:
     def _findings(self, wanted: Mapping[str, int]) -> list[Finding]:
         with suppress(Unreachable):
             seen = snapshot.take(self.stage, wanted)
-            return [*invariants.never(seen), *invariants.findings(seen)]
+            return [*invariants.never(seen), *invariants.findings(seen), *self._held(len(wanted))]
         return [Finding(invariants.LAB, "an API server does not answer")]
+
+    def _held(self, jobs: int) -> list[Finding]:
+        """Of the slices of a job one holds the manager's quota."""
+        queue = self.stage.manager.get("clusterqueues", self.stage.name)
+        held = int((queue.get("status") or {}).get("reservingWorkloads") or 0)
+        said = f"the manager's ClusterQueue shows {held} Workloads that hold quota, and there shall be {jobs}"
+        return [] if held == jobs else [Finding(invariants.LEDGER, said)]
 
     def _started(self) -> bool:
         heads = self.stage.manager.items("pods", self.stage.name, f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}")

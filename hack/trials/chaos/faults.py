@@ -1,8 +1,9 @@
 """What does each kind of fault do? A deed is done at once, as people and programs do it to objects, at any time and without asking;
 an outage is a context: entering breaks something, leaving mends it.
 
-A deed hits one of those that are there (picking.py); where there is none it does nothing. It says whom it hit. Mending an outage starts and connects, and waits for nobody: when all is well again is for the
-campaign to see. Each mends what it broke and nothing else, so that two of them may overlap; `mend` is for what an interrupted run left.
+A deed hits one of those that are there (picking.py); where there is none it does nothing. It says whom it hit. Mending an outage
+starts and connects, and waits for nobody: when all is well again is for the campaign to see. Each mends what it broke and nothing else,
+so that two of them may overlap; `mend` is for what an interrupted run left.
 """
 
 import json

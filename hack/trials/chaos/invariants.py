@@ -14,7 +14,7 @@ from adapter.objects.placement import Placement, placement
 from adapter.objects.podrequests import as_text, quantity
 from adapter.objects.raw import Raw, is_true, label, meta, uid_of
 from adapter.objects.workerpod import slot_of
-from adapter.objects.workload import workload
+from adapter.objects.workload import Workload, workload
 from hack.trials import quotausage
 from hack.trials.chaos.snapshot import Member, Snapshot
 
@@ -205,8 +205,15 @@ def records(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(RECORD, f"Placement {mine[0].name} says {state}: {mine[0].status.get('reason')}")
         if wanted is not None and workers != wanted:
             yield Finding(RECORD, f"Placement {mine[0].name} is for {workers} workers, and the gang has {wanted}")
+        if work.elastic and wanted is not None and wanted != (counted := _workers(work)):
+            yield Finding(RECORD, f"Workload {work.name} is for {counted} workers, and the gang has {wanted}")
         if mine[0].attempt != work.attempt:
             yield Finding(RECORD, f"Placement {mine[0].name} is of another attempt than its Workload's")
+
+
+def _workers(work: Workload) -> int:
+    """For how many workers a Workload in the manager is."""
+    return sum(podset.count for podset in work.podsets if podset.name != names.HEAD)
 
 
 def standing(snapshot: Snapshot) -> list[Placement]:
