@@ -193,22 +193,28 @@ def records(snapshot: Snapshot) -> Iterator[Finding]:
     for work in workloads:
         if work.uid not in admitted or not work.holds_quota:
             yield Finding(RECORD, f"Workload {work.name} is not admitted")
-        wanted = snapshot.wanted.get(work.job.name if work.job else "")
-        mine = [place for place in standing(snapshot) if place.workload_uid == work.uid]
-        if wanted == 0 and not mine:
-            continue
-        if len(mine) != 1:
-            yield Finding(RECORD, f"Workload {work.name} has {len(mine)} Placements instead of one")
-            continue
-        state, workers = mine[0].status.get("state"), sum(share.workers for share in mine[0].shares)
-        if state != names.PLACED:
-            yield Finding(RECORD, f"Placement {mine[0].name} says {state}: {mine[0].status.get('reason')}")
-        if wanted is not None and workers != wanted:
-            yield Finding(RECORD, f"Placement {mine[0].name} is for {workers} workers, and the gang has {wanted}")
-        if work.elastic and wanted is not None and wanted != (counted := _workers(work)):
-            yield Finding(RECORD, f"Workload {work.name} is for {counted} workers, and the gang has {wanted}")
-        if mine[0].attempt != work.attempt:
-            yield Finding(RECORD, f"Placement {mine[0].name} is of another attempt than its Workload's")
+        yield from _record(snapshot, work)
+
+
+def _record(snapshot: Snapshot, work: Workload) -> Iterator[Finding]:
+    """What a Workload and its Placement contradict each other in."""
+    wanted = snapshot.wanted.get(work.job.name if work.job else "")
+    mine = [place for place in standing(snapshot) if place.workload_uid == work.uid]
+    if wanted == 0 and not mine:
+        return
+    if len(mine) != 1:
+        yield Finding(RECORD, f"Workload {work.name} has {len(mine)} Placements instead of one")
+        return
+    (place,) = mine
+    state, workers = place.status.get("state"), sum(share.workers for share in place.shares)
+    if state != names.PLACED:
+        yield Finding(RECORD, f"Placement {place.name} says {state}: {place.status.get('reason')}")
+    if wanted is not None and workers != wanted:
+        yield Finding(RECORD, f"Placement {place.name} is for {workers} workers, and the gang has {wanted}")
+    if work.elastic and wanted is not None and wanted != (counted := _workers(work)):
+        yield Finding(RECORD, f"Workload {work.name} is for {counted} workers, and the gang has {wanted}")
+    if place.attempt != work.attempt:
+        yield Finding(RECORD, f"Placement {place.name} is of another attempt than its Workload's")
 
 
 def _workers(work: Workload) -> int:
