@@ -42,7 +42,6 @@ _LARGE = 1000
 _FAKE_NODES = 4  # on each cluster: 500 workers of 200m ask for 100 CPUs, and a fake node has 32
 _QUOTA = 128  # CPUs of each cluster, all that its fake nodes have
 _SOON = 0.02  # seconds: CPU is counted from the first write on, give or take so much
-_MEASURING = ("rayspan", "kubectl", "OpenAPI-Generator")  # ourselves: recorder, kubectl, reader, all as the lab's admin
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ def _measured(stage: Stage, seen: Recorder, workers: int, start: Start, failed: 
     before, lab_before = procstat.cpu(own), procstat.cpu(lab)
     seen.poll(lambda now: failed() or _running(now, stage) == workers, PATIENCE, f"all of {workers} workers run")
     used, lab_used = procstat.cpu(own) - before, procstat.cpu(lab) - lab_before
-    requests = {c: audit.about(log.take(), stage.name, without=_MEASURING) for c, log in start.logs.items()}
+    requests = {c: audit.about(log.take(), stage.name, without=audit.MEASURING) for c, log in start.logs.items()}
     spending = {"cpu_s": used, "lab_cpu_s": lab_used, "rss_mb": procstat.memory(own)}
     return {
         **report.pace(seen.changes, manager),

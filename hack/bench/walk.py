@@ -5,7 +5,6 @@ nodes, so what is measured is control planes. The deployed controller is used as
 """
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -29,7 +28,6 @@ HELP = "a gang's way from the queue to Running and back, and its API requests, a
 
 _JOB = "gang"
 _CPU = "500m"  # of each worker, so that 64 of them fit on the manager's two fake nodes as well
-_MEASURING = ("rayspan", "kubectl", "OpenAPI-Generator")  # ourselves: recorder, kubectl, reader, all as the lab's admin
 _PATIENCE = 120.0  # seconds; 3 to 10 on an idle machine
 
 
@@ -74,7 +72,7 @@ def _run(fleet: Clusters, workers: int, *, spans: bool) -> Run:
 
 
 def _about(stage: Stage, log: audit.Log) -> list[Request]:
-    return audit.about(log.take(), stage.name, without=_MEASURING)
+    return audit.about(log.take(), stage.name, without=audit.MEASURING)
 
 
 @contextmanager
@@ -84,8 +82,7 @@ def _stage(fleet: Clusters, workers: int, *, spans: bool) -> Iterator[Stage]:
     try:
         stage.build(dict.fromkeys(_two(fleet), workers // 4) if spans else {})
         if not spans:
-            patch = json.dumps([{"op": "remove", "path": "/spec/admissionChecksStrategy"}])
-            fleet.manager.kubectl("patch", "clusterqueue", stage.name, "--type=json", "-p", patch)
+            stage.uncheck()
         for cluster in (fleet.manager, *(fleet.workers[name] for name in _two(fleet) if spans)):
             cluster.wait(partial(_open, cluster, stage.name), _PATIENCE, f"queue {stage.name} is open")
         yield stage

@@ -15,6 +15,7 @@ from hack.lab.base.progress import LabError
 
 Raw = dict[str, Any]
 
+MEASURING = ("rayspan", "kubectl", "OpenAPI-Generator")  # ourselves: recorder, kubectl, reader, all as the lab's admin
 _ACCOUNT = "system:serviceaccount:"
 
 

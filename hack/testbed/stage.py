@@ -22,6 +22,12 @@ from hack.testbed.workerclusters import meant
 QUEUE = "ray"
 FAKE_NODE = {"type": "kwok"}
 TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
+# As for Ray's autoscaler, whose part the test plays: KubeRay then deletes only the workers that are named. Its container would ask for
+# memory, which Kueue adds to what the head asks for, and which no queue of a stage covers.
+AUTOSCALED: Raw = {
+    "enableInTreeAutoscaling": True,
+    "autoscalerOptions": {"resources": {"requests": {"cpu": "100m"}}},
+}
 
 
 @dataclass
@@ -118,6 +124,11 @@ class Stage:
         patch = json.dumps([{"op": "replace", "path": path, "value": str(cpu)}])
         cluster.kubectl("patch", "clusterqueue", self.name, "--type=json", "-p", patch)
 
+    def uncheck(self) -> None:
+        """Take our check from the manager's queue: jobs run in the manager alone, as they do without us."""
+        patch = json.dumps([{"op": "remove", "path": "/spec/admissionChecksStrategy"}])
+        self.manager.kubectl("patch", "clusterqueue", self.name, "--type=json", "-p", patch)
+
     def hold_admission(self, name: str) -> None:
         """Give a worker cluster's queue an admission check that nobody answers, so that it reserves and never admits."""
         cluster, kind = self.fleet.workers[name], f"admissionchecks.{names.KUEUE_DOMAIN}"
@@ -143,12 +154,13 @@ class Stage:
         annotations: Mapping[str, str] | None = None,
         elastic: int = 0,
         least: int = 0,
+        autoscaled: bool = False,
     ) -> None:
         """Submit a RayCluster to the queue, whose pods go to fake nodes.
 
         `more`: what a worker asks for beside cpu; `head_on`: the head's node selector; `priority`: a WorkloadPriorityClass;
         `annotations`: of its worker pods; `elastic`: up to how many workers each group may be scaled to while it runs;
-        `least`: how many of them it never has fewer of.
+        `least`: how many of them it never has fewer of; `autoscaled`: by Ray's autoscaler and not by hand.
         """
         made = ray_cluster(name, self.name, groups or {"workers": workers}, cpu, more or {})
         made["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"] = dict(head_on)
@@ -158,17 +170,18 @@ class Stage:
             group["template"]["metadata"] = {"annotations": dict(annotations or {})}
         if elastic:
             made["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
+            made["spec"] |= AUTOSCALED if autoscaled else {}
             for group in made["spec"]["workerGroupSpecs"]:
                 group |= {"minReplicas": least, "maxReplicas": elastic}
         self.manager.apply(yaml.safe_dump(made))
 
-    def scale(self, name: str, group: int, workers: int, without: Iterable[str] = ()) -> None:
-        """Give a worker group of an elastic RayCluster, by its place, another number of workers; `without` names pods that are to go,
-        as Ray's autoscaler would."""
+    def scale(self, name: str, group: int, workers: int, without: Iterable[str] | None = None) -> None:
+        """Give a worker group of an elastic RayCluster, by its place, another number of workers; `without` names the pods that are to go,
+        as Ray's autoscaler does: whenever it writes, so that those of the last time are named no more."""
         at = f"/spec/workerGroupSpecs/{group}"
         patch: list[Raw] = [{"op": "replace", "path": f"{at}/replicas", "value": workers}]
-        if gone := list(without):
-            patch.append({"op": "add", "path": f"{at}/scaleStrategy", "value": {"workersToDelete": gone}})
+        if without is not None:
+            patch.append({"op": "add", "path": f"{at}/scaleStrategy", "value": {"workersToDelete": list(without)}})
         self.manager.kubectl("-n", self.name, "patch", "raycluster", name, "--type=json", "-p", json.dumps(patch))
 
     def priority(self, name: str, value: int) -> str:

@@ -17,10 +17,11 @@ from hack.testbed.reader import Unreachable
 from hack.testbed.stage import Stage
 from hack.trials.chaos import ends, faults, ground, settling, snapshot
 from hack.trials.chaos.draw import Fault
-from hack.trials.chaos.faults import DEEDS, NOBODY, OUTAGES
+from hack.trials.chaos.faults import DEEDS, OUTAGES
 from hack.trials.chaos.ground import CPU, Ground, Load
 from hack.trials.chaos.invariants import BLIND, DOUBLED, LAB, LEDGER, Finding
 from hack.trials.chaos.outcome import Failure, Outcome
+from hack.trials.chaos.picking import NOBODY
 from hack.trials.chaos.settling import Tell, Unsettled
 from hack.trials.chaos.snapshot import Snapshot
 from hack.trials.outages import Outages

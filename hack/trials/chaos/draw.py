@@ -1,11 +1,11 @@
-"""Which fault strikes, what does it hit, when, and for how long? Drawn from a seed; pure but for that.
+"""Which gangs run, which fault strikes, what does it hit, when, and for how long? Drawn from a seed; pure but for that.
 
 Fault 12 of seed 7 is the same in every run, whatever came before it and whatever comes after. Whom it hits of
 those who are there is a number: names are made anew in every run, their order is not.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hack.lab.base.lab import MANAGER
@@ -18,6 +18,45 @@ MOMENTS = ("submitted", "planned", "reserved", "placed", "dispatched")
 _RESTFUL = 0.5  # part of the faults that strike at rest: what runs must survive as often as what is on its way
 _JOINED = 0.4  # part of the deeds that are done while the outage drawn before them lasts
 _SHORTEST = 0.2  # seconds; shorter is a fault of the network that nobody notices
+LARGEST = 3  # workers of a gang when it is submitted, and of a fixed one ever
+MOST = 8  # workers of an elastic gang: more than twice what any has at first
+_ONE_OF = 3  # gangs is elastic
+_STEP = 4  # workers by which one grows or shrinks at most
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A gang as it is submitted; an elastic one may have from `least` to MOST workers while it runs, and fewer than at first."""
+
+    workers: int
+    elastic: bool
+    least: int
+
+
+def gang(seed: int, number: int) -> Gang:
+    """Gang `number` of a seed, from 1 on. Of each three that follow each other one is elastic, so that some always are."""
+    chance, block = random.Random(f"{seed}/gang/{number}"), random.Random(f"{seed}/elastic/{(number - 1) // _ONE_OF}")
+    workers = chance.randint(1, LARGEST)
+    elastic = block.randrange(_ONE_OF) == (number - 1) % _ONE_OF
+    # What an elastic job always has is in one share, which is given back as a whole. With one worker at most no share is ever larger than
+    # what is on it, so the books of an elastic gang are as exact as those of any other.
+    return Gang(workers, elastic, chance.randint(0, min(1, workers - 1)))
+
+
+def grown(workers: int, room: int, pick: int) -> int:
+    """How many workers an elastic gang has when it has grown, at most by `room`."""
+    return min(workers + 1 + pick % _STEP, workers + room, MOST)
+
+
+def shrunk(workers: int, least: int, pick: int) -> int:
+    """How many it has when it has shrunk."""
+    return max(workers - 1 - pick % _STEP, least)
+
+
+def room(wanted: Mapping[str, int], name: str, capacity: int) -> int:
+    """By how many workers a gang may grow so that all that is wanted fits, whichever gangs come in the place of the others."""
+    others = sum(max(count, LARGEST) for other, count in wanted.items() if other != name)
+    return max(0, min(MOST, capacity - others) - wanted[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +73,8 @@ class Kind:
 
 # One deck. A process that is gone for ten seconds costs its cluster's operators their leases, and then they start anew; of the
 # twenty seconds that are the longest by default, such an outage therefore lasts less than a cut. The order decides what the shuffle gives:
-# the fixed seed of `make test` has thirteen kinds in fifteen faults by it, among them all that admins do to a cluster (mistakes.py).
+# the fixed seed of `make test` has fifteen kinds in fifteen faults by it, among them all that admins do to a cluster (mistakes.py), and
+# an elastic gang that grows while something else is out, and one that shrinks (sizes.py).
 KINDS = (
     Kind("kubeconfig-swapped", 2, WORKERS, lasts=1.0),
     Kind("controller-killed", 4),
@@ -55,6 +95,8 @@ KINDS = (
     Kind("etcd-restored", 2, WORKERS, lasts=0.5),
     Kind("no-room", 2, WORKERS, lasts=1.0),
     Kind("scaled", 4, ways=("replicas", "named"), joins=True),
+    Kind("grown", 3, joins=True),
+    Kind("shrunk", 3, joins=True),
 )
 DECK = sum(kind.often for kind in KINDS)
 _SHUT = ("apiserver-killed", "etcd-killed", "kueue-killed")  # where the manager takes no orders meanwhile

@@ -1,30 +1,29 @@
 """What does each kind of fault do? A deed is done at once, as people and programs do it to objects, at any time and without asking;
 an outage is a context: entering breaks something, leaving mends it.
 
-A deed hits one of those that are there, in the order of their names' gangs and slots, which is the same in every run; where there is none
-it does nothing. It says whom it hit. Mending an outage starts and connects, and waits for nobody: when all is well again is for the
-campaign to see. Each mends what it broke and nothing else, so that two of them may overlap; `mend` is for what an interrupted run left.
+A deed hits one of those that are there (picking.py); where there is none it does nothing. It says whom it hit. Mending an outage
+starts and connects, and waits for nobody: when all is well again is for the campaign to see. Each mends what it broke and nothing else,
+so that two of them may overlap; `mend` is for what an interrupted run left.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 import yaml
 
 from adapter import names
-from adapter.objects.raw import label, meta
-from adapter.objects.workerpod import slot_of
+from adapter.objects.raw import meta
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.lab.cluster import kwok, processes
 from hack.testbed.reader import Raw
 from hack.testbed.stage import QUEUE
-from hack.trials.chaos import mistakes, restarts
+from hack.trials.chaos import mistakes, restarts, sizes
 from hack.trials.chaos.draw import Fault
-from hack.trials.chaos.ground import CPU, LARGEST, Ground, taken
+from hack.trials.chaos.ground import CPU, Ground, taken
+from hack.trials.chaos.picking import NOBODY, one, picked
 
-NOBODY = "nobody"  # was there to be hit
 _GRACE = {"graceful": (), "forced": ("--grace-period=0", "--force")}
 FOREIGNER = "foreigner"  # the Workload that preempts
 _PRIORITY = 1_000_000  # above every gang's
@@ -49,47 +48,24 @@ def _kill_kueue(ground: Ground, fault: Fault) -> str:
 def _delete_copy(ground: Ground, fault: Fault) -> str:
     cluster, namespace = ground.cluster(fault.where), ground.stage.name
     copies = cluster.items("pods", namespace, names.MANAGER_LABEL)
-    return _delete(ground, fault, fault.where, "pod", _picked(copies, fault))
+    return _delete(ground, fault, fault.where, "pod", picked(copies, fault))
 
 
 def _delete_share(ground: Ground, fault: Fault) -> str:
     cluster, namespace = ground.cluster(fault.where), ground.stage.name
     shares = cluster.items("workloads", namespace, names.MANAGER_LABEL)
-    return _delete(ground, fault, fault.where, f"workloads.{names.KUEUE_DOMAIN}", _picked(shares, fault))
+    return _delete(ground, fault, fault.where, f"workloads.{names.KUEUE_DOMAIN}", picked(shares, fault))
 
 
 def _delete_worker(ground: Ground, fault: Fault) -> str:
-    return _delete(ground, fault, ground.stage.manager.name, "pod", _picked(ground.stage.workers(), fault))
+    return _delete(ground, fault, ground.stage.manager.name, "pod", picked(ground.stage.workers(), fault))
 
 
 def _delete_job(ground: Ground, fault: Fault) -> str:
     """Another one is submitted at once."""
-    name = _gang(ground, fault)
+    name = one(ground.load, fault)
     ground.load.remove(name, fault.way)
     ground.load.fill()
-    return name
-
-
-def _scale(ground: Ground, fault: Fault) -> str:
-    """Another number of workers; or as many, without the one that is named, as Ray's autoscaler would have it go."""
-    if fault.way == "named":
-        return _name_worker(ground, fault)
-    name = _gang(ground, fault)
-    count = (ground.load.wanted[name] + fault.pick % (LARGEST - 1)) % LARGEST + 1  # never what it is now
-    ground.load.wanted[name] = count
-    ground.load.scaled.add(name)
-    _edit(ground, name, {"replicas": count, "minReplicas": count, "maxReplicas": count})
-    return f"{name} to {count}"
-
-
-def _name_worker(ground: Ground, fault: Fault) -> str:
-    workers = [pod for pod in ground.stage.workers() if label(pod, names.RAY_GCS_CLUSTER_LABEL) in ground.load.wanted]
-    worker = _picked(workers, fault)
-    if not worker:
-        return NOBODY
-    name, gang = str(meta(worker)["name"]), label(worker, names.RAY_GCS_CLUSTER_LABEL)
-    ground.load.scaled.add(gang)
-    _edit(ground, gang, {"scaleStrategy": {"workersToDelete": [name]}})
     return name
 
 
@@ -100,25 +76,8 @@ DEEDS: Mapping[str, Callable[[Ground, Fault], str]] = {
     "share-deleted": _delete_share,
     "worker-deleted": _delete_worker,
     "job-deleted": _delete_job,
-    "scaled": _scale,
+    **sizes.DEEDS,
 }
-
-
-def _picked(objects: Sequence[Raw], fault: Fault) -> Raw:
-    ordered = sorted(objects, key=_order)
-    return ordered[fault.pick % len(ordered)] if ordered else {}
-
-
-def _order(raw: Raw) -> tuple[str, str, str]:
-    """By gang, then slot; names have parts that are made anew in every run."""
-    gang = label(raw, names.RAY_GCS_CLUSTER_LABEL) or label(raw, names.RAY_CLUSTER_LABEL)
-    return gang or label(raw, names.PLACEMENT_LABEL), slot_of(raw), meta(raw)["name"]
-
-
-def _gang(ground: Ground, fault: Fault) -> str:
-    ground.load.fill()
-    known = list(ground.load.wanted)
-    return known[fault.pick % len(known)]
 
 
 def _delete(ground: Ground, fault: Fault, where: str, kind: str, found: Raw) -> str:
@@ -128,13 +87,6 @@ def _delete(ground: Ground, fault: Fault, where: str, kind: str, found: Raw) -> 
     words = ("-n", ground.stage.name, "delete", kind, name, "--ignore-not-found", "--wait=false")
     taken(lambda: cluster.kubectl(*words, *_GRACE.get(fault.way, ())))
     return name
-
-
-def _edit(ground: Ground, name: str, fields: Raw) -> None:
-    """Change fields of a RayCluster's only worker group."""
-    patch = [{"op": "add", "path": f"/spec/workerGroupSpecs/0/{key}", "value": value} for key, value in fields.items()]
-    words = ("-n", ground.stage.name, "patch", "raycluster", name, "--type=json", "-p", json.dumps(patch))
-    taken(lambda: ground.stage.manager.kubectl(*words))
 
 
 @contextmanager

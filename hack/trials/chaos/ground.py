@@ -1,10 +1,10 @@
 """What can a fault hit: the lab, the stage's gangs, our controller and the operators of others. And is all of it there again?
 
-The gangs are a load that keeps itself up: some small ones on fake nodes, replaced when they go. It strikes nobody. A campaign asks
-the load what it wants to run and has it changed, no more.
+The gangs are a load that keeps itself up: some small ones on fake nodes, replaced when they go; some of them are elastic. It strikes
+nobody. A campaign asks the load what it wants to run and has it changed, no more. Of an elastic gang it plays the part of Ray's
+autoscaler, which alone says how many workers there are to be, and which of them go.
 """
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from hack.lab.cluster import kwok
 from hack.testbed.clusters import Cluster
 from hack.testbed.reader import Refused
 from hack.testbed.stage import Stage
-from hack.trials.chaos import restarts
+from hack.trials.chaos import draw, restarts
 from hack.trials.chaos.helping import Help
 from hack.trials.chaos.restarts import Container
 from hack.trials.outages import Outages
@@ -28,9 +28,10 @@ from hack.trials.outages import Outages
 T = TypeVar("T")
 
 GANGS = 5  # alive at any time: over two clusters, and few enough that a change of all settles in seconds
-LARGEST = 3  # workers
-# Of each worker cluster: what is wanted at most fits into both with room to spare, and three quarters of it into one.
+# Of each worker cluster: what gangs of a fixed size want at most fits into both with room to spare, and three quarters of it into one.
 CPU = 12
+# Of what both have, elastic gangs leave so much to others: a worker that leaves uses its room while its successor starts.
+_SPARE = 2
 # A worker takes one second to end, or up to five: whoever gives its room away before shows in many samples.
 _LEAVES_WITHIN = "5s"
 _PATIENCE = 60.0  # seconds for an order to be taken; operators whose webhooks must answer may still be starting
@@ -38,7 +39,7 @@ _PAUSE = 0.3
 
 
 class Load:
-    """The gangs that shall run: `wanted` is name -> workers, oldest first.
+    """The gangs that shall run: `wanted` is name -> workers, oldest first; `least`, of those that are elastic, how few each may have.
 
     `scaled` are those whose number or choice of workers was changed since `since`, when the last fault began.
     """
@@ -46,6 +47,7 @@ class Load:
     def __init__(self, stage: Stage, seed: int) -> None:
         self.stage, self._seed = stage, seed
         self.wanted: dict[str, int] = {}
+        self.least: dict[str, int] = {}
         self.scaled: set[str] = set()
         self.since = datetime.now(UTC)
         self._made = 0
@@ -64,11 +66,26 @@ class Load:
         """Submit one more; returns its name."""
         self._made += 1
         name = f"gang-{self._made:04}"
-        workers = random.Random(f"{self._seed}/gang/{self._made}").randint(1, LARGEST)
-        self.wanted[name] = workers
-        leaves = {kwok.LEAVES_WITHIN: _LEAVES_WITHIN}
-        taken(lambda: self.stage.ray_cluster(name, workers=workers, annotations=leaves))
+        made = draw.gang(self._seed, self._made)
+        self.wanted[name] = made.workers
+        if made.elastic:
+            self.least[name] = made.least
+        taken(lambda: self._submit(name, made))
         return name
+
+    def _submit(self, name: str, made: draw.Gang) -> None:
+        self.stage.ray_cluster(
+            name,
+            workers=made.workers,
+            annotations={kwok.LEAVES_WITHIN: _LEAVES_WITHIN},
+            elastic=draw.MOST if made.elastic else 0,
+            least=made.least,
+            autoscaled=made.elastic,
+        )
+
+    def room(self, name: str) -> int:
+        """By how many workers a gang may grow."""
+        return draw.room(self.wanted, name, CPU * len(self.stage.clusters) - _SPARE)
 
     def renew(self) -> str:
         """Let the oldest gang end and submit a new one; returns the new one's name."""
@@ -79,6 +96,7 @@ class Load:
     def remove(self, name: str, policy: str = "background") -> None:
         """Delete a gang, and do not wait until it is gone."""
         del self.wanted[name]
+        self.least.pop(name, None)
         words = ("-n", self.stage.name, "delete", "raycluster", name, f"--cascade={policy}")
         taken(lambda: self.stage.manager.kubectl(*words, "--ignore-not-found", "--wait=false"))
 

@@ -26,6 +26,7 @@ class Help:
     processes: int = 0  # of a cluster, started again because they ended when something else was out
     missed: int = 0  # moments that a new gang did not reach in time
     nobody: int = 0  # deeds that hit nobody
+    surplus: int = 0  # elastic gangs of which workers were named that were too many
 
 
 _WORDS = {
@@ -34,6 +35,7 @@ _WORDS = {
     "processes": "processes started again",
     "missed": "moments not reached",
     "nobody": "deeds that hit nobody",
+    "surplus": "gangs with workers too many",
 }
 
 
@@ -53,6 +55,8 @@ def most(struck: Sequence[Fault]) -> Help:
         missed=1 + aimed // 5,
         # Five gangs are always there and have six to fifteen workers: that one cluster holds none of them is rare.
         nobody=1 + deeds // 10,
+        # A worker that is replaced between the look at it and the write that names it: only while something else is out.
+        surplus=1 + sum(fault.kind == "shrunk" for fault in struck) // 4,
     )
 
 

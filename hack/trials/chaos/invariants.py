@@ -14,7 +14,7 @@ from adapter.objects.placement import Placement, placement
 from adapter.objects.podrequests import as_text, quantity
 from adapter.objects.raw import Raw, is_true, label, meta, uid_of
 from adapter.objects.workerpod import slot_of
-from adapter.objects.workload import workload
+from adapter.objects.workload import Workload, workload
 from hack.trials import quotausage
 from hack.trials.chaos.snapshot import Member, Snapshot
 
@@ -91,7 +91,7 @@ def _copies(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _orphans(snapshot: Snapshot) -> Iterator[Finding]:
     """Each object of ours in a worker cluster stands for something in the manager."""
-    pods, gangs = {uid_of(pod) for pod in snapshot.workers}, {uid_of(one) for one in snapshot.workloads}
+    pods, gangs = {uid_of(pod) for pod in snapshot.workers}, {workload(one).gang_uid for one in snapshot.workloads}
     shares = {(share.cluster, p.name_of(share)) for p in standing(snapshot) for share in p.shares}
     for cluster, pod in _remote(snapshot, "pods"):
         if label(pod, names.POD_UID_LABEL) not in pods:
@@ -180,8 +180,11 @@ def ledgers(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def records(snapshot: Snapshot) -> Iterator[Finding]:
-    """Each gang has one Workload that is admitted, and that has one Placement for as many workers, which says Placed."""
-    workloads = [work for work in map(workload, snapshot.workloads) if not work.finished]
+    """Each gang has one Workload that is admitted, and that has one Placement for as many workers, which says Placed.
+
+    The Workloads of an elastic gang that others have replaced count no more; and before it wants any worker it has no Placement.
+    """
+    workloads = [work for work in map(workload, snapshot.workloads) if not (work.finished or work.replaced)]
     jobs = Counter(work.job.name for work in workloads if work.job)
     admitted = {uid_of(raw) for raw in snapshot.workloads if is_true(raw, names.ADMITTED)}
     for name in snapshot.wanted:
@@ -190,18 +193,33 @@ def records(snapshot: Snapshot) -> Iterator[Finding]:
     for work in workloads:
         if work.uid not in admitted or not work.holds_quota:
             yield Finding(RECORD, f"Workload {work.name} is not admitted")
-        mine = [place for place in standing(snapshot) if place.workload_uid == work.uid]
-        if len(mine) != 1:
-            yield Finding(RECORD, f"Workload {work.name} has {len(mine)} Placements instead of one")
-            continue
-        state, workers = mine[0].status.get("state"), sum(share.workers for share in mine[0].shares)
-        if state != names.PLACED:
-            yield Finding(RECORD, f"Placement {mine[0].name} says {state}: {mine[0].status.get('reason')}")
-        wanted = snapshot.wanted.get(work.job.name if work.job else "")
-        if wanted is not None and workers != wanted:
-            yield Finding(RECORD, f"Placement {mine[0].name} is for {workers} workers, and the gang has {wanted}")
-        if mine[0].attempt != work.attempt:
-            yield Finding(RECORD, f"Placement {mine[0].name} is of another attempt than its Workload's")
+        yield from _record(snapshot, work)
+
+
+def _record(snapshot: Snapshot, work: Workload) -> Iterator[Finding]:
+    """What a Workload and its Placement contradict each other in."""
+    wanted = snapshot.wanted.get(work.job.name if work.job else "")
+    mine = [place for place in standing(snapshot) if place.workload_uid == work.uid]
+    if wanted == 0 and not mine:
+        return
+    if len(mine) != 1:
+        yield Finding(RECORD, f"Workload {work.name} has {len(mine)} Placements instead of one")
+        return
+    (place,) = mine
+    state, workers = place.status.get("state"), sum(share.workers for share in place.shares)
+    if state != names.PLACED:
+        yield Finding(RECORD, f"Placement {place.name} says {state}: {place.status.get('reason')}")
+    if wanted is not None and workers != wanted:
+        yield Finding(RECORD, f"Placement {place.name} is for {workers} workers, and the gang has {wanted}")
+    if work.elastic and wanted is not None and wanted != (counted := _workers(work)):
+        yield Finding(RECORD, f"Workload {work.name} is for {counted} workers, and the gang has {wanted}")
+    if place.attempt != work.attempt:
+        yield Finding(RECORD, f"Placement {place.name} is of another attempt than its Workload's")
+
+
+def _workers(work: Workload) -> int:
+    """For how many workers a Workload in the manager is."""
+    return sum(podset.count for podset in work.podsets if podset.name != names.HEAD)
 
 
 def standing(snapshot: Snapshot) -> list[Placement]:

@@ -13,7 +13,7 @@ from adapter import names
 from adapter.objects.raw import condition, label, meta, moment
 from adapter.objects.workload import workload
 from hack.testbed.reader import Unreachable
-from hack.trials.chaos import invariants, snapshot
+from hack.trials.chaos import invariants, sizes, snapshot
 from hack.trials.chaos.ground import Ground
 from hack.trials.chaos.invariants import CRASH, LAB, Finding
 from hack.trials.chaos.snapshot import Snapshot
@@ -42,8 +42,8 @@ class Unsettled(Exception):
 def settle(ground: Ground, tell: Tell) -> float:
     """Wait until the clusters are whole and every invariant holds; returns after how many seconds it was so.
 
-    KubeRay is reminded of workers that it does not make, and `tell` hears of it. Raises Unsettled when it takes too long, and
-    at once where something was that must never be.
+    KubeRay is reminded of workers that it does not make, and told which ones are too many; `tell` hears of both. Raises Unsettled
+    when it takes too long, and at once where something was that must never be.
     """
     begun = whole = reminded = time.monotonic()
     well: list[float] = []
@@ -90,6 +90,9 @@ def _remind(ground: Ground, seen: Snapshot, tell: Tell) -> None:
         ground.touch(name)
         ground.help.reminders += 1
         tell(f"       KubeRay is reminded of {name}")
+    for name in sizes.name_surplus(ground, seen):
+        ground.help.surplus += 1
+        tell(f"       {name} has too many workers, and who goes is named")
 
 
 def _judge(ground: Ground) -> tuple[str, list[Finding], Snapshot | None]:

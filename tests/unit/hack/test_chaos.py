@@ -376,7 +376,7 @@ def test_the_last_line() -> None:
     want = (
         "faults 3 (kinds 2), lost 0, doubled 0, orphans 0, failures 0, recovery P50 2.0 s, max 9.0 s, help: 1 reminders of KubeRay "
         "(of 2), 0 pods deleted that waited for a start (of 1), 0 processes started again (of 1), 0 moments not reached (of 1), "
-        "1 deeds that hit nobody (of 1), controllers ended 3 (killed 3), looks 400 (longest gap 1.2 s)"
+        "1 deeds that hit nobody (of 1), 0 gangs with workers too many (of 1), controllers ended 3 (killed 3), looks 400 (longest gap 1.2 s)"
     )
     assert outcome.last_line(found) == want
     assert outcome.closing(found, 7, "COMMAND") == f"{want}, seed 7; again: COMMAND"

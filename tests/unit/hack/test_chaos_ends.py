@@ -232,24 +232,25 @@ def test_whatever_runs_is_ended_before_a_restore(pods: list[Raw], killed: set[st
 @pytest.mark.parametrize(
     ("struck", "want"),
     [
-        pytest.param([], Help(1, 1, 1, 1, 1), id="one of each"),
-        pytest.param([fault("scaled")] * 6, Help(3, 1, 1, 1, 1), id="KubeRay forgets one in three at most"),
-        pytest.param([fault("apiserver-killed", MANAGER, lasts=3.0)], Help(1, 4, 5, 1, 1), id="an outage costs Leases and processes"),
-        pytest.param([fault("etcd-killed", "east", lasts=3.0)], Help(1, 2, 5, 1, 1), id="in a worker cluster only Kueue's"),
-        pytest.param([fault("etcd-restored", "east", lasts=3.0)] * 2, Help(1, 3, 9, 1, 1), id="who is restored starts anew"),
-        pytest.param([fault("kubeconfig-swapped", "east", lasts=3.0)] * 3, Help(2, 1, 1, 1, 1), id="a cluster out of sight"),
-        pytest.param([fault("controller-killed")] * 2, Help(1, 3, 1, 1, 1), id="kills"),
-        pytest.param([fault("copy-deleted", "east", moment="placed")] * 20, Help(1, 1, 1, 5, 3), id="aimed"),
+        pytest.param([], Help(1, 1, 1, 1, 1, 1), id="one of each"),
+        pytest.param([fault("scaled")] * 6, Help(3, 1, 1, 1, 1, 1), id="KubeRay forgets one in three at most"),
+        pytest.param([fault("apiserver-killed", MANAGER, lasts=3.0)], Help(1, 4, 5, 1, 1, 1), id="an outage costs Leases and processes"),
+        pytest.param([fault("etcd-killed", "east", lasts=3.0)], Help(1, 2, 5, 1, 1, 1), id="in a worker cluster only Kueue's"),
+        pytest.param([fault("etcd-restored", "east", lasts=3.0)] * 2, Help(1, 3, 9, 1, 1, 1), id="who is restored starts anew"),
+        pytest.param([fault("kubeconfig-swapped", "east", lasts=3.0)] * 3, Help(2, 1, 1, 1, 1, 1), id="a cluster out of sight"),
+        pytest.param([fault("controller-killed")] * 2, Help(1, 3, 1, 1, 1, 1), id="kills"),
+        pytest.param([fault("copy-deleted", "east", moment="placed")] * 20, Help(1, 1, 1, 5, 3, 1), id="aimed"),
+        pytest.param([fault("shrunk")] * 8, Help(1, 1, 1, 1, 1, 3), id="who was named may have been replaced, one in four at most"),
     ],
 )  # fmt: skip
 def test_how_much_help_faults_may_need(struck: list[Fault], want: Help) -> None:
     assert helping.most(struck) == want
 
 
-@pytest.mark.parametrize("kind", ["reminders", "pods", "processes", "missed", "nobody"])
+@pytest.mark.parametrize("kind", ["reminders", "pods", "processes", "missed", "nobody", "surplus"])
 def test_help_beyond_its_bound_is_a_failure(kind: str) -> None:
-    assert helping.excess(Help(2, 2, 2, 2, 2), Help(2, 2, 2, 2, 2)) == []
-    (said,) = helping.excess(Help(**{kind: 3}), Help(2, 2, 2, 2, 2))
+    assert helping.excess(Help(2, 2, 2, 2, 2, 2), Help(2, 2, 2, 2, 2, 2)) == []
+    (said,) = helping.excess(Help(**{kind: 3}), Help(2, 2, 2, 2, 2, 2))
     assert said.startswith("3 ") and said.endswith("are more than these faults explain: 2")
 
 

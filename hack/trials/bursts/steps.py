@@ -1,0 +1,110 @@
+"""How long does a running job take to get one worker more, fifty more, or one fewer, and how long without us in one cluster?
+
+From the patch of its replicas until all workers run, or until those that go are gone with their quota: in the manager's Workload, and
+with us in the shares. In one cluster the same RayCluster runs in the manager, in a queue without our check. Times are read from
+what a recorder heard.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from adapter import names
+from adapter.objects.raw import Raw, label
+from adapter.objects.workload import active_slice
+from adapter.shell.kube.resources import PODS, RAY_CLUSTERS, WORKLOADS
+from hack.lab.base.progress import LabError
+from hack.testbed.recorder import Change, Place, Recorder
+from hack.testbed.stage import Stage
+from hack.trials.bursts.job import NAME, PATIENCE, Job, workers_of
+
+BASE = 4  # workers from which each step goes, and to which it returns
+ONE, MANY = 1, 50
+TIMES = {ONE: 10, MANY: 3}
+_LOOK = 0.05  # seconds between two looks at what was heard; the times are the news' own
+
+Tell = Callable[[str], None]
+State = Mapping[Place, Raw]
+
+
+def run(job: Job, found: dict[str, list[float]], tell: Tell, *, spans: bool) -> None:
+    """Take every step, and note the seconds of each kind, such as `+1`. The job runs already; in the end it has BASE workers."""
+    stage, manager = job.stage, job.stage.manager.name
+    with recorder(stage, spans=spans) as seen:
+        _step(job, seen, BASE, spans=spans)
+        for by, times in TIMES.items():
+            for _ in range(times):
+                for way, count in ((f"+{by}", BASE + by), (f"-{by}", BASE)):
+                    seconds = _step(job, seen, count, spans=spans)
+                    found.setdefault(way, []).append(seconds)
+                    tell(f"  {way:>3} {'over two clusters' if spans else f'in {manager} alone'}: {seconds:.2f} s")
+
+
+def recorder(stage: Stage, *, spans: bool) -> Recorder:
+    """What follows all that a step changes."""
+    what = {stage.manager: (RAY_CLUSTERS, WORKLOADS, PODS)}
+    there = {stage.fleet.workers[name]: (WORKLOADS, PODS) for name in stage.clusters} if spans else {}
+    return Recorder(stage.name, {**what, **there})
+
+
+def _step(job: Job, seen: Recorder, count: int, *, spans: bool) -> float:
+    manager, before = job.stage.manager.name, len(seen.changes)
+
+    def done(now: State) -> bool:
+        return settled(now, manager, count, spans=spans)
+
+    job.resize(count)
+    try:
+        seen.poll(
+            lambda now: _asked(now, manager) == count and done(now), PATIENCE, f"{count} workers, no other", _LOOK
+        )
+    except LabError as late:
+        raise LabError(f"{late}\n{job.told()}") from late
+    return took(list(seen.changes), before, manager, count, done)
+
+
+def took(changes: Sequence[Change], before: int, manager: str, count: int, done: Callable[[State], bool]) -> float:
+    """Seconds from when a number of workers was asked for until all is so; of `changes` so many came `before`."""
+    now: dict[Place, Raw] = {}
+    begun: float | None = None
+    for number, change in enumerate(changes):
+        place = change.cluster, change.kind, change.name
+        if change.after is None:
+            now.pop(place, None)
+        else:
+            now[place] = change.after
+        if number < before or _asked(now, manager) != count:
+            continue
+        begun = change.at if begun is None else begun
+        if done(now):
+            return change.at - begun
+    return float("nan")
+
+
+def settled(now: State, manager: str, count: int, *, spans: bool) -> bool:
+    """Whether so many workers run and all others are gone, and quota is held for as many."""
+    here, there = _pods(now, manager, True), _pods(now, manager, False)
+    slices = [raw for (cluster, kind, _), raw in now.items() if cluster == manager and kind == WORKLOADS.plural]
+    run = sum((pod.get("status") or {}).get("phase") == "Running" for pod in here)
+    if (len(here), run, workers_of(active_slice(slices) or {})) != (count, count, count):
+        return False
+    return not spans or (len(there) == count and _shared(now, manager) == count)
+
+
+def _pods(now: State, manager: str, here: bool) -> list[Raw]:
+    """The workers in the manager (`here`), or their copies."""
+    found = (raw for (cluster, kind, _), raw in now.items() if kind == PODS.plural and (cluster == manager) is here)
+    # KubeRay's labels do not go along to a copy.
+    return [
+        pod for pod in found if label(pod, names.RAY_NODE_TYPE_LABEL) == "worker" or label(pod, names.POD_UID_LABEL)
+    ]
+
+
+def _shared(now: State, manager: str) -> int:
+    """For how many workers there are shares."""
+    shares = (raw for (cluster, kind, _), raw in now.items() if kind == WORKLOADS.plural and cluster != manager)
+    return sum(workers_of(share) for share in shares if label(share, names.MANAGER_LABEL))
+
+
+def _asked(now: State, manager: str) -> int:
+    """How many replicas the RayCluster asks for, -1 while it is not known."""
+    groups = (now.get((manager, RAY_CLUSTERS.plural, NAME), {}).get("spec") or {}).get("workerGroupSpecs") or ()
+    return next((int(group.get("replicas") or 0) for group in groups), -1)

@@ -1,0 +1,191 @@
+"""The figures of `make bursts`: when a step is done, how long it took, who asked for what, and what is said in the end."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from adapter import names
+from hack.testbed import deployment
+from hack.testbed.audit import Kind, Request
+from hack.testbed.recorder import Change, Place
+from hack.trials.bursts import __main__ as program
+from hack.trials.bursts import report, steps
+from hack.trials.bursts.job import GROUP, NAME, workers_of
+from hack.trials.bursts.waves import WORKERS, Half
+from hack.trials.chaos.invariants import LAB, ORPHAN, Finding
+from tests.unit.builders import make_condition
+
+Raw = dict[str, Any]
+MGR = "mgr"
+RAY, WORK, POD = "rayclusters", "workloads", "pods"
+
+
+def ray_cluster(replicas: int) -> Raw:
+    return {"metadata": {"name": NAME}, "spec": {"workerGroupSpecs": [{"groupName": GROUP, "replicas": replicas}]}}
+
+
+def workload(count: int, uid: str = "first", *, finished: bool = False) -> Raw:
+    """A slice of the job in the manager."""
+    over = [make_condition(names.FINISHED) | {"reason": names.SLICE_REPLACED}] if finished else []
+    podsets = [{"name": "head", "count": 1}, {"name": GROUP, "count": count}]
+    conditions = [make_condition(names.QUOTA_RESERVED), *over]
+    return {"metadata": {"name": uid, "uid": uid}, "spec": {"podSets": podsets}, "status": {"conditions": conditions}}
+
+
+def share() -> Raw:
+    return {"metadata": {"labels": {names.MANAGER_LABEL: "m"}}, "spec": {"podSets": [{"name": "r1", "count": 1}]}}
+
+
+def worker(phase: str = "Running") -> Raw:
+    return {"metadata": {"labels": {names.RAY_NODE_TYPE_LABEL: "worker"}}, "status": {"phase": phase}}
+
+
+def copied() -> Raw:
+    return {"metadata": {"labels": {names.POD_UID_LABEL: "uid"}}, "status": {"phase": "Running"}}
+
+
+HEAD: Raw = {"metadata": {"labels": {names.RAY_NODE_TYPE_LABEL: names.HEAD}}, "status": {"phase": "Running"}}
+
+
+def two() -> dict[Place, Raw]:
+    """Two workers run over two clusters, after the job grew once."""
+    return {
+        (MGR, RAY, NAME): ray_cluster(2),
+        (MGR, WORK, "first"): workload(1, "first", finished=True),
+        (MGR, WORK, "second"): workload(2, "second"),
+        (MGR, POD, "head"): HEAD,
+        **{(MGR, POD, name): worker() for name in "ab"},
+        **{(cluster, POD, name): copied() for name, cluster in (("a", "east"), ("b", "west"))},
+        **{(cluster, WORK, name): share() for name, cluster in (("a", "east"), ("b", "west"))},
+    }
+
+
+def test_a_step_is_done_when_all_of_it_is() -> None:
+    assert steps.settled(two(), MGR, 2, spans=True)
+    assert not steps.settled(two(), MGR, 3, spans=True)
+    alone = {place: raw for place, raw in two().items() if place[0] == MGR}
+    assert steps.settled(alone, MGR, 2, spans=False)
+    assert not steps.settled(alone, MGR, 2, spans=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({(MGR, POD, "b"): worker("Pending")}, id="a worker does not run"),
+        pytest.param({(MGR, POD, "c"): worker()}, id="a worker is not gone"),
+        pytest.param({("east", POD, "c"): copied()}, id="a copy is not gone"),
+        pytest.param({("east", WORK, "c"): share()}, id="a share is not gone"),
+        pytest.param({(MGR, WORK, "second"): workload(3, "second")}, id="the manager still holds quota for three"),
+    ],
+)
+def test_a_step_is_not_done_before(change: Mapping[Place, Raw]) -> None:
+    assert not steps.settled({**two(), **change}, MGR, 2, spans=True)
+
+
+def test_for_how_many_workers_a_workload_is() -> None:
+    """The manager's is for a head as well, a share is not."""
+    assert [workers_of(workload(3)), workers_of(share()), workers_of({})] == [3, 1, 0]
+
+
+def test_a_step_takes_from_the_patch_until_all_is_so() -> None:
+    """What was so before counts for nothing, and neither does what comes later."""
+    start = {place: raw for place, raw in two().items() if place[2] != "b"}
+    start |= {(MGR, RAY, NAME): ray_cluster(1)}
+    before = [Change(1.0, *place, raw) for place, raw in start.items()]
+    news: list[tuple[float, Place, Raw | None]] = [
+        (9.0, (MGR, POD, "head"), HEAD),
+        (10.0, (MGR, RAY, NAME), ray_cluster(2)),
+        (10.5, (MGR, POD, "b"), worker("Pending")),
+        (10.6, ("west", WORK, "b"), share()),
+        (10.8, ("west", POD, "b"), copied()),
+        (11.5, (MGR, POD, "b"), worker()),
+        (13.0, (MGR, RAY, NAME), ray_cluster(2)),
+    ]
+    changes = [*before, *(Change(at, *place, raw) for at, place, raw in news)]
+
+    def took(told: list[Change]) -> float:
+        return steps.took(told, len(before), MGR, 2, lambda now: steps.settled(now, MGR, 2, spans=True))
+
+    assert took(changes) == 1.5
+    assert took(changes[:-2]) != took(changes[:-2]), "it was not done"
+    again = [Change(20.0, MGR, POD, "b", None), Change(20.5, MGR, POD, "b", worker())]
+    assert (
+        steps.took([*changes, *again], len(changes) + 1, MGR, 2, lambda now: steps.settled(now, MGR, 2, spans=True))
+        == 0
+    )
+
+
+def asked(client: str, verb: str, times: int) -> list[Request]:
+    return [Request(Kind(client, verb, "pods"), "bursts", 200)] * times
+
+
+def halves() -> list[Half]:
+    """Two waves, of which the second is as the first."""
+    up = {MGR: asked("rayspan-controller", "patch", WORKERS), "east": asked("rayspan-worker", "create", WORKERS // 2)}
+    up["west"] = asked("rayspan-worker", "create", WORKERS // 2)
+    down = {MGR: asked("kuberay-operator", "delete", 3 * WORKERS), "east": [], "west": []}
+    return [Half("up", 2.0, up, []), Half("down", 3.0, down, [])] * 2
+
+
+def test_requests_are_told_by_who_asks_what() -> None:
+    assert report.requests_table(halves(), MGR).splitlines() == [
+        "requests per worker               up  down",
+        "manager kuberay-operator delete    0     3",
+        "manager rayspan-controller patch   1     0",
+        "workers rayspan-worker create      1     0",
+        "all                                2     3",
+    ]
+    assert report.requests_values(halves(), MGR) == {
+        "workers": WORKERS,
+        "up_s": 2.0, "up_manager": 1.0, "up_manager_ours": 1.0, "up_workers": 1.0, "up_workers_ours": 1.0,
+        "down_s": 3.0, "down_manager": 3.0, "down_manager_ours": 0, "down_workers": 0, "down_workers_ours": 0,
+    }  # fmt: skip
+
+
+def test_a_step_is_told_beside_one_cluster() -> None:
+    ours = {"+1": [1.5, 1.0, 3.0], "-1": [1.0], "+50": [9.0]}
+    (one, fewer) = report.steps_rows(ours, {"+1": [1.0, 1.0, 1.5], "-1": [0.5]})
+    assert one["step"] == "+1" and one["times"] == 3
+    assert (one["p50_s"], one["alone_p50_s"], one["ratio_p50"], one["added_p50_s"]) == (1.5, 1.0, 1.5, 0.5)
+    assert (one["p99_s"], one["alone_p99_s"], one["ratio_p99"], one["added_p99_s"]) == (3.0, 1.5, 2.0, 1.5)
+    assert (one["met"], fewer["met"]) == ("no", "yes")
+    assert report.steps_table([one, fewer]).count("\n") == 2 and report.steps_table([]) == ""
+
+
+def test_the_last_line() -> None:
+    rows = report.steps_rows({"+1": [1.5]}, {"+1": [1.0]})
+    assert report.closing([], rows) == (
+        "lost 0, doubled 0, orphans 0, leaked 0, other 0; +1 adds P50 0.50 s, P99 0.50 s; goal of 1 s met: yes"
+    )
+    *failed, last = report.closing([Finding(ORPHAN, "x"), Finding(LAB, "y")], []).splitlines()
+    assert failed == ["FAILED: orphan: x", "FAILED: lab: y"]
+    assert last == "lost 0, doubled 0, orphans 1, leaked 0, other 1; no step was taken; goal of 1 s met: no"
+
+
+def test_lines_for_programs_have_no_space_in_a_value() -> None:
+    rows = report.steps_rows({"+1": [1.5]}, {"+1": [1.0]})
+    waves, step = report.lines(halves(), MGR, rows)
+    assert waves.startswith("BENCH bursts-waves workers=8 up_s=2 ")
+    assert step.startswith("BENCH bursts-step step=+1 times=1 p50_s=1.5 alone_p50_s=1 ratio_p50=1.5 ")
+    assert report.lines([], MGR, []) == []
+
+
+@pytest.mark.parametrize(("wrong", "status"), [([], 0), ([Finding(ORPHAN, "x")], 1)])
+def test_it_fails_when_something_is_wrong(
+    wrong: list[Finding], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Fleet:
+        class manager:
+            name = MGR
+
+    monkeypatch.setattr(deployment, "on_lab", lambda **_: Fleet)
+    monkeypatch.setattr(program, "_alone", lambda _, found: found.alone.update({"+1": [1.0]}))
+
+    def spanning(_: object, found: program.Found) -> None:
+        found.halves += [*halves(), Half("up", 1.0, {}, wrong)]
+        found.ours.update({"+1": [5.0]})
+
+    monkeypatch.setattr(program, "_spanning", spanning)
+    assert program.main([]) == status
+    assert "goal of 1 s met: no" in capsys.readouterr().out, "which is told, and no failure"
