@@ -31,7 +31,7 @@ demo: machine $(VENV)/.ready ## Run the main job: one stock RayJob over two work
 # `make test` takes what is not marked long, and its examples and faults are always the same. `make test-all` takes all of it, draws
 # examples, faults and mutants, and lets those integration tests that share a controller wait as long as users do.
 ALL ?=
-PICK := $(if $(ALL),not brief,not long)
+PICK := not byhand and $(if $(ALL),not brief,not long)
 PACE := $(if $(ALL),real,quick)
 PROFILE := $(if $(ALL),drawn,short)
 STRIKES := $(if $(ALL),--n 15,--n 15 --seed 305579)
@@ -137,6 +137,11 @@ chaos: $(VENV)/.ready ## Let N=50 faults (those of SEED=7 if given) strike runni
 mutants: $(VENV)/.ready ## Break the product in each of the ways of hack/mutants, or in N=3 that are drawn: a test must go red each time
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.mutants $(if $(N),--n $(N))
+
+.PHONY: libraries
+libraries: $(VENV)/.ready ## Run Ray's Data, Tune and Train over two clusters, of which one is cut off in the middle
+	@$(LAB) up
+	@$(RUN) -m pytest e2e/test_libraries.py -s
 
 SECONDS_CUT ?= 30 90
 
