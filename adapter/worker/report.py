@@ -71,7 +71,9 @@ def unseen(job: Job | None, pod: Raw, cluster: str, silence: Silence, now: datet
     hears from it, and no longer than until the head says that it does not."""
     late = silence.until is not None and now >= silence.until
     if silence.alive is False:
-        return _failed(pod, names.WORKER_LOST, f"Ray's head lost the node, and worker cluster {cluster} {silence.why}.", now)
+        return _failed(
+            pod, names.WORKER_LOST, f"Ray's head lost the node, and worker cluster {cluster} {silence.why}.", now
+        )
     if late and not silence.alive:
         return _failed(pod, names.WORKER_LOST, f"Given up: worker cluster {cluster} {silence.why}.", now)
     known = silence.since is not None and dispatched(pod)

@@ -172,6 +172,7 @@ def test_the_files_of_a_release_are_the_same_rules_and_dashboard() -> None:
     assert yaml.safe_load(files[manifests.RULES]) == {"groups": _RULE["spec"]["groups"]}
     assert json.loads(files[manifests.DASHBOARD]) == _BOARD
     assert _one("ConfigMap")["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert all(f"`{name}`" in _DOC.read_text() for name in (manifests.RULES, manifests.DASHBOARD))
 
 
 def test_the_dashboard_is_one_that_grafana_loads() -> None:
