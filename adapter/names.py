@@ -185,8 +185,12 @@ NOT_CLAIMED: Final = "NotClaimed"  # it is seen, and nobody can hold one, or ask
 REACHABLE: Final = "Reachable"  # condition of WorkerCluster, written by `rayspan preflight`
 PLACED: Final = "Placed"  # condition of Placement
 
-# reason of a manager's worker pod that is failed, so that its worker starts elsewhere
-NOT_STARTED: Final = "RemotePodNotStarted"
+# reasons of a manager's worker pod that is failed, so that KubeRay replaces its worker
+NOT_STARTED: Final = "RemotePodNotStarted"  # in time, so it is to start elsewhere
+POD_GONE: Final = "RemotePodGone"  # somebody deleted or evicted its copy
+POD_STUCK: Final = "RemotePodStuck"  # its copy should have ended long ago
+WORKER_LOST: Final = "WorkerLost"  # its cluster is silent, for too long or also to Ray's head
+LOSSES: Final = (NOT_STARTED, POD_GONE, POD_STUCK, WORKER_LOST)
 
 # states of a Placement (status.state)
 WAITING: Final = "Waiting"

@@ -20,6 +20,12 @@ Patch = dict[str, Any]
 STEADY_AFTER = timedelta(seconds=30)
 RESTORED = "Restored"  # reason of the event on a WorkerCluster whose API server went back to an older version
 NOT_MIRRORED = "HeadsNotMirrored"  # reason of a WorkerCluster that is seen, and to which no new workers go
+WELL, UNREACHABLE, MISCONFIGURED = "Connected", "Unreachable", "BadConfiguration"
+REASONS = (
+    WELL, UNREACHABLE, MISCONFIGURED, NOT_MIRRORED,
+    names.ANOTHER_CLUSTER, names.REGISTERED_TWICE, names.HELD_BY_ANOTHER, names.NOT_CLAIMED,
+)  # fmt: skip
+"""All that a WorkerCluster's condition Connected can have."""
 
 
 def gate_problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw]) -> str:
@@ -89,10 +95,10 @@ def cluster_condition(
     if not problem:
         well = "Its API server answers and its queues are read."
         text = lack or (f"{well} But {unclaimed}." if unclaimed else well)
-        because = NOT_MIRRORED if lack else names.NOT_CLAIMED if unclaimed else "Connected"
+        because = NOT_MIRRORED if lack else names.NOT_CLAIMED if unclaimed else WELL
         patch = _patch(cluster, names.CONNECTED, "True", because, text, now)
         return _with(cluster, patch, "lostSince", None) if steady else patch
-    silent = reason == "Unreachable"
+    silent = reason == UNREACHABLE
     patch = _patch(cluster, names.CONNECTED, "Unknown" if silent else "False", reason, problem, now)
     first = None if _was_well(cluster, now) else (cluster.get("status") or {}).get("lostSince")
     return _with(cluster, patch, "lostSince", first or timestamp(now))

@@ -8,17 +8,25 @@ import contextlib
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from adapter import __version__, names
+
 # Stages of a dispatch.
 CREATED, RUNNING = "created", "running"
 # Why something remote was an orphan.
 POD_GONE, SLOT_ELSEWHERE, NO_SHARE = "pod-gone", "slot-elsewhere", "no-share"
+# In place of a reason or state that is none of ours: what others write there shall not decide how many labels there are.
+OTHER = "other"
 
 # The API tells when a pod was created in whole seconds, so finer buckets would tell nothing. Ten minutes is when a gated pod
 # is an alert.
 _DISPATCH_BUCKETS = (1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600)
 # From a small fleet to one of a hundred clusters with a thousand queues each (`hack.bench planner`): factors of three.
 _DECISION_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
+# Reserving takes seconds; what waits for room may wait for hours. A day is where a mean says nothing any more.
+_READY_BUCKETS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 43_200, 86_400)
 
+BUILD = Gauge("rayspan_build_info", "1, with the version that this process runs.", ["version"])
+BUILD.labels(__version__).set(1)
 LEADER = Gauge("rayspan_leader", "1 in the process that decides and writes, 0 in one that stands by.")
 LOOKS = Counter("rayspan_looks_total", "Reconciliations by kind of key: a hot loop shows here first.", ["kind"])
 ACTIONS = Counter("rayspan_actions_total", "Actions done, by kind and worker cluster.", ["kind", "cluster"])
@@ -48,6 +56,17 @@ DECISION = Histogram(
     "How long one plan of a gang takes; meanwhile no other gang is planned.",
     buckets=_DECISION_BUCKETS,
 )
+READY = Histogram(
+    "rayspan_gang_ready_seconds",
+    "From where Kueue reserved the manager's quota for a gang to where its check says Ready: its workers have their quota. "
+    "Up to a second too long: the API tells whole seconds.",
+    buckets=_READY_BUCKETS,
+)
+LOSSES = Counter(
+    "rayspan_workers_lost_total",
+    "Workers that had a place in a cluster and failed there, by the reason on the manager's pod: KubeRay replaces them.",
+    ["cluster", "reason"],
+)
 ROLLBACKS = Counter(
     "rayspan_gang_rollbacks_total", "Rounds of which every share was given back, because one was not admitted in time."
 )
@@ -65,6 +84,15 @@ TASK_FAILURES = Counter(
     "Faults that nobody expected, by the task that met them: each was contained, and the log has its trace.",
     ["task"],
 )
+
+
+def know(cluster: str) -> None:
+    """Tell zeros of a worker cluster of which nothing was counted yet: in Prometheus the first loss would else be no increase."""
+    SPILLS.labels(cluster)
+    for reason in (*names.LOSSES, OTHER):
+        LOSSES.labels(cluster, reason)
+    for reason in (SLOT_ELSEWHERE, NO_SHARE):
+        ORPHANS.labels(cluster, reason)
 
 
 def forget(cluster: str) -> None:

@@ -6,6 +6,7 @@ replaced by KubeRay. What is made or deleted in the worker clusters is decided e
 
 from datetime import datetime, timedelta
 
+from adapter import names
 from adapter.actions import Action, LookAgain, PatchStatus, say
 from adapter.objects.raw import Raw, condition, meta, moment, timestamp
 from adapter.objects.reservation import Reservation
@@ -70,9 +71,11 @@ def unseen(job: Job | None, pod: Raw, cluster: str, silence: Silence, now: datet
     hears from it, and no longer than until the head says that it does not."""
     late = silence.until is not None and now >= silence.until
     if silence.alive is False:
-        return _failed(pod, "WorkerLost", f"Ray's head lost the node, and worker cluster {cluster} {silence.why}.", now)
+        return _failed(
+            pod, names.WORKER_LOST, f"Ray's head lost the node, and worker cluster {cluster} {silence.why}.", now
+        )
     if late and not silence.alive:
-        return _failed(pod, "WorkerLost", f"Given up: worker cluster {cluster} {silence.why}.", now)
+        return _failed(pod, names.WORKER_LOST, f"Given up: worker cluster {cluster} {silence.why}.", now)
     known = silence.since is not None and dispatched(pod)
     patch = mirror.unknown_patch(pod, cluster, silence.why, timestamp(silence.since or now)) if known else None
     unknown: list[Action] = [PatchStatus(pod, patch)] if patch else []
@@ -87,7 +90,7 @@ def stuck(pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
     if ends is None or now < ends + STUCK_AFTER:
         return []
     ended = "is being deleted, and did not end in time; its node may be lost"
-    return _failed(pod, "RemotePodStuck", f"The pod in worker cluster {cluster} {ended}{_why(remote)}", now)
+    return _failed(pod, names.POD_STUCK, f"The pod in worker cluster {cluster} {ended}{_why(remote)}", now)
 
 
 def ending(remote: Raw, now: datetime) -> list[Action]:
@@ -99,7 +102,7 @@ def ending(remote: Raw, now: datetime) -> list[Action]:
 def gone(pod: Raw, cluster: str, now: datetime) -> list[Action]:
     """The copy stood and is gone: KubeRay shall replace the worker."""
     text = f"The pod in worker cluster {cluster} was deleted or evicted there{_why(pod)}"
-    return _failed(pod, "RemotePodGone", text, now)
+    return _failed(pod, names.POD_GONE, text, now)
 
 
 def _why(pod: Raw) -> str:

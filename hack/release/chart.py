@@ -96,6 +96,7 @@ def _one(raw: Raw) -> str:
 
 def _component(part: overlays.Part) -> str:
     text = _template(_secrets_open(overlays.objects(part, overlays.DEVELOPED)))
+    text = _account_open(text) if part.name == "rayservice" else text
     return f"{{{{- if .Values.{values.switch_of(part)} }}}}\n{_refusal(part)}{text}{{{{- end }}}}\n"
 
 
@@ -122,6 +123,14 @@ def _secrets_open(objects: Sequence[Raw]) -> list[Raw]:
     return opened
 
 
+def _account_open(text: str) -> str:
+    """The account of KubeRay's operator is a part of an expression, so no line of its own."""
+    before, name, after = text.partition(f":{values.KUBERAY}$')")
+    if not name or values.KUBERAY in before + after:
+        raise LabError(f"The component rayservice does not name {values.KUBERAY} once: mend what opens it for a value.")
+    return f"{before}:{{{{ .Values.{values.KUBERAY_ACCOUNT} }}}}$'){after}"
+
+
 def _account(raw: Raw) -> Raw:
     opened = copy.deepcopy(raw)
     opened["metadata"]["annotations"] = f"@optional {values.MANAGER}.serviceAccount.annotations@"
@@ -138,7 +147,7 @@ def _deployment(raw: Raw) -> Raw:
         pod[key] = f"@optional {values.MANAGER}.{key}@"
     pod["priorityClassName"] = f"@optionalscalar {_OWN}.priorityClassName@"
     (container,) = pod["containers"]
-    container["args"].append(f"@verbose {_OWN}.logLevel@")
+    container["args"] += [f"@verbose {_OWN}.logLevel@", f"@json {_OWN}.logFormat@"]
     container["image"] = f"@image {_OWN}.image@"
     container["imagePullPolicy"] = f"@scalar {_OWN}.image.pullPolicy@"
     container["resources"] = f"@block {_OWN}.resources@"
@@ -166,5 +175,6 @@ def _line(mark: re.Match[str]) -> str:
         "optional": f"{indent}{{{{- with {value} }}}}\n{head}\n{indent}  {{{{- toYaml . | nindent {into} }}}}\n{indent}{{{{- end }}}}",
         "optionalscalar": f"{indent}{{{{- with {value} }}}}\n{head} {{{{ . | quote }}}}\n{indent}{{{{- end }}}}",
         "verbose": f'{indent}{{{{- if eq {value} "debug" }}}}\n{indent}- --verbose\n{indent}{{{{- end }}}}',
+        "json": f'{indent}{{{{- if eq {value} "json" }}}}\n{indent}- --log-format=json\n{indent}{{{{- end }}}}',
     }
     return forms[form]

@@ -1,6 +1,7 @@
 """Which files does a release have for `kubectl apply --server-side -f`? One for each role of a cluster, and one for each component.
 
-They are whole: no file needs another one, or the checkout.
+They are whole: no file needs another one, or the checkout. Beside them are the alerts and the dashboard of the component monitoring, each by
+itself, for who has a Prometheus without the operator, or a Grafana without the sidecar.
 """
 
 import textwrap
@@ -11,17 +12,31 @@ import yaml
 from hack.release import overlays
 from hack.release.overlays import Part, Raw
 
+RULES, DASHBOARD = "prometheus-rules.yaml", "grafana-dashboard.json"
+
 PARTS = (overlays.MANAGER, overlays.WORKER, *overlays.COMPONENTS)
 
 
 def files(version: str, image: str) -> Mapping[str, str]:
     """Name → content of each file."""
-    return {file_of(part): _head(part, version) + dumped(overlays.objects(part, image)) for part in PARTS}
+    applied = {file_of(part): _head(part, version) + dumped(overlays.objects(part, image)) for part in PARTS}
+    return {**applied, **_loaded(version, overlays.objects(overlays.MONITORING, image))}
 
 
 def file_of(part: Part) -> str:
     """How the file of a part is called: components are told from roles by their name."""
     return f"component-{part.name}.yaml" if part in overlays.COMPONENTS else f"{part.name}.yaml"
+
+
+def _loaded(version: str, objects: list[Raw]) -> Mapping[str, str]:
+    """What is not applied to a cluster: it is loaded into Prometheus and Grafana themselves."""
+    of_kind = {each["kind"]: each for each in objects}
+    rules = {"groups": of_kind["PrometheusRule"]["spec"]["groups"]}
+    (dashboard,) = of_kind["ConfigMap"]["data"].values()
+    return {
+        RULES: f"# Rayspan {version}. Alerts, a file of Prometheus' rule_files.\n{dumped([rules])}",
+        DASHBOARD: dashboard,
+    }
 
 
 def dumped(objects: list[Raw]) -> str:

@@ -36,10 +36,16 @@ MANAGER = Part(
     "manager", "overlays/manager", "For a manager cluster: CRDs, the controller with its rights, and the gate."
 )
 WORKER = Part("worker", "overlays/worker", "For a worker cluster: what `kubectl rayspan join` makes there.")
+MONITORING = Part(
+    "monitoring",
+    "components/monitoring",
+    "Metrics, alerts and a dashboard, for Prometheus with its operator and Grafana (docs/metrics.md).",
+)
 COMPONENTS = (
     Part("quota-aggregator", "components/quota-aggregator", "The right to change quota of the manager's ClusterQueues."),
     Part("multikueue", "components/multikueue", "The right to read the Secrets of your MultiKueueClusters: put their names for east and west."),
     Part("rayservice", "components/rayservice", "What keeps KubeRay 1.6 from undoing what Kueue does to a RayService's RayClusters (docs/serving.md)."),
+    MONITORING,
     Part("shared-flavor", "components/shared-flavor", "The manager's queue `ray` with one flavor for everything."),
     Part("local-remote", "components/local-remote", "The manager's queue `ray` with one flavor for what runs there and one for what does not."),
 )  # fmt: skip

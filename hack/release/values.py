@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from adapter.cli.verbs.program import LOG_FORMATS
 from hack.release import overlays
 from hack.release.overlays import Part, Raw
 
@@ -17,6 +18,12 @@ MANAGER = "controllerManager"
 """Under which Kueue's chart has what is said of its Deployment."""
 
 MULTIKUEUE_SECRETS = "multiKueue.secretNames"
+KUBERAY_ACCOUNT = "kubeRay.serviceAccountName"
+KUBERAY = "kuberay-operator"
+"""The name that KubeRay's own chart and kustomization give to that account; the component rayservice has it."""
+
+# A name with a dot would be a pattern for others, too: kustomize is there for it (docs/serving.md).
+_ACCOUNT: Raw = {"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
 _STRINGS: Raw = {"additionalProperties": {"type": "string"}}
 _TYPES = {bool: "boolean", int: "integer", str: "string", dict: "object", list: "array"}
 
@@ -33,7 +40,9 @@ class Value:
 
 def switch_of(part: Part) -> str:
     """The value that turns a component on: enableQuotaAggregator."""
-    words = {"multikueue": "MultiKueue"}.get(part.name) or part.name.title().replace("-", "")
+    words = {"multikueue": "MultiKueue", "monitoring": "Prometheus"}.get(part.name) or part.name.title().replace(
+        "-", ""
+    )
     return f"enable{words}"
 
 
@@ -51,6 +60,7 @@ def values(deployment: Raw, repository: str) -> Sequence[Value]:
         Value(f"{own}.image.tag", "Which one; empty for the chart's appVersion", ""),
         Value(f"{own}.image.pullPolicy", "When nodes pull it", container["imagePullPolicy"], policies),
         Value(f"{own}.logLevel", "info, or debug: every look at every object", "info", {"enum": ["info", "debug"]}),
+        Value(f"{own}.logFormat", "text, or json: one object a line (docs/metrics.md)", LOG_FORMATS[0], {"enum": [*LOG_FORMATS]}),
         Value(f"{own}.podAnnotations", "Annotations of the pods", {}, _STRINGS),
         Value(f"{own}.priorityClassName", "PriorityClass of the pods", ""),
         Value(f"{own}.resources", "docs/failures.md says how much memory a fleet needs", container["resources"]),
@@ -61,6 +71,7 @@ def values(deployment: Raw, repository: str) -> Sequence[Value]:
         Value(f"{MANAGER}.affinity", "Not on one node where there are two", pod["affinity"]),
         *(Value(switch_of(part), part.says, False) for part in overlays.COMPONENTS),
         Value(MULTIKUEUE_SECRETS, "For enableMultiKueue: the Secrets in kueue-system that your MultiKueueClusters name", [], secrets),
+        Value(KUBERAY_ACCOUNT, "For enableRayservice: the ServiceAccount of KubeRay's operator, in whatever namespace it is", KUBERAY, _ACCOUNT),
     )  # fmt: skip
 
 

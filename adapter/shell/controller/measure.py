@@ -1,4 +1,4 @@
-"""What do the metrics learn: from an action that was done, and of the worker pods that there are when somebody asks?
+"""What do the metrics learn: from an action that was done, and of the pods, gangs and clusters that there are when somebody asks?
 
 Durations are counted from the creation of the manager's pod, by the manager's clock and ours: a worker cluster's clock may be
 wrong. Nothing is remembered for it, so a restart loses no sample and nothing has to be kept up to date. The tasks in the loop are
@@ -7,20 +7,24 @@ counted for whoever suspects a leak: the soak judges by them (hack/trials/soak),
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
-from adapter.objects.raw import Raw, meta, moment
+from adapter import names
+from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
+from adapter.admission import conditions
+from adapter.objects.raw import Raw, condition, key_of, meta, moment
 from adapter.objects.workerpod import slot_of
 from adapter.shell import metrics
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.guard import each
 from adapter.worker import dispatch
 
+_Labels = tuple[str, ...]
+_STATES = (names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.UNKNOWN, names.ENDED)
 _ORPHANS = {dispatch.POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metrics.SLOT_ELSEWHERE}
 
 
@@ -32,19 +36,18 @@ class Census(Collector):
 
     def describe(self) -> list[GaugeMetricFamily]:
         """The names without the numbers: the registry asks before there is a loop."""
-        return [_pods(), _tasks()]
+        return [_pods(), _placements(), _reasons(), _tasks()]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        pods, tasks = _pods(), _tasks()
-        where = (found for _, found in each("census", self._manager.pods, self._where))
-        for (cluster, phase), number in Counter(where).items():
-            pods.add_metric([cluster, phase], number)
-        for coroutine, number in Counter(map(_coroutine, asyncio.all_tasks())).items():
-            tasks.add_metric([coroutine], number)
-        yield pods
-        yield tasks
+        yield _counted(_pods(), self._read(self._manager.pods, self._where))
+        yield _counted(_placements(), self._read(self._manager.placements, _state))
+        yield _counted(_reasons(), self._read(self._manager.worker_clusters, _reason))
+        yield _counted(_tasks(), map(_coroutine, asyncio.all_tasks()))
 
-    def _where(self, pod: Raw) -> tuple[str, str]:
+    def _read(self, objects: Iterable[Raw], read: Callable[[Raw], _Labels]) -> Iterator[_Labels]:
+        return (found for _, found in each("census", objects, read))
+
+    def _where(self, pod: Raw) -> _Labels:
         """The pod's cluster and phase; users may write anything into an annotation, so only a registered cluster counts."""
         cluster = slot_of(pod).split("/")[0]
         phase = str((pod.get("status") or {}).get("phase") or "Pending")
@@ -61,8 +64,34 @@ def _tasks() -> GaugeMetricFamily:
     return GaugeMetricFamily("rayspan_tasks", text, labels=["coroutine"])
 
 
-def _coroutine(task: "asyncio.Task[object]") -> str:
-    return str(getattr(task.get_coro(), "__qualname__", "unknown"))
+def _placements() -> GaugeMetricFamily:
+    text = "Gangs by the state of their Placement; those that Ended are records of what was."
+    return GaugeMetricFamily("rayspan_placements", text, labels=["state"])
+
+
+def _reasons() -> GaugeMetricFamily:
+    text = "1 with the reason that each WorkerCluster's condition Connected has, whatever its status is."
+    return GaugeMetricFamily("rayspan_cluster_reason", text, labels=["cluster", "reason"])
+
+
+def _counted(family: GaugeMetricFamily, found: Iterable[_Labels]) -> GaugeMetricFamily:
+    for labels, number in Counter(found).items():
+        family.add_metric(labels, number)
+    return family
+
+
+def _state(placement: Raw) -> _Labels:
+    state = str((placement.get("status") or {}).get("state") or names.WAITING)
+    return (state if state in _STATES else metrics.OTHER,)
+
+
+def _reason(cluster: Raw) -> _Labels:
+    reason = str(condition(cluster, names.CONNECTED).get("reason") or "")
+    return key_of(cluster)[1], reason if reason in ("", *conditions.REASONS) else metrics.OTHER
+
+
+def _coroutine(task: "asyncio.Task[object]") -> _Labels:
+    return (str(getattr(task.get_coro(), "__qualname__", "unknown")),)
 
 
 def done(action: Action, cluster: str, now: datetime) -> None:
@@ -73,16 +102,34 @@ def done(action: Action, cluster: str, now: datetime) -> None:
             _dispatched(action.pod, cluster, metrics.CREATED, now)
         case PatchStatus() if (action.body.get("status") or {}).get("phase") == "Running":  # it holds what changes only
             _dispatched(action.pod, slot_of(action.pod).split("/")[0], metrics.RUNNING, now)
+        case PatchStatus() if (action.body.get("status") or {}).get("phase") == "Failed":
+            _lost(action)
         case DeletePod() if action.why in _ORPHANS:
             metrics.ORPHANS.labels(cluster, _ORPHANS[action.why]).inc()
         case Record():
             _recorded(action)
+        case SetCheck() if action.state == names.CHECK_READY:
+            _ready(action, now)
 
 
 def _dispatched(pod: Raw, cluster: str, stage: str, now: datetime) -> None:
     created = moment(meta(pod).get("creationTimestamp"))
     if created:
         metrics.DISPATCH.labels(cluster, stage).observe(max(0.0, (now - created).total_seconds()))
+
+
+def _lost(action: PatchStatus) -> None:
+    """Its slot was ours to give, so its cluster is one that is registered; its reason is the copy's own where we gave none."""
+    reason = action.body["status"].get("reason")
+    known = reason if reason in names.LOSSES else metrics.OTHER
+    metrics.LOSSES.labels(slot_of(action.pod).split("/")[0], known).inc()
+
+
+def _ready(action: SetCheck, now: datetime) -> None:
+    """Once for each attempt: the check may be written again while it is Ready."""
+    reserved, before = action.workload.reserved_at, action.workload.checks.get(action.check)
+    if reserved and not (before and before.state == names.CHECK_READY):
+        metrics.READY.observe(max(0.0, (now - reserved).total_seconds()))
 
 
 def _recorded(action: Record) -> None:

@@ -50,7 +50,9 @@ class Conditions:
             return None  # a start is no failure
         problem = problem or (silent and f"worker cluster {name} {silent}.")
         member = self._fleet.members().get(name)
-        reason = "BadConfiguration" if name in self._fleet.problems else (member and member.stranger) or "Unreachable"
+        stranger = (member and member.stranger) or conditions.UNREACHABLE
+        reason = conditions.MISCONFIGURED if name in self._fleet.problems else stranger
+        metrics.know(name)
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
         steady, workers = bool(member and member.steady), self._shares.workers_in(name)
         if problem:  # what it holds for gangs that gave it up, or ended meanwhile, is yet to be removed there

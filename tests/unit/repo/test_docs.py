@@ -95,6 +95,20 @@ def test_every_test_that_a_doc_names_is_there() -> None:
     assert [one for one in named if f"def {one[1]}(" not in (REPO / one[0]).read_text()] == []
 
 
+def test_each_event_of_a_job_is_explained() -> None:
+    """Those of a ClusterQueue are told to admins (docs/queues.md)."""
+    said = {
+        node.args[1].value
+        for path in (REPO / "adapter").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("say", "Say") and len(node.args) > 2
+        if isinstance(node.args[1], ast.Constant)
+    }
+    rows = re.findall(r"^  \| (`.*?) \|", (REPO / "docs/use.md").read_text(), re.MULTILINE)
+    assert len(said) > 10
+    assert said - {"CannotAggregate", "QuotaFromWorkers"} <= set(re.findall(r"`(\w+)`", " ".join(rows)))
+
+
 def test_the_picture_shows_every_room() -> None:
     drawn = set(re.findall(r">(\w+)<", (REPO / "docs/architecture.svg").read_text()))
     rooms = [path.parent.name for path in (REPO / "adapter").glob("*/__init__.py")]

@@ -42,7 +42,10 @@ def test_each_component_is_told_with_its_switch() -> None:
 
 
 def test_what_helm_is_told_to_set_is_a_value() -> None:
-    told = re.findall(r"--set ([\w.]+)=", DOC) + re.findall(r"`((?:controllerManager|multiKueue)\.[\w.]+)`", DOC)
+    pages = "".join((REPO / "docs" / page).read_text() for page in ("install.md", "metrics.md", "serving.md"))
+    told = re.findall(r"--set ([\w.]+)=", pages)
+    told += re.findall(r"`((?:controllerManager|multiKueue|kubeRay)\.[\w.]+)(?:=\w+)?`", pages)
+    assert {"controllerManager.manager.logFormat", values.KUBERAY_ACCOUNT, "enablePrometheus"} <= {*told}
     assert len(told) > 4
     for name in told:
         _value(name)  # it would raise

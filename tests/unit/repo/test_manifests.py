@@ -85,6 +85,15 @@ def test_every_manifest_is_installed_by_some_overlay() -> None:
     assert [path for path in left if not path.startswith("manifests/samples/")] == []
 
 
+def test_whoever_meets_a_policy_of_ours_sees_whose_it_is() -> None:
+    """They judge what others write. `kubectl get -l app.kubernetes.io/name=rayspan` finds them beside the controller."""
+    policies = [each for path in _FILES for each in _objects(path) if "AdmissionPolicy" in each["kind"]]
+    assert len(policies) > 5
+    name = _find(_DEPLOYMENT, "Deployment")["metadata"]["labels"]["app.kubernetes.io/name"]
+    wanted = {"app.kubernetes.io/name": name, "app.kubernetes.io/component": "admission"}
+    assert [each["metadata"]["name"] for each in policies if each["metadata"].get("labels") != wanted] == []
+
+
 # --- the same words as the code --------------------------------------------------------------------------------------
 
 _GATE_POLICY = "manifests/gate-policy.yaml"

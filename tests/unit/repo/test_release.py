@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from adapter import __version__
+from adapter import names as adapter_names
 from hack.lab.base.paths import REPO
 from hack.lab.base.versions import KUBERNETES
 from hack.lab.build import tools
@@ -107,7 +108,12 @@ def test_a_release_writes_all_of_it(tmp_path: Path) -> None:
     (tmp_path / "rayspan/templates").mkdir(parents=True)
     (tmp_path / "rayspan/templates/gone.yaml").touch()
     assert program.main([str(tmp_path), "--version", "v9.8.7", "--repository", "registry.example/rayspan"]) == 0
-    assert {path.name for path in tmp_path.glob("*.yaml")} == {manifests.file_of(part) for part in manifests.PARTS}
+    applied = {manifests.file_of(part) for part in manifests.PARTS}
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
+        *applied,
+        manifests.RULES,
+        manifests.DASHBOARD,
+    }
     about = yaml.safe_load((tmp_path / "rayspan/Chart.yaml").read_text())
     assert (about["version"], about["appVersion"]) == ("9.8.7", "v9.8.7")
     (deployment,) = (
@@ -139,6 +145,7 @@ VALUES: list[tuple[str, object, str, tuple[str | int, ...], object]] = [
     (f"{_OWN}.image.tag", "dev", "Deployment", (*_CONTAINER, "image"), f"{REPOSITORY}:dev"),
     (f"{_OWN}.image.pullPolicy", "Always", "Deployment", (*_CONTAINER, "imagePullPolicy"), "Always"),
     (f"{_OWN}.logLevel", "debug", "Deployment", (*_CONTAINER, "args"), ["controller", "--verbose"]),
+    (f"{_OWN}.logFormat", "json", "Deployment", (*_CONTAINER, "args"), ["controller", "--log-format=json"]),
     (f"{_OWN}.podAnnotations", {"a/b": "true"}, "Deployment", ("spec", "template", "metadata", "annotations"), {"a/b": "true"}),
     (f"{_OWN}.priorityClassName", "system-cluster-critical", "Deployment", (*_POD, "priorityClassName"), "system-cluster-critical"),
     (f"{_OWN}.resources", {"limits": {"memory": "2Gi"}}, "Deployment", (*_CONTAINER, "resources", "limits"), {"memory": "2Gi"}),
@@ -170,7 +177,23 @@ def test_every_value_is_tried_here() -> None:
     (deployment,) = (each for each in overlays.objects(overlays.MANAGER, IMAGE) if each["kind"] == "Deployment")
     names = {value.name for value in values.values(deployment, REPOSITORY)}
     switches = {values.switch_of(part) for part in overlays.COMPONENTS}
-    assert names == {*(row[0] for row in VALUES), *switches, values.MULTIKUEUE_SECRETS}
+    assert names == {*(row[0] for row in VALUES), *switches, values.MULTIKUEUE_SECRETS, values.KUBERAY_ACCOUNT}
+
+
+def test_the_policy_of_services_names_the_account_that_is_chosen(render: Render) -> None:
+    """By default that of the overlay (test_a_switch_adds_its_component_and_nothing_else)."""
+
+    def conditions(chosen: Raw) -> list[str]:
+        (found,) = (each for each in render({"enableRayservice": True, **chosen}) if _is_hold(each))
+        return [condition["expression"] for condition in found["spec"]["matchConditions"]]
+
+    (before,), (after,) = conditions({}), conditions(_nested(values.KUBERAY_ACCOUNT, "my-kuberay"))
+    assert before.count(values.KUBERAY) == 1
+    assert after == before.replace(values.KUBERAY, "my-kuberay")
+
+
+def _is_hold(raw: Raw) -> bool:
+    return (raw["kind"], raw["metadata"]["name"]) == ("MutatingAdmissionPolicy", adapter_names.SERVICE_POLICY)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +217,7 @@ def test_what_must_not_be_installed_is_refused(render: Render, chosen: Raw, said
     [
         pytest.param({"replicas": 3}, KUBERNETES, "replicas", id="a value that is none"),
         pytest.param({"controllerManager": {"manager": {"logLevel": 5}}}, KUBERNETES, "logLevel", id="Kueue's log levels"),
+        pytest.param({"kubeRay": {"serviceAccountName": "a.b"}}, KUBERNETES, "serviceAccountName", id="a name that is a pattern"),
         pytest.param({}, "v1.35.9", "1.36", id="a cluster without a gate"),
     ],
 )  # fmt: skip

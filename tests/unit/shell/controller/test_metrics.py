@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ import yaml
 from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
 
-from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record
+from adapter import __version__, names
+from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
 from adapter.gang import status as explain
 from adapter.objects.placement import placement
+from adapter.objects.workload import workload as read_workload
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.shell import metrics
 from adapter.shell.controller import measure
@@ -24,7 +27,16 @@ from adapter.worker.facts import Worker
 from hack.lab.base.paths import REPO
 from tests.unit import apiserver, stores
 from tests.unit.apiserver import lists, refuses, says, streams
-from tests.unit.builders import at, make_copy, make_placement, make_pod, make_worker_cluster, make_workload, stamp
+from tests.unit.builders import (
+    CHECK,
+    at,
+    make_copy,
+    make_placement,
+    make_pod,
+    make_worker_cluster,
+    make_workload,
+    stamp,
+)
 
 Raw = dict[str, Any]
 DOC = REPO / "docs" / "metrics.md"
@@ -64,9 +76,6 @@ def test_the_words_in_the_doc_are_those_of_the_code() -> None:
 
 
 # --- actions ---------------------------------------------------------------------------------------------------------
-
-
-PLACE = placement(make_placement(make_workload()))
 
 
 def a_pod(cluster: str) -> Raw:
@@ -134,6 +143,55 @@ def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() 
         measure.done(action, "", at(0))
     assert value("rayspan_gang_rollbacks_total") - before == 1
     assert [value("rayspan_spills_total", {"cluster": name}) for name in blocked] == [1, 1]
+
+
+def test_a_gang_is_timed_from_its_quota_in_the_manager_until_it_is_ready() -> None:
+    name = "rayspan_gang_ready_seconds"
+    before = value(f"{name}_count"), value(f"{name}_sum")
+    waits = read_workload(make_workload())
+    ready = read_workload(make_workload(check="Ready"))
+    reserved = waits.reserved_at
+    assert reserved
+    for work, state, seconds in ((waits, "Pending", 3), (waits, "Ready", 7), (ready, "Ready", 50)):
+        measure.done(SetCheck(work, CHECK, state, ""), "", reserved + timedelta(seconds=seconds))
+    assert (value(f"{name}_count") - before[0], value(f"{name}_sum") - before[1]) == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        ({"phase": "Failed", "reason": "WorkerLost"}, "WorkerLost"),
+        ({"phase": "Failed", "reason": "whatever a kubelet writes"}, "other"),
+        ({"phase": "Failed"}, "other"),
+        ({"phase": "Succeeded"}, ""),
+        ({"reason": "WorkerLost"}, ""),
+    ],
+)
+def test_a_worker_that_fails_is_lost_for_a_reason_of_few(status: Raw, want: str) -> None:
+    def told() -> dict[str, float]:
+        return {
+            one: value("rayspan_workers_lost_total", {"cluster": "lossy", "reason": one})
+            for one in (*names.LOSSES, "other")
+        }
+
+    before = told()
+    measure.done(PatchStatus(a_pod("lossy"), {"status": status}), "", at(0))
+    assert {one: count - before[one] for one, count in told().items() if count > before[one]} == (
+        {want: 1} if want else {}
+    )
+
+
+def test_the_first_loss_in_a_cluster_is_an_increase() -> None:
+    """Prometheus sees none in a counter that comes into being as 1."""
+    metrics.know("fresh")
+    counters = {
+        "rayspan_workers_lost_total": (*names.LOSSES, "other"),
+        "rayspan_orphans_deleted_total": ("slot-elsewhere", "no-share"),
+    }
+    for name, reasons in counters.items():
+        found = [REGISTRY.get_sample_value(name, {"cluster": "fresh", "reason": reason}) for reason in reasons]
+        assert found == [0.0] * len(reasons)
+    assert REGISTRY.get_sample_value("rayspan_spills_total", {"cluster": "fresh"}) == 0
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -222,6 +280,41 @@ async def test_a_pod_that_cannot_be_read_hides_no_other() -> None:
     )
     found = {tuple(sample.labels.values()): sample.value for sample in next(Census(home).collect()).samples}
     assert found == {("", "Pending"): 2}
+
+
+async def told_now(home: Any, name: str) -> dict[tuple[str, ...], float]:
+    (family,) = (family for family in Census(home).collect() if family.name == name)
+    return {tuple(sample.labels.values()): sample.value for sample in family.samples}
+
+
+async def test_gangs_are_counted_by_state() -> None:
+    home, work = stores.Sight({}).manager, make_workload()
+    states = ("Placed", "Placed", "Waiting", None, "a state of somebody else's")
+    stores.fill(home.placements, *(_named(make_placement(work, state=one), str(i)) for i, one in enumerate(states)))
+    assert await told_now(home, "rayspan_placements") == {("Placed",): 2, ("Waiting",): 2, ("other",): 1}
+
+
+async def test_each_worker_cluster_has_the_reason_of_its_connection() -> None:
+    home = stores.Sight({}).manager
+    reasons = {"east": "Connected", "north": "HeldByAnother", "south": "a reason of somebody else's", "west": ""}
+    stores.fill(
+        home.worker_clusters,
+        *(
+            make_worker_cluster(name, conditions=[{"type": "Connected", "reason": reason}] if reason else [])
+            for name, reason in reasons.items()
+        ),
+    )
+    assert await told_now(home, "rayspan_cluster_reason") == {
+        ("east", "Connected"): 1, ("north", "HeldByAnother"): 1, ("south", "other"): 1, ("west", ""): 1,
+    }  # fmt: skip
+
+
+def _named(raw: Raw, name: str) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], "name": name, "uid": name}}
+
+
+def test_the_version_is_told() -> None:
+    assert value("rayspan_build_info", {"version": __version__}) == 1
 
 
 async def test_tasks_are_counted_by_what_they_run() -> None:

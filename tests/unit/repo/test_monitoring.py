@@ -1,0 +1,193 @@
+"""Do the alerts and the dashboard ask for metrics and labels that the controller serves, and does each alert say what to do?
+
+No Prometheus reads them here. What an expression names is found by a reader of the few forms that they have; what it does not know, it refuses.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import REGISTRY
+
+from adapter import names
+from adapter.admission import conditions
+from adapter.shell import metrics
+from hack.lab.base.paths import REPO
+from hack.release import manifests, overlays
+from tests.unit.shell.controller.test_metrics import metric_types
+
+_FOLDER = REPO / "kustomize/components/monitoring"
+_DOC = REPO / "docs/metrics.md"
+_RULE = yaml.safe_load((_FOLDER / "rules.yaml").read_text())
+_ALERTS: list[dict[str, Any]] = [rule for group in _RULE["spec"]["groups"] for rule in group["rules"]]
+_BOARD = json.loads((_FOLDER / "dashboard.json").read_text())
+# Of each target, by whom Prometheus asks it; and of the buckets of a histogram.
+_TARGET, _BUCKET = {"job", "instance"}, "le"
+_WORDS = {
+    "sum", "max", "min", "count", "by", "and", "on", "offset", "absent", "rate", "increase", "histogram_quantile",
+}  # fmt: skip
+_STATES = {names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.UNKNOWN, names.ENDED}
+_VALUES = {
+    ("rayspan_cluster_reason", "reason"): {*conditions.REASONS},
+    ("rayspan_workers_lost_total", "reason"): {*names.LOSSES, metrics.OTHER},
+    ("rayspan_placements", "state"): _STATES,
+    ("rayspan_dispatch_duration_seconds", "stage"): {metrics.CREATED, metrics.RUNNING},
+    ("rayspan_orphans_deleted_total", "reason"): {metrics.POD_GONE, metrics.SLOT_ELSEWHERE, metrics.NO_SHARE},
+    ("rayspan_pods", "phase"): {"Pending", "Running", "Succeeded", "Failed", "Unknown"},
+}
+
+
+def _expressions() -> Iterator[tuple[str, str]]:
+    yield from ((rule["alert"], rule["expr"]) for rule in _ALERTS)
+    yield from ((panel["title"], target["expr"]) for panel in _BOARD["panels"] for target in panel["targets"])
+
+
+EXPRESSIONS = [pytest.param(text, id=f"{where}-{number}") for number, (where, text) in enumerate(_expressions())]
+
+
+def served() -> dict[str, set[str]]:
+    """Every name of a sample that is served, with its labels; of the process itself, what the library tells."""
+    found = metric_types()
+    histograms = {
+        f"{family.name}_bucket": found[family.name] | {_BUCKET}
+        for family in REGISTRY.collect()
+        if family.type == "histogram" and family.name in found
+    }
+    plain = {
+        sample.name: set[str]()
+        for family in REGISTRY.collect()
+        if family.name.startswith("process_")
+        for sample in family.samples
+    }
+    return {**plain, **{name: labels for name, labels in found.items() if f"{name}_bucket" not in histograms}, **histograms}  # fmt: skip
+
+
+def selectors(text: str) -> Iterator[tuple[str, str]]:
+    """The metrics that an expression selects, each with what stands in its braces; all other words are PromQL's."""
+    bare = re.sub(r"\b(by|on) \([^)]*\)|\[\w+\]|offset \w+", "", text)
+    unquoted = re.sub(r'"[^"]*"', '""', bare)
+    for word in re.findall(r"(?<![\w.])[a-z_]\w*(?!\w*[=!])", re.sub(r"\{[^}]*\}", "", unquoted)):
+        if word not in _WORDS:
+            found = re.search(rf"\b{word}(?:\{{([^}}]*)\}})?", bare)
+            assert found, word
+            yield word, found[1] or ""
+
+
+def matchers(braces: str) -> list[tuple[str, str, str]]:
+    found = re.findall(r'(\w+)(=~|!=|!~|=)"([^"]*)"', braces)
+    assert ",".join(f'{label}{how}"{value}"' for label, how, value in found) == braces
+    return found
+
+
+# --- alerts and dashboard ask for what there is ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_an_expression_selects_what_is_served(text: str) -> None:
+    there, chosen = served(), [*selectors(text)]
+    assert chosen
+    for metric, braces in chosen:
+        assert metric in there
+        assert {label for label, _, _ in matchers(braces)} <= there[metric]
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_an_expression_groups_by_labels_that_it_has(text: str) -> None:
+    there = served()
+    known = set[str]().union(*(there[metric] for metric, _ in selectors(text))) | _TARGET
+    grouped = {label.strip() for _, labels in re.findall(r"\b(by|on) \(([^)]*)\)", text) for label in labels.split(",")}
+    assert grouped - {""} <= known
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_a_value_that_is_asked_for_is_one_that_comes(text: str) -> None:
+    for metric, braces in selectors(text):
+        for label, how, value in matchers(braces):
+            known = _VALUES.get((metric.removesuffix("_bucket"), label))
+            asked = {one for one in (value.split("|") if how.endswith("~") else [value]) if one}
+            assert known is None or asked <= known
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_brackets_are_closed(text: str) -> None:
+    bare = re.sub(r'"[^"]*"', "", text)
+    while bare != (bare := re.sub(r"\([^()\[\]{}]*\)|\[[^()\[\]{}]*\]|\{[^()\[\]{}]*\}", "", bare)):
+        pass
+    assert not re.search(r"[()\[\]{}]", bare)
+
+
+def test_only_what_counts_is_asked_for_its_increase() -> None:
+    for _, text in _expressions():
+        for inner in re.findall(r"\b(?:rate|increase)\((\w+)", text):
+            assert inner.endswith(("_total", "_bucket"))
+
+
+def test_what_most_people_ask_for_has_an_alert() -> None:
+    assert {"RayspanNoLeader", "RayspanClusterNotConnected", "RayspanTaskFails", "RayspanWorkersLost", "RayspanClaimHeldByAnother"} <= {rule["alert"] for rule in _ALERTS}  # fmt: skip
+
+
+# --- each alert says what to do ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", _ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alert_is_one_that_somebody_can_act_on(rule: dict[str, Any]) -> None:
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+    assert set(rule["labels"]) == {"severity"} and rule["labels"]["severity"] in ("critical", "warning")
+    assert set(rule["annotations"]) == {"summary", "runbook"}
+    assert re.fullmatch(r"\d+[mh]", rule.get("for", "0m"))
+    summary = rule["annotations"]["summary"]
+    assert summary[0].isupper() and summary.endswith(".") and "{" not in summary and len(summary) < 200
+    assert rule["annotations"]["runbook"] == f"docs/metrics.md#{rule['alert'].lower()}"
+
+
+def test_each_alert_has_its_section_in_the_same_order() -> None:
+    sections = re.findall(r"^### (Rayspan\w+)\n\n\S", _DOC.read_text(), re.MULTILINE)
+    assert sections == [rule["alert"] for rule in _ALERTS]
+
+
+# --- who finds it, and in which form -----------------------------------------------------------------------------------
+
+
+def _one(kind: str) -> dict[str, Any]:
+    (found,) = (each for each in overlays.objects(overlays.MONITORING, "image") if each["kind"] == kind)
+    return found
+
+
+def test_prometheus_finds_the_pods_by_both_ways() -> None:
+    (deployment,) = (each for each in overlays.objects(overlays.MANAGER, "image") if each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]
+    service, monitor = _one("Service")["spec"], _one("PodMonitor")["spec"]
+    assert service["selector"] == monitor["selector"]["matchLabels"] == pod["metadata"]["labels"]
+    ports = {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
+    (port,), (endpoint,) = service["ports"], monitor["podMetricsEndpoints"]
+    assert ports[endpoint["port"]] == ports[port["targetPort"]] == port["port"]
+    assert service["clusterIP"] == "None", "one address would be one replica at a time"
+
+
+def test_the_files_of_a_release_are_the_same_rules_and_dashboard() -> None:
+    files = manifests.files("v9.8.7", "image")
+    assert yaml.safe_load(files[manifests.RULES]) == {"groups": _RULE["spec"]["groups"]}
+    assert json.loads(files[manifests.DASHBOARD]) == _BOARD
+    assert _one("ConfigMap")["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert all(f"`{name}`" in _DOC.read_text() for name in (manifests.RULES, manifests.DASHBOARD))
+
+
+def test_the_dashboard_is_one_that_grafana_loads() -> None:
+    """What its schema asks of each: a title, an own number, a place on 24 columns that is no other's, a data source that is a variable."""
+    assert {"uid", "title", "schemaVersion", "panels", "templating", "time"} <= _BOARD.keys()
+    (variable,) = _BOARD["templating"]["list"]
+    assert (variable["type"], variable["query"]) == ("datasource", "prometheus")
+    panels = _BOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels) > 10
+    taken = list[tuple[int, int]]()
+    for panel in panels:
+        place = panel["gridPos"]
+        taken += [(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])]
+        assert place["x"] + place["w"] <= 24
+        assert panel["title"] and panel["description"].endswith(".")
+        assert {one["datasource"]["uid"] for one in (panel, *panel["targets"])} == {f"${{{variable['name']}}}"}
+        assert [one["refId"] for one in panel["targets"]] == [*"ABCD"][: len(panel["targets"])]
+    assert len(set(taken)) == len(taken)

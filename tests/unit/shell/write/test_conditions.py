@@ -1,0 +1,34 @@
+"""What do the metrics know of a worker cluster once it was looked at?"""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from prometheus_client import REGISTRY
+
+from adapter import names
+from adapter.shell.write.conditions import Conditions
+from tests.unit import builders, stores
+
+Raw = dict[str, Any]
+
+
+async def _nothing(*_: object, **__: object) -> Raw:
+    return {}
+
+
+@pytest.mark.parametrize(("problem", "connected"), [("", 1.0), ("Its Secret is missing.", 0.0)])
+async def test_a_look_tells_whether_it_is_connected_and_begins_its_counters(problem: str, connected: float) -> None:
+    sight = stores.Sight({"looked-at": 4})
+    sight.manager.worker_clusters.replace([builders.make_worker_cluster("looked-at")])
+    sight.manager.client = cast(Any, SimpleNamespace(merge=_nothing))
+    fleet = SimpleNamespace(
+        problems={"looked-at": problem} if problem else {}, silent=dict, members=sight.fleet.members, reconcile=_nothing
+    )
+    shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
+    writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
+    await writer.cluster("looked-at")
+    which = {"cluster": "looked-at"}
+    assert REGISTRY.get_sample_value("rayspan_cluster_connected", which) == connected
+    lost = {reason: {**which, "reason": reason} for reason in names.LOSSES}
+    assert [REGISTRY.get_sample_value("rayspan_workers_lost_total", one) for one in lost.values()] == [0.0] * len(lost)
