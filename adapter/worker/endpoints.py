@@ -131,7 +131,7 @@ def _ports(service: Raw, pod: Raw) -> _Ports:
 
 
 def _target(port: Raw, protocol: str, pod: Raw) -> int:
-    """The number of the pod's port, 0 where it has none (k8s:staging/src/k8s.io/endpointslice/utils.go, findPort)."""
+    """The number of the pod's port, 0 where it has none (k8s:staging/src/k8s.io/endpointslice/utils.go, FindPort)."""
     target = port.get("targetPort") or port.get("port")
     if not isinstance(target, str):
         return int(target or 0)
