@@ -4,7 +4,7 @@ A Service of a RayService has endpoints of Kubernetes' own for pods on nodes, wh
 pod has no node. These stand beside them; kube-proxy adds all slices of a Service up, where the names of their ports are the Service's. One is of one family of
 addresses, and has as many endpoints as Kubernetes lets one have. Which slices stand, and what is to be written, is not asked here.
 
-An address comes from a worker cluster, which may say anything: what no API server takes is left out, so that it costs its pod alone.
+An address comes from a worker cluster, which may say anything: what no API server takes, or that cluster's pods cannot have, is left out, and costs its pod alone.
 An address is dropped as soon as its pod is being deleted, or its copy has it no more, for another pod may get it.
 """
 
@@ -16,8 +16,9 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import raycluster
-from adapter.objects.raw import Raw, controller_uid, is_true, key_of, label, meta, uid_of
+from adapter.objects.raw import Raw, controller_uid, is_true, key_of, label, meta, quoted, uid_of
 from adapter.objects.selectors import has_all
+from adapter.objects.specs import Network
 from adapter.objects.workerpod import dispatched, ended, leaving, slot_of, unheld
 
 FAMILIES = ("IPv4", "IPv6")
@@ -36,6 +37,8 @@ class Backend:
     copy: Raw | None  # None where there is none, and where its cluster cannot be seen
     seen: bool  # whether that can be seen
     dead: bool = False  # while it cannot: Ray's head says that the node is dead
+    cluster: str = ""
+    networks: tuple[Network, ...] = ()  # spec.podCIDRs of that WorkerCluster; empty: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,9 @@ def wanted(service: Raw, ray_cluster: Raw | None, backends: Iterable[Backend]) -
     `ray_cluster` is the one whose name the Service's selector says.
     """
     own = [one for one in backends if is_backend(service, ray_cluster, one.pod)]
-    found, sentences = dict[str, dict[str, Any]](), list[str]()
+    strangers = [one for one in own if not _is_at_home(one)]
+    own = [one for one in own if _is_at_home(one)]
+    found, sentences = dict[str, dict[str, Any]](), list(_told(service, strangers))
     for family in (service.get("spec") or {}).get("ipFamilies") or FAMILIES:
         endpoints = [made for one in own if (made := _endpoint(service, family, one))]
         kept, odd, many = _kept(endpoints)
@@ -110,14 +115,27 @@ def _addresses(pod: Raw) -> list[str]:
 def _is_of(family: str, text: str) -> bool:
     """Whether it is an address of that family that an EndpointSlice may have (k8s:pkg/apis/core/validation/validation.go,
     ValidateEndpointIP), written as API servers write it."""
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
+    found = _read(text)
+    if found is None:
         return False
     odd = found.is_unspecified or found.is_loopback or found.is_link_local or found.is_multicast
     return (
         f"IPv{found.version}" == family and str(found) == text and not odd and not getattr(found, "ipv4_mapped", None)
     )
+
+
+def _is_at_home(one: Backend) -> bool:
+    """Whether all of a pod's addresses are such as its cluster's pods have, as far as an administrator has said."""
+    return not one.networks or all(
+        any(address in network for network in one.networks) for address in map(_read, _addresses(one.pod)) if address
+    )
+
+
+def _read(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
 
 
 def _ports(service: Raw, pod: Raw) -> _Ports:
@@ -151,6 +169,16 @@ def _kept(endpoints: Sequence[_Endpoint]) -> tuple[Sequence[_Endpoint], int, int
     same = sorted((one for one in endpoints if one.ports == most), key=lambda one: (not one.ready, one.name))
     kept = sorted(same[:MOST_ENDPOINTS], key=lambda one: one.name)
     return kept, len(endpoints) - len(same), len(same) - len(kept)
+
+
+def _told(service: Raw, strangers: Sequence[Backend]) -> Iterator[str]:
+    if strangers:
+        one = min(strangers, key=lambda each: key_of(each.pod))
+        said = quoted(", ".join(_addresses(one.pod)))
+        yield (
+            f"Service {key_of(service)[1]} leads to {len(strangers)} workers less: pod {key_of(one.pod)[1]} has the address {said} in "
+            f"worker cluster {one.cluster}, which none of spec.podCIDRs of that WorkerCluster has. Correct the field, or ask who runs the cluster."
+        )
 
 
 def _left_out(service: Raw, odd: int, many: int) -> Iterator[str]:

@@ -308,6 +308,7 @@ class Waker:
             self._keys.room()  # policies may require that it was reached
         if predicates.changed(before, after, lambda cluster: cluster.get("spec")):
             self._keys.policies()  # a selector may choose it now, or not any more
+            self._keys.all(SERVICE, self._manager.services)  # its pods may have other addresses
 
     def _login(self, *_: Raw | None) -> None:
         """A kubeconfig, or a MultiKueueCluster that names one."""

@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from adapter import names
+from adapter.objects import specs
 from adapter.objects.raw import Key, Raw, key_of
+from adapter.objects.specs import Network
 from adapter.objects.workerpod import share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
@@ -57,4 +59,17 @@ class Services:
         cluster, _ = share_key(slot_of(pod))
         member = self._fleet.members().get(cluster) if cluster in seen else None
         copy = member.pods.get(key_of(pod)) if member else None
-        return Backend(pod, copy, seen=member is not None, dead=member is None and self._losses.dead(pod))
+        dead = member is None and self._losses.dead(pod)
+        return Backend(pod, copy, member is not None, dead, cluster, self._networks(cluster))
+
+    def _networks(self, cluster: str) -> tuple[Network, ...]:
+        """The addresses that pods there may have, seen or not; any, where nothing can be read of that."""
+        raw = self._manager.worker_clusters.named(cluster)
+        return self._manager.worker_clusters.reading(raw, _pod_cidrs) if raw else ()
+
+
+def _pod_cidrs(raw: Raw) -> tuple[Network, ...]:
+    try:
+        return specs.worker_cluster(raw).pod_cidrs
+    except specs.Invalid:  # which its condition says
+        return ()

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
+from adapter.objects.specs import parse_network
 from adapter.worker import endpoints
 from adapter.worker.endpoints import Backend
 from tests.unit.builders import NAMESPACE, make_ray_cluster, make_service, make_serving, make_serving_copy
@@ -133,6 +134,27 @@ def test_an_address_that_no_api_server_takes_costs_its_pod_alone(address: str) -
     both = make_service(ipFamilies=["IPv4", "IPv6"])
     good = make_serving("worker-1")
     assert [one["addresses"] for one in of(backend(make_serving(address=address)), backend(good), service=both)] == [["10.1.0.1"]]
+
+
+@pytest.mark.parametrize(
+    ("networks", "addresses", "kept"),
+    [
+        ((), ["10.9.9.9"], True),
+        (("10.1.0.0/16",), ["10.1.0.1"], True),
+        (("10.1.0.0/16",), ["10.2.0.1"], False),
+        (("10.1.0.0/16", "fd00::/16"), ["10.1.0.1", "fd00::1"], True),
+        (("10.1.0.0/16",), ["10.1.0.1", "fd00::1"], False),
+    ],
+)
+def test_an_address_that_the_clusters_pods_cannot_have_gets_no_request(
+    networks: tuple[str, ...], addresses: list[str], kept: bool
+) -> None:
+    pod = changed(make_serving("a", address=addresses[0]), podIPs=[{"ip": one} for one in addresses])
+    one = backend(pod, cluster="east", networks=tuple(map(parse_network, networks)))
+    found, sentence = endpoints.wanted(SERVICE, RAY_CLUSTER, [one, backend(make_serving("b"))])
+    assert len(found["IPv4"]["endpoints"]) == 1 + kept
+    assert kept == (sentence == "")
+    assert kept or f"pod a has the address {', '.join(addresses)} in worker cluster east" in sentence
 
 
 def test_each_family_has_a_slice_of_its_own() -> None:

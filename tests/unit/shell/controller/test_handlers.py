@@ -958,6 +958,7 @@ async def test_services_wake_for_themselves_their_slices_and_all_that_tells_of_t
         lambda: bench.heard("slices", None, ours),
         lambda: bench.heard("slices", None, None),
         lambda: bench.heard("ray_clusters", None, ray_cluster),
+        lambda: bench.heard("worker_clusters", None, make.make_worker_cluster()),
         lambda: bench.waker.unseen(SERVING),
         lambda: bench.waker.contact("east"),
         bench.waker.everything,

@@ -16,7 +16,7 @@ from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.services import Services
 from adapter.worker.serving import Serving
 from tests.unit.apiserver import Server, connected, serving
-from tests.unit.builders import NAMESPACE, make_ray_cluster, make_service, make_serving, make_serving_copy
+from tests.unit.builders import NAMESPACE, make_ray_cluster, make_service, make_serving, make_serving_copy, make_worker_cluster
 from tests.unit.shell.write.test_trials import Told
 from tests.unit.stores import Sight, fill
 
@@ -100,6 +100,15 @@ def test_nothing_is_known_without_the_right_and_one_sentence_says_so(
     manager._followed(row, None)
     assert read(found).service and told == [(None, None)], "who is looked at again finds the right"
     assert "go straight to their workers" in caplog.messages[-1]
+
+
+def test_which_addresses_a_clusters_pods_may_have_counts_while_it_is_silent_too() -> None:
+    found = sight()
+    clusters = [make_worker_cluster("east", podCIDRs=["10.1.0.0/16"]), make_worker_cluster("west", podCIDRs=["x"])]
+    fill(found.manager.worker_clusters, *clusters)
+    found.members["east"]._note("probe", Unreachable("no answer"))
+    networks = {one.cluster: [str(each) for each in one.networks] for one in read(found).backends}
+    assert networks == {"east": ["10.1.0.0/16"], "west": []}
 
 
 async def test_one_look_writes_one_slice_and_the_next_one_nothing() -> None:
