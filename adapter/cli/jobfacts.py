@@ -82,7 +82,9 @@ async def read(look: Look, namespace: str, word: str) -> Asked:
     if kind != names.RAY_SERVICE:
         return Asked((await _facts(look, namespace, kind, job),))
     status = job.get("status") or {}
-    named = {release: str((status.get(field) or {}).get("rayClusterName") or "") for release, field in _RELEASES.items()}
+    named = {
+        release: str((status.get(field) or {}).get("rayClusterName") or "") for release, field in _RELEASES.items()
+    }
     found = {one: await look.one(RAY_CLUSTERS, name, namespace) for one, name in named.items() if name}
     there = {release: ray_cluster for release, ray_cluster in found.items() if ray_cluster}
     return Asked([await _facts(look, namespace, "RayCluster", one) for one in there.values()], job, tuple(there))

@@ -6,6 +6,7 @@ The Service is one that a RayCluster controls, made here as KubeRay makes it: Ku
 import copy
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -74,7 +75,7 @@ def _bounds_hold(manager: Cluster, found: Raw) -> None:
     another["ownerReferences"] = [{**another["ownerReferences"][0], "name": "other"}]
     meant["metadata"] = another
     _create(manager, meant)
-    for words, path, value in (
+    oddities: tuple[tuple[str, tuple[str | int, ...], object], ...] = (
         ("managed-by", ("metadata", "labels", names.SLICE_MANAGED_BY_LABEL), "somebody"),
         ("is called by its Service", ("metadata", "name"), "other"),
         ("is called by its Service", ("metadata", "labels", names.SERVICE_NAME_LABEL), "kubernetes"),
@@ -82,9 +83,10 @@ def _bounds_hold(manager: Cluster, found: Raw) -> None:
         ("is a Pod of the same namespace", ("endpoints", 0, "targetRef", "namespace"), "default"),
         ("is a Pod of the same namespace", ("endpoints", 0, "targetRef", "kind"), "Node"),
         ("is a Pod of the same namespace", ("endpoints", 0, "nodeName"), "node"),
-    ):
+    )
+    for words, path, value in oddities:
         odd = copy.deepcopy(meant)
-        holder = odd
+        holder: Any = odd
         for step in path[:-1]:
             holder = holder[step]
         holder[path[-1]] = value
@@ -93,9 +95,9 @@ def _bounds_hold(manager: Cluster, found: Raw) -> None:
     namespace = found["metadata"]["namespace"]
     for theirs in manager.items("endpointslices", namespace, f"{names.SLICE_MANAGED_BY_LABEL}!={names.SERVING_SLICES}"):
         name = theirs["metadata"]["name"]
-        path = f"/apis/{names.DISCOVERY_API_VERSION}/namespaces/{namespace}/endpointslices/{name}?dryRun=All"
+        raw = f"/apis/{names.DISCOVERY_API_VERSION}/namespaces/{namespace}/endpointslices/{name}?dryRun=All"
         with pytest.raises(LabError, match="not Rayspan's to change"):
-            manager.kubectl("delete", "--raw", path, f"--as={CONTROLLER}")
+            manager.kubectl("delete", "--raw", raw, f"--as={CONTROLLER}")
 
 
 def _create(manager: Cluster, body: Raw) -> None:
@@ -107,8 +109,8 @@ def _service(stage: Stage) -> Raw:
     ray_cluster = stage.manager.get("rayclusters", JOB, stage.name)
     owner = {"apiVersion": names.RAY_API_VERSION, "kind": "RayCluster", "name": JOB, "controller": True}
     labels = {names.RAY_SERVE_LABEL: f"{JOB}-serve"}
-    metadata = {"name": SERVICE, "namespace": stage.name, "labels": labels}
-    metadata["ownerReferences"] = [{**owner, "uid": ray_cluster["metadata"]["uid"]}]
+    owners = [{**owner, "uid": ray_cluster["metadata"]["uid"]}]
+    metadata = {"name": SERVICE, "namespace": stage.name, "labels": labels, "ownerReferences": owners}
     ports = [{"name": "serve", "port": 8000}]
     spec = {"selector": {names.RAY_GCS_CLUSTER_LABEL: JOB}, "ports": ports}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}

@@ -288,7 +288,9 @@ def of_service(one: Raw) -> Raw:
     }
 
 
-def make_service(name: str = "chat-serve-svc", *, selects: str = "train-abc", owner: str = "RayService", **spec: Any) -> Raw:
+def make_service(
+    name: str = "chat-serve-svc", *, selects: str = "train-abc", owner: str = "RayService", **spec: Any
+) -> Raw:
     """The Service that KubeRay keeps for a RayService: it selects one RayCluster of it."""
     found = {"apiVersion": "ray.io/v1", "kind": owner, "name": "chat", "uid": "uid-of-chat", "controller": True}
     selector = {names.RAY_GCS_CLUSTER_LABEL: selects, names.RAY_SERVE_LABEL: "true"}
@@ -302,7 +304,9 @@ def make_service(name: str = "chat-serve-svc", *, selects: str = "train-abc", ow
 
 def make_serving(name: str = "worker-0", *, address: str = "10.1.0.1", ready: bool = True, **more: Any) -> Raw:
     """A worker of a RayService, dispatched, as its copy is mirrored."""
-    pod = of_service(make_pod(name, placement="train", dispatched=True, phase="Running", **{"slot": "east/1/w/0", **more}))
+    pod = of_service(
+        make_pod(name, placement="train", dispatched=True, phase="Running", **{"slot": "east/1/w/0", **more})
+    )
     told = [*pod["status"]["conditions"], make_condition("Ready", ready)]
     return {**pod, "status": {**pod["status"], "conditions": told, "podIP": address, "podIPs": [{"ip": address}]}}
 

@@ -158,7 +158,7 @@ def of_service(*releases: str) -> tuple[Raw, list[Answer]]:
     return service, [says(service), *(says(one) for one in made.values()), *(each * len(made))]
 
 
-@pytest.mark.parametrize("words", ["rayservice/chat", "rayservices.ray.io/chat", "chat"])
+@pytest.mark.parametrize("words", ["rayservice/chat", "rayservice.ray.io/chat", "chat"])
 async def test_of_a_rayservice_its_rayclusters_are_told(
     words: str, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,7 +169,9 @@ async def test_of_a_rayservice_its_rayclusters_are_told(
     active, pending = out.index("RayService demo/chat, active:\n\nNAME"), out.index("RayService demo/chat, pending:")
     assert active < out.index("RayCluster demo/chat-active") < pending < out.index("RayCluster demo/chat-pending")
     server.lists = of_service("pending")[1]
-    assert await run(monkeypatch, "where", "rayservice/chat", "-n", NAMESPACE, "-o", "json", "--kubeconfig", config) == 0
+    assert (
+        await run(monkeypatch, "where", "rayservice/chat", "-n", NAMESPACE, "-o", "json", "--kubeconfig", config) == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["name"]) == ("RayService", "chat")
     assert [(one["release"], one["name"]) for one in found["rayClusters"]] == [("pending", "chat-pending")]
@@ -277,7 +279,12 @@ async def test_who_waits_for_room_sees_the_plan_if_he_may(
             2,
             "Namespace demo has no RayJob train that you may see. You may not read rayjobs here: they are not shown.",
         ),
-        ("pod/train", [], 2, "pod/train names no job: it must be NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME."),
+        (
+            "pod/train",
+            [],
+            2,
+            "pod/train names no job: it must be NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME.",
+        ),
         ("rayjob/", [], 2, "rayjob/ names no job: it must be NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME."),
         ("..", [], 2, "..: no object can have such a name."),
         (

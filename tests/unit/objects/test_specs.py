@@ -45,7 +45,9 @@ def test_a_range_of_addresses_is_read(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "10.1.0.1/16", "10.1.0.0/33", None, []])
 def test_what_is_no_range_of_addresses_is_told_how_one_looks(text: object) -> None:
-    with pytest.raises(specs.Invalid, match=r"WorkerCluster east: spec\.podCIDRs\.0: .* is not a range of addresses such as 10"):
+    with pytest.raises(
+        specs.Invalid, match=r"WorkerCluster east: spec\.podCIDRs\.0: .* is not a range of addresses such as 10"
+    ):
         specs.worker_cluster(make.make_worker_cluster(podCIDRs=[text]))
 
 

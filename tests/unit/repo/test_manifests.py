@@ -440,7 +440,13 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "services", set()),
         (_ENDPOINTS_RBAC, "ClusterRole", names.SERVING_POLICY, "services", {"list", "watch"}),
         (_ENDPOINTS_RBAC, "ClusterRole", names.SERVING_POLICY, "endpointslices", {"list", "watch"}),
-        (_ENDPOINTS_RBAC, "ClusterRole", f"{names.SERVING_POLICY}-write", "endpointslices", {"create", "patch", "delete"}),
+        (
+            _ENDPOINTS_RBAC,
+            "ClusterRole",
+            f"{names.SERVING_POLICY}-write",
+            "endpointslices",
+            {"create", "patch", "delete"},
+        ),
         (_MANAGER_RBAC, "Role", names.PLAN_ROLE, "services/proxy", {"create"}),
         (_MANAGER_RBAC, "ClusterRole", names.DRAIN_ROLE, "workerclusters", {"get", "patch"}),
         (_MANAGER_RBAC, "ClusterRole", names.DRAIN_ROLE, "workerclusters/status", set()),
@@ -576,7 +582,9 @@ def test_of_kueues_namespace_only_named_secrets_are_read() -> None:
     assert rules and all(rule["resourceNames"] for rule in rules)
 
 
-@pytest.mark.parametrize("path", [_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC, _ENDPOINTS_RBAC])
+@pytest.mark.parametrize(
+    "path", [_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC, _ENDPOINTS_RBAC]
+)
 def test_no_right_is_a_wildcard(path: str) -> None:
     for document in _objects(REPO / path):
         for rule in document.get("rules", ()):

@@ -70,7 +70,9 @@ def test_a_slice_is_what_kube_proxy_adds_to_those_of_the_service() -> None:
         pytest.param(backend(make_serving(ready=False)), False, False, False, id="it is not, or not yet"),
         pytest.param(backend(deleting=True), False, True, True, id="its copy drains"),
         pytest.param(backend(make_serving(ready=False), deleting=True), False, False, True, id="and its proxy is gone"),
-        pytest.param(backend(copy=None, seen=False), True, True, False, id="its cluster is silent, and Ray says nothing"),
+        pytest.param(
+            backend(copy=None, seen=False), True, True, False, id="its cluster is silent, and Ray says nothing"
+        ),
         pytest.param(backend(copy=None, seen=False, dead=True), False, True, False, id="and Ray says that it is dead"),
         pytest.param(backend(dead=True), True, True, False, id="what Ray said is of a silence that is over"),
     ],
@@ -84,12 +86,16 @@ def test_conditions(one: Backend, ready: bool, serving: bool, terminating: bool)
     "one",
     [
         pytest.param(backend(make_serving(deleting=True)), id="it is being deleted"),
-        pytest.param(backend(make_serving(deleting=True), copy=None, seen=False), id="also while its cluster is silent"),
+        pytest.param(
+            backend(make_serving(deleting=True), copy=None, seen=False), id="also while its cluster is silent"
+        ),
         pytest.param(backend(changed(phase="Failed")), id="it has failed"),
         pytest.param(backend(copy=None), id="its copy is gone"),
         pytest.param(backend(copy=make_serving_copy(make_serving(uid="another"))), id="the copy is of a namesake"),
         pytest.param(backend(copy=make_serving_copy(POD, phase="Succeeded")), id="its copy has ended"),
-        pytest.param(backend(copy=make_serving_copy(make_serving(address="10.1.0.9"))), id="its copy has another address"),
+        pytest.param(
+            backend(copy=make_serving_copy(make_serving(address="10.1.0.9"))), id="its copy has another address"
+        ),
         pytest.param(backend(changed(podIP="", podIPs=None)), id="it has no address"),
         pytest.param(backend(changed(conditions=[])), id="it was not dispatched"),
         pytest.param(backend(make_serving(slot="")), id="it has no slot"),
@@ -109,9 +115,14 @@ def test_no_address_that_another_pod_may_get(one: Backend) -> None:
         pytest.param(SERVICE, None, POD, id="no RayCluster is known"),
         pytest.param(SERVICE, make_ray_cluster(owner="uid-of-other"), POD, id="a RayCluster of another RayService"),
         pytest.param(
-            SERVICE, make_ray_cluster(name="train-xyz", owner="uid-of-chat"), POD, id="a pod of another RayCluster of it"
+            SERVICE,
+            make_ray_cluster(name="train-xyz", owner="uid-of-chat"),
+            POD,
+            id="a pod of another RayCluster of it",
         ),
-        pytest.param(SERVICE, RAY_CLUSTER, changed(labels={names.RAY_SERVE_LABEL: "false"}), id="a pod it does not select"),
+        pytest.param(
+            SERVICE, RAY_CLUSTER, changed(labels={names.RAY_SERVE_LABEL: "false"}), id="a pod it does not select"
+        ),
         pytest.param(SERVICE, RAY_CLUSTER, changed(labels={names.RAY_NODE_TYPE_LABEL: "head"}), id="a head"),
         pytest.param(SERVICE, RAY_CLUSTER, changed(spec={"schedulingGates": []}), id="a pod without our gate"),
         pytest.param(SERVICE, RAY_CLUSTER, changed(spec={"nodeName": "n"}), id="a pod that runs in the manager"),
@@ -128,12 +139,15 @@ def test_a_service_of_a_raycluster_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "10.1.0.01", "::ffff:10.1.0.1", "fe80::1", "x", "::1"]
+    "address",
+    ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "10.1.0.01", "::ffff:10.1.0.1", "fe80::1", "x", "::1"],
 )
 def test_an_address_that_no_api_server_takes_costs_its_pod_alone(address: str) -> None:
     both = make_service(ipFamilies=["IPv4", "IPv6"])
     good = make_serving("worker-1")
-    assert [one["addresses"] for one in of(backend(make_serving(address=address)), backend(good), service=both)] == [["10.1.0.1"]]
+    assert [one["addresses"] for one in of(backend(make_serving(address=address)), backend(good), service=both)] == [
+        ["10.1.0.1"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -172,8 +186,12 @@ def listening(name: str, number: int, **port: Any) -> Backend:
 
 
 def test_a_named_port_is_that_of_the_pods_containers() -> None:
-    named = make_service(ports=[{"name": "serve", "port": 80, "targetPort": "http", "appProtocol": "kubernetes.io/h2c"}])
-    found, sentence = endpoints.wanted(named, RAY_CLUSTER, [listening("a", 8000), listening("b", 8000), listening("c", 9)])
+    named = make_service(
+        ports=[{"name": "serve", "port": 80, "targetPort": "http", "appProtocol": "kubernetes.io/h2c"}]
+    )
+    found, sentence = endpoints.wanted(
+        named, RAY_CLUSTER, [listening("a", 8000), listening("b", 8000), listening("c", 9)]
+    )
     assert found["IPv4"]["ports"] == [
         {"name": "serve", "protocol": "TCP", "port": 8000, "appProtocol": "kubernetes.io/h2c"}
     ]

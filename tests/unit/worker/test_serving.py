@@ -54,12 +54,13 @@ def test_a_slice_is_made_and_then_nothing_is_to_be_done() -> None:
 def test_what_somebody_changed_is_put_right_in_the_version_that_was_seen() -> None:
     made = one(make_serving()).body
     (endpoint,) = made["endpoints"]
-    for odd in (
+    oddities: tuple[Raw, ...] = (
         {"endpoints": [{**endpoint, "nodeName": "n"}]},
         {"endpoints": [{**endpoint, "addresses": ["10.9.9.9"]}]},
         {"ports": []},
         {"metadata": {**stored(made)["metadata"], "ownerReferences": []}},
-    ):
+    )
+    for odd in oddities:
         again = one(make_serving(), standing=(stored(made, **odd),))
         assert again.body["metadata"]["resourceVersion"] == "7" and again.body["endpoints"] == [endpoint]
     labelled = {**stored(made)["metadata"], "labels": {**made["metadata"]["labels"], "of": "somebody"}}

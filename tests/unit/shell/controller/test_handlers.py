@@ -951,7 +951,7 @@ async def test_services_wake_for_themselves_their_slices_and_all_that_tells_of_t
     bench.manager.services.replace([SERVE])
     ray_cluster = make.make_ray_cluster(owner="uid-of-chat")
     ours = {"metadata": {"namespace": NAMESPACE, "name": "s", "labels": {names.SERVICE_NAME_LABEL: "chat-serve-svc"}}}
-    for tell in (
+    changes: list[Callable[[], None]] = [
         lambda: bench.heard("services", None, SERVE),
         lambda: bench.heard("services", None, None),
         lambda: bench.heard("slices", ours, None),
@@ -962,7 +962,8 @@ async def test_services_wake_for_themselves_their_slices_and_all_that_tells_of_t
         lambda: bench.waker.unseen(SERVING),
         lambda: bench.waker.contact("east"),
         bench.waker.everything,
-    ):
+    ]
+    for tell in changes:
         bench.queue.added.clear()
         tell()
         assert SERVICE_KEY in bench.woken()

@@ -16,7 +16,14 @@ from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.services import Services
 from adapter.worker.serving import Serving
 from tests.unit.apiserver import Server, connected, serving
-from tests.unit.builders import NAMESPACE, make_ray_cluster, make_service, make_serving, make_serving_copy, make_worker_cluster
+from tests.unit.builders import (
+    NAMESPACE,
+    make_ray_cluster,
+    make_service,
+    make_serving,
+    make_serving_copy,
+    make_worker_cluster,
+)
 from tests.unit.shell.write.test_trials import Told
 from tests.unit.stores import Sight, fill
 

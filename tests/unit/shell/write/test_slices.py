@@ -48,12 +48,20 @@ async def test_a_slice_is_deleted_as_the_one_that_was_seen() -> None:
     ("action", "answer", "said"),
     [
         pytest.param(PutSlice(ABOUT, slice_(), "why"), refuses(403), "cannot be written (no)", id="no right to create"),
-        pytest.param(PutSlice(ABOUT, slice_("7"), "why"), refuses(422), "cannot be written (no)", id="a policy refuses"),
-        pytest.param(PutSlice(ABOUT, slice_(), "why"), refuses(409, "AlreadyExists"), "is not Rayspan's", id="a namesake"),
-        pytest.param(DeleteSlice(ABOUT, slice_("7"), "why"), refuses(403), "cannot be deleted (no)", id="no right to delete"),
+        pytest.param(
+            PutSlice(ABOUT, slice_("7"), "why"), refuses(422), "cannot be written (no)", id="a policy refuses"
+        ),
+        pytest.param(
+            PutSlice(ABOUT, slice_(), "why"), refuses(409, "AlreadyExists"), "is not Rayspan's", id="a namesake"
+        ),
+        pytest.param(
+            DeleteSlice(ABOUT, slice_("7"), "why"), refuses(403), "cannot be deleted (no)", id="no right to delete"
+        ),
     ],
 )
-async def test_a_refusal_is_told_and_not_tried_again_before_the_resync(action: Action, answer: Answer, said: str) -> None:
+async def test_a_refusal_is_told_and_not_tried_again_before_the_resync(
+    action: Action, answer: Answer, said: str
+) -> None:
     _, (_, event) = await do(action, answer)
     assert event.body["involvedObject"]["kind"] == "RayService" and event.body["reason"] == "RequestsNotStraight"
     assert said in event.body["message"]
