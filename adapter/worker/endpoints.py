@@ -1,7 +1,7 @@
 """To which workers elsewhere do the requests of a Service go straight: which EndpointSlices of ours does it have?
 
 A Service of a RayService has endpoints of Kubernetes' own for pods on nodes, which in the manager are heads alone: a worker's gated
-pod has no node. These stand beside them; kube-proxy adds all slices of a Service up, where the names of their ports are the Service's. One is of one family of
+pod has no node. These stand beside them; kube-proxy adds all slices of a Service up by the names of their ports (docs/upstream.md, "Endpoints that others write"). One is of one family of
 addresses, and has as many endpoints as Kubernetes lets one have. Which slices stand, and what is to be written, is not asked here.
 
 An address comes from a worker cluster, which may say anything: what no API server takes, or that cluster's pods cannot have, is left out, and costs its pod alone.
