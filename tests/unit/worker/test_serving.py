@@ -90,7 +90,7 @@ def test_a_slice_of_ours_that_cannot_be_put_right_goes_first() -> None:
 @pytest.mark.parametrize("service", [None, {**BOTH, "metadata": {**BOTH["metadata"], "deletionTimestamp": "x"}}])
 def test_of_a_service_that_goes_nothing_is_decided(service: Raw | None) -> None:
     made = one(make_serving()).body
-    assert decide(make_serving(), service=service, standing=(stored(made),)) == []
+    assert decide(make_serving("another"), service=service, standing=(stored(made),)) == []
 
 
 def test_a_service_that_is_nobodys_any_more_loses_its_slices() -> None:
