@@ -193,6 +193,25 @@ class PatchStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PutSlice:
+    """Make or change an EndpointSlice of the manager, which leads requests to workers elsewhere; `about` hears of it when that is
+    refused. A body with a resourceVersion is a merge patch of the slice that has it."""
+
+    about: Job
+    body: Mapping[str, Any]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSlice:
+    """Delete an EndpointSlice of ours in the manager."""
+
+    about: Job
+    slice: Mapping[str, Any]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class LookAgain:
     """Nothing to do before this much time has passed, unless something changes."""
 
@@ -217,6 +236,8 @@ Action = (
     | CreatePod
     | DeletePod
     | PatchStatus
+    | PutSlice
+    | DeleteSlice
     | LookAgain
 )
 

@@ -96,6 +96,10 @@ DISCOVERY_API_VERSION: Final = f"{DISCOVERY_GROUP}/v1"
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
 SLICE_MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"  # others keep off what is not theirs
 
+# the same label on the slices that lead a RayService's requests to workers elsewhere: another cluster's mirrors may be beside them
+SERVING_SLICES: Final = f"serving.{DOMAIN}"
+SERVING_POLICY: Final = "rayspan-rayservice-endpoints"  # what bounds these, and the rights to write them, are called so
+
 # --- read on a manager's ClusterQueue, whose admin writes it ------------------------------------------------------------
 QUOTA_ANNOTATION: Final = (
     f"{DOMAIN}/quota-from-workers"  # "true": its remote flavor's quota is that of the worker queues
@@ -168,7 +172,9 @@ RAY_SERVICE: Final = "RayService"  # its RayClusters are the jobs, each by itsel
 RAY_CLUSTER_FRAMEWORK: Final = "ray.io/raycluster"  # Kueue's integration by which each of them is one
 RAY_SERVICE_FRAMEWORK: Final = "ray.io/rayservice"  # Kueue's integration that would take the whole service for one job
 RAY_ORIGIN_LABEL: Final = "ray.io/originated-from-crd"  # on a RayCluster: the kind that KubeRay made it of
-RAY_SERVE_LABEL: Final = "ray.io/serve"  # on the pods of such a RayCluster; "true" on each of its workers
+RAY_SERVE_LABEL: Final = (
+    "ray.io/serve"  # on the pods of such a RayCluster, "true" on each of its workers; and on Services for Serve
+)
 INCREMENTAL_UPGRADE: Final = "NewClusterWithIncrementalUpgrade"  # a RayService's spec.upgradeStrategy.type
 RAY_ZONE_LABEL: Final = "ray.io/availability-zone"
 RAY_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its autoscaler resizes pods in place

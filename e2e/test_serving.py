@@ -14,8 +14,9 @@ import pytest
 from adapter import names
 from hack.testbed import rayservice
 from hack.testbed.clusters import Cluster, Clusters, wait
-from hack.testbed.rayjob import QUEUE
+from hack.testbed.rayjob import NAMESPACE, QUEUE
 from hack.testbed.rayservice import SECONDS, RayService
+from hack.testbed.stage import added
 
 # What KubeRay and Kueue do with its RayClusters, without Ray: tests/integration/test_serving.py.
 pytestmark = pytest.mark.long
@@ -55,6 +56,37 @@ def test_the_same_manifest_again_changes_nothing(service: RayService) -> None:
         asker.wait("it answers for ten seconds", lambda said: len(said) >= 50)
         assert not asker.failed()
     assert [one["metadata"]["uid"] for one in service.ray_clusters()] == before
+
+
+def test_requests_go_straight_to_the_workers_without_the_head(service: RayService) -> None:
+    """Without the slices the Service would have nobody left."""
+    with added(service.fleet.manager, "rayservice-endpoints"), rayservice.asked(service) as asker:
+        ours, theirs = "==", "!="
+        wait(lambda: len(_ready(service, ours)) == 2, 90, "both workers are endpoints", service.dump)
+        try:
+            _head_serves(service, False)
+            wait(lambda: not _ready(service, theirs), 90, "the head is none any more", service.dump)
+            count = len(asker.answers())
+            asker.wait("it answers for ten seconds more", lambda said: len(said) >= count + 50)
+            assert not [one for one in asker.answers()[count:] if one["code"] != 200]
+            assert {one.get("zone") for one in asker.answers()[count:]} >= EVERYWHERE
+        finally:
+            _head_serves(service, True)
+            wait(lambda: _ready(service, theirs), 90, "the head serves again", service.dump)
+
+
+def _head_serves(service: RayService, serves: bool) -> None:
+    patch = json.dumps({"spec": {"excludeHeadPodFromServeSvc": not serves}})
+    service.fleet.manager.kubectl("patch", "rayservice", service.name, "--type=merge", "-p", patch)
+
+
+def _ready(service: RayService, whose: str) -> list[str]:
+    """The addresses of its Service to which requests go, of our slices (==) or of Kubernetes' own (!=)."""
+    of_service = f"{names.SERVICE_NAME_LABEL}={service.name}-serve-svc"
+    selector = f"{of_service},{names.SLICE_MANAGED_BY_LABEL}{whose}{names.SERVING_SLICES}"
+    slices = service.fleet.manager.items("endpointslices", NAMESPACE, selector)
+    every = (each for one in slices for each in one.get("endpoints") or ())
+    return [address for each in every if each["conditions"].get("ready") for address in each["addresses"]]
 
 
 def test_an_upgrade_is_a_second_gang_that_waits_for_quota_and_costs_no_request(service: RayService) -> None:

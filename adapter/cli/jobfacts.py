@@ -1,12 +1,14 @@
 """What do `where` and `why` read of a job, with nothing but the rights that whoever sees its namespace has?
 
-Each kind is read once, by name, label or namespace: never the pods of a whole cluster.
+Each kind is read once, by name, label or namespace: never the pods of a whole cluster. A RayService is no job, and its RayClusters are: that
+which serves and that of an upgrade, each of which is read so.
 """
 
 import argparse
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from adapter import names
@@ -25,15 +27,31 @@ from adapter.shell.kube.resources import (
     PODS,
     RAY_CLUSTERS,
     RAY_JOBS,
+    RAY_SERVICES,
     WORKER_CLUSTERS,
     WORKLOADS,
 )  # fmt: skip
 from adapter.whereabouts.facts import Facts, placement_of, pods_of, ray_cluster_name, workload_of
 
-_KINDS = {"rayjob": ("RayJob", RAY_JOBS), "raycluster": ("RayCluster", RAY_CLUSTERS)}
+_KINDS = {
+    "rayjob": ("RayJob", RAY_JOBS),
+    "raycluster": ("RayCluster", RAY_CLUSTERS),
+    "rayservice": (names.RAY_SERVICE, RAY_SERVICES),
+}
+# What of a RayService's status names a RayCluster, in the order in which they are told.
+_RELEASES = {"active": "activeServiceStatus", "pending": "pendingServiceStatus"}
 
 
-def attempt(given: argparse.Namespace, tell: Callable[[Client, Facts], Awaitable[int]]) -> int:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody asked about: a job, or a RayService with its RayClusters by what they are to it."""
+
+    jobs: Sequence[Facts]
+    service: Raw | None = None
+    releases: Sequence[str] = ()  # of each job: active, or pending
+
+
+def attempt(given: argparse.Namespace, tell: Callable[[Client, Asked], Awaitable[int]]) -> int:
     """Read the job and tell of it; returns the exit code. Trouble is one sentence on the standard error."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
     try:
@@ -48,19 +66,31 @@ def attempt(given: argparse.Namespace, tell: Callable[[Client, Facts], Awaitable
         return complain(f"{given.job}: {error}.", USAGE)
 
 
-async def _attempt(given: argparse.Namespace, tell: Callable[[Client, Facts], Awaitable[int]]) -> int:
+async def _attempt(given: argparse.Namespace, tell: Callable[[Client, Asked], Awaitable[int]]) -> int:
     namespace = given.namespace or default_namespace(given.kubeconfig, given.context)
     client = await Client.of_user(given.kubeconfig, given.context)
     try:
-        facts = await common.told(read(Look(client), namespace, given.job), "Waiting for the manager cluster ...")
-        return await tell(client, facts)
+        found = await common.told(read(Look(client), namespace, given.job), "Waiting for the manager cluster ...")
+        return await tell(client, found)
     finally:
         await client.close()
 
 
-async def read(look: Look, namespace: str, word: str) -> Facts:
-    """Everything of one job; raises Unusable where there is no such job."""
+async def read(look: Look, namespace: str, word: str) -> Asked:
+    """Everything of one job, or of the RayClusters of a RayService; raises Unusable where there is no such job."""
     kind, job = await _job(look, namespace, word)
+    if kind != names.RAY_SERVICE:
+        return Asked((await _facts(look, namespace, kind, job),))
+    status = job.get("status") or {}
+    named = {
+        release: str((status.get(field) or {}).get("rayClusterName") or "") for release, field in _RELEASES.items()
+    }
+    found = {one: await look.one(RAY_CLUSTERS, name, namespace) for one, name in named.items() if name}
+    there = {release: ray_cluster for release, ray_cluster in found.items() if ray_cluster}
+    return Asked([await _facts(look, namespace, "RayCluster", one) for one in there.values()], job, tuple(there))
+
+
+async def _facts(look: Look, namespace: str, kind: str, job: Raw) -> Facts:
     selector = {"labelSelector": f"{names.JOB_UID_LABEL}={uid_of(job)}"}
     workload = workload_of(job, await look.all(WORKLOADS, namespace, **selector))
     bare = Facts(kind, job)
@@ -76,12 +106,12 @@ async def _job(look: Look, namespace: str, word: str) -> tuple[str, Raw]:
     said, slash, name = word.partition("/")
     kinds = [said.lower().removesuffix("s").removesuffix(".ray.io")] if slash else list(_KINDS)
     if not set(kinds) <= set(_KINDS) or (slash and not name):
-        raise Unusable(f"{word} names no job: it must be NAME, rayjob/NAME or raycluster/NAME.")
+        raise Unusable(f"{word} names no job: it must be NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME.")
     for kind, resource in (_KINDS[one] for one in kinds):
         if job := await look.one(resource, name or word, namespace):
             return kind, job
     refused = [look.unread[r.plural] for _, r in (_KINDS[one] for one in kinds) if r.plural in look.unread]
-    what = " or ".join(_KINDS[one][0] for one in kinds)
+    what = " or ".join(filter(None, (", ".join(_KINDS[one][0] for one in kinds[:-1]), _KINDS[kinds[-1]][0])))
     raise Unusable(" ".join([f"Namespace {namespace} has no {what} {name or word} that you may see.", *refused]))
 
 

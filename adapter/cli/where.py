@@ -7,20 +7,22 @@ import argparse
 import json
 from datetime import UTC, datetime
 
-from adapter.cli import jobfacts, wheretable
+from adapter.cli import jobfacts, ofservice, wheretable
 from adapter.cli.common import DONE
+from adapter.cli.jobfacts import Asked
 from adapter.shell.kube.client import Client
 from adapter.whereabouts.document import document
-from adapter.whereabouts.facts import Facts
 
 
 def main(given: argparse.Namespace) -> int:
     """Read, print, and return the exit code."""
 
-    async def tell(_: Client, facts: Facts) -> int:
-        found = document(facts)
-        as_json = given.output == "json"
-        print(json.dumps(found, indent=2) + "\n" if as_json else wheretable.render(found, datetime.now(UTC)), end="")
+    async def tell(_: Client, asked: Asked) -> int:
+        found, now = [document(facts) for facts in asked.jobs], datetime.now(UTC)
+        if given.output == "json":
+            print(json.dumps(ofservice.document(asked, found), indent=2))
+        else:
+            print(ofservice.rendered(asked, [wheretable.render(one, now) for one in found]), end="")
         return DONE
 
     return jobfacts.attempt(given, tell)

@@ -1,34 +1,42 @@
 """`rayspan why`: which one link keeps a job from running? Walks along its objects in the manager cluster, and asks for a plan where it waits for room.
 
 Exit code 0: it runs, or has succeeded; 3: it waits; 4: it is refused, or failed, and needs somebody; 2: there is no such job; 1: the
-manager cannot be asked.
+manager cannot be asked. Of a RayService it is that of its RayCluster which is worse off, and 3 while it has none.
 """
 
 import argparse
 import json
 from typing import Any
 
-from adapter.cli import common, jobfacts, plan, plantable
+from adapter.cli import common, jobfacts, ofservice, plan, plantable
 from adapter.cli.common import as_lines, columns
+from adapter.cli.jobfacts import Asked
 from adapter.cli.wheretable import verdict
 from adapter.planning.preview import Answer
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.whereabouts.document import Document, document
 from adapter.whereabouts.facts import Facts
+from adapter.whereabouts.link import EXIT_CODES, Link
 from adapter.whereabouts.walk import walk
 
 
 def main(given: argparse.Namespace) -> int:
     """Read, ask, print, and return the exit code."""
 
-    async def tell(client: Client, facts: Facts) -> int:
-        found, link = document(facts), walk(facts)
-        if link.wants_room:
-            found |= await _planned(client, facts)
-        print(json.dumps(found, indent=2) + "\n" if given.output == "json" else render(found), end="")
-        return link.exit_code
+    async def tell(client: Client, asked: Asked) -> int:
+        links = [walk(facts) for facts in asked.jobs]
+        found = [await _told(client, facts, link) for facts, link in zip(asked.jobs, links, strict=True)]
+        if given.output == "json":
+            print(json.dumps(ofservice.document(asked, found), indent=2))
+        else:
+            print(ofservice.rendered(asked, list(map(render, found))), end="")
+        return max((link.exit_code for link in links), default=EXIT_CODES["Waits"])
 
     return jobfacts.attempt(given, tell)
+
+
+async def _told(client: Client, facts: Facts, link: Link) -> Document:
+    return document(facts) | (await _planned(client, facts) if link.wants_room else {})
 
 
 async def _planned(client: Client, facts: Facts) -> dict[str, Any]:

@@ -47,16 +47,21 @@ def _says_so(pod: Raw) -> bool:
 
 
 def service(ray_cluster: Raw) -> Job | None:
-    """The RayService that KubeRay made a RayCluster of, None where it is of a RayJob, or a user's own.
+    """The RayService that KubeRay made a RayCluster of, None where it is of a RayJob, or a user's own."""
+    return owner(ray_cluster, (names.RAY_SERVICE,))
 
-    Whoever may make a RayCluster may write any owner into it, and an API server asks of its name and uid only that they are not empty.
+
+def owner(raw: Raw, kinds: Collection[str]) -> Job | None:
+    """The object of KubeRay's that controls another one, where it is of one of these kinds.
+
+    Whoever may make an object may write any owner into it, and an API server asks of its name and uid only that they are not empty.
     """
-    for owner in meta(ray_cluster).get("ownerReferences") or ():
-        if owner.get("controller") and owner.get("kind") == names.RAY_SERVICE:
-            version, name, uid = (str(owner.get(key) or "") for key in ("apiVersion", "name", "uid"))
+    for one in meta(raw).get("ownerReferences") or ():
+        if one.get("controller") and one.get("kind") in kinds:
+            version, name, uid = (str(one.get(key) or "") for key in ("apiVersion", "name", "uid"))
             if not (version.partition("/")[0] == names.RAY_DOMAIN and _NAME.fullmatch(name) and _UID.fullmatch(uid)):
                 return None
-            return Job(version, names.RAY_SERVICE, str(meta(ray_cluster).get("namespace") or ""), name, uid)
+            return Job(version, str(one["kind"]), str(meta(raw).get("namespace") or ""), name, uid)
     return None
 
 

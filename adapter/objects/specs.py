@@ -5,6 +5,7 @@ must survive objects written under an older or newer schema. A spec that does no
 never an exception in a loop. Status shapes are ours alone and stand where they are computed.
 """
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ _HOST_AND_PORT = re.compile(
 _LAST_PORT = 65535
 
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
 def parse_duration(text: object) -> timedelta:
     """Read a duration as Kubernetes users write it (`30s`, `5m`, `1h30m`).
 
@@ -38,6 +42,14 @@ def parse_duration(text: object) -> timedelta:
         return timedelta(hours=hours, minutes=minutes, seconds=seconds)
     except OverflowError:
         raise ValueError(f"{text!r} is longer than anybody can wait") from None
+
+
+def parse_network(text: object) -> Network:
+    """Read a range of addresses (`10.1.0.0/16`, `fd00:1::/48`); raises ValueError for anything else, as pydantic wants it."""
+    try:
+        return ipaddress.ip_network(str(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a range of addresses such as 10.1.0.0/16 or fd00:1::/48") from None
 
 
 SpecT = TypeVar("SpecT", bound="_Spec")
@@ -140,6 +152,8 @@ class WorkerCluster(_Spec):
     # (kubernetes:pkg/apis/scheduling/types.go, HighestUserDefinablePriority).
     max_priority: int = Field(default=1_000_000_000, alias="maxPriority")
     can_grow: bool = Field(default=False, alias="canGrow")
+    # Of the addresses that pods there have; empty: any. What a cluster says of its pods is believed, but where requests are led by it.
+    pod_cidrs: tuple[Annotated[Network, BeforeValidator(parse_network)], ...] = Field(default=(), alias="podCIDRs")
     price_per_hour: dict[str, Decimal] = Field(default_factory=dict, alias="pricePerHour")  # resource -> one unit's
 
 

@@ -11,7 +11,7 @@ Stage = Literal["Job", "Workload", "AdmissionCheck", "Placement", "Pods", "Ray"]
 STAGES: Final[tuple[Stage, ...]] = ("Job", "Workload", "AdmissionCheck", "Placement", "Pods", "Ray")
 # Waits: it may go on by itself. Refused: it does not, unless somebody changes something. Done and Failed: it is over.
 Outcome = Literal["Runs", "Done", "Waits", "Refused", "Failed"]
-_CODES: Final[dict[Outcome, int]] = {"Runs": 0, "Done": 0, "Waits": 3, "Refused": 4, "Failed": 4}
+EXIT_CODES: Final[dict[Outcome, int]] = {"Runs": 0, "Done": 0, "Waits": 3, "Refused": 4, "Failed": 4}
 
 _ROOM: Final = ("ManagerQuota", "Yielded", "Planned", names.WAITING, names.RESERVING, names.WITHDRAWING)
 
@@ -34,7 +34,7 @@ class Link:
 
     @property
     def exit_code(self) -> int:
-        return _CODES[self.outcome]
+        return EXIT_CODES[self.outcome]
 
 
 def sentence(text: str) -> str:

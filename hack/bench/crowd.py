@@ -110,6 +110,7 @@ class Stand:
             fleet=fleet,
             gangs=facts.gangs,
             workers=facts.workers,
+            services=facts.services,
             claims=claims,
             executor=wiring.execute(manager, fleet, facts, planning, announcer, memory, copier),
             conditions=self._nobody,

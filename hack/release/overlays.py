@@ -45,6 +45,7 @@ COMPONENTS = (
     Part("quota-aggregator", "components/quota-aggregator", "The right to change quota of the manager's ClusterQueues."),
     Part("multikueue", "components/multikueue", "The right to read the Secrets of your MultiKueueClusters: put their names for east and west."),
     Part("rayservice", "components/rayservice", "What keeps KubeRay 1.6 from undoing what Kueue does to a RayService's RayClusters (docs/serving.md)."),
+    Part("rayservice-endpoints", "components/rayservice-endpoints", "The right to lead requests of RayServices straight to their workers in worker clusters, and what bounds it (docs/serving.md)."),
     MONITORING,
     Part("shared-flavor", "components/shared-flavor", "The manager's queue `ray` with one flavor for everything."),
     Part("local-remote", "components/local-remote", "The manager's queue `ray` with one flavor for what runs there and one for what does not."),

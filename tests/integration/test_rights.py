@@ -51,6 +51,9 @@ MANAGER_ROWS: list[Row] = [
     ("list", "multikueueconfigs.kueue.x-k8s.io", "", True),
     ("patch", "multikueueclusters.kueue.x-k8s.io/status", "", False),
     ("create", "events", "-n default", True),
+    ("list", "services", "-A", False),
+    ("list", "endpointslices.discovery.k8s.io", "-A", False),
+    ("create", "endpointslices.discovery.k8s.io", "-n default", False),
     ("list", "nodes", "", False),
     ("create", "clusterrolebindings", "", False),
     ("watch", "mutatingadmissionpolicies/rayspan-gate", "", True),
@@ -86,6 +89,18 @@ AGGREGATOR_ROWS: list[Row] = [
     ("patch", "clusterqueues.kueue.x-k8s.io/status", "", False),
     ("patch", "cohorts.kueue.x-k8s.io", "", False),
     ("patch", "localqueues.kueue.x-k8s.io", "-n default", False),
+]
+# What is in what it writes there: tests/integration/test_endpoints.py.
+ENDPOINTS_ROWS: list[Row] = [
+    ("watch", "services", "-A", True),
+    ("patch", "services", "-n default", False),
+    ("watch", "endpointslices.discovery.k8s.io", "-A", True),
+    ("create", "endpointslices.discovery.k8s.io", "-n default", True),
+    ("patch", "endpointslices.discovery.k8s.io", "-n default", True),
+    ("delete", "endpointslices.discovery.k8s.io", "-n default", True),
+    ("deletecollection", "endpointslices.discovery.k8s.io", "-n default", False),
+    ("update", "endpointslices.discovery.k8s.io", "-n default", False),
+    ("create", "endpoints", "-n default", False),
 ]
 WORKER_ROWS: list[Row] = [
     ("list", "clusterqueues.kueue.x-k8s.io", "", True),
@@ -252,6 +267,12 @@ def aggregator(fleet: Clusters) -> Iterator[Clusters]:
 
 def test_what_it_may_do_to_quota(aggregator: Clusters) -> None:
     assert wrong(aggregator.manager, CONTROLLER, AGGREGATOR_ROWS) == []
+
+
+def test_what_it_may_do_to_endpoints(fleet: Clusters) -> None:
+    with added(fleet.manager, "rayservice-endpoints"):
+        fleet.manager.wait(lambda: may(fleet.manager, CONTROLLER, *ENDPOINTS_ROWS[0][:3]), 20, "the right is known")
+        assert wrong(fleet.manager, CONTROLLER, ENDPOINTS_ROWS) == []
 
 
 def test_what_it_may_do_in_a_worker_cluster(fleet: Clusters) -> None:

@@ -286,3 +286,32 @@ def of_service(one: Raw) -> Raw:
         "metadata": {**one["metadata"], "labels": labels},
         "status": {**one["status"], "containerStatuses": running},
     }
+
+
+def make_service(
+    name: str = "chat-serve-svc", *, selects: str = "train-abc", owner: str = "RayService", **spec: Any
+) -> Raw:
+    """The Service that KubeRay keeps for a RayService: it selects one RayCluster of it."""
+    found = {"apiVersion": "ray.io/v1", "kind": owner, "name": "chat", "uid": "uid-of-chat", "controller": True}
+    selector = {names.RAY_GCS_CLUSTER_LABEL: selects, names.RAY_SERVE_LABEL: "true"}
+    port = {"name": "serve", "protocol": "TCP", "port": 8000, "targetPort": 8000}
+    labels = {names.RAY_SERVE_LABEL: "chat-serve"}
+    return {
+        "metadata": make_meta(name, labels=labels, ownerReferences=[found] if owner else []),
+        "spec": {"type": "ClusterIP", "ipFamilies": ["IPv4"], "selector": selector, "ports": [port], **spec},
+    }
+
+
+def make_serving(name: str = "worker-0", *, address: str = "10.1.0.1", ready: bool = True, **more: Any) -> Raw:
+    """A worker of a RayService, dispatched, as its copy is mirrored."""
+    pod = of_service(
+        make_pod(name, placement="train", dispatched=True, phase="Running", **{"slot": "east/1/w/0", **more})
+    )
+    told = [*pod["status"]["conditions"], make_condition("Ready", ready)]
+    return {**pod, "status": {**pod["status"], "conditions": told, "podIP": address, "podIPs": [{"ip": address}]}}
+
+
+def make_serving_copy(pod: Raw, **more: Any) -> Raw:
+    """The copy from which such a worker is mirrored."""
+    copy = make_copy(pod, **more)
+    return {**copy, "status": {**copy["status"], "podIP": pod["status"]["podIP"], "podIPs": pod["status"]["podIPs"]}}

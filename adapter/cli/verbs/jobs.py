@@ -42,7 +42,8 @@ only if another job has it already, else its priority is taken for 0. All worker
 exit code: 0 it fits, 3 it does not fit, 2 there is no job to plan, 1 nobody could be asked
 """
 _WHERE = """\
-Shows where the head and the workers of a RayJob or RayCluster are, and how they are.
+Shows where the head and the workers of a RayJob or RayCluster are, and how they are; of a RayService those of the RayCluster that
+serves, and of the one that an upgrade waits for.
 """
 _WHERE_MORE = """\
 example:
@@ -73,7 +74,8 @@ WorkerClusters, which only administrators may read at first.
 exit code: 0 it is shown, 2 there is no such job or the command line is wrong, 1 the manager cluster cannot be asked
 """
 _WHY = """\
-Says which one link of its way keeps a RayJob or RayCluster from running, and what to do about it.
+Says which one link of its way keeps a RayJob or RayCluster from running, and what to do about it; of a RayService this of the
+RayCluster that serves, and of the one that an upgrade waits for.
 """
 _WHY_MORE = """\
 example:

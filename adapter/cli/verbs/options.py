@@ -42,7 +42,9 @@ def add_output(verb: argparse.ArgumentParser, *others: str) -> None:
 def add_job(verb: argparse.ArgumentParser) -> None:
     """Add what a verb about one job is told."""
     verb.add_argument(
-        "job", metavar="JOB", help="name of a RayJob or RayCluster, also as rayjob/NAME or raycluster/NAME"
+        "job",
+        metavar="JOB",
+        help="name of a RayJob, RayCluster or RayService, also as rayjob/NAME, raycluster/NAME or rayservice/NAME",
     )
     verb.add_argument("-n", "--namespace", default="", help="where it is (default: the context's)")
     add_output(verb, "json")

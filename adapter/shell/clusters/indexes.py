@@ -24,6 +24,17 @@ def by_ray_cluster(pod: Raw) -> str:
     return f"{key_of(pod)[0]}/{label(pod, names.RAY_GCS_CLUSTER_LABEL)}"
 
 
+def by_selected_ray_cluster(service: Raw) -> str:
+    """Index of Services: namespace and name of the RayCluster whose pods they select."""
+    selector = (service.get("spec") or {}).get("selector") or {}
+    return f"{key_of(service)[0]}/{selector.get(names.RAY_GCS_CLUSTER_LABEL) or ''}"
+
+
+def by_service(endpoint_slice: Raw) -> str:
+    """Index of EndpointSlices: namespace and name of their Service."""
+    return f"{key_of(endpoint_slice)[0]}/{label(endpoint_slice, names.SERVICE_NAME_LABEL)}"
+
+
 def by_gang(placement: Raw) -> str:
     """Index of Placements: namespace and the gang they stand for."""
     return f"{key_of(placement)[0]}/{gang_of(placement)}"

@@ -16,7 +16,14 @@ from adapter.objects.raw import Key, Raw, key_of, label, uid_of
 from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import Job, Workload, active_slice, is_chain, is_elastic, workload
 from adapter.shell.clusters.cluster import Cluster, Row, never
-from adapter.shell.clusters.indexes import by_gang, by_own_gang, by_placement, by_ray_cluster
+from adapter.shell.clusters.indexes import (
+    by_gang,
+    by_own_gang,
+    by_placement,
+    by_ray_cluster,
+    by_selected_ray_cluster,
+    by_service,
+)
 from adapter.shell.kube import resources
 from adapter.shell.kube.budget import OF_MANAGER
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -28,6 +35,7 @@ log = logging.getLogger(__name__)
 
 # One read each time. An end instead would be answered by the kubelet with breaks of up to five minutes.
 _ASK_AGAIN_SECONDS = 2.0
+_OF_SERVING = (resources.SERVICES, resources.ENDPOINT_SLICES)
 _ALL: Mapping[str, str] = {}  # selectors that leave nothing out
 _UNKNOWN: Raw = {}  # a job: always the same one, so that it can be told (shell/kube/same.py)
 
@@ -60,11 +68,15 @@ class Manager(Cluster):
         self.gate_bindings = Store()
         self.multikueue_clusters = Store()
         self.multikueue_configs = Store()
+        self.services = Store(index=by_selected_ray_cluster)  # those for Serve
+        self.slices = Store(index=by_service)  # those of ours
+        self._told_way = False  # whether it was said that requests pass heads
         self._rows = self._table()
 
     def _table(self) -> list[Row]:
         gate = {"fieldSelector": f"metadata.name={names.GATE_POLICY}"}
         heads = {"labelSelector": f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}"}
+        ours = {"labelSelector": f"{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES}"}
         return [
             _needed(resources.WORKLOADS, self.workloads),
             _needed(resources.PLACEMENTS, self.placements),
@@ -83,6 +95,8 @@ class Manager(Cluster):
             _needed(resources.GATE_BINDINGS, self.gate_bindings, selectors=gate),
             _optional(resources.MULTIKUEUE_CLUSTERS, self.multikueue_clusters),
             _optional(resources.MULTIKUEUE_CONFIGS, self.multikueue_configs),
+            _granted(resources.SERVICES, self.services, {"labelSelector": names.RAY_SERVE_LABEL}),
+            _granted(resources.ENDPOINT_SLICES, self.slices, ours),
         ]
 
     async def identity(self) -> str:
@@ -103,10 +117,12 @@ class Manager(Cluster):
                 return membership.identity(found)
 
     def _followed(self, row: Row, error: Exception | None) -> None:
-        before = self.unread.get(row.resource)
+        before, straight = self.unread.get(row.resource), self.serves
         super()._followed(row, error)
         now = self.unread.get(row.resource)
-        if str(before or "") != str(now or ""):
+        if row.resource in _OF_SERVING:
+            self._tell_serving(row, straight, now)
+        elif str(before or "") != str(now or ""):
             log.info("manager cluster: %s %s", row.resource.plural, now or "are read")
             row.store.tell()
         elif error and row.silences is not never:
@@ -114,11 +130,27 @@ class Manager(Cluster):
         if self.synced and (error is None or row.silences is never):
             self.filled.set()
 
+    def _tell_serving(self, row: Row, straight: bool, unread: Exception | None) -> None:
+        """Say once which way requests go, however many kinds cannot be read for it."""
+        way = "go straight to their workers" if self.serves else f"pass their heads ({unread})"
+        if self.serves != straight or (unread and not self._told_way):
+            self._told_way = True
+            log.info("manager cluster: requests of RayServices %s", way)
+        if self.serves and not straight:
+            row.store.tell()
+
     def _note(self, source: Row | str, error: Exception | None) -> None:
         before = self.lost
         super()._note(source, error)
         if before and not self.lost:
             self.back()
+
+    @property
+    def serves(self) -> bool:
+        """Whether Services and our slices of them can be read: whoever may write them may read them, too."""
+        return all(
+            row.store.synced and row.resource not in self.unread for row in self._rows if row.resource in _OF_SERVING
+        )
 
     @property
     def unready(self) -> str:
@@ -202,6 +234,15 @@ def _optional(resource: Resource, store: Store) -> Row:
         return isinstance(error, ApiError) and error.status in (403, 404) and not store.synced
 
     return Row(resource, store, spared=lacks, silences=never)
+
+
+def _granted(resource: Resource, store: Store, selectors: Mapping[str, str]) -> Row:
+    """What is read and written only where an admin gave the right, and only for as long as he does."""
+
+    def lacks(error: Exception) -> bool:
+        return isinstance(error, ApiError) and error.status in (403, 404)
+
+    return Row(resource, store, selectors=selectors, spared=lacks, silences=never)
 
 
 def _is_silence(error: Exception) -> bool:

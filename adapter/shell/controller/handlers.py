@@ -22,7 +22,18 @@ from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.controller import predicates
-from adapter.shell.controller.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
+from adapter.shell.controller.keys import (
+    ANCHOR,
+    BURST_SECONDS,
+    CHECK,
+    CLUSTER,
+    GANG,
+    POD,
+    ROOM_SECONDS,
+    SERVICE,
+    Keys,
+    QueueKey,
+)
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.guard import contained
 from adapter.shell.kube.store import Changed, Store
@@ -71,6 +82,8 @@ class Waker:
             (manager.cluster_queues, self._cluster_queue),
             (manager.local_queues, self._local_queue),
             (manager.flavors, self._layout),
+            (manager.services, self._service),
+            (manager.slices, self._slice),
         ]
 
     def reservation(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
@@ -124,6 +137,10 @@ class Waker:
             self._keys.named(POD, namespace, name, BURST_SECONDS)
         if before is not None and (after is None or (ended(after) and not ended(before))):
             self._less(cluster, before)
+        if predicates.changed(before, after, predicates.endpoint) and (
+            pod := self._manager.pods.get(key_of(after or before or {}))
+        ):
+            self._keys.services_of(pod)
 
     def _less(self, cluster: str, copy: Raw) -> None:
         """A copy holds no quota any more: was it the last one of a share that is to go, or that was evicted?"""
@@ -163,6 +180,7 @@ class Waker:
     def unseen(self, pod: Raw) -> None:
         """Ray's head tells something new of a pod whose worker cluster cannot be seen."""
         self._keys.add(POD, pod)
+        self._keys.services_of(pod)
 
     def refused(self, key: Key) -> None:
         """Something could not be done for a pod: its gang may have to go elsewhere."""
@@ -179,6 +197,7 @@ class Waker:
         self._keys.named(CLUSTER, "", cluster, after)
         self._keys.all(GANG, self._manager.workloads, after)
         self._keys.all(POD, self._manager.pods, after)
+        self._keys.all(SERVICE, self._manager.services, after)
         self._keys.member(cluster, after)
         self._keys.quotas(after)
 
@@ -195,6 +214,7 @@ class Waker:
             (CHECK, self._manager.checks),
             (GANG, self._manager.workloads),
             (POD, self._manager.pods),
+            (SERVICE, self._manager.services),
         ):
             self._keys.all(what, store)
         for cluster in self._fleet.members():
@@ -230,6 +250,8 @@ class Waker:
     def _pod(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
         self._keys.add(POD, raw)
+        if predicates.changed(before, after, predicates.endpoint):
+            self._keys.services_of(raw)
         place = self._manager.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
         if place and predicates.changed(
             before, after, predicates.stand
@@ -248,7 +270,23 @@ class Waker:
     def _ray_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._job(before, after)
         if predicates.changed(before, after, uid_of):
-            self._keys.of_ray_cluster("/".join(key_of(after or before or {})))
+            of = "/".join(key_of(after or before or {}))
+            self._keys.of_ray_cluster(of)
+            self._keys.all(SERVICE, self._manager.services.group(of), BURST_SECONDS)
+
+    def _service(self, before: Raw | None, after: Raw | None) -> None:
+        if before is None and after is None:  # they can be read from now on
+            self._keys.all(SERVICE, self._manager.services)
+        elif after is not None:  # its slices go with it
+            self._keys.add(SERVICE, after, BURST_SECONDS)
+
+    def _slice(self, before: Raw | None, after: Raw | None) -> None:
+        """A slice of ours changed: whoever made it that way, it must be right. Not at once, as with the mirror of a head."""
+        if before is None and after is None:
+            self._service(None, None)
+        for raw in (before, after):
+            if raw is not None:
+                self._keys.named(SERVICE, key_of(raw)[0], label(raw, names.SERVICE_NAME_LABEL), BURST_SECONDS)
 
     def _job(self, before: Raw | None, after: Raw | None) -> None:
         """A RayJob or RayCluster: it came, or goes, and its gang with it; or it is suspended, or let run."""
@@ -270,6 +308,7 @@ class Waker:
             self._keys.room()  # policies may require that it was reached
         if predicates.changed(before, after, lambda cluster: cluster.get("spec")):
             self._keys.policies()  # a selector may choose it now, or not any more
+            self._keys.all(SERVICE, self._manager.services)  # its pods may have other addresses
 
     def _login(self, *_: Raw | None) -> None:
         """A kubeconfig, or a MultiKueueCluster that names one."""

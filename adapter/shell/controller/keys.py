@@ -21,6 +21,7 @@ from adapter.shell.observe.turns import aged, turn
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
 GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "queue", "anchor"
+SERVICE = "service"
 # A pod that starts changes its status several times within a fraction of a second; one write tells of all of them. Nobody
 # waits for less than this: KubeRay and people look at seconds.
 BURST_SECONDS = 0.3
@@ -63,6 +64,10 @@ class Keys:
     def of_ray_cluster(self, key: str, after: float = 0.0) -> None:
         """The worker pods of a RayCluster, by namespace and name."""
         self.all(POD, (pod for pod in self._manager.pods if by_ray_cluster(pod) == key), after)
+
+    def services_of(self, pod: Raw) -> None:
+        """The Services that lead to a worker pod, or to others of its RayCluster; in a moment, for one write tells of all of them."""
+        self.all(SERVICE, self._manager.services.group(by_ray_cluster(pod)), BURST_SECONDS)
 
     def member(self, cluster: str, after: float = 0.0) -> None:
         """What stands in a worker cluster."""

@@ -1,6 +1,6 @@
 """What is a look at a key: observe, decide, execute, and say when to look again unless something changes?
 
-Keys: a gang (Workload), a worker pod (with its copies), a WorkerCluster, an AdmissionCheck, a ClusterQueue, an anchor. What to do
+Keys: a gang (Workload), a worker pod (with its copies), a Service, a WorkerCluster, an AdmissionCheck, a ClusterQueue, an anchor. What to do
 is recomputed from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
 nobody else. A plan waits for those before it, so whether it is wanted, and of what, is decided once more when its turn has come.
 """
@@ -20,17 +20,18 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller import measure
 from adapter.shell.controller.handlers import Waker
-from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QueueKey
+from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, SERVICE, QueueKey
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import PARALLEL, ApiError, Unreachable
 from adapter.shell.observe.gangs import Gangs
+from adapter.shell.observe.services import Services
 from adapter.shell.observe.slots import Claims
 from adapter.shell.observe.workers import Workers
 from adapter.shell.write import anchors
 from adapter.shell.write.conditions import Conditions
 from adapter.shell.write.execute import Executor
 from adapter.shell.write.quotas import Aggregator
-from adapter.worker import dispatch
+from adapter.worker import dispatch, serving
 
 log = logging.getLogger(__name__)
 # The shortest time after which a key is looked at again.
@@ -47,6 +48,7 @@ class Looks:
     fleet: Fleet
     gangs: Gangs
     workers: Workers
+    services: Services
     claims: Claims
     executor: Executor
     conditions: Conditions
@@ -77,6 +79,8 @@ class Looks:
             return await self._gang((namespace, name))
         if what == POD:
             return await self._pod((namespace, name))
+        if what == SERVICE:
+            return await self._execute((namespace, name), serving.decide(self.services.facts((namespace, name))))
         await (self.conditions.check(name) if what == CHECK else self.aggregator.look(name))
         return None
 

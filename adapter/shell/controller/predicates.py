@@ -9,9 +9,9 @@ from dataclasses import replace
 from adapter import names
 from adapter.objects.pendingworkload import in_vain, is_pending
 from adapter.objects.placement import placement
-from adapter.objects.raw import Raw, annotation, key_of, meta, true_since, uid_of
+from adapter.objects.raw import Raw, annotation, is_true, key_of, meta, true_since, uid_of
 from adapter.objects.reservation import reservation
-from adapter.objects.workerpod import in_place, slot_of
+from adapter.objects.workerpod import dispatched, in_place, leaving, slot_of
 from adapter.objects.workload import workload
 from adapter.shell.observe.pending import borrows
 
@@ -80,6 +80,13 @@ def stand(pod: Raw) -> object:
     """What of a manager's pod decides on the fate of its share, and on whose turn it is to move."""
     gone = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
     return gone, slot_of(pod), in_place(pod)
+
+
+def endpoint(pod: Raw) -> object:
+    """What of a worker pod, or of its copy, decides whether requests go straight there."""
+    status = pod.get("status") or {}
+    there = uid_of(pod), leaving(pod), status.get("phase"), status.get("podIP"), status.get("podIPs")
+    return there, is_true(pod, "Ready"), dispatched(pod), slot_of(pod)
 
 
 def head(raw: Raw) -> object:

@@ -21,6 +21,7 @@ from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.seen import Seen
+from adapter.shell.observe.services import Services
 from adapter.shell.observe.slots import Claims, Slots
 from adapter.shell.observe.sources import Sources
 from adapter.shell.observe.targets import Targets
@@ -36,6 +37,7 @@ from adapter.shell.write.execute import Executor
 from adapter.shell.write.gangs import GangWriter
 from adapter.shell.write.pods import PodWriter
 from adapter.shell.write.quotas import Aggregator
+from adapter.shell.write.slices import SliceWriter
 from adapter.shell.write.trials import Trier
 
 
@@ -66,6 +68,7 @@ class Readers:
     seen: Seen
     workers: Workers
     gangs: Gangs
+    services: Services
 
 
 def read(manager: Manager, fleet: Fleet, claims: Claims, losses: Losses, memory: Memory, manager_id: str) -> Readers:
@@ -76,7 +79,9 @@ def read(manager: Manager, fleet: Fleet, claims: Claims, losses: Losses, memory:
     trials, seen = Trials(fleet, targets), Seen(manager, fleet, policies, memory)
     workers = Workers(manager, fleet, policies, shares, targets, slots, losses, memory)
     gangs = Gangs(manager, fleet, policies, sources, refusals, targets, shares, slots, losses, memory, trials, seen)
-    return Readers(policies, sources, refusals, targets, shares, trials, seen, workers, gangs)
+    return Readers(
+        policies, sources, refusals, targets, shares, trials, seen, workers, gangs, Services(manager, fleet, losses)
+    )
 
 
 def plan(manager: Manager, fleet: Fleet, facts: Readers, memory: Memory) -> Planning:
@@ -98,7 +103,7 @@ def execute(
     """Build who does actions."""
     gangs = GangWriter(manager, fleet, planning, memory, facts.trials)
     pods = PodWriter(manager, fleet, announcer, memory, copier)
-    return Executor(gangs, Trier(fleet, facts.trials), pods, announcer)
+    return Executor(gangs, Trier(fleet, facts.trials), pods, SliceWriter(manager, announcer), announcer)
 
 
 def assemble(
@@ -122,6 +127,7 @@ def assemble(
         fleet=fleet,
         gangs=facts.gangs,
         workers=facts.workers,
+        services=facts.services,
         claims=claims,
         executor=execute(manager, fleet, facts, planning, announcer, memory, copier),
         conditions=conditions,

@@ -59,6 +59,11 @@ class Losses:
         nodes, _ = self._alive.get(_ray_cluster(pod), (None, 0.0))
         return silence.of_pod(self._silence(cluster, timeout), pod, nodes, self._late.get(_ray_cluster(pod), ""))
 
+    def dead(self, pod: Raw) -> bool:
+        """Whether the head says that the node is dead of a pod whose cluster cannot be seen; False where it says nothing."""
+        nodes, _ = self._alive.get(_ray_cluster(pod), (None, 0.0))
+        return (nodes or {}).get(silence.address(pod)) is False
+
     def _silence(self, cluster: str, timeout: timedelta) -> Silence | None:
         raw, why = self._manager.worker_clusters.named(cluster), self._fleet.silent().get(cluster)
         return silence.of_cluster(raw, why, begun=(why or "").endswith(FIRST_LISTS), timeout=timeout)

@@ -11,11 +11,13 @@ from adapter.actions import (
     AssignSlot,
     CreatePod,
     DeletePod,
+    DeleteSlice,
     Forget,
     LookAgain,
     MirrorHead,
     PatchStatus,
     Plan,
+    PutSlice,
     Record,
     Rejoin,
     Release,
@@ -30,13 +32,16 @@ from adapter.actions import (
 from adapter.shell.write.events import Announcer
 from adapter.shell.write.gangs import GangWriter
 from adapter.shell.write.pods import PodWriter
+from adapter.shell.write.slices import SliceWriter
 from adapter.shell.write.trials import Trier
 
 
 class Executor:
     """Does actions; raises ApiError or Unreachable when one could not be done."""
 
-    def __init__(self, gangs: GangWriter, trier: Trier, pods: PodWriter, announcer: Announcer) -> None:
+    def __init__(
+        self, gangs: GangWriter, trier: Trier, pods: PodWriter, slices: SliceWriter, announcer: Announcer
+    ) -> None:
         self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
             Plan: gangs.plan,
             Repoint: gangs.repoint,
@@ -55,6 +60,8 @@ class Executor:
             CreatePod: pods.create_pod,
             DeletePod: pods.delete_pod,
             PatchStatus: pods.patch_status,
+            PutSlice: slices.put,
+            DeleteSlice: slices.delete,
         }
 
     async def do(self, action: Action) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.cli import wheretable, why
+from adapter.cli import jobfacts, wheretable, why
 from adapter.whereabouts.document import document
 from adapter.whereabouts.facts import Facts
 from tests.unit import apiserver
@@ -147,6 +147,62 @@ async def test_a_ray_cluster_is_found_by_its_name_too(
         assert json.loads(capsys.readouterr().out)["kind"] == "RayCluster"
 
 
+def of_service(*releases: str) -> tuple[Raw, list[Answer]]:
+    """A RayService with these RayClusters, of which the pending one waits; and what the API server says of all that."""
+    made = {one: make_ray_job(make_group(0), kind="RayCluster", queue=None) for one in releases}
+    for release, one in made.items():
+        one["metadata"] |= {"name": f"chat-{release}", "uid": f"uid-of-{release}"}
+    status = {f"{one}ServiceStatus": {"rayClusterName": f"chat-{one}"} for one in releases}
+    service = {"metadata": {"name": "chat", "namespace": NAMESPACE, "uid": "u"}, "status": status}
+    each = [lists(1), lists(1), lists(1), lists(1), lists(1)]  # workloads, placements, pods, worker clusters, checks
+    return service, [says(service), *(says(one) for one in made.values()), *(each * len(made))]
+
+
+@pytest.mark.parametrize("words", ["rayservice/chat", "rayservice.ray.io/chat", "chat"])
+async def test_of_a_rayservice_its_rayclusters_are_told(
+    words: str, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, said = of_service("active", "pending")
+    server.lists = [*([refuses(404, "NotFound")] * 2 if words == "chat" else []), *said]
+    assert await run(monkeypatch, "where", words, "-n", NAMESPACE, "--kubeconfig", config) == 0
+    out = capsys.readouterr().out
+    active, pending = out.index("RayService demo/chat, active:\n\nNAME"), out.index("RayService demo/chat, pending:")
+    assert active < out.index("RayCluster demo/chat-active") < pending < out.index("RayCluster demo/chat-pending")
+    server.lists = of_service("pending")[1]
+    assert (
+        await run(monkeypatch, "where", "rayservice/chat", "-n", NAMESPACE, "-o", "json", "--kubeconfig", config) == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["name"]) == ("RayService", "chat")
+    assert [(one["release"], one["name"]) for one in found["rayClusters"]] == [("pending", "chat-pending")]
+
+
+async def test_a_rayservice_without_a_raycluster_waits(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, _ = of_service("pending")
+    for said in ([says({**service, "status": {}})], [says(service), refuses(404, "NotFound")]):
+        server.lists = [*said]
+        assert await run(monkeypatch, "why", "rayservice/chat", "-n", NAMESPACE, "--kubeconfig", config) == 3
+        assert "RayService demo/chat has no RayCluster yet" in capsys.readouterr().out
+
+
+async def test_the_code_of_a_rayservice_is_that_of_the_one_that_is_worse_off(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, _ = of_service("active", "pending")
+    runs, waits = make_facts(), make_facts(make_workload(reserved=None), pods=[], ray_cluster={})
+    found = [jobfacts.Asked([runs, waits], service, ["active", "pending"]), jobfacts.Asked([runs], service, ["active"])]
+
+    async def read(*_: object) -> jobfacts.Asked:
+        return found.pop(0)
+
+    monkeypatch.setattr(jobfacts, "read", read)
+    server.lists = [refuses(403)]
+    for code in (3, 0):
+        assert await run(monkeypatch, "why", "rayservice/chat", "-n", NAMESPACE, "--kubeconfig", config) == code
+
+
 async def test_missing_rights_are_told_and_the_rest_is_shown(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,9 +269,9 @@ async def test_who_waits_for_room_sees_the_plan_if_he_may(
     [
         (
             "train",
-            [refuses(404, "NotFound"), refuses(404, "NotFound")],
+            [refuses(404, "NotFound")] * 3,
             2,
-            "Namespace demo has no RayJob or RayCluster train that you may see.",
+            "Namespace demo has no RayJob, RayCluster or RayService train that you may see.",
         ),
         (
             "rayjob/train",
@@ -223,8 +279,13 @@ async def test_who_waits_for_room_sees_the_plan_if_he_may(
             2,
             "Namespace demo has no RayJob train that you may see. You may not read rayjobs here: they are not shown.",
         ),
-        ("pod/train", [], 2, "pod/train names no job: it must be NAME, rayjob/NAME or raycluster/NAME."),
-        ("rayjob/", [], 2, "rayjob/ names no job: it must be NAME, rayjob/NAME or raycluster/NAME."),
+        (
+            "pod/train",
+            [],
+            2,
+            "pod/train names no job: it must be NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME.",
+        ),
+        ("rayjob/", [], 2, "rayjob/ names no job: it must be NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME."),
         ("..", [], 2, "..: no object can have such a name."),
         (
             "train",

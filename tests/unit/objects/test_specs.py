@@ -37,6 +37,20 @@ def test_a_duration_beyond_all_calendars_is_refused() -> None:
         specs.parse_duration("99999999999h")
 
 
+@pytest.mark.parametrize("text", ["10.1.0.0/16", "fd00:1::/48", "10.1.0.1/32"])
+def test_a_range_of_addresses_is_read(text: str) -> None:
+    spec = specs.worker_cluster(make.make_worker_cluster(podCIDRs=[text]))
+    assert [str(one) for one in spec.pod_cidrs] == [text]
+
+
+@pytest.mark.parametrize("text", ["", "x", "10.1.0.1/16", "10.1.0.0/33", None, []])
+def test_what_is_no_range_of_addresses_is_told_how_one_looks(text: object) -> None:
+    with pytest.raises(
+        specs.Invalid, match=r"WorkerCluster east: spec\.podCIDRs\.0: .* is not a range of addresses such as 10"
+    ):
+        specs.worker_cluster(make.make_worker_cluster(podCIDRs=[text]))
+
+
 def test_the_smallest_worker_cluster_has_defaults() -> None:
     spec = specs.worker_cluster(make.make_worker_cluster())
     assert spec.source.kube_config

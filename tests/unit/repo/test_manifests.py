@@ -12,6 +12,7 @@ import yaml
 from adapter import names
 from adapter.objects import specs
 from adapter.preflight import facts
+from adapter.worker import endpoints
 from hack.lab.base.paths import REPO
 
 _MANIFESTS = REPO / "manifests"
@@ -110,6 +111,8 @@ _MULTIKUEUE_RBAC = "kustomize/components/multikueue/secrets.yaml"
 _AGGREGATOR_RBAC = "kustomize/components/quota-aggregator/rights.yaml"
 _SERVICE_HOLD = "kustomize/components/rayservice/hold.yaml"
 _SERVICE_GUARD = "kustomize/components/rayservice/guard.yaml"
+_ENDPOINTS_RBAC = "kustomize/components/rayservice-endpoints/rights.yaml"
+_ENDPOINTS_BOUNDS = "kustomize/components/rayservice-endpoints/bounds.yaml"
 _SAMPLE = "manifests/samples/rayjob-pi.yaml"
 
 _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
@@ -165,6 +168,9 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_SERVICE_HOLD, "MutatingAdmissionPolicy", ("metadata", "name"), names.SERVICE_POLICY),
     (_SERVICE_HOLD, "MutatingAdmissionPolicyBinding", ("metadata", "name"), names.SERVICE_POLICY),
     (_SERVICE_HOLD, "MutatingAdmissionPolicyBinding", ("spec", "policyName"), names.SERVICE_POLICY),
+    (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicy", ("metadata", "name"), names.SERVING_POLICY),
+    (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicyBinding", ("spec", "policyName"), names.SERVING_POLICY),
+    (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicyBinding", ("spec", "validationActions", 0), "Deny"),
 )
 
 
@@ -263,6 +269,21 @@ def test_the_guard_of_services_refuses_the_upgrade_that_the_code_names() -> None
         if document["kind"] == "ValidatingAdmissionPolicyBinding"
     }
     assert actions == {names.SERVICE_POLICY: ["Deny"], "rayspan-rayservice-edits": ["Warn"]}
+
+
+def test_the_bounds_of_slices_are_of_the_words_that_the_code_writes() -> None:
+    """What each expression lets pass is asked of a real API server: tests/integration/test_serving.py."""
+    spec = _find(_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicy")["spec"]
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["endpointslices"], ["CREATE", "UPDATE", "DELETE"])
+    (condition,) = spec["matchConditions"]
+    account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.CONTROLLER_ACCOUNT}"
+    assert condition["expression"] == f"request.userInfo.username == '{account}'"
+    said = " ".join(one["expression"] for part in ("variables", "validations") for one in spec[part])
+    assert said.count(f"'{names.SERVING_SLICES}'") == 3
+    assert f"'{names.SERVICE_NAME_LABEL}'" in said and f"'{names.SLICE_MANAGED_BY_LABEL}'" in said
+    assert endpoints.slice_name("chat", "IPv6") == "chat-rayspan-ipv6"
+    assert "variables.service + '-rayspan-' + object.addressType.lowerAscii()" in said
 
 
 def test_the_layouts_have_the_same_check_and_local_queue() -> None:
@@ -424,6 +445,17 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "Role", "rayspan-controller", "leases", {"create", "get", "patch"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_AGGREGATOR_RBAC, "ClusterRole", "rayspan-quota-aggregator", "clusterqueues", {"patch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "endpointslices", set()),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "services", set()),
+        (_ENDPOINTS_RBAC, "ClusterRole", names.SERVING_POLICY, "services", {"list", "watch"}),
+        (_ENDPOINTS_RBAC, "ClusterRole", names.SERVING_POLICY, "endpointslices", {"list", "watch"}),
+        (
+            _ENDPOINTS_RBAC,
+            "ClusterRole",
+            f"{names.SERVING_POLICY}-write",
+            "endpointslices",
+            {"create", "patch", "delete"},
+        ),
         (_MANAGER_RBAC, "Role", names.PLAN_ROLE, "services/proxy", {"create"}),
         (_MANAGER_RBAC, "ClusterRole", names.DRAIN_ROLE, "workerclusters", {"get", "patch"}),
         (_MANAGER_RBAC, "ClusterRole", names.DRAIN_ROLE, "workerclusters/status", set()),
@@ -559,7 +591,9 @@ def test_of_kueues_namespace_only_named_secrets_are_read() -> None:
     assert rules and all(rule["resourceNames"] for rule in rules)
 
 
-@pytest.mark.parametrize("path", [_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC])
+@pytest.mark.parametrize(
+    "path", [_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC, _ENDPOINTS_RBAC]
+)
 def test_no_right_is_a_wildcard(path: str) -> None:
     for document in _objects(REPO / path):
         for rule in document.get("rules", ()):

@@ -24,6 +24,7 @@ from adapter.shell.controller.keys import (
     POD,
     QUEUE,
     ROOM_SECONDS,
+    SERVICE,
     QueueKey,
 )
 from adapter.shell.controller.workqueue import WorkQueue
@@ -900,3 +901,73 @@ async def test_the_turn_of_a_gang_is_that_of_its_newest_version(bench: Bench) ->
     bench.queue.added.clear()
     bench.waker.turns()
     assert [key for key in bench.queue.added if key in keys] == keys[::-1]
+
+
+# --- Services --------------------------------------------------------------------------------------------------------
+
+SERVING = make.make_serving()
+ITS_COPY = make.make_serving_copy(SERVING)
+SERVE = make.make_service()
+SERVICE_KEY = (SERVICE, NAMESPACE, "chat-serve-svc")
+
+
+@pytest.mark.parametrize(
+    ("after", "matters"),
+    [
+        pytest.param(changed(SERVING, "metadata", "resourceVersion", to="2"), False, id="a new version"),
+        pytest.param(changed(SERVING, "status", "startTime", to="x"), False, id="a time"),
+        pytest.param(make.make_serving(ready=False), True, id="its proxy is gone"),
+        pytest.param(make.make_serving(address="10.1.0.2"), True, id="another address"),
+        pytest.param(make.make_serving(deleting=True), True, id="being deleted"),
+        pytest.param(None, True, id="gone"),
+    ],
+)
+async def test_a_worker_wakes_the_services_that_lead_to_it_once_for_a_burst(
+    bench: Bench, after: Raw | None, matters: bool
+) -> None:
+    bench.manager.services.replace([SERVE, make.make_service("other", selects="other")])
+    bench.heard("pods", SERVING, after)
+    services = {key: due for key, due in bench.queue.added.items() if key[0] == SERVICE}
+    assert services == ({SERVICE_KEY: BURST_SECONDS} if matters else {})
+
+
+@pytest.mark.parametrize(
+    ("after", "matters"),
+    [
+        pytest.param(changed(ITS_COPY, "spec", "nodeName", to="n"), False, id="a node"),
+        pytest.param(make.make_serving_copy(SERVING, deleting=True), True, id="being deleted"),
+        pytest.param(make.make_serving_copy(SERVING, phase="Failed"), True, id="failed"),
+        pytest.param(None, True, id="gone"),
+    ],
+)
+async def test_a_copy_wakes_the_services_of_its_pod(bench: Bench, after: Raw | None, matters: bool) -> None:
+    bench.manager.services.replace([SERVE])
+    bench.manager.pods.replace([SERVING])
+    bench.waker.remote_pod("east", ITS_COPY, after)
+    assert (SERVICE_KEY in bench.woken()) == matters
+
+
+async def test_services_wake_for_themselves_their_slices_and_all_that_tells_of_their_workers(bench: Bench) -> None:
+    bench.manager.services.replace([SERVE])
+    ray_cluster = make.make_ray_cluster(owner="uid-of-chat")
+    ours = {"metadata": {"namespace": NAMESPACE, "name": "s", "labels": {names.SERVICE_NAME_LABEL: "chat-serve-svc"}}}
+    changes: list[Callable[[], None]] = [
+        lambda: bench.heard("services", None, SERVE),
+        lambda: bench.heard("services", None, None),
+        lambda: bench.heard("slices", ours, None),
+        lambda: bench.heard("slices", None, ours),
+        lambda: bench.heard("slices", None, None),
+        lambda: bench.heard("ray_clusters", None, ray_cluster),
+        lambda: bench.heard("worker_clusters", None, make.make_worker_cluster()),
+        lambda: bench.waker.unseen(SERVING),
+        lambda: bench.waker.contact("east"),
+        bench.waker.everything,
+    ]
+    for tell in changes:
+        bench.queue.added.clear()
+        tell()
+        assert SERVICE_KEY in bench.woken()
+    bench.queue.added.clear()
+    bench.heard("services", SERVE, None)
+    bench.heard("ray_clusters", ray_cluster, ray_cluster)
+    assert SERVICE_KEY not in bench.woken(), "its slices go with it"

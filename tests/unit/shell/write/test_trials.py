@@ -274,6 +274,7 @@ def looking(sight: Sight, client: Any) -> Looks:
         fleet=sight.fleet,
         gangs=sight.facts.gangs,
         workers=unasked,
+        services=unasked,
         claims=unasked,
         executor=sight.executor(client),
         conditions=unasked,

@@ -1,0 +1,75 @@
+"""What is known about one Service of the manager whose requests may go straight to workers elsewhere?
+
+Reads the stores and builds the facts that worker/serving.py decides from: none while the right to write is not given. A cluster that
+cannot be seen contributes no copies, and what Ray's head says of its nodes.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from adapter import names
+from adapter.objects import specs
+from adapter.objects.raw import Key, Raw, key_of
+from adapter.objects.specs import Network
+from adapter.objects.workerpod import share_key, slot_of
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.indexes import by_ray_cluster
+from adapter.shell.clusters.manager import Manager
+from adapter.shell.guard import each
+from adapter.shell.observe.losses import Losses
+from adapter.worker.endpoints import Backend
+from adapter.worker.serving import Serving
+
+
+class Services:
+    """Reads facts about Services."""
+
+    def __init__(self, manager: Manager, fleet: Fleet, losses: Losses) -> None:
+        self._manager, self._fleet, self._losses = manager, fleet, losses
+        # Worker pods by RayCluster, as of so many changes of their store: thousands of Services may be looked at in a row.
+        self._pods: Mapping[str, Sequence[Raw]] = {}
+        self._as_of = -1
+
+    def facts(self, key: Key) -> Serving:
+        """The facts about a Service."""
+        service = self._manager.services.get(key) if self._manager.serves else None
+        if service is None:
+            return Serving(None)
+        selector = (service.get("spec") or {}).get("selector") or {}
+        ray_cluster = key[0], str(selector.get(names.RAY_GCS_CLUSTER_LABEL) or "")
+        seen = self._fleet.seen()
+        backends = each("services", self._of("/".join(ray_cluster)), lambda pod: self._backend(pod, seen))
+        return Serving(
+            service=service,
+            ray_cluster=self._manager.ray_clusters.get(ray_cluster),
+            backends=tuple(backend for _, backend in backends),
+            standing=tuple(self._manager.slices.group("/".join(key))),
+        )
+
+    def _of(self, ray_cluster: str) -> Sequence[Raw]:
+        pods = self._manager.pods
+        if self._as_of != pods.changes:
+            found = defaultdict[str, list[Raw]](list)
+            for pod in pods:
+                found[by_ray_cluster(pod)].append(pod)
+            self._pods, self._as_of = found, pods.changes
+        return self._pods.get(ray_cluster, ())
+
+    def _backend(self, pod: Raw, seen: Mapping[str, object]) -> Backend:
+        cluster, _ = share_key(slot_of(pod))
+        member = self._fleet.members().get(cluster) if cluster in seen else None
+        copy = member.pods.get(key_of(pod)) if member else None
+        dead = member is None and self._losses.dead(pod)
+        return Backend(pod, copy, member is not None, dead, cluster, self._networks(cluster))
+
+    def _networks(self, cluster: str) -> tuple[Network, ...]:
+        """The addresses that pods there may have, seen or not; any, where nothing can be read of that."""
+        raw = self._manager.worker_clusters.named(cluster)
+        return self._manager.worker_clusters.reading(raw, _pod_cidrs) if raw else ()
+
+
+def _pod_cidrs(raw: Raw) -> tuple[Network, ...]:
+    try:
+        return specs.worker_cluster(raw).pod_cidrs
+    except specs.Invalid:  # which its condition says
+        return ()

@@ -1,0 +1,156 @@
+"""What the stores say of a Service: nothing without the right, the workers of its RayCluster, and what is known of their clusters."""
+
+import logging
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from adapter import names
+from adapter.shell.controller.handlers import Waker
+from adapter.shell.controller.keys import SERVICE
+from adapter.shell.controller.looks import Looks
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.observe.losses import Losses
+from adapter.shell.observe.services import Services
+from adapter.worker.serving import Serving
+from tests.unit.apiserver import Server, connected, serving
+from tests.unit.builders import (
+    NAMESPACE,
+    make_ray_cluster,
+    make_service,
+    make_serving,
+    make_serving_copy,
+    make_worker_cluster,
+)
+from tests.unit.shell.write.test_trials import Told
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+KEY = (NAMESPACE, "chat-serve-svc")
+HERE, THERE = make_serving("here"), make_serving("there", address="10.2.0.1", slot="west/1/w/0")
+
+
+def make_slice(name: str, service: str = KEY[1]) -> Raw:
+    return {"metadata": {"name": name, "namespace": NAMESPACE, "labels": {names.SERVICE_NAME_LABEL: service}}}
+
+
+def sight() -> Sight:
+    """A RayService with a worker in each of two clusters, and a pod of somebody else."""
+    found = Sight({"east": 8, "west": 8})
+    manager = found.manager
+    other = make_serving("other")
+    other["metadata"]["labels"][names.RAY_GCS_CLUSTER_LABEL] = "other"
+    for store, objects in (
+        (manager.services, [make_service()]),
+        (manager.slices, [make_slice("ours"), make_slice("another", "another")]),
+        (manager.ray_clusters, [make_ray_cluster(owner="uid-of-chat")]),
+        (manager.pods, [HERE, THERE, other]),
+        (found.members["east"].pods, [make_serving_copy(HERE)]),
+        (found.members["west"].pods, [make_serving_copy(THERE)]),
+    ):
+        fill(store, *objects)
+    return found
+
+
+def read(found: Sight) -> Serving:
+    return found.facts.services.facts(KEY)
+
+
+def test_the_workers_of_its_raycluster_with_their_copies() -> None:
+    found = read(sight())
+    assert {one.pod["metadata"]["name"] for one in found.backends} == {"here", "there"}
+    assert all(one.copy and one.seen and not one.dead for one in found.backends)
+    assert found.ray_cluster and [one["metadata"]["name"] for one in found.standing] == ["ours"]
+
+
+def test_what_changes_among_the_pods_is_seen_at_the_next_look() -> None:
+    found = sight()
+    read(found)
+    fill(found.manager.pods, HERE)
+    assert [one.pod["metadata"]["name"] for one in read(found).backends] == ["here"]
+
+
+def test_of_a_cluster_out_of_sight_ray_is_asked() -> None:
+    found = sight()
+    found.members["west"]._note("probe", Unreachable("no answer"))
+    losses = Losses(found.manager, found.fleet)
+    services = Services(found.manager, found.fleet, losses)
+
+    def states() -> dict[str, tuple[bool, bool, bool]]:
+        each = services.facts(KEY).backends
+        return {one.pod["metadata"]["name"]: (one.seen, one.copy is not None, one.dead) for one in each}
+
+    assert states() == {"here": (True, True, False), "there": (False, False, False)}
+    losses._alive[NAMESPACE, "train-abc"] = {"10.2.0.1": True}, 0.0
+    assert states()["there"] == (False, False, False)
+    losses._alive[NAMESPACE, "train-abc"] = {"10.2.0.1": False, "10.1.0.1": False}, 0.0
+    assert states() == {"here": (True, True, False), "there": (False, False, True)}
+
+
+@pytest.mark.parametrize("plural", ["services", "endpointslices"])
+def test_nothing_is_known_without_the_right_and_one_sentence_says_so(
+    plural: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = sight()
+    manager, told = found.manager, list[object]()
+    row = next(row for row in manager._rows if row.resource.plural == plural)
+    row.store.listen(lambda *change: told.append(change))
+    refusal = ApiError(403, "Forbidden", f"{plural} is forbidden")
+    caplog.set_level(logging.INFO)
+    for _ in range(3):
+        manager._followed(row, refusal)
+    assert read(found) == Serving(None) and manager.lost == ""
+    (line,) = caplog.messages
+    assert "requests of RayServices pass their heads" in line and not told
+    manager._followed(row, None)
+    assert read(found).service and told == [(None, None)], "who is looked at again finds the right"
+    assert "go straight to their workers" in caplog.messages[-1]
+
+
+def test_which_addresses_a_clusters_pods_may_have_counts_while_it_is_silent_too() -> None:
+    found = sight()
+    clusters = [make_worker_cluster("east", podCIDRs=["10.1.0.0/16"]), make_worker_cluster("west", podCIDRs=["x"])]
+    fill(found.manager.worker_clusters, *clusters)
+    found.members["east"]._note("probe", Unreachable("no answer"))
+    networks = {one.cluster: [str(each) for each in one.networks] for one in read(found).backends}
+    assert networks == {"east": ["10.1.0.0/16"], "west": []}
+
+
+async def test_one_look_writes_one_slice_and_the_next_one_nothing() -> None:
+    """From the stores to the API server, with nothing in between that a test stands in for."""
+    body: Any = {}
+
+    async def stored(request: web.Request) -> web.StreamResponse:
+        body.update(await request.json())
+        metadata = {**body["metadata"], "uid": "u", "resourceVersion": "9"}
+        return web.json_response({**body, "metadata": metadata}, status=201)
+
+    server, found, unasked = Server(lists=[stored]), sight(), cast(Any, None)
+    fill(found.manager.slices)
+    async with serving(server), connected(server.url) as client:
+        found.manager.client = client
+        looks = Looks(
+            manager=found.manager,
+            fleet=found.fleet,
+            gangs=unasked,
+            workers=unasked,
+            services=found.facts.services,
+            claims=unasked,
+            executor=found.executor(client),
+            conditions=unasked,
+            aggregator=unasked,
+            waker=cast(Waker, Told()),
+        )
+        for _ in range(2):
+            assert await looks.look((SERVICE, *KEY)) is None
+    assert [asked.method for asked in server.asked] == ["POST"]
+    assert [one["addresses"] for one in body["endpoints"]] == [["10.1.0.1"], ["10.2.0.1"]]
+
+
+def test_a_manager_that_was_never_read_knows_nothing() -> None:
+    found = sight()
+    found.manager.slices.forget()
+    assert read(found) == Serving(None)
+    assert resources.ENDPOINT_SLICES not in found.manager.unread

@@ -1,0 +1,75 @@
+"""How a slice is written: by its version, once; and who hears of it when it cannot be."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from adapter.actions import Action, DeleteSlice, PutSlice
+from adapter.objects.workload import Job
+from adapter.shell.kube.client import ApiError
+from tests.unit import apiserver
+from tests.unit.apiserver import Answer, Server, refuses, says
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+ABOUT = Job("ray.io/v1", "RayService", "demo", "chat", "uid-of-chat")
+
+
+def slice_(version: str = "") -> Raw:
+    stands = {"uid": "u", "resourceVersion": version} if version else {}
+    return {"metadata": {"namespace": "demo", "name": "chat-rayspan-ipv4", **stands}, "endpoints": []}
+
+
+async def do(action: Action, *answers: Answer, trouble: bool = False) -> tuple[Sight, list[apiserver.Asked]]:
+    server = Server(lists=[*answers, says({"metadata": {}})])  # the last one is of an event
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight = Sight({"east": 9})
+        sight.manager.client = client
+        fill(sight.manager.slices)
+        with pytest.raises(ApiError) if trouble else nullcontext():
+            await sight.executor(client).do(action)
+    return sight, server.asked
+
+
+@pytest.mark.parametrize(("version", "method"), [("", "POST"), ("7", "PATCH")])
+async def test_a_slice_is_made_or_changed_in_the_version_that_was_seen(version: str, method: str) -> None:
+    sight, (asked,) = await do(PutSlice(ABOUT, slice_(version), "why"), says(slice_("8")))
+    assert (asked.method, asked.body["metadata"].get("resourceVersion", "")) == (method, version)
+    assert len(sight.manager.slices) == 1, "the next look sees it, whenever the watch tells"
+
+
+async def test_a_slice_is_deleted_as_the_one_that_was_seen() -> None:
+    _, (asked,) = await do(DeleteSlice(ABOUT, slice_("7"), "why"), says({"kind": "Status"}))
+    assert (asked.method, asked.body["preconditions"]) == ("DELETE", {"uid": "u"})
+
+
+@pytest.mark.parametrize(
+    ("action", "answer", "said"),
+    [
+        pytest.param(PutSlice(ABOUT, slice_(), "why"), refuses(403), "cannot be written (no)", id="no right to create"),
+        pytest.param(
+            PutSlice(ABOUT, slice_("7"), "why"), refuses(422), "cannot be written (no)", id="a policy refuses"
+        ),
+        pytest.param(
+            PutSlice(ABOUT, slice_(), "why"), refuses(409, "AlreadyExists"), "is not Rayspan's", id="a namesake"
+        ),
+        pytest.param(
+            DeleteSlice(ABOUT, slice_("7"), "why"), refuses(403), "cannot be deleted (no)", id="no right to delete"
+        ),
+    ],
+)
+async def test_a_refusal_is_told_and_not_tried_again_before_the_resync(
+    action: Action, answer: Answer, said: str
+) -> None:
+    _, (_, event) = await do(action, answer)
+    assert event.body["involvedObject"]["kind"] == "RayService" and event.body["reason"] == "RequestsNotStraight"
+    assert said in event.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble"), [(refuses(409, "Conflict"), True), (refuses(500), True), (refuses(404, "NotFound"), False)]
+)
+async def test_what_passes_is_tried_again_and_what_is_gone_is_heard_of(answer: Answer, trouble: bool) -> None:
+    _, asked = await do(PutSlice(ABOUT, slice_("7"), "why"), answer, trouble=trouble)
+    assert len(asked) == 1
