@@ -459,14 +459,14 @@ async def test_nothing_is_deleted_before_the_last_worker_is_gone(both: Both) -> 
     await both.join()
     ours = {names.MANAGER_LABEL: membership.identity(both.manager.objects[f"{CORE}/namespaces/kube-system"])}
     both.worker.put(f"{CORE}/namespaces/default/pods/w", metadata={"labels": {**ours, names.CLUSTER_LABEL: "east"}})
-    said, complained = await both.run("leave", "--timeout", "1s", code=3)
+    said, complained = await both.run("leave", "--timeout", "3s", code=3)
     assert "Waiting until the controller has removed 1 pod ...\n" in said
     assert complained.startswith("The time is up, and workers are left. Nothing was deleted; east goes on draining.")
     assert both.manager.objects[CLUSTER]["spec"]["draining"] and both.manager.objects[CLUSTER]["spec"]["cordoned"]
     assert not [one for one in both.manager.written + both.worker.written if one.startswith("DELETE")]
     del both.worker.objects[f"{CORE}/namespaces/default/pods/w"]
     both.manager.objects[CLUSTER]["status"]["workers"] = 2
-    said, _ = await both.run("leave", "--timeout", "1s", code=3)
+    said, _ = await both.run("leave", "--timeout", "3s", code=3)
     assert "Waiting until the controller has removed the quota of 2 workers ...\n" in said
 
 
