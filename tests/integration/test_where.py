@@ -141,7 +141,7 @@ def test_one_without_a_queue_and_none_at_all(stage: Stage, running: Controller) 
     assert _ask(stage.manager.kubeconfig, "where", "pi", "-n", stage.name).returncode == 0
     told = _ask(stage.manager.kubeconfig, "why", "no-such", "-n", stage.name)
     assert (told.returncode, told.stdout) == (NO_JOB, "")
-    assert told.stderr == f"Namespace {stage.name} has no RayJob or RayCluster no-such that you may see.\n"
+    assert told.stderr == f"Namespace {stage.name} has no RayJob, RayCluster or RayService no-such that you may see.\n"
 
 
 def _reason(stage: Stage, job: str, code: int) -> str:
