@@ -86,13 +86,22 @@ TASK_FAILURES = Counter(
 )
 
 
+_known: set[str] = set()  # worker clusters that are registered, or were
+
+
 def know(cluster: str) -> None:
     """Tell zeros of a worker cluster of which nothing was counted yet: in Prometheus the first loss would else be no increase."""
+    _known.add(cluster)
     SPILLS.labels(cluster)
     for reason in (*names.LOSSES, OTHER):
         LOSSES.labels(cluster, reason)
     for reason in (SLOT_ELSEWHERE, NO_SHARE):
         ORPHANS.labels(cluster, reason)
+
+
+def named(cluster: str) -> str:
+    """A worker cluster's name as a label's value: what a user wrote into a pod's slot is none."""
+    return cluster if cluster in _known else OTHER
 
 
 def forget(cluster: str) -> None:

@@ -25,6 +25,9 @@ FAMILIES = ("IPv4", "IPv6")
 # k8s:pkg/apis/discovery/validation/validation.go, maxEndpoints.
 MOST_ENDPOINTS = 1000
 OWNERS = (names.RAY_SERVICE, "RayCluster")
+# KubeRay makes one Service for Serve of a RayCluster and one of its RayService. Each is written again with each change of a worker, and
+# who submits jobs may make any number of them.
+MOST_SERVICES = 4
 
 _Ports = tuple[tuple[str, str, int, str], ...]  # name, protocol, number, application protocol
 
@@ -70,15 +73,28 @@ def wanted(service: Raw, ray_cluster: Raw | None, backends: Iterable[Backend]) -
 def is_backend(service: Raw, ray_cluster: Raw | None, pod: Raw) -> bool:
     """Whether a Service selects a pod that we keep from the manager's nodes, and both are of one owner: KubeRay's RayService or
     RayCluster controls the Service, and a RayCluster of it the pod. Labels and names alone are easily forged."""
-    spec, owner = service.get("spec") or {}, raycluster.owner(service, OWNERS)
-    selector = spec.get("selector") or {}
-    if not (owner and ray_cluster and selector) or spec.get("type") == "ExternalName":
+    selector = (service.get("spec") or {}).get("selector") or {}
+    if ray_cluster is None or not is_of(service, ray_cluster):
         return False
     if not has_all(meta(pod).get("labels") or {}, selector) or label(pod, names.RAY_NODE_TYPE_LABEL) == names.HEAD:
         return False
-    if not uid_of(ray_cluster) or controller_uid(pod) != uid_of(ray_cluster) or key_of(pod)[0] != key_of(service)[0]:
+    return (controller_uid(pod), key_of(pod)[0]) == (uid_of(ray_cluster), key_of(service)[0]) and not unheld(pod)
+
+
+def is_of(service: Raw, ray_cluster: Raw) -> bool:
+    """Whether a Service with a selector is controlled by a RayCluster, or by the RayService that controls it."""
+    spec, owner = service.get("spec") or {}, raycluster.owner(service, OWNERS)
+    if not (owner and owner.uid and spec.get("selector")) or spec.get("type") == "ExternalName":
         return False
-    return owner.uid in (uid_of(ray_cluster), controller_uid(ray_cluster)) and not unheld(pod)
+    return bool(uid_of(ray_cluster)) and owner.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
+
+
+def beyond(service: Raw) -> str:
+    """What is said of a Service that is one too many."""
+    return (
+        f"Service {key_of(service)[1]} leads to no worker: its RayCluster has more than {MOST_SERVICES} Services with the label "
+        f"{names.RAY_SERVE_LABEL}, and the oldest {MOST_SERVICES} are led straight. Delete one of them, or take that label off it."
+    )
 
 
 def _endpoint(service: Raw, family: str, one: Backend) -> _Endpoint | None:
@@ -108,8 +124,9 @@ def _address(one: Backend, family: str) -> str:
 
 def _addresses(pod: Raw) -> list[str]:
     status = pod.get("status") or {}
-    every = [each.get("ip") for each in status.get("podIPs") or ()]
-    return [str(text) for text in every or [status.get("podIP")] if text]
+    listed = status.get("podIPs")
+    every = [each.get("ip") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return [text for text in every or [status.get("podIP")] if text and isinstance(text, str)]
 
 
 def _is_of(family: str, text: str) -> bool:

@@ -1,8 +1,8 @@
 """What is to be written so that a Service's requests go straight to its workers elsewhere?
 
 At most one write for each family of addresses, none when all is well. What is wanted is endpoints.py's; here it is compared with
-what stands. A slice goes with its Service by its owner, so of a Service that is gone nothing is decided. A slice that is not
-ours is not seen here, and is never touched.
+what stands. Where nobody looks after the endpoints of a Service any more, there are none: it is gone, or going, or no longer one of
+those that are followed. A slice that is not ours is not seen here, and is never touched.
 """
 
 from collections.abc import Iterator
@@ -26,20 +26,31 @@ class Serving:
     ray_cluster: Raw | None = None  # of the name that its selector says
     backends: tuple[Backend, ...] = ()  # the worker pods of that name's RayCluster
     standing: tuple[Raw, ...] = ()  # the Service's slices that are ours
+    beyond: bool = False  # its RayCluster has more Services than are led straight
 
 
 def decide(serving: Serving) -> list[Action]:
     """Say what to write for one Service."""
     service = serving.service
-    if service is None or leaving(service):
-        return []
-    wanted, left_out = endpoints.wanted(service, serving.ray_cluster, serving.backends)
+    if service is None:
+        return [
+            DeleteSlice(_of(one), one, "its Service is gone, or is none of Ray Serve's") for one in serving.standing
+        ]
+    wanted, left_out = _wanted(service, serving)
     about = raycluster.owner(service, endpoints.OWNERS) or _itself(service)
     family_of = {endpoints.slice_name(key_of(service)[1], family): family for family in endpoints.FAMILIES}
     there = {family_of.get(key_of(one)[1], key_of(one)[1]): one for one in serving.standing}
     actions = list[Action](_deletions(about, wanted, there))
     actions += [action for family, body in wanted.items() if (action := _put(about, body, there.get(family)))]
     return [*actions, *(say(about, "RequestsNotStraight", left_out, warning=True) if left_out else ())]
+
+
+def _wanted(service: Raw, serving: Serving) -> tuple[dict[str, Any], str]:
+    if leaving(service):  # a finalizer may keep it, with its address, for longer than its workers
+        return {}, ""
+    if serving.beyond:
+        return {}, endpoints.beyond(service)
+    return endpoints.wanted(service, serving.ray_cluster, serving.backends)
 
 
 def _deletions(about: Job, wanted: dict[str, Any], there: dict[str, Raw]) -> Iterator[Action]:
@@ -67,6 +78,12 @@ def _holds(there: Raw, body: Raw) -> bool:
     same = all(list(there.get(field) or ()) == body[field] for field in ("endpoints", "ports"))
     labelled = all(label(there, key) == value for key, value in wanted["labels"].items())
     return same and labelled and list(meta(there).get("ownerReferences") or ()) == wanted["ownerReferences"]
+
+
+def _of(found: Raw) -> Job:
+    """The Service that a slice was made for."""
+    owner: Raw = next(iter(meta(found).get("ownerReferences") or ()), {})
+    return Job("v1", "Service", key_of(found)[0], str(owner.get("name") or ""), str(owner.get("uid") or ""))
 
 
 def _itself(service: Raw) -> Job:

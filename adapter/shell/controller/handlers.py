@@ -217,6 +217,8 @@ class Waker:
             (SERVICE, self._manager.services),
         ):
             self._keys.all(what, store)
+        for found in self._manager.slices:
+            self._slice(None, found)
         for cluster in self._fleet.members():
             self._keys.member(cluster)
         self._keys.quotas()
@@ -250,8 +252,9 @@ class Waker:
     def _pod(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
         self._keys.add(POD, raw)
-        if predicates.changed(before, after, predicates.endpoint):
-            self._keys.services_of(raw)
+        if predicates.changed(before, after, predicates.backend):
+            for known in (before, after):  # it may have another RayCluster's label now
+                self._keys.services_of(known or raw)
         place = self._manager.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
         if place and predicates.changed(
             before, after, predicates.stand
@@ -277,8 +280,8 @@ class Waker:
     def _service(self, before: Raw | None, after: Raw | None) -> None:
         if before is None and after is None:  # they can be read from now on
             self._keys.all(SERVICE, self._manager.services)
-        elif after is not None:  # its slices go with it
-            self._keys.add(SERVICE, after, BURST_SECONDS)
+        else:  # one that goes, or is followed no more, shall lead nowhere
+            self._keys.add(SERVICE, after or before or {}, BURST_SECONDS)
 
     def _slice(self, before: Raw | None, after: Raw | None) -> None:
         """A slice of ours changed: whoever made it that way, it must be right. Not at once, as with the mirror of a head."""

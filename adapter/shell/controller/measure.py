@@ -119,10 +119,10 @@ def _dispatched(pod: Raw, cluster: str, stage: str, now: datetime) -> None:
 
 
 def _lost(action: PatchStatus) -> None:
-    """Its slot was ours to give, so its cluster is one that is registered; its reason is the copy's own where we gave none."""
+    """Its slot may be forged, and its reason is the copy's own where we gave none."""
     reason = action.body["status"].get("reason")
     known = reason if reason in names.LOSSES else metrics.OTHER
-    metrics.LOSSES.labels(slot_of(action.pod).split("/")[0], known).inc()
+    metrics.LOSSES.labels(metrics.named(slot_of(action.pod).split("/")[0]), known).inc()
 
 
 def _ready(action: SetCheck, now: datetime) -> None:

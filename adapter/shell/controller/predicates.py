@@ -9,9 +9,9 @@ from dataclasses import replace
 from adapter import names
 from adapter.objects.pendingworkload import in_vain, is_pending
 from adapter.objects.placement import placement
-from adapter.objects.raw import Raw, annotation, is_true, key_of, meta, true_since, uid_of
+from adapter.objects.raw import Raw, annotation, controller_uid, is_true, key_of, meta, true_since, uid_of
 from adapter.objects.reservation import reservation
-from adapter.objects.workerpod import dispatched, in_place, leaving, slot_of
+from adapter.objects.workerpod import dispatched, in_place, leaving, slot_of, unheld
 from adapter.objects.workload import workload
 from adapter.shell.observe.pending import borrows
 
@@ -86,7 +86,12 @@ def endpoint(pod: Raw) -> object:
     """What of a worker pod, or of its copy, decides whether requests go straight there."""
     status = pod.get("status") or {}
     there = uid_of(pod), leaving(pod), status.get("phase"), status.get("podIP"), status.get("podIPs")
-    return there, is_true(pod, "Ready"), dispatched(pod), slot_of(pod)
+    return there, meta(pod).get("labels"), is_true(pod, "Ready"), dispatched(pod), slot_of(pod)
+
+
+def backend(pod: Raw) -> object:
+    """What of a worker pod alone decides that, too: whose it is, and whether the manager's nodes are kept from it."""
+    return endpoint(pod), controller_uid(pod), unheld(pod)
 
 
 def head(raw: Raw) -> object:

@@ -1,7 +1,8 @@
 """What is known about one Service of the manager whose requests may go straight to workers elsewhere?
 
 Reads the stores and builds the facts that worker/serving.py decides from: none while the right to write is not given. A cluster that
-cannot be seen contributes no copies, and what Ray's head says of its nodes.
+cannot be seen contributes no copies, and what Ray's head says of its nodes. One that is not registered, or whose WorkerCluster cannot
+be read, has no pods: a pod's slot may be forged, and what the cluster's addresses are is not known.
 """
 
 from collections import defaultdict
@@ -9,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.raw import Key, Raw, key_of
+from adapter.objects.raw import Key, Raw, key_of, meta
 from adapter.objects.specs import Network
 from adapter.objects.workerpod import share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
@@ -17,6 +18,7 @@ from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.guard import each
 from adapter.shell.observe.losses import Losses
+from adapter.worker import endpoints
 from adapter.worker.endpoints import Backend
 from adapter.worker.serving import Serving
 
@@ -32,19 +34,29 @@ class Services:
 
     def facts(self, key: Key) -> Serving:
         """The facts about a Service."""
-        service = self._manager.services.get(key) if self._manager.serves else None
-        if service is None:
+        if not self._manager.serves:
             return Serving(None)
+        service, standing = self._manager.services.get(key), tuple(self._manager.slices.group("/".join(key)))
+        if service is None:
+            return Serving(None, standing=standing)
         selector = (service.get("spec") or {}).get("selector") or {}
-        ray_cluster = key[0], str(selector.get(names.RAY_GCS_CLUSTER_LABEL) or "")
+        name = key[0], str(selector.get(names.RAY_GCS_CLUSTER_LABEL) or "")
+        ray_cluster = self._manager.ray_clusters.get(name)
+        if ray_cluster is None or not endpoints.is_of(service, ray_cluster):
+            return Serving(service, standing=standing)
+        if self._beyond(key, "/".join(name)):
+            return Serving(service, standing=standing, beyond=True)
         seen = self._fleet.seen()
-        backends = each("services", self._of("/".join(ray_cluster)), lambda pod: self._backend(pod, seen))
-        return Serving(
-            service=service,
-            ray_cluster=self._manager.ray_clusters.get(ray_cluster),
-            backends=tuple(backend for _, backend in backends),
-            standing=tuple(self._manager.slices.group("/".join(key))),
-        )
+        backends = each("services", self._of("/".join(name)), lambda pod: self._backend(pod, seen))
+        return Serving(service, ray_cluster, tuple(backend for _, backend in backends), standing)
+
+    def _beyond(self, key: Key, ray_cluster: str) -> bool:
+        """Whether enough older Services lead to the same RayCluster."""
+        siblings = self._manager.services.group(ray_cluster)
+        if len(siblings) <= endpoints.MOST_SERVICES:
+            return False
+        oldest = sorted(siblings, key=lambda one: (str(meta(one).get("creationTimestamp") or ""), key_of(one)))
+        return key not in map(key_of, oldest[: endpoints.MOST_SERVICES])
 
     def _of(self, ray_cluster: str) -> Sequence[Raw]:
         pods = self._manager.pods
@@ -57,19 +69,22 @@ class Services:
 
     def _backend(self, pod: Raw, seen: Mapping[str, object]) -> Backend:
         cluster, _ = share_key(slot_of(pod))
+        networks = self._networks(cluster)
+        if networks is None:
+            return Backend(pod, None, seen=True, cluster=cluster)
         member = self._fleet.members().get(cluster) if cluster in seen else None
         copy = member.pods.get(key_of(pod)) if member else None
         dead = member is None and self._losses.dead(pod)
-        return Backend(pod, copy, member is not None, dead, cluster, self._networks(cluster))
+        return Backend(pod, copy, member is not None, dead, cluster, networks)
 
-    def _networks(self, cluster: str) -> tuple[Network, ...]:
-        """The addresses that pods there may have, seen or not; any, where nothing can be read of that."""
+    def _networks(self, cluster: str) -> tuple[Network, ...] | None:
+        """The addresses that pods there may have, seen or not: none is any, and None that it is not known."""
         raw = self._manager.worker_clusters.named(cluster)
-        return self._manager.worker_clusters.reading(raw, _pod_cidrs) if raw else ()
+        return self._manager.worker_clusters.reading(raw, _pod_cidrs) if raw else None
 
 
-def _pod_cidrs(raw: Raw) -> tuple[Network, ...]:
+def _pod_cidrs(raw: Raw) -> tuple[Network, ...] | None:
     try:
         return specs.worker_cluster(raw).pod_cidrs
     except specs.Invalid:  # which its condition says
-        return ()
+        return None

@@ -97,6 +97,8 @@ def test_conditions(one: Backend, ready: bool, serving: bool, terminating: bool)
             backend(copy=make_serving_copy(make_serving(address="10.1.0.9"))), id="its copy has another address"
         ),
         pytest.param(backend(changed(podIP="", podIPs=None)), id="it has no address"),
+        pytest.param(backend(changed(podIP="", podIPs=7)), id="what is no list of addresses"),
+        pytest.param(backend(changed(podIP=7, podIPs=[7, {"ip": ["10.1.0.1"]}])), id="what is no address"),
         pytest.param(backend(changed(conditions=[])), id="it was not dispatched"),
         pytest.param(backend(make_serving(slot="")), id="it has no slot"),
     ],

@@ -88,9 +88,18 @@ def test_a_slice_of_ours_that_cannot_be_put_right_goes_first() -> None:
 
 
 @pytest.mark.parametrize("service", [None, {**BOTH, "metadata": {**BOTH["metadata"], "deletionTimestamp": "x"}}])
-def test_of_a_service_that_goes_nothing_is_decided(service: Raw | None) -> None:
+def test_a_service_that_goes_leads_nowhere(service: Raw | None) -> None:
+    """A finalizer may keep it, with its address, for longer than its workers; one without the label is followed no more."""
     made = one(make_serving()).body
-    assert decide(make_serving("another"), service=service, standing=(stored(made),)) == []
+    (gone,) = decide(make_serving("another"), service=service, standing=(stored(made),))
+    assert isinstance(gone, DeleteSlice) and gone.about.name in ("chat", "chat-serve-svc")
+
+
+def test_one_service_too_many_leads_nowhere_and_is_told_so() -> None:
+    made = stored(one(make_serving()).body)
+    gone, said = serving.decide(Serving(BOTH, RAY_CLUSTER, standing=(made,), beyond=True))
+    assert isinstance(gone, DeleteSlice) and gone.slice is made
+    assert isinstance(said, Say) and "more than 4 Services" in said.message and said.about.kind == "RayService"
 
 
 def test_a_service_that_is_nobodys_any_more_loses_its_slices() -> None:

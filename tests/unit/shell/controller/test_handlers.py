@@ -919,6 +919,8 @@ SERVICE_KEY = (SERVICE, NAMESPACE, "chat-serve-svc")
         pytest.param(make.make_serving(ready=False), True, id="its proxy is gone"),
         pytest.param(make.make_serving(address="10.1.0.2"), True, id="another address"),
         pytest.param(make.make_serving(deleting=True), True, id="being deleted"),
+        pytest.param(changed(SERVING, "spec", "schedulingGates", to=[]), True, id="not held any more"),
+        pytest.param(changed(SERVING, "metadata", "ownerReferences", to=[]), True, id="nobody's"),
         pytest.param(None, True, id="gone"),
     ],
 )
@@ -954,6 +956,7 @@ async def test_services_wake_for_themselves_their_slices_and_all_that_tells_of_t
     changes: list[Callable[[], None]] = [
         lambda: bench.heard("services", None, SERVE),
         lambda: bench.heard("services", None, None),
+        lambda: bench.heard("services", SERVE, None),
         lambda: bench.heard("slices", ours, None),
         lambda: bench.heard("slices", None, ours),
         lambda: bench.heard("slices", None, None),
@@ -968,6 +971,19 @@ async def test_services_wake_for_themselves_their_slices_and_all_that_tells_of_t
         tell()
         assert SERVICE_KEY in bench.woken()
     bench.queue.added.clear()
-    bench.heard("services", SERVE, None)
     bench.heard("ray_clusters", ray_cluster, ray_cluster)
-    assert SERVICE_KEY not in bench.woken(), "its slices go with it"
+    assert SERVICE_KEY not in bench.woken()
+
+
+async def test_a_slice_wakes_its_service_though_that_is_gone(bench: Bench) -> None:
+    """It may have gone while nobody looked, or have lost the label by which it is followed."""
+    ours = {"metadata": {"namespace": NAMESPACE, "name": "s", "labels": {names.SERVICE_NAME_LABEL: "chat-serve-svc"}}}
+    bench.manager.slices.replace([ours])
+    bench.waker.everything()
+    assert SERVICE_KEY in bench.woken()
+
+
+async def test_a_worker_of_another_raycluster_now_wakes_the_services_of_both(bench: Bench) -> None:
+    bench.manager.services.replace([SERVE, make.make_service("other", selects="other")])
+    bench.heard("pods", SERVING, changed(SERVING, "metadata", "labels", names.RAY_GCS_CLUSTER_LABEL, to="other"))
+    assert {SERVICE_KEY, (SERVICE, NAMESPACE, "other")} <= bench.woken()

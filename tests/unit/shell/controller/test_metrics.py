@@ -174,6 +174,7 @@ def test_a_worker_that_fails_is_lost_for_a_reason_of_few(status: Raw, want: str)
             for one in (*names.LOSSES, "other")
         }
 
+    metrics.know("lossy")
     before = told()
     measure.done(PatchStatus(a_pod("lossy"), {"status": status}), "", at(0))
     assert {one: count - before[one] for one, count in told().items() if count > before[one]} == (

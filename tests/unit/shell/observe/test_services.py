@@ -47,6 +47,7 @@ def sight() -> Sight:
         (manager.slices, [make_slice("ours"), make_slice("another", "another")]),
         (manager.ray_clusters, [make_ray_cluster(owner="uid-of-chat")]),
         (manager.pods, [HERE, THERE, other]),
+        (manager.worker_clusters, [make_worker_cluster("east"), make_worker_cluster("west")]),
         (found.members["east"].pods, [make_serving_copy(HERE)]),
         (found.members["west"].pods, [make_serving_copy(THERE)]),
     ):
@@ -114,8 +115,38 @@ def test_which_addresses_a_clusters_pods_may_have_counts_while_it_is_silent_too(
     clusters = [make_worker_cluster("east", podCIDRs=["10.1.0.0/16"]), make_worker_cluster("west", podCIDRs=["x"])]
     fill(found.manager.worker_clusters, *clusters)
     found.members["east"]._note("probe", Unreachable("no answer"))
-    networks = {one.cluster: [str(each) for each in one.networks] for one in read(found).backends}
-    assert networks == {"east": ["10.1.0.0/16"], "west": []}
+    east, west = sorted(read(found).backends, key=lambda one: one.cluster)
+    assert not east.seen and [str(each) for each in east.networks] == ["10.1.0.0/16"]
+    assert west.seen and west.copy is None, "its addresses are not known, so none of them leads there"
+
+
+def test_a_slot_in_a_cluster_that_nobody_registered_leads_nowhere() -> None:
+    """Who may label pods may write any name there: it is not a cluster that is silent."""
+    found = sight()
+    fill(found.manager.pods, make_serving("forged", slot="nowhere/1/w/0"))
+    (forged,) = read(found).backends
+    assert forged.seen and forged.copy is None and not forged.dead
+
+
+def test_the_oldest_four_services_of_a_raycluster_are_led() -> None:
+    """Each costs a write with each change of a worker, and anybody who submits jobs may make any number."""
+    found = sight()
+    many = [make_service(f"chat-{n}") for n in range(6)]
+    for n, service in enumerate(many):
+        service["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{n}Z"
+    fill(found.manager.services, *reversed(many))
+    led = {n: found.facts.services.facts((NAMESPACE, f"chat-{n}")) for n in range(6)}
+    assert [n for n, facts in led.items() if facts.beyond] == [4, 5]
+    assert all(facts.backends for n, facts in led.items() if n < 4) and not led[5].backends
+    fill(found.manager.services, *many[2:])
+    assert not found.facts.services.facts((NAMESPACE, "chat-5")).beyond
+
+
+def test_a_service_of_nobody_costs_no_look_at_pods() -> None:
+    found = sight()
+    fill(found.manager.services, make_service(owner=""))
+    facts = read(found)
+    assert facts.service and facts.standing and not facts.backends
 
 
 async def test_one_look_writes_one_slice_and_the_next_one_nothing() -> None:
