@@ -22,7 +22,18 @@ from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.controller import predicates
-from adapter.shell.controller.keys import ANCHOR, BURST_SECONDS, CHECK, CLUSTER, GANG, POD, ROOM_SECONDS, Keys, QueueKey
+from adapter.shell.controller.keys import (
+    ANCHOR,
+    BURST_SECONDS,
+    CHECK,
+    CLUSTER,
+    GANG,
+    POD,
+    POLICY,
+    ROOM_SECONDS,
+    Keys,
+    QueueKey,
+)
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.guard import contained
 from adapter.shell.kube.store import Changed, Store
@@ -192,6 +203,7 @@ class Waker:
         """Every key there is."""
         for what, store in (
             (CLUSTER, self._manager.worker_clusters),
+            (POLICY, self._manager.policies),
             (CHECK, self._manager.checks),
             (GANG, self._manager.workloads),
             (POD, self._manager.pods),
@@ -275,8 +287,10 @@ class Waker:
         """A kubeconfig, or a MultiKueueCluster that names one."""
         self._keys.all(CLUSTER, self._manager.worker_clusters)
 
-    def _policy(self, *_: Raw | None) -> None:
-        self._keys.policies()
+    def _policy(self, before: Raw | None, after: Raw | None) -> None:
+        self._keys.add(POLICY, after or before or {})
+        if predicates.changed(before, after, lambda policy: policy.get("spec")):
+            self._keys.policies()  # its status, which is ours, says nothing new to anybody
 
     def _gate(self, *_: Raw | None) -> None:
         self._keys.checks(self._manager.checks)
