@@ -183,6 +183,7 @@ RAY_MARKET_LABEL: Final = f"{RAY_DOMAIN}/market-type"
 RAY_ACCELERATOR_LABEL: Final = f"{RAY_DOMAIN}/accelerator-type"
 
 # --- conditions and reasons of ours ------------------------------------------------------------------------------------
+READY: Final = "Ready"  # condition of WorkerCluster and DispatchPolicy: all that is known of it, summed up
 CONNECTED: Final = "Connected"  # condition of WorkerCluster
 ANOTHER_CLUSTER: Final = "AnotherCluster"  # reasons of that: what answers is not the cluster that is on record,
 REGISTERED_TWICE: Final = "RegisteredTwice"  # or that of another WorkerCluster,

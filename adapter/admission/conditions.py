@@ -1,4 +1,4 @@
-"""Are the objects that admins write in order: the conditions of AdmissionCheck and WorkerCluster, as patches.
+"""Are the objects that admins write in order: the conditions of AdmissionCheck, WorkerCluster and DispatchPolicy, as patches.
 
 A check is Active as long as its configuration makes sense. A worker cluster that cannot be reached does not change
 that: an inactive check stops the whole ClusterQueue, local jobs included
@@ -12,6 +12,7 @@ from typing import Any
 from adapter import names
 from adapter.admission.identity import recorded
 from adapter.admission.policy import Written, policy, policy_name
+from adapter.admission.readiness import Readiness, none_chosen, of_cluster, of_policy
 from adapter.objects import specs
 from adapter.objects.raw import Raw, bounded, condition, meta, timestamp, true_since, turned
 
@@ -53,8 +54,7 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
         return _patch(check, names.ACTIVE, "True", "GateMissing", gate, now)
     if not chosen.clusters:
         # Active, too: a cluster that is labelled later must not have to bring a stopped queue back to life.
-        text = f"{names.DISPATCH_POLICY_KIND} {policy_name(check)} chooses no WorkerCluster; label or name one."
-        return _patch(check, names.ACTIVE, "True", "NoCluster", text, now)
+        return _patch(check, names.ACTIVE, "True", "NoCluster", none_chosen(policy_name(check)), now)
     if layout:
         return _patch(check, names.ACTIVE, "True", "QueueLayout", " ".join(layout), now)
     text = f"Dispatches Ray workers to {', '.join(chosen.clusters)}."
@@ -72,15 +72,24 @@ def cluster_status(
     lack: str = "",
     uid: str = "",
     unclaimed: str = "",
+    cut_off: str = "",
 ) -> Patch | None:
-    """The status patch of a WorkerCluster: `cluster_condition`, for how many workers quota is held there, and who it is, as
-    far as that is known now (`uid`). Who it is, is written over nothing that was not read."""
+    """The status patch of a WorkerCluster: `cluster_condition`, whether it is ready, for how many workers quota is held there, and who
+    it is, as far as that is known now (`uid`). Who it is, is written over nothing that was not read."""
     told = cluster_condition(cluster, problem, reason, steady, now, lack=lack, unclaimed=unclaimed)
-    patch = _with(cluster, told, "workers", workers)
+    after = {**cluster, "status": {**(cluster.get("status") or {}), **_fields(told)}}
+    ready = _readiness(after, of_cluster(after, cut_off), now)
+    both = {**ready, "status": {**_fields(told), **_fields(ready)}} if ready else told
+    patch = _with(cluster, both, "workers", workers)
     if uid in ("", recorded(cluster)):
         return patch
     precondition = {key: meta(cluster).get(key) for key in ("uid", "resourceVersion")}
     return {"metadata": precondition, "status": {**(patch or {"status": {}})["status"], "clusterUID": uid}}
+
+
+def policy_status(policy: Raw, written: Written, now: datetime) -> Patch | None:
+    """The status patch that tells whether jobs can be planned by a DispatchPolicy, None when it is told already."""
+    return _readiness(policy, of_policy(policy, written), now)
 
 
 def cluster_condition(
@@ -116,6 +125,25 @@ def _with(raw: Raw, patch: Patch | None, field: str, value: object) -> Patch | N
         return patch
     patch = patch or {"metadata": {"uid": meta(raw).get("uid")}, "status": {}}
     return {**patch, "status": {**patch["status"], field: value}}
+
+
+def _fields(patch: Patch | None) -> Raw:
+    """What of the status a patch changes."""
+    return patch["status"] if patch else {}
+
+
+def _readiness(raw: Raw, found: Readiness | None, now: datetime) -> Patch | None:
+    """The patch with the condition Ready, and beside it which generation it is about.
+
+    The latter goes with the condition, which has it too, and is not compared by itself: an API server with an older CRD drops it, and
+    would be told of it at every look.
+    """
+    if found is None:
+        return None
+    patch = _patch(raw, names.READY, found.status, found.reason, found.message, now)
+    if patch is None:
+        return None
+    return {**patch, "status": {**patch["status"], "observedGeneration": meta(raw).get("generation")}}
 
 
 def _patch(raw: Raw, kind: str, status: str, reason: str, message: str, now: datetime) -> Patch | None:

@@ -142,8 +142,13 @@ def policy(check: Raw, written: Written) -> Chosen:
             f"AdmissionCheck {check_name}: spec.parameters names {names.DISPATCH_POLICY_KIND} {wanted}, "
             "which does not exist; create it."
         )
-    found = api.dispatch_policy(written.policies[wanted])
+    return usable(written.policies[wanted], written)
+
+
+def usable(raw: Raw, written: Written) -> Chosen:
+    """A DispatchPolicy with its clusters; raises specs.Invalid with a sentence when it cannot be used."""
+    found = api.dispatch_policy(raw)
     try:
         return Chosen(found, resolve(found.clusters, written.clusters, written.configs))
     except api.Invalid as error:
-        raise api.Invalid(f"{names.DISPATCH_POLICY_KIND} {wanted}: {error}.") from None
+        raise api.Invalid(f"{names.DISPATCH_POLICY_KIND} {key_of(raw)[1]}: {error}.") from None

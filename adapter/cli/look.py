@@ -19,6 +19,8 @@ _WITHOUT: Final = {
     "workerclusters": "zones, and whether worker clusters are connected, are not shown",
     "admissionchecks": "which checks are Rayspan's is not known",
     "clusterqueues": "quota is not shown",
+    "dispatchpolicies": "whether anything can be dispatched is not known",
+    "multikueueconfigs": "whether anything can be dispatched is not known",
 }
 
 

@@ -1,6 +1,7 @@
 """`rayspan top`: what does the fleet hold? Each worker cluster with its workers by phase and its quota, as the manager sees them.
 
-Quota is asked of the controller, as `plan` does. Exit code 0: it is shown; 2: the command line is wrong; 1: the manager cannot be asked.
+Quota is asked of the controller, as `plan` does. Exit code 0: it is shown; 3: it is, and nothing can be dispatched now; 2: the command line
+is wrong; 1: the manager cannot be asked.
 """
 
 import argparse
@@ -11,18 +12,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter import names
+from adapter.admission.policy import Written
 from adapter.cli import common, plan
 from adapter.cli.common import DONE, TROUBLE, Row, as_lines, columns, complain
 from adapter.cli.look import Look
-from adapter.objects.raw import key_of
+from adapter.objects.raw import Raw, key_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
-from adapter.shell.kube.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, PODS, WORKER_CLUSTERS
+from adapter.shell.kube.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    DISPATCH_POLICIES,
+    LOCAL_QUEUES,
+    MULTIKUEUE_CONFIGS,
+    PODS,
+    WORKER_CLUSTERS,
+)
 from adapter.whereabouts import fleet
 from adapter.whereabouts.document import Document
 
 # Each LocalQueue costs the controller a plan, and most lead to the same few ClusterQueues in the worker clusters.
 MOST_ASKED = 16
+STOPPED = 3  # exit code: nothing can be dispatched now
 _NONE = "-"
 _HEADER = ("CLUSTER", "ZONE", "CONNECTED", "REACHABLE", "OPEN", "RESERVED", "WORKERS")
 _QUOTA = ("CLUSTER", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "FREE")
@@ -38,7 +49,7 @@ def main(given: argparse.Namespace) -> int:
     except ApiError as error:
         return complain(common.UNKNOWN_USER if error.status == 401 else error.message or str(error), TROUBLE)
     print(json.dumps(found, indent=2) + "\n" if given.output == "json" else render(found), end="")
-    return DONE
+    return STOPPED if found["stopped"] else DONE
 
 
 async def _read(given: argparse.Namespace) -> Document:
@@ -53,13 +64,28 @@ async def _fleet(client: Client) -> Document:
     look = Look(client)
     clusters = await look.all(WORKER_CLUSTERS)
     pods = await look.all(PODS, labelSelector=names.CLUSTER_LABEL)
-    plans, notes = await _plans(client, look)
-    return fleet.document(clusters, pods, plans, [*look.unread.values(), *notes])
+    queues, checks = await look.all(CLUSTER_QUEUES), await look.all(ADMISSION_CHECKS)
+    written = await _written(look, clusters)
+    stopped = (
+        "" if look.unread else fleet.stopped(queues, checks, written)
+    )  # else what may not be read would be taken for missing
+    plans, notes = await _plans(client, look, fleet.dispatched(queues, checks))
+    return fleet.document(clusters, pods, plans, [*look.unread.values(), *notes], stopped)
 
 
-async def _plans(client: Client, look: Look) -> tuple[list[Mapping[str, Any]], list[str]]:
+async def _written(look: Look, clusters: list[Raw]) -> Written:
+    """What the checks refer to; MultiKueueConfigs where a policy names one, for most managers have no such kind."""
+    policies = {key_of(raw)[1]: raw for raw in await look.all(DISPATCH_POLICIES)}
+    chosen = [(raw.get("spec") or {}).get("clusters") or {} for raw in policies.values()]
+    if not any("multiKueueConfigRef" in one for one in chosen):
+        return Written(policies, clusters)
+    return Written(policies, clusters, {key_of(raw)[1]: raw for raw in await look.all(MULTIKUEUE_CONFIGS)})
+
+
+async def _plans(
+    client: Client, look: Look, queues: Mapping[str, list[str]]
+) -> tuple[list[Mapping[str, Any]], list[str]]:
     """The controller's answers for a small gang in each LocalQueue, and what is to be said of those that there are not."""
-    queues = fleet.dispatched(await look.all(CLUSTER_QUEUES), await look.all(ADMISSION_CHECKS))
     local = [(*key_of(one), str((one.get("spec") or {}).get("clusterQueue"))) for one in await look.all(LOCAL_QUEUES)]
     asked = sorted(one for one in local if queues.get(one[2]))
     plans: list[Mapping[str, Any]] = []
@@ -93,7 +119,8 @@ def render(found: Document) -> str:
     quota = [_quota(one["name"], row) for one in clusters for row in one["quota"] or ()]
     parts = [columns([_HEADER, *map(_row, clusters)]) if clusters else "There are no WorkerClusters.\n"]
     parts += [columns([_QUOTA, *quota])] if quota else []
-    parts += [as_lines(found["notes"])] if found["notes"] else []
+    said = [*([found["stopped"]] if found["stopped"] else []), *found["notes"]]
+    parts += [as_lines(said)] if said else []
     return "\n".join(parts)
 
 

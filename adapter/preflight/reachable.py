@@ -91,6 +91,15 @@ def unproven(cluster: Raw) -> str:
     return f"the last preflight found it not reachable ({found.get('reason')}): mend that, and run `kubectl rayspan preflight`"
 
 
+def cut_off(cluster: Raw) -> str:
+    """Why workers there would not reach the others, as the last preflight of the cluster that is meant now found; empty when it found
+    no such thing, or nobody has tried. A sentence."""
+    found = condition(cluster, names.REACHABLE)
+    if found.get("status") != "False" or (cluster.get("status") or {}).get("triedSource") != _source(cluster):
+        return ""
+    return f"The last preflight found: {found.get('message')} Mend that, and run `kubectl rayspan preflight`."
+
+
 def _source(cluster: Raw) -> str:
     """Where the kubeconfig is from, which says which cluster is meant."""
     source = (cluster.get("spec") or {}).get("source") or {}

@@ -80,9 +80,9 @@ def test_the_smallest_object_is_enough(fleet: Clusters, kind: str, spec: Raw) ->
 @pytest.mark.parametrize(
     ("kind", "columns"),
     [
-        ("workerclusters", "NAME ZONE CONNECTED REACHABLE WORKERS CORDONED DRAINING AGE REASON MESSAGE"),
-        ("wc", "NAME ZONE CONNECTED REACHABLE WORKERS CORDONED DRAINING AGE REASON MESSAGE"),
-        ("dispatchpolicies", "NAME CLUSTERS STRATEGY GANG AGE"),
+        ("workerclusters", "NAME ZONE READY CONNECTED REACHABLE WORKERS CORDONED DRAINING AGE REASON MESSAGE"),
+        ("wc", "NAME ZONE READY CONNECTED REACHABLE WORKERS CORDONED DRAINING AGE REASON MESSAGE"),
+        ("dispatchpolicies", "NAME READY CLUSTERS STRATEGY GANG AGE TIMEOUT REASON MESSAGE"),
     ],
 )
 def test_columns(fleet: Clusters, kind: str, columns: str) -> None:

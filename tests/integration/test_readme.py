@@ -170,6 +170,7 @@ _SHOWN: dict[str, list[str]] = {
     r"apply -k manifests/queues/manager": _applied(*_QUEUES),
     r"rollout status": ['^deployment "rayspan-controller" successfully rolled out$'],
     r"wait workerclusters --all": _met("workercluster.rayspan.dev/east", "workercluster.rayspan.dev/west"),
+    r"wait dispatchpolicy/everywhere": _met("dispatchpolicy.rayspan.dev/everywhere"),
     r"wait admissioncheck": _met("admissioncheck.kueue.x-k8s.io/rayspan"),
     r"wait clusterqueue": _met("clusterqueue.kueue.x-k8s.io/ray"),
     r"rayspan preflight": [
@@ -193,7 +194,7 @@ _SHOWN: dict[str, list[str]] = {
     r"describe rayjob": ["^Name: +rayjob-pi$", r"^ +\w+ +Placed +"],
     r"describe workloads": ["^Name: +rayjob-rayjob-pi-", "^ +Name: +rayspan$", "^ +State: +Ready$"],
     r"get workerclusters -o wide": [
-        "^NAME +ZONE +CONNECTED .* REASON +MESSAGE",
+        "^NAME +ZONE +READY +CONNECTED .* REASON +MESSAGE",
         "^east +east +True ",
         "^west +west +True ",
     ],

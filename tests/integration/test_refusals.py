@@ -1,6 +1,7 @@
 """Is everything that is wrong said in a sentence, on the object that its author looks at, while the rest keeps working?"""
 
 import base64
+import json
 
 import pytest
 import yaml
@@ -21,11 +22,7 @@ def test_wrong_kubeconfig_is_told_and_costs_the_others_nothing(stage: Stage, run
     stage.clusters = (BROKEN, "east")
     stage.build({"east": 2})
     manager = stage.manager
-    manager.apply(
-        f"{{apiVersion: {names.API_VERSION}, kind: WorkerCluster, metadata: {{name: {BROKEN}}}, "
-        f"spec: {{source: {{kubeConfig: {{secretRef: {{name: {BROKEN}}}}}}}}}}}"
-    )
-    stage.made.append((manager, "workerclusters", BROKEN))
+    _broken(stage, BROKEN)
     _expect(stage, f"Secret {BROKEN} does not exist in {names.SYSTEM_NAMESPACE}", running)
 
     _put_secret(stage, "this: is no kubeconfig")
@@ -103,6 +100,34 @@ def test_check_without_a_policy_is_inactive(stage: Stage, running: Controller) -
     wait(lambda: _active(stage).get("status") == "True", 30, "the check is active", running.tail)
 
 
+def test_readiness_follows_what_its_admin_mends(stage: Stage, running: Controller) -> None:
+    """A wrong kubeconfig and an unknown name: Ready is False with a sentence, of this generation, and True after the mend."""
+    stage.clusters = (BROKEN, "east")
+    stage.build({"east": 1})
+    _ready(stage, "dispatchpolicies", stage.name, "False", f"has WorkerCluster {BROKEN}, which does not exist", running)
+    _put_secret(stage, "this: is no kubeconfig")
+    _broken(stage, BROKEN)
+    _ready(stage, "dispatchpolicies", stage.name, "True", f"Considers {BROKEN}, east.", running)
+    _ready(stage, "workerclusters", BROKEN, "False", "holds no usable kubeconfig", running)
+    stage.manager.delete("workercluster", BROKEN)
+    _ready(stage, "dispatchpolicies", stage.name, "False", "which does not exist", running)
+
+    mended = stage.own("mended")
+    _ready(stage, "workerclusters", mended, "True", "New workers may go there.", running)
+    _spec(stage, "workercluster", mended, {"cordoned": True})
+    _ready(stage, "workerclusters", mended, "True", "It is cordoned", running)
+    _spec(stage, "workercluster", mended, {"source": {"kubeConfig": {"secretRef": {"name": BROKEN}}}})
+    _ready(stage, "workerclusters", mended, "False", "holds no usable kubeconfig", running)
+    _spec(
+        stage, "workercluster", mended, {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}, "cordoned": False}
+    )
+    _ready(stage, "workerclusters", mended, "True", "New workers may go there.", running)
+    _spec(stage, "dispatchpolicy", stage.name, {"clusters": {"names": [mended]}})
+    _ready(stage, "dispatchpolicies", stage.name, "True", f"Considers {mended}.", running)
+    stage.manager.kubectl("wait", f"dispatchpolicy/{stage.name}", "--for=condition=Ready", "--timeout=5s")
+    stage.manager.delete("secret", BROKEN, names.SYSTEM_NAMESPACE)
+
+
 @pytest.mark.usefixtures("audited")
 def test_what_cannot_run_remotely_is_refused_before_any_quota_is_held(stage: Stage, running: Controller) -> None:
     """A worker with a hostPath volume: Rejected with object, field and way out; no share was ever asked for."""
@@ -148,6 +173,31 @@ def _expect(stage: Stage, text: str, running: Controller) -> None:
         return found.get("status") in ("False", "Unknown") and text in str(found.get("message"))
 
     wait(told, 45, f"WorkerCluster {BROKEN} says: {text}", running.tail)
+
+
+def _broken(stage: Stage, name: str) -> None:
+    """A WorkerCluster whose kubeconfig is in a Secret of the same name."""
+    stage.manager.apply(
+        f"{{apiVersion: {names.API_VERSION}, kind: WorkerCluster, metadata: {{name: {name}}}, "
+        f"spec: {{source: {{kubeConfig: {{secretRef: {{name: {name}}}}}}}}}}}"
+    )
+    stage.made.append((stage.manager, "workerclusters", name))
+
+
+def _spec(stage: Stage, kind: str, name: str, spec: Raw) -> None:
+    stage.manager.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+
+def _ready(stage: Stage, kind: str, name: str, status: str, text: str, running: Controller) -> None:
+    """Wait until the condition Ready, and the status, are of the generation that stands there, and say that."""
+
+    def told() -> bool:
+        raw = stage.manager.get(kind, name)
+        found, generation = condition(raw, names.READY), raw["metadata"]["generation"]
+        current = found.get("observedGeneration") == raw["status"].get("observedGeneration") == generation
+        return current and found["status"] == status and text in found["message"]
+
+    wait(told, 45, f"{kind} {name} is Ready {status}: {text}", running.tail)
 
 
 def _put_secret(stage: Stage, text: str) -> None:

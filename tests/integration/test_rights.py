@@ -35,6 +35,10 @@ MANAGER_ROWS: list[Row] = [
     ("delete", "rayjobs.ray.io", "-n default", False),
     ("create", "placements.rayspan.dev", "-n default", True),
     ("patch", "workerclusters.rayspan.dev", "", False),
+    ("patch", "workerclusters.rayspan.dev/status", "", True),
+    ("patch", "dispatchpolicies.rayspan.dev/status", "", True),
+    ("patch", "dispatchpolicies.rayspan.dev", "", False),
+    ("update", "dispatchpolicies.rayspan.dev/status", "", False),
     ("list", "secrets", "-n rayspan-system", True),
     ("list", "secrets", "-n default", False),
     ("list", "secrets", "-A", False),
@@ -184,6 +188,7 @@ DRAIN_ROWS: list[Row] = [
     ("patch", "placements.rayspan.dev", "-n default", False),
     ("list", "secrets", "-n rayspan-system", False),
     ("patch", "dispatchpolicies.rayspan.dev", "", False),
+    ("patch", "dispatchpolicies.rayspan.dev/status", "", False),
     ("create", "services/rayspan-controller:plan", "-n rayspan-system --subresource=proxy", False),
 ]
 

@@ -30,7 +30,10 @@ columns:
 It is for administrators: it reads the WorkerClusters, the queues and the worker pods of all namespaces in the manager cluster. Quota is the
 controller's answer, for whoever may ask for plans; a cluster to which no worker may go now shows none. What could not be read is told.
 
-exit code: 0 it is shown, 2 the command line is wrong, 1 the manager cluster cannot be asked
+While nothing can be dispatched at all, the last lines say why: no worker cluster is connected and open, no queue has the check, or the check
+cannot be served. So `until kubectl rayspan top; do sleep 10; done` waits for a fleet. What you may not read is not taken for missing.
+
+exit code: 0 it is shown, 3 it is shown and nothing can be dispatched now, 2 the command line is wrong, 1 the manager cluster cannot be asked
 """
 _CORDON = """\
 Keeps new workers away from a worker cluster. Those that run there stay; `kubectl rayspan drain` moves them.

@@ -29,6 +29,7 @@ from adapter.shell.controller.keys import (
     CLUSTER,
     GANG,
     POD,
+    POLICY,
     ROOM_SECONDS,
     SERVICE,
     Keys,
@@ -211,6 +212,7 @@ class Waker:
         """Every key there is."""
         for what, store in (
             (CLUSTER, self._manager.worker_clusters),
+            (POLICY, self._manager.policies),
             (CHECK, self._manager.checks),
             (GANG, self._manager.workloads),
             (POD, self._manager.pods),
@@ -317,8 +319,10 @@ class Waker:
         """A kubeconfig, or a MultiKueueCluster that names one."""
         self._keys.all(CLUSTER, self._manager.worker_clusters)
 
-    def _policy(self, *_: Raw | None) -> None:
-        self._keys.policies()
+    def _policy(self, before: Raw | None, after: Raw | None) -> None:
+        self._keys.add(POLICY, after or before or {})
+        if predicates.changed(before, after, lambda policy: policy.get("spec")):
+            self._keys.policies()  # its status, which is ours, says nothing new to anybody
 
     def _gate(self, *_: Raw | None) -> None:
         self._keys.checks(self._manager.checks)

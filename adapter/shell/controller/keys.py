@@ -20,7 +20,7 @@ from adapter.shell.observe.seen import Seen
 from adapter.shell.observe.turns import aged, turn
 
 QueueKey = tuple[str, str, str]  # what, namespace, name
-GANG, POD, CLUSTER, CHECK, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "queue", "anchor"
+GANG, POD, CLUSTER, CHECK, POLICY, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "policy", "queue", "anchor"
 SERVICE = "service"
 # A pod that starts changes its status several times within a fraction of a second; one write tells of all of them. Nobody
 # waits for less than this: KubeRay and people look at seconds.
@@ -86,6 +86,7 @@ class Keys:
     def policies(self) -> None:
         """Where gangs may go, in which order and with which of their groups may be another now."""
         self._fleet.room.changed()
+        self.all(POLICY, self._manager.policies)
         self.checks(self._manager.checks)
 
     def quotas(self, after: float = ROOM_SECONDS) -> None:

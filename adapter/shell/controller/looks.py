@@ -1,7 +1,7 @@
 """What is a look at a key: observe, decide, execute, and say when to look again unless something changes?
 
-Keys: a gang (Workload), a worker pod (with its copies), a Service, a WorkerCluster, an AdmissionCheck, a ClusterQueue, an anchor. What to do
-is recomputed from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
+Keys: a gang (Workload), a worker pod (with its copies), a Service, a WorkerCluster, a DispatchPolicy, an AdmissionCheck, a ClusterQueue, an
+anchor. What to do is recomputed from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
 nobody else. A plan waits for those before it, so whether it is wanted, and of what, is decided once more when its turn has come.
 """
 
@@ -20,7 +20,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller import measure
 from adapter.shell.controller.handlers import Waker
-from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, SERVICE, QueueKey
+from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, POLICY, SERVICE, QueueKey
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import PARALLEL, ApiError, Unreachable
 from adapter.shell.observe.gangs import Gangs
@@ -81,7 +81,12 @@ class Looks:
             return await self._pod((namespace, name))
         if what == SERVICE:
             return await self._execute((namespace, name), serving.decide(self.services.facts((namespace, name))))
-        await (self.conditions.check(name) if what == CHECK else self.aggregator.look(name))
+        if what == POLICY:
+            await self.conditions.policy(name)
+        elif what == CHECK:
+            await self.conditions.check(name)
+        else:
+            await self.aggregator.look(name)
         return None
 
     async def _gang(self, key: Key) -> float | None:

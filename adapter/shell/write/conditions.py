@@ -1,5 +1,6 @@
-"""How do admins see whether what they wrote works: conditions and events on WorkerCluster and AdmissionCheck."""
+"""How do admins see whether what they wrote works: conditions and events on WorkerCluster, DispatchPolicy and AdmissionCheck."""
 
+import logging
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
@@ -8,16 +9,20 @@ from adapter.admission.conditions import STEADY_AFTER
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import Job
+from adapter.preflight.reachable import cut_off
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import FIRST_LISTS
 from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.reflector import RESTORED
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.write.events import REPEATED_SECONDS, Announcer
+
+log = logging.getLogger(__name__)
 
 
 class Conditions:
@@ -28,6 +33,7 @@ class Conditions:
     ) -> None:
         self._manager, self._fleet, self._logins = manager, fleet, logins
         self._policies, self._shares, self._announcer = policies, shares, announcer
+        self._older = False  # the API server takes no status of a policy, which was told
 
     async def engage(self, name: str) -> None:
         """Engage or disengage a worker cluster as its object says."""
@@ -61,7 +67,16 @@ class Conditions:
         uid = member.identity.uid if member and not problem else ""
         unclaimed = member.unclaimed if member and not problem else ""
         patch = conditions.cluster_status(
-            raw, problem, reason, steady, workers, datetime.now(UTC), lack=lack, uid=uid, unclaimed=unclaimed
+            raw,
+            problem,
+            reason,
+            steady,
+            workers,
+            datetime.now(UTC),
+            lack=lack,
+            uid=uid,
+            unclaimed=unclaimed,
+            cut_off=cut_off(raw),
         )
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
@@ -96,6 +111,39 @@ class Conditions:
         if entry["reason"] != "Ready":
             about = _about(raw, names.KUEUE_API_VERSION, "AdmissionCheck")
             await self._announcer.say(about, entry["reason"], entry["message"], warning=True)
+
+    async def policy(self, name: str) -> None:
+        """Tell whether jobs can be planned by a DispatchPolicy."""
+        raw = self._manager.policies.named(name)
+        patch = conditions.policy_status(raw, self._policies.written(), datetime.now(UTC)) if raw else None
+        if raw is None or patch is None:
+            return
+        try:
+            path = resources.DISPATCH_POLICIES.path(name=name, sub="status")
+            self._manager.policies.put(await self._manager.client.merge(path, patch))
+        except ApiError as error:
+            self._without_status(raw, error)
+            return
+        self._older = False
+        entry = patch["status"]["conditions"][-1]
+        if entry["status"] != "True":
+            about = _about(raw, names.API_VERSION, names.DISPATCH_POLICY_KIND)
+            await self._announcer.say(about, entry["reason"], entry["message"], warning=True)
+
+    def _without_status(self, raw: Raw, error: ApiError) -> None:
+        """Go on where the manager has an older CRD, or older rights: jobs are dispatched all the same. Told once, and tried again at the
+        next resync. A policy that was just deleted answers the same, and is out of its store in a moment."""
+        if error.status not in (403, 404):
+            raise error
+        if not self._older and uid_of(self._manager.policies.named(key_of(raw)[1]) or {}) == uid_of(raw):
+            log.warning(
+                "%s %s: its condition %s cannot be written (%s); apply the CRDs and rights of this version, kustomize/overlays/manager.",
+                names.DISPATCH_POLICY_KIND,
+                key_of(raw)[1],
+                names.READY,
+                error,
+            )
+            self._older = True
 
 
 def _about(raw: Raw, api_version: str, kind: str) -> Job:

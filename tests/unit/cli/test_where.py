@@ -17,7 +17,16 @@ from adapter.whereabouts.document import document
 from adapter.whereabouts.facts import Facts
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, lists, refuses, says
-from tests.unit.builders import NAMESPACE, START, make_condition, make_placement, make_workload
+from tests.unit.builders import (
+    NAMESPACE,
+    START,
+    make_check,
+    make_condition,
+    make_placement,
+    make_policy,
+    make_worker_cluster,
+    make_workload,
+)
 from tests.unit.stores import Sight, make_group, make_ray_job
 from tests.unit.verbs import run
 from tests.unit.whereabouts.jobs import make_facts, make_head, make_job, make_worker
@@ -338,13 +347,14 @@ def fleet(plan: Answer) -> list[Answer]:
     flavors = [{"coveredResources": ["cpu", "pods"], "flavors": [{"name": "any"}]}]
     checked = {"admissionChecksStrategy": {"admissionChecks": [{"name": "rayspan"}]}, "resourceGroups": flavors}
     queues: list[Raw] = [{"metadata": {"name": "team-a"}, "spec": checked}, {"metadata": {"name": "local"}, "spec": {}}]
-    check = {"metadata": {"name": "rayspan"}, "spec": {"controllerName": names.CONTROLLER_NAME}}
+    active = make_condition(names.ACTIVE, reason="Ready")
+    check = {**make_check(), "status": {"conditions": [active]}}
     local: list[Raw] = [
         {"metadata": {"name": name, "namespace": "demo"}, "spec": {"clusterQueue": queue}}
         for name, queue in (("team-a", "team-a"), ("here", "local"))
     ]
     pods = [make_worker(0), make_worker(1, up=False), make_worker(2, cluster="gone")]
-    return [page(*clusters), page(*pods), page(*queues), page(check), page(*local), plan]
+    return [page(*clusters), page(*pods), page(*queues), page(check), page(make_policy()), page(*local), plan]
 
 
 async def test_top_shows_the_fleet(
@@ -363,6 +373,7 @@ async def test_top_shows_the_fleet(
         ("/api/v1/pods", "rayspan.dev/cluster"),
         (f"{KUEUE}/clusterqueues", None),
         (f"{KUEUE}/admissionchecks", None),
+        (f"{OURS}/dispatchpolicies", None),
         (f"{KUEUE}/localqueues", None),
     ]
     (asked,) = (one for one in server.asked if one.method == "POST")
@@ -383,7 +394,20 @@ async def test_top_without_rights_shows_the_rest(
         "Quota is not shown: You may not ask for plans here; an administrator of the manager cluster allows it by `kubectl -n "
         "rayspan-system create rolebinding rayspan-plan --role=rayspan-plan --user='jane'`."
     ]
-    server.lists = [refuses(403)] * 5
-    assert await run(monkeypatch, "top", "--kubeconfig", config) == 0
+    server.lists = [refuses(403)] * 6
+    assert await run(monkeypatch, "top", "--kubeconfig", config) == 0, "what may not be read is not taken for missing"
     out = capsys.readouterr().out
     assert out.startswith("There are no WorkerClusters.\n") and "You may not read workerclusters here" in out
+
+
+async def test_top_says_when_nothing_can_be_dispatched(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = fleet(refuses(503, "NotReady", "Not yet."))
+    server.lists = [page(make_worker_cluster("east", cordoned=True)), *said[1:]]
+    assert await run(monkeypatch, "top", "--kubeconfig", config) == 3
+    why = "none of east, west of DispatchPolicy default is connected and takes new workers"
+    assert f"\n\nNothing can be dispatched: {why}; see" in capsys.readouterr().out
+    server.lists = [page(make_worker_cluster("east", cordoned=True)), *said[1:]]
+    assert await run(monkeypatch, "top", "--kubeconfig", config, "-o", "json") == 3
+    assert why in json.loads(capsys.readouterr().out)["stopped"]

@@ -470,6 +470,26 @@ def test_why_a_policy_passes_a_cluster_over(conditions: list[Raw], want: str) ->
     assert reachable.unproven(make_worker_cluster(conditions=conditions)) == want
 
 
+@pytest.mark.parametrize(
+    ("status", "spec", "want"),
+    [
+        pytest.param("False", {}, "The last preflight found: No way. Mend that, and run `kubectl rayspan preflight`.", id="now"),
+        pytest.param("True", {}, "", id="it is reached"),
+        pytest.param("False", {"source": BY_MULTIKUEUE}, "", id="it was found of another cluster"),
+        pytest.param("False", {"cordoned": True}, "The last preflight found: No way. Mend that, and run `kubectl rayspan preflight`.", id="now, and it is cordoned"),
+    ],
+)  # fmt: skip
+def test_what_a_preflight_found_counts_for_the_cluster_that_it_tried(status: str, spec: Raw, want: str) -> None:
+    entry = {"type": "Reachable", "status": status, "reason": "NoRoute", "message": "No way."}
+    cluster = make_worker_cluster(conditions=[entry], **spec)
+    assert reachable.cut_off(cluster) == want
+    assert reachable.cut_off({**cluster, "status": {"conditions": [entry]}}) == "", "who tried did not say what"
+
+
+def test_nobody_has_tried() -> None:
+    assert reachable.cut_off(make_worker_cluster()) == ""
+
+
 OFF = ["batch/job", "ray.io/rayjob", "ray.io/raycluster"]
 
 

@@ -340,8 +340,19 @@ def test_definition_has_our_names(kind: str) -> None:
     assert (crd["spec"]["names"]["kind"], crd["spec"]["names"]["plural"]) == (kind, plural)
     versions = crd["spec"]["versions"]
     assert [f"{names.DOMAIN}/{version['name']}" for version in versions] == [names.API_VERSION]
-    said = kind != names.DISPATCH_POLICY_KIND  # what is wrong with a policy stands on the AdmissionCheck that names it
-    assert ("status" in versions[0].get("subresources", {})) is ("status" in _schema(kind)["properties"]) is said
+    assert "status" in versions[0]["subresources"] and "status" in _schema(kind)["properties"]
+
+
+@pytest.mark.parametrize("kind", [names.WORKER_CLUSTER_KIND, names.DISPATCH_POLICY_KIND])
+def test_readiness_is_shown(kind: str) -> None:
+    ready = f'.status.conditions[?(@.type=="{names.READY}")]'
+    shown = {one["name"]: one["jsonPath"] for one in _crd(kind)["spec"]["versions"][0]["additionalPrinterColumns"]}
+    assert (shown["Ready"], shown["Reason"], shown["Message"]) == (
+        f"{ready}.status",
+        f"{ready}.reason",
+        f"{ready}.message",
+    )
+    assert _schema(kind, "status", "observedGeneration")["type"] == "integer"
 
 
 def test_short_names_differ_from_each_other() -> None:
@@ -426,7 +437,9 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "localqueues", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "resourceflavors", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workerclusters", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "workerclusters/status", {"patch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "dispatchpolicies", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "dispatchpolicies/status", {"patch"}),
         (
             _MANAGER_RBAC,
             "ClusterRole",

@@ -13,7 +13,7 @@ from adapter.shell.clusters.cluster import PROBE
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.handlers import Waker
-from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, QUEUE, SERVICE
+from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, POLICY, QUEUE, SERVICE
 from adapter.shell.controller.looks import SOONEST_SECONDS, Looks
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import Client, Unreachable
@@ -90,7 +90,7 @@ async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) ->
         assert looked.told == told
 
 
-@pytest.mark.parametrize("what", [GANG, POD, SERVICE, CLUSTER, CHECK, QUEUE, ANCHOR])
+@pytest.mark.parametrize("what", [GANG, POD, SERVICE, CLUSTER, POLICY, CHECK, QUEUE, ANCHOR])
 async def test_nothing_is_looked_at_while_the_manager_cannot_be_seen(what: str) -> None:
     """What a cut link hides must not be taken for gone: the key comes back when it can be."""
     parts = Parts()

@@ -22,6 +22,7 @@ from adapter.shell.controller.keys import (
     CLUSTER,
     GANG,
     POD,
+    POLICY,
     QUEUE,
     ROOM_SECONDS,
     SERVICE,
@@ -605,10 +606,43 @@ async def test_a_copy_that_holds_no_quota_any_more_wakes_its_gang(
 
 
 async def test_a_gate_that_changes_wakes_checks_and_gangs(bench: Bench) -> None:
-    for store in ("gate_policies", "gate_bindings", "policies"):
+    for store in ("gate_policies", "gate_bindings"):
         bench.queue.added.clear()
         bench.heard(store, None, {"metadata": {"name": "x"}})
         assert bench.woken() == {(CHECK, "", make.CHECK), GANG_KEY}
+
+
+POLICY_OF_ALL = make.make_policy("all")
+
+
+@pytest.mark.parametrize(
+    ("after", "matters"),
+    [
+        pytest.param(changed(POLICY_OF_ALL, "status", "observedGeneration", to=1), False, id="what we say of it"),
+        pytest.param(changed(POLICY_OF_ALL, "spec", "strategy", to="Spread"), True, id="its spec"),
+        pytest.param(None, True, id="it went"),
+    ],
+)
+async def test_a_policy_wakes_itself_and_with_its_spec_all_others(
+    bench: Bench, after: Raw | None, matters: bool
+) -> None:
+    """A status that woke every gang would have each of them planned anew for nothing."""
+    bench.manager.policies.replace([make.make_policy("other")])
+    bench.heard("policies", POLICY_OF_ALL, after)
+    more = {(POLICY, "", "other"), (CHECK, "", make.CHECK), GANG_KEY} if matters else set()
+    assert bench.woken() == {(POLICY, "", "all")} | more
+
+
+@pytest.mark.parametrize(
+    ("store", "before"),
+    [("worker_clusters", make.make_worker_cluster("north")), ("multikueue_configs", {"metadata": {"name": "x"}})],
+)
+async def test_what_a_policy_names_wakes_it(bench: Bench, store: str, before: Raw) -> None:
+    bench.manager.policies.replace([POLICY_OF_ALL])
+    for change in ((None, before), (before, None)):
+        bench.queue.added.clear()
+        bench.heard(store, *change)
+        assert (POLICY, "", "all") in bench.woken()
 
 
 # --- what MultiKueue's admins write ----------------------------------------------------------------------------------

@@ -1,0 +1,248 @@
+"""Ready says of a WorkerCluster and of a DispatchPolicy the one thing that is wrong, for every generation, and once."""
+
+from typing import Any
+
+import pytest
+
+from adapter.admission import conditions, readiness
+from adapter.admission.policy import Written
+from adapter.admission.readiness import Readiness
+from tests.unit.builders import at, make_condition, make_policy, make_worker_cluster, stamp
+
+Raw = dict[str, Any]
+WELL = make_condition("Connected", reason="Connected", message="Its API server answers.")
+CUT_OFF = make_condition("Reachable", False, reason="NoRoute", message="No way.")
+EAST, WEST = make_worker_cluster("east"), make_worker_cluster("west")
+BOTH = Written(clusters=[EAST, WEST])
+
+
+def connected(status: bool | str, reason: str, message: str = "A sentence.") -> Raw:
+    return {**make_condition("Connected", reason=reason, message=message), "status": str(status)}
+
+
+# --- a WorkerCluster -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "spec", "cut_off", "want"),
+    [
+        pytest.param([], {}, "", None, id="nobody has said anything"),
+        pytest.param([CUT_OFF], {}, "No way.", None, id="but a preflight"),
+        pytest.param([WELL], {}, "", Readiness("True", "Ready", "New workers may go there."), id="all is well"),
+        pytest.param(
+            [connected("Unknown", "Unreachable")],
+            {},
+            "No way.",
+            Readiness("Unknown", "Unreachable", "A sentence."),
+            id="silent",
+        ),
+        pytest.param(
+            [connected(False, "BadConfiguration")],
+            {"cordoned": True},
+            "",
+            Readiness("False", "BadConfiguration", "A sentence."),
+            id="a wrong kubeconfig comes before a cordon",
+        ),
+        pytest.param(
+            [connected(True, "NotClaimed"), CUT_OFF],
+            {},
+            "No way.",
+            Readiness("False", "NotClaimed", "A sentence."),
+            id="seen, and somebody else's",
+        ),
+        pytest.param(
+            [connected(True, "HeadsNotMirrored")],
+            {},
+            "",
+            Readiness("False", "HeadsNotMirrored", "A sentence."),
+            id="no mirrors",
+        ),
+        pytest.param(
+            [WELL, CUT_OFF],
+            {"cordoned": True},
+            "No way.",
+            Readiness("False", "NoRoute", "No way."),
+            id="pods are cut off",
+        ),
+        pytest.param(
+            [WELL, CUT_OFF],
+            {},
+            "",
+            Readiness("True", "Ready", "New workers may go there."),
+            id="found of another cluster",
+        ),
+        pytest.param(
+            [WELL],
+            {"cordoned": True},
+            "",
+            Readiness("True", "Cordoned", "It is cordoned: no new workers go there."),
+            id="cordoned, which is no fault",
+        ),
+        pytest.param(
+            [WELL],
+            {"cordoned": True, "draining": True},
+            "",
+            Readiness("True", "Draining", "It is drained: its workers are moved away, and no new ones go there."),
+            id="drained",
+        ),
+    ],
+)
+def test_of_a_cluster(found: list[Raw], spec: Raw, cut_off: str, want: Readiness | None) -> None:
+    assert readiness.of_cluster(make_worker_cluster(conditions=found, **spec), cut_off) == want
+
+
+def told(raw: Raw, problem: str = "", *, seconds: float = 5, workers: int = 0, cut_off: str = "") -> Raw | None:
+    reason = "Unreachable" if problem else ""
+    return conditions.cluster_status(raw, problem, reason, not problem, workers, at(seconds), cut_off=cut_off)
+
+
+def after(raw: Raw, patch: Raw | None, *, drops: tuple[str, ...] = ()) -> Raw:
+    """The object once the API server took the merge patch; one with an older CRD drops fields."""
+    assert patch
+    return {**raw, "status": {k: v for k, v in {**raw["status"], **patch["status"]}.items() if k not in drops}}
+
+
+def test_one_write_tells_both_conditions() -> None:
+    raw = make_worker_cluster(conditions=[make_condition("Audited")])
+    raw["metadata"]["resourceVersion"] = "17"
+    patch = told(raw, "no route to it.", workers=2)
+    assert patch and patch["metadata"] == {"uid": "uid-of-east", "resourceVersion": "17"}
+    assert [(c["type"], c["status"]) for c in patch["status"]["conditions"]] == [
+        ("Audited", "True"),
+        ("Connected", "Unknown"),
+        ("Ready", "Unknown"),
+    ]
+    assert {c["observedGeneration"] for c in patch["status"]["conditions"][1:]} == {3}
+    assert (patch["status"]["observedGeneration"], patch["status"]["lostSince"]) == (3, stamp(5))
+    assert patch["status"]["workers"] == 2
+
+
+@pytest.mark.parametrize("drops", [(), ("observedGeneration",)], ids=["this CRD", "an older CRD"])
+@pytest.mark.parametrize("problem", ["", "no route to it."])
+def test_what_is_told_is_not_written_again(problem: str, drops: tuple[str, ...]) -> None:
+    first = after(make_worker_cluster(), told(make_worker_cluster(), problem), drops=drops)
+    assert told(first, problem, seconds=99) is None
+
+
+def test_a_new_generation_is_told_of_everywhere() -> None:
+    raw = after(make_worker_cluster(), told(make_worker_cluster()))
+    edited = after(
+        {**raw, "metadata": raw["metadata"] | {"generation": 4}},
+        told({**raw, "metadata": raw["metadata"] | {"generation": 4}}, seconds=9),
+    )
+    assert edited["status"]["observedGeneration"] == 4
+    assert {(c["observedGeneration"], c["lastTransitionTime"]) for c in edited["status"]["conditions"]} == {
+        (4, stamp(5))
+    }
+
+
+def test_what_a_preflight_found_later_is_told() -> None:
+    raw = after(make_worker_cluster(), told(make_worker_cluster()))
+    raw["status"]["conditions"] = [*raw["status"]["conditions"], CUT_OFF]
+    patch = told(raw, seconds=9, cut_off="No way.")
+    assert patch
+    ready = next(c for c in patch["status"]["conditions"] if c["type"] == "Ready")
+    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "NoRoute", "No way.")
+    assert told(after(raw, patch), seconds=20, cut_off="No way.") is None
+
+
+# --- a DispatchPolicy --------------------------------------------------------------------------------------------------
+
+
+def by_config(*listed: str) -> Written:
+    return Written(clusters=[EAST, WEST], configs={"all": {"spec": {"clusters": list(listed)}}})
+
+
+def choosing(**clusters: Any) -> Raw:
+    return {"metadata": {"name": "default"}, "spec": {"clusters": clusters}}
+
+
+CONFIG = choosing(multiKueueConfigRef={"name": "all"})
+
+
+@pytest.mark.parametrize(
+    ("policy", "written", "reason", "sentence"),
+    [
+        pytest.param(make_policy(), BOTH, "Ready", "Considers east, west.", id="all are there"),
+        pytest.param(
+            make_policy(clusters=["west", "north"]),
+            BOTH,
+            "UnknownCluster",
+            "DispatchPolicy default: spec.clusters.names has WorkerCluster north, which does not exist; join it (`kubectl rayspan join`), or "
+            "take it out.",
+            id="one is not there",
+        ),
+        pytest.param(
+            make_policy(),
+            Written(),
+            "UnknownCluster",
+            "DispatchPolicy default: spec.clusters.names has WorkerClusters east, west, which do not exist; join them (`kubectl rayspan join`), "
+            "or take them out.",
+            id="none is there",
+        ),
+        pytest.param(
+            choosing(selector={"matchLabels": {"tier": "gold"}}),
+            BOTH,
+            "NoCluster",
+            "DispatchPolicy default chooses no WorkerCluster; label or name one.",
+            id="a selector that matches none",
+        ),
+        pytest.param(choosing(selector={"matchLabels": {"rayspan.dev/cluster": "west"}}), BOTH, "Ready", "Considers west.", id="a selector"),
+        pytest.param(CONFIG, by_config("west", "east"), "Ready", "Considers west, east.", id="a MultiKueueConfig"),
+        pytest.param(
+            CONFIG,
+            by_config("east", "north"),
+            "Ready",
+            "Considers east. Its MultiKueueConfig also lists north, for which there is no WorkerCluster.",
+            id="a MultiKueueConfig that is not written for us alone",
+        ),
+        pytest.param(
+            CONFIG,
+            by_config("north"),
+            "UnknownCluster",
+            "DispatchPolicy default: MultiKueueConfig all of spec.clusters.multiKueueConfigRef lists no cluster that is a WorkerCluster; make "
+            "WorkerCluster north, with the MultiKueueCluster in spec.source.multiKueueClusterRef.",
+            id="a MultiKueueConfig of strangers",
+        ),
+        pytest.param(
+            CONFIG,
+            Written(clusters=[EAST], configs={}),
+            "BadConfiguration",
+            "DispatchPolicy default: spec.clusters.multiKueueConfigRef names MultiKueueConfig all, which does not exist; create it.",
+            id="a MultiKueueConfig that is not there",
+        ),
+        pytest.param(
+            make_policy(strategy="Random"),
+            BOTH,
+            "BadConfiguration",
+            "DispatchPolicy default: spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity' or 'Spread', found 'Random'.",
+            id="a spec that cannot be read",
+        ),
+    ],
+)  # fmt: skip
+def test_of_a_policy(policy: Raw, written: Written, reason: str, sentence: str) -> None:
+    want = "True" if reason == "Ready" else "False"
+    assert readiness.of_policy(policy, written) == Readiness(want, reason, sentence)
+
+
+def test_a_policy_is_told_once_for_each_generation() -> None:
+    raw = make_policy()
+    raw = {**raw, "metadata": {**raw["metadata"], "uid": "u", "generation": 7, "resourceVersion": "17"}, "status": {}}
+    patch = conditions.policy_status(raw, BOTH, at(5))
+    entry = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Ready",
+        "message": "Considers east, west.",
+        "observedGeneration": 7,
+    }
+    assert patch == {
+        "metadata": {"uid": "u", "resourceVersion": "17"},
+        "status": {"observedGeneration": 7, "conditions": [{**entry, "lastTransitionTime": stamp(5)}]},
+    }
+    first = after(raw, patch)
+    assert conditions.policy_status(first, BOTH, at(99)) is None
+    patch = conditions.policy_status({**first, "metadata": raw["metadata"] | {"generation": 8}}, BOTH, at(99))
+    assert patch and patch["status"]["observedGeneration"] == 8
+    patch = conditions.policy_status(first, Written(), at(99))
+    assert patch and patch["status"]["conditions"][0]["lastTransitionTime"] == stamp(99)
