@@ -112,7 +112,7 @@ def test_readiness_follows_what_its_admin_mends(stage: Stage, running: Controlle
     stage.manager.delete("workercluster", BROKEN)
     _ready(stage, "dispatchpolicies", stage.name, "False", "which does not exist", running)
 
-    mended = stage.own("mended")
+    mended = stage.own("east")
     _ready(stage, "workerclusters", mended, "True", "New workers may go there.", running)
     _spec(stage, "workercluster", mended, {"cordoned": True})
     _ready(stage, "workerclusters", mended, "True", "It is cordoned", running)
