@@ -36,7 +36,7 @@ _VALUES = {
     ("rayspan_placements", "state"): _STATES,
     ("rayspan_dispatch_duration_seconds", "stage"): {metrics.CREATED, metrics.RUNNING},
     ("rayspan_orphans_deleted_total", "reason"): {metrics.POD_GONE, metrics.SLOT_ELSEWHERE, metrics.NO_SHARE},
-    ("rayspan_pods", "phase"): {"Pending", "Running", "Succeeded", "Failed", "Unknown"},
+    ("rayspan_pods", "phase"): {"Pending", "Running", "Succeeded", "Failed", "Unknown", metrics.OTHER},
 }
 
 
