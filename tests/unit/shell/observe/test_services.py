@@ -1,12 +1,14 @@
 """What the stores say of a Service: nothing without the right, the workers of its RayCluster, and what is known of their clusters."""
 
 import logging
+from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
 from aiohttp import web
 
 from adapter import names
+from adapter.objects.raw import Key
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import SERVICE
 from adapter.shell.controller.looks import Looks
@@ -158,7 +160,12 @@ def test_which_services_are_led_is_found_once_for_all_of_a_raycluster(monkeypatc
     found, asked = sight(), list[object]()
     fill(found.manager.services, *(make_service(f"chat-{n}") for n in range(20)))
     led = endpoints.led
-    monkeypatch.setattr(endpoints, "led", lambda *given: asked.append(given) or led(*given))
+
+    def counted(services: Iterable[Raw], ray_cluster: Raw) -> list[Key]:
+        asked.append(ray_cluster)
+        return led(services, ray_cluster)
+
+    monkeypatch.setattr(endpoints, "led", counted)
     assert sum(found.facts.services.facts((NAMESPACE, f"chat-{n}")).beyond for n in range(20)) == 16
     assert len(asked) == 1
     fill(found.manager.ray_clusters, make_ray_cluster(owner="uid-of-another"))
