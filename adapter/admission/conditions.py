@@ -72,13 +72,15 @@ def cluster_status(
     lack: str = "",
     uid: str = "",
     unclaimed: str = "",
+    unguarded: bool = False,
     cut_off: str = "",
 ) -> Patch | None:
     """The status patch of a WorkerCluster: `cluster_condition`, whether it is ready, for how many workers quota is held there, and who
-    it is, as far as that is known now (`uid`). Who it is, is written over nothing that was not read."""
+    it is, as far as that is known now (`uid`). Who it is, is written over nothing that was not read. `unguarded`: work goes on there
+    although it is `unclaimed`."""
     told = cluster_condition(cluster, problem, reason, steady, now, lack=lack, unclaimed=unclaimed)
     after = {**cluster, "status": {**(cluster.get("status") or {}), **_fields(told)}}
-    ready = _readiness(after, of_cluster(after, cut_off), now)
+    ready = _readiness(after, of_cluster(after, cut_off, unguarded=unguarded), now)
     both = {**ready, "status": {**_fields(told), **_fields(ready)}} if ready else told
     patch = _with(cluster, both, "workers", workers)
     if uid in ("", recorded(cluster)):

@@ -30,11 +30,11 @@ class Readiness:
     message: str
 
 
-def of_cluster(cluster: Raw, cut_off: str) -> Readiness | None:
+def of_cluster(cluster: Raw, cut_off: str, *, unguarded: bool = False) -> Readiness | None:
     """Say whether workers may go to a WorkerCluster and work there, None while nobody has said whether it is connected.
 
     The conditions are taken in this order: what cannot be seen cannot be judged further. `cut_off` is why workers there would not reach
-    the others, a sentence.
+    the others, a sentence. `unguarded`: no claim to it can be held, and work goes on without.
     """
     connected = condition(cluster, names.CONNECTED)
     if not connected:
@@ -42,7 +42,8 @@ def of_cluster(cluster: Raw, cut_off: str) -> Readiness | None:
     told = str(connected.get("reason") or ""), str(connected.get("message") or "")
     if connected.get("status") != "True":
         return Readiness(str(connected.get("status")), *told)
-    if told[0] != names.CONNECTED:  # it is seen, and nothing new goes there
+    unclaimed = unguarded and told[0] == names.NOT_CLAIMED
+    if told[0] != names.CONNECTED and not unclaimed:  # it is seen, and nothing new goes there
         return Readiness("False", *told)
     if cut_off:
         return Readiness("False", str(condition(cluster, names.REACHABLE).get("reason") or ""), cut_off)
@@ -51,6 +52,8 @@ def of_cluster(cluster: Raw, cut_off: str) -> Readiness | None:
         return Readiness("True", DRAINING, "It is drained: its workers are moved away, and no new ones go there.")
     if spec.get("cordoned"):
         return Readiness("True", CORDONED, "It is cordoned: no new workers go there.")
+    if unclaimed:
+        return Readiness("True", *told)
     return Readiness("True", READY, "New workers may go there.")
 
 

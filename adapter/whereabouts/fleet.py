@@ -12,7 +12,7 @@ from typing import Any
 from adapter import names
 from adapter.admission.policy import Written, policy, policy_name
 from adapter.objects import admissioncheck, specs
-from adapter.objects.raw import Raw, condition, key_of, label
+from adapter.objects.raw import Raw, condition, is_true, key_of, label
 from adapter.whereabouts.document import Document
 
 _DISPATCHES = ("Ready", "QueueLayout")  # the reasons of an active AdmissionCheck by which jobs are dispatched
@@ -64,9 +64,9 @@ def stopped(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> s
 
 def _takes_workers(cluster: Raw) -> bool:
     spec, found = cluster.get("spec") or {}, condition(cluster, names.CONNECTED)
-    well = (
-        found.get("status") == "True" and found.get("reason") == names.CONNECTED
-    )  # another one says why none go there
+    # Another reason says why none go there, but where work goes on without a claim: the condition Ready tells these two apart.
+    reasons = (names.CONNECTED, names.NOT_CLAIMED) if is_true(cluster, names.READY) else (names.CONNECTED,)
+    well = found.get("status") == "True" and found.get("reason") in reasons
     return well and not (spec.get("cordoned") or spec.get("draining"))
 
 

@@ -8,6 +8,7 @@ An address comes from a worker cluster, which may say anything: what no API serv
 An address is dropped as soon as its pod is being deleted, or its copy has it no more, for another pod may get it.
 """
 
+import heapq
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import raycluster
-from adapter.objects.raw import Raw, controller_uid, is_true, key_of, label, meta, quoted, uid_of
+from adapter.objects.raw import Key, Raw, controller_uid, is_true, key_of, label, meta, quoted, uid_of
 from adapter.objects.selectors import has_all
 from adapter.objects.specs import Network
 from adapter.objects.workerpod import dispatched, ended, leaving, slot_of, unheld
@@ -87,6 +88,16 @@ def is_of(service: Raw, ray_cluster: Raw) -> bool:
     if not (owner and owner.uid and spec.get("selector")) or spec.get("type") == "ExternalName":
         return False
     return bool(uid_of(ray_cluster)) and owner.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
+
+
+def led(services: Iterable[Raw], ray_cluster: Raw) -> list[Key]:
+    """Which Services of a RayCluster are led straight: of those that are its own, the oldest. Others have the same labels only."""
+    own = (one for one in services if is_of(one, ray_cluster))
+    return [key_of(one) for one in heapq.nsmallest(MOST_SERVICES, own, key=_age)]
+
+
+def _age(service: Raw) -> tuple[str, Key]:
+    return str(meta(service).get("creationTimestamp") or ""), key_of(service)
 
 
 def beyond(service: Raw) -> str:

@@ -172,6 +172,11 @@ class Member(Cluster):
         """Why no claim to it is held although one would be needed, a part of a sentence."""
         return self.claim.lack or self.claim.hindrance if self.claim else ""
 
+    @property
+    def unguarded(self) -> bool:
+        """Whether no claim to it can be held, and work goes on without."""
+        return bool(self.claim and self.claim.lack)
+
     def fence(self) -> str:
         """Why nothing may be written there now, empty when it may."""
         return self.identity.fence() or (self.claim.fence() if self.claim else "")

@@ -18,7 +18,7 @@ from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, la
 from adapter.objects.workerpod import ended, share_key, slot_of
 from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
+from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, by_selected_ray_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.controller import predicates
@@ -41,6 +41,7 @@ from adapter.shell.kube.store import Changed, Store
 from adapter.shell.observe.seen import Seen, tree_of
 from adapter.shell.pace import Bucket
 from adapter.shell.write.anchors import BEREFT_SECONDS
+from adapter.worker import endpoints
 
 # How often a worker cluster may wake the whole fleet: five losses and returns in a row as they come, as of a link that flaps; then
 # as often as it takes a cluster to count as steady. One whose watches are refused and allowed in turn would else do so twice a second.
@@ -284,6 +285,15 @@ class Waker:
             self._keys.all(SERVICE, self._manager.services)
         else:  # one that goes, or is followed no more, shall lead nowhere
             self._keys.add(SERVICE, after or before or {}, BURST_SECONDS)
+        if before is not None and predicates.changed(before, after, predicates.leads):
+            self._next_led(by_selected_ray_cluster(before))
+
+    def _next_led(self, of: str) -> None:
+        """A Service does not lead to that RayCluster any more: one that was one too many may now."""
+        namespace, _, name = of.partition("/")
+        if ray_cluster := self._manager.ray_clusters.get((namespace, name)):
+            for key in endpoints.led(self._manager.services.group(of), ray_cluster):
+                self._keys.named(SERVICE, *key, BURST_SECONDS)
 
     def _slice(self, before: Raw | None, after: Raw | None) -> None:
         """A slice of ours changed: whoever made it that way, it must be right. Not at once, as with the mirror of a head."""

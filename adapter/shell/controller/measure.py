@@ -25,6 +25,7 @@ from adapter.worker import dispatch
 
 _Labels = tuple[str, ...]
 _STATES = (names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.UNKNOWN, names.ENDED)
+_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")  # Kubernetes'; no API server refuses another one
 _ORPHANS = {dispatch.POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metrics.SLOT_ELSEWHERE}
 
 
@@ -51,7 +52,8 @@ class Census(Collector):
         """The pod's cluster and phase; users may write anything into an annotation, so only a registered cluster counts."""
         cluster = slot_of(pod).split("/")[0]
         phase = str((pod.get("status") or {}).get("phase") or "Pending")
-        return cluster if self._manager.worker_clusters.named(cluster) else "", phase
+        known = phase if phase in _PHASES else metrics.OTHER  # a worker cluster says it, and it is mirrored as it is
+        return cluster if self._manager.worker_clusters.named(cluster) else "", known
 
 
 def _pods() -> GaugeMetricFamily:

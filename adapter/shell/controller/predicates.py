@@ -13,6 +13,7 @@ from adapter.objects.raw import Raw, annotation, controller_uid, is_true, key_of
 from adapter.objects.reservation import reservation
 from adapter.objects.workerpod import dispatched, in_place, leaving, slot_of, unheld
 from adapter.objects.workload import workload
+from adapter.shell.clusters.indexes import by_selected_ray_cluster
 from adapter.shell.observe.pending import borrows
 
 
@@ -92,6 +93,11 @@ def endpoint(pod: Raw) -> object:
 def backend(pod: Raw) -> object:
     """What of a worker pod alone decides that, too: whose it is, and whether the manager's nodes are kept from it."""
     return endpoint(pod), controller_uid(pod), unheld(pod)
+
+
+def leads(service: Raw) -> object:
+    """To which RayCluster a Service leads, and whose it is."""
+    return by_selected_ray_cluster(service), controller_uid(service)
 
 
 def head(raw: Raw) -> object:

@@ -3,7 +3,8 @@
 /healthz while its loop turns, /readyz while the manager cluster is read, /metrics for numbers; POST /plan with a job, and the
 answer or a sentence comes back as JSON; POST /version, and the version does. The API server stands in front of that
 (services/proxy) and says who may ask; what comes in is anybody's text nevertheless. So it is small, one question is answered at a
-time, and questions get a part of the loop's time only. Somebody who sends slowly, or much, or who asks what takes long, is in nobody's way. Nothing is written.
+time, and questions get a part of the loop's time only, as numbers do. Somebody who sends slowly, or much, or who asks what takes
+long, is in nobody's way. Nothing is written.
 """
 
 import asyncio
@@ -161,6 +162,21 @@ def _problem(status: int, reason: str, message: str) -> web.Response:
     return web.json_response({"kind": "Status", "reason": reason, "message": message}, status=status)
 
 
+class _Numbers:
+    """The metrics as text. What was counted last is said again while the loop has a rest of it: everybody who reaches the port may ask."""
+
+    def __init__(self) -> None:
+        self._said, self._rested = b"", 0.0
+
+    def now(self) -> bytes:
+        started = time.monotonic()
+        if started >= self._rested:
+            self._said = generate_latest()
+            ended = time.monotonic()
+            self._rested = ended + REST * (ended - started)
+        return self._said
+
+
 async def serve_health(unready: Callable[[], str], port: int) -> web.AppRunner:
     """Serve on all addresses; the caller cleans the runner up."""
 
@@ -171,8 +187,10 @@ async def serve_health(unready: Callable[[], str], port: int) -> web.AppRunner:
         why = unready()
         return web.Response(status=503, text=why) if why else web.Response(text="ok")
 
+    numbers = _Numbers()
+
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=numbers.now(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])

@@ -11,6 +11,7 @@ Requests are counted as their answers come, a watch when it opens.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -43,6 +44,7 @@ PARALLEL = 32
 
 _ANEW = "it is connected anew"
 _NO_ANSWER = "none"  # instead of HTTP's status
+_CODES = frozenset(HTTPStatus)  # all others are one: whoever answers decides which they are
 _OWN_NAMESPACE = "kube-system"  # every API server makes it, and it goes with its etcd alone
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
 
@@ -385,7 +387,8 @@ def counting(cluster: str, server: str) -> aiohttp.TraceConfig:
         metrics.REQUESTS.labels(cluster, _VERBS.get(asked.method, reads), kind, code).inc()
 
     async def answered(_: aiohttp.ClientSession, __: SimpleNamespace, asked: aiohttp.TraceRequestEndParams) -> None:
-        count(asked, str(asked.response.status))
+        code = asked.response.status
+        count(asked, str(code) if code in _CODES else metrics.OTHER)
 
     async def broke(_: aiohttp.ClientSession, __: SimpleNamespace, asked: aiohttp.TraceRequestExceptionParams) -> None:
         count(asked, _NO_ANSWER)

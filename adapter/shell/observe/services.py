@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.raw import Key, Raw, key_of, meta
+from adapter.objects.raw import Key, Raw, key_of
 from adapter.objects.specs import Network
 from adapter.objects.workerpod import share_key, slot_of
 from adapter.shell.clusters.fleet import Fleet
@@ -31,6 +31,9 @@ class Services:
         # Worker pods by RayCluster, as of so many changes of their store: thousands of Services may be looked at in a row.
         self._pods: Mapping[str, Sequence[Raw]] = {}
         self._as_of = -1
+        # Which Services of a RayCluster are led, as of so many changes of theirs: all of them are looked at with each change of a worker.
+        self._led: dict[str, tuple[Raw, Sequence[Key]]] = {}
+        self._led_as_of = -1
 
     def facts(self, key: Key) -> Serving:
         """The facts about a Service."""
@@ -44,19 +47,21 @@ class Services:
         ray_cluster = self._manager.ray_clusters.get(name)
         if ray_cluster is None or not endpoints.is_of(service, ray_cluster):
             return Serving(service, standing=standing)
-        if self._beyond(key, "/".join(name)):
+        if self._beyond(key, ray_cluster):
             return Serving(service, standing=standing, beyond=True)
         seen = self._fleet.seen()
         backends = each("services", self._of("/".join(name)), lambda pod: self._backend(pod, seen))
         return Serving(service, ray_cluster, tuple(backend for _, backend in backends), standing)
 
-    def _beyond(self, key: Key, ray_cluster: str) -> bool:
+    def _beyond(self, key: Key, ray_cluster: Raw) -> bool:
         """Whether enough older Services lead to the same RayCluster."""
-        siblings = self._manager.services.group(ray_cluster)
-        if len(siblings) <= endpoints.MOST_SERVICES:
-            return False
-        oldest = sorted(siblings, key=lambda one: (str(meta(one).get("creationTimestamp") or ""), key_of(one)))
-        return key not in map(key_of, oldest[: endpoints.MOST_SERVICES])
+        of, services = "/".join(key_of(ray_cluster)), self._manager.services
+        if self._led_as_of != services.changes:
+            self._led, self._led_as_of = {}, services.changes
+        known = self._led.get(of)
+        if known is None or known[0] is not ray_cluster:
+            known = self._led[of] = ray_cluster, endpoints.led(services.group(of), ray_cluster)
+        return key not in known[1]
 
     def _of(self, ray_cluster: str) -> Sequence[Raw]:
         pods = self._manager.pods

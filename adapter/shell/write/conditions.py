@@ -76,6 +76,7 @@ class Conditions:
             lack=lack,
             uid=uid,
             unclaimed=unclaimed,
+            unguarded=bool(member and member.unguarded),
             cut_off=cut_off(raw),
         )
         if patch:

@@ -37,10 +37,11 @@ class Job:
         self.stage.ray_cluster(NAME, workers=0, groups={GROUP: 0}, elastic=MOST, least=0, autoscaled=True)
         wait(self._started, PATIENCE, f"the head of {NAME} is ready", self.told)
 
-    def resize(self, count: int) -> None:
-        """Patch its replicas, and name who goes: nobody where it grows."""
-        there = sorted(pod["metadata"]["name"] for pod in self.stage.workers())
-        self.stage.scale(NAME, 0, count, without=there[count:])
+    def resize(self, count: int) -> list[str]:
+        """Patch its replicas, and name who goes: nobody where it grows. Returns these."""
+        going = sorted(pod["metadata"]["name"] for pod in self.stage.workers())[count:]
+        self.stage.scale(NAME, 0, count, without=going)
+        return going
 
     def end(self) -> None:
         """Delete it, and do not wait until it is gone."""

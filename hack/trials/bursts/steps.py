@@ -1,11 +1,11 @@
 """How long does a running job take to get one worker more, fifty more, or one fewer, and how long without us in one cluster?
 
 From the patch of its replicas until all workers run, or until those that go are gone with their quota: in the manager's Workload, and
-with us in the shares. In one cluster the same RayCluster runs in the manager, in a queue without our check. Times are read from
-what a recorder heard.
+with us in the shares. A worker that goes without being named, and is replaced, ends the trial. In one cluster the same RayCluster runs
+in the manager, in a queue without our check. Times are read from what a recorder heard.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from adapter import names
 from adapter.objects.raw import Raw, label
@@ -51,13 +51,15 @@ def _step(job: Job, seen: Recorder, count: int, *, spans: bool) -> float:
     def done(now: State) -> bool:
         return settled(now, manager, count, spans=spans)
 
-    job.resize(count)
+    going = job.resize(count)
     try:
         seen.poll(
             lambda now: _asked(now, manager) == count and done(now), PATIENCE, f"{count} workers, no other", _LOOK
         )
     except LabError as late:
         raise LabError(f"{late}\n{job.told()}") from late
+    if lost := strays(list(seen.changes), before, manager, going):
+        raise LabError(f"On the way to {count} workers {', '.join(lost)} went, whom nobody named.\n{job.told()}")
     return took(list(seen.changes), before, manager, count, done)
 
 
@@ -77,6 +79,19 @@ def took(changes: Sequence[Change], before: int, manager: str, count: int, done:
         if done(now):
             return change.at - begun
     return float("nan")
+
+
+def strays(changes: Sequence[Change], before: int, manager: str, going: Collection[str]) -> list[str]:
+    """The workers that went since so many changes, and were not to go: in the end nobody sees that another one stands in their place."""
+    workers, gone = set[str](), list[str]()
+    for number, change in enumerate(changes):
+        if (change.cluster, change.kind) != (manager, PODS.plural):
+            continue
+        if change.after is not None:
+            workers |= {change.name} if label(change.after, names.RAY_NODE_TYPE_LABEL) == "worker" else set()
+        elif number >= before and change.name in workers and change.name not in going:
+            gone.append(change.name)
+    return gone
 
 
 def settled(now: State, manager: str, count: int, *, spans: bool) -> bool:

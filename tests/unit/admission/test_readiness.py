@@ -48,7 +48,7 @@ def connected(status: bool | str, reason: str, message: str = "A sentence.") -> 
             {},
             "No way.",
             Readiness("False", "NotClaimed", "A sentence."),
-            id="seen, and somebody else's",
+            id="seen, and nothing may be written there",
         ),
         pytest.param(
             [connected(True, "HeadsNotMirrored")],
@@ -89,6 +89,28 @@ def connected(status: bool | str, reason: str, message: str = "A sentence.") -> 
 )
 def test_of_a_cluster(found: list[Raw], spec: Raw, cut_off: str, want: Readiness | None) -> None:
     assert readiness.of_cluster(make_worker_cluster(conditions=found, **spec), cut_off) == want
+
+
+@pytest.mark.parametrize(
+    ("found", "spec", "cut_off", "want"),
+    [
+        pytest.param([], {}, "", Readiness("True", "NotClaimed", "A sentence."), id="work goes on"),
+        pytest.param([CUT_OFF], {}, "No way.", Readiness("False", "NoRoute", "No way."), id="pods are cut off"),
+        pytest.param(
+            [],
+            {"cordoned": True},
+            "",
+            Readiness("True", "Cordoned", "It is cordoned: no new workers go there."),
+            id="cordoned",
+        ),
+    ],
+)
+def test_of_a_cluster_in_which_no_claim_can_be_held_work_goes_on(
+    found: list[Raw], spec: Raw, cut_off: str, want: Readiness
+) -> None:
+    """Its account is older than the controller: an upgrade of the manager comes before that of the worker clusters."""
+    raw = make_worker_cluster(conditions=[connected(True, "NotClaimed"), *found], **spec)
+    assert readiness.of_cluster(raw, cut_off, unguarded=True) == want
 
 
 def told(raw: Raw, problem: str = "", *, seconds: float = 5, workers: int = 0, cut_off: str = "") -> Raw | None:

@@ -116,6 +116,21 @@ def test_a_step_takes_from_the_patch_until_all_is_so() -> None:
     )
 
 
+def test_who_goes_without_being_named_is_found() -> None:
+    """A job that changes its size loses nobody else, however soon another one stands in the place."""
+    before = [Change(1.0, *place, raw) for place, raw in two().items()]
+    news = [
+        Change(9.0, MGR, POD, "head", None),
+        Change(9.0, "east", POD, "a", None),
+        Change(9.5, MGR, POD, "a", None),
+        Change(9.6, MGR, POD, "c", worker()),
+        Change(9.7, MGR, POD, "b", None),
+    ]
+    assert steps.strays([*before, *news], len(before), MGR, ["b"]) == ["a"]
+    assert steps.strays([*before, *news], len(before), MGR, ["a", "b"]) == []
+    assert steps.strays([*before, *news], len(before) + len(news), MGR, []) == []
+
+
 def asked(client: str, verb: str, times: int) -> list[Request]:
     return [Request(Kind(client, verb, "pods"), "bursts", 200)] * times
 

@@ -15,8 +15,10 @@ from prometheus_client import REGISTRY
 from adapter import names
 from adapter.admission import conditions
 from adapter.shell import metrics
+from adapter.shell.kube.client import ApiError
 from hack.lab.base.paths import REPO
 from hack.release import manifests, overlays
+from tests.unit import stores
 from tests.unit.shell.controller.test_metrics import metric_types
 
 _FOLDER = REPO / "kustomize/components/monitoring"
@@ -27,7 +29,7 @@ _BOARD = json.loads((_FOLDER / "dashboard.json").read_text())
 # Of each target, by whom Prometheus asks it; and of the buckets of a histogram.
 _TARGET, _BUCKET = {"job", "instance"}, "le"
 _WORDS = {
-    "sum", "max", "min", "count", "by", "and", "on", "offset", "absent", "rate", "increase", "histogram_quantile",
+    "sum", "max", "min", "count", "by", "and", "unless", "on", "offset", "absent", "rate", "increase", "histogram_quantile",
 }  # fmt: skip
 _STATES = {names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.UNKNOWN, names.ENDED}
 _VALUES = {
@@ -36,7 +38,7 @@ _VALUES = {
     ("rayspan_placements", "state"): _STATES,
     ("rayspan_dispatch_duration_seconds", "stage"): {metrics.CREATED, metrics.RUNNING},
     ("rayspan_orphans_deleted_total", "reason"): {metrics.POD_GONE, metrics.SLOT_ELSEWHERE, metrics.NO_SHARE},
-    ("rayspan_pods", "phase"): {"Pending", "Running", "Succeeded", "Failed", "Unknown"},
+    ("rayspan_pods", "phase"): {"Pending", "Running", "Succeeded", "Failed", "Unknown", metrics.OTHER},
 }
 
 
@@ -123,6 +125,18 @@ def test_only_what_counts_is_asked_for_its_increase() -> None:
     for _, text in _expressions():
         for inner in re.findall(r"\b(?:rate|increase)\((\w+)", text):
             assert inner.endswith(("_total", "_bucket"))
+
+
+def test_who_gave_no_right_to_lead_requests_straight_has_no_alert_for_it() -> None:
+    """The controller asks for these kinds again and again, so that the right counts as soon as it is given."""
+    refusal = ApiError(403, "Forbidden", "")
+    without = {row.resource.plural for row in stores.Sight({}).manager._rows if row.spared(refusal)}
+    roles = [each for each in overlays.objects(overlays.MANAGER, "image") if each["kind"] == "ClusterRole"]
+    given = {kind for role in roles for rule in role["rules"] if "list" in rule["verbs"] for kind in rule["resources"]}
+    left_out = f'unless rate(rayspan_api_requests_total{{cluster="",kind=~"{"|".join(sorted(without - given))}",code="403"}}[5m])'
+    asked = [text for _, text in _expressions() if "4(0" in text]
+    assert without - given and len(asked) == 2
+    assert all(left_out in text for text in asked)
 
 
 def test_what_most_people_ask_for_has_an_alert() -> None:

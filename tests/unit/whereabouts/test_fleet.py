@@ -44,7 +44,22 @@ NO_CHECK = "no ClusterQueue lists an AdmissionCheck of rayspan.dev/dispatch; put
             [check()],
             written(make_worker_cluster("east", conditions=[make_condition("Connected", reason="NotClaimed")])),
             SILENT,
-            id="seen, and not ours",
+            id="seen, and nothing may be written there",
+        ),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            written(
+                make_worker_cluster(
+                    "east",
+                    conditions=[
+                        make_condition("Connected", reason="NotClaimed"),
+                        make_condition("Ready", reason="NotClaimed"),
+                    ],
+                )
+            ),
+            "",
+            id="no claim can be held there, and work goes on",
         ),
         pytest.param(
             [QUEUE],

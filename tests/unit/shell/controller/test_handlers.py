@@ -1021,3 +1021,28 @@ async def test_a_worker_of_another_raycluster_now_wakes_the_services_of_both(ben
     bench.manager.services.replace([SERVE, make.make_service("other", selects="other")])
     bench.heard("pods", SERVING, changed(SERVING, "metadata", "labels", names.RAY_GCS_CLUSTER_LABEL, to="other"))
     assert {SERVICE_KEY, (SERVICE, NAMESPACE, "other")} <= bench.woken()
+
+
+@pytest.mark.parametrize(
+    ("after", "matters"),
+    [
+        pytest.param(None, True, id="gone"),
+        pytest.param(make.make_service("chat-0", selects="other"), True, id="of another RayCluster"),
+        pytest.param(make.make_service("chat-0", owner=""), True, id="of nobody"),
+        pytest.param(
+            changed(make.make_service("chat-0"), "metadata", "resourceVersion", to="2"), False, id="a new version"
+        ),
+    ],
+)
+async def test_a_service_that_makes_room_wakes_the_next_one_that_is_led(
+    bench: Bench, after: Raw | None, matters: bool
+) -> None:
+    """Of one RayCluster some are led straight, the oldest."""
+    before = make.make_service("chat-0")
+    bench.manager.ray_clusters.replace([make.make_ray_cluster(owner="uid-of-chat")])
+    bench.manager.services.replace(
+        [*([after] if after else ()), *(make.make_service(f"chat-{n}") for n in range(1, 9))]
+    )
+    bench.heard("services", before, after)
+    woken = {name for what, _, name in bench.woken() if what == SERVICE}
+    assert woken == {"chat-0", *(("chat-1", "chat-2", "chat-3", "chat-4") if matters else ())}

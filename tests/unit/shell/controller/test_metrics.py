@@ -256,6 +256,24 @@ async def test_a_request_without_an_answer_is_counted_as_such() -> None:
     assert value("rayspan_api_requests_total", {"cluster": "away", "verb": "list", "kind": "pods", "code": "none"}) == 1
 
 
+async def test_a_server_does_not_decide_how_many_codes_there_are() -> None:
+    async with apiserver.serving() as server:
+        client = await Client.from_kubeconfig(yaml.safe_dump(apiserver.kubeconfig(server.url)), "liar")
+        try:
+            server.lists = [refuses(code) for code in (507, 555, 556, 999)]
+            for _ in range(4):
+                with pytest.raises(ApiError):
+                    await client.get(PODS.path("demo"))
+        finally:
+            await client.close()
+    found = [
+        sample.labels["code"]
+        for sample in next(iter(metrics.REQUESTS.collect())).samples
+        if sample.labels["cluster"] == "liar" and sample.name.endswith("_total")
+    ]
+    assert sorted(found) == ["507", metrics.OTHER]
+
+
 # --- what there is now -----------------------------------------------------------------------------------------------
 
 
@@ -267,11 +285,12 @@ async def test_pods_are_counted_by_registered_cluster_and_phase() -> None:
         make_pod("b", slot="east/role/1", phase="Running"),
         make_pod("c", slot="somewhere/role/0"),
         make_pod("d"),
+        make_pod("e", slot="east/role/2", phase="a phase of somebody else's"),
     ]
     stores.fill(home.pods, *pods)
     census = Census(home)
     found = {tuple(sample.labels.values()): sample.value for sample in next(census.collect()).samples}
-    assert found == {("east", "Running"): 2, ("", "Pending"): 2}
+    assert found == {("east", "Running"): 2, ("", "Pending"): 2, ("east", "other"): 1}
 
 
 async def test_a_pod_that_cannot_be_read_hides_no_other() -> None:

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import aiohttp
@@ -199,3 +200,36 @@ async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.Mo
         started = loop.time()
         await asyncio.gather(*(post(url, question()) for _ in range(8)))
         assert loop.time() - started > 8 * 0.005 + 7 * servers.REST * 0.005
+
+
+async def test_numbers_are_counted_for_a_fifth_of_the_time_however_often_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Anybody who reaches the port may ask, and what else runs has the same loop."""
+    now, made = [100.0], list[float]()
+
+    def counted() -> bytes:
+        now[0] += 1.0
+        made.append(now[0])
+        return f"rayspan_made {len(made)}\n".encode()
+
+    monkeypatch.setattr(servers, "generate_latest", counted)
+    monkeypatch.setattr(servers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    runner = await servers.serve_health(lambda: "", 0)
+    try:
+        port = next(address[1] for address in runner.addresses if len(address) == 2)
+        async with aiohttp.ClientSession() as session:
+
+            async def numbers() -> str:
+                async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+                    assert "version=" in answer.headers["Content-Type"]
+                    return await answer.text()
+
+            first = [await numbers() for _ in range(5)]
+            now[0] += servers.REST - 0.5
+            first.append(await numbers())
+            now[0] += 0.5
+            later = await numbers()
+    finally:
+        await runner.cleanup()
+    assert first == ["rayspan_made 1\n"] * 6 and later == "rayspan_made 2\n"

@@ -1,12 +1,14 @@
 """What the stores say of a Service: nothing without the right, the workers of its RayCluster, and what is known of their clusters."""
 
 import logging
+from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
 from aiohttp import web
 
 from adapter import names
+from adapter.objects.raw import Key
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import SERVICE
 from adapter.shell.controller.looks import Looks
@@ -14,6 +16,7 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.services import Services
+from adapter.worker import endpoints
 from adapter.worker.serving import Serving
 from tests.unit.apiserver import Server, connected, serving
 from tests.unit.builders import (
@@ -140,6 +143,33 @@ def test_the_oldest_four_services_of_a_raycluster_are_led() -> None:
     assert all(facts.backends for n, facts in led.items() if n < 4) and not led[5].backends
     fill(found.manager.services, *many[2:])
     assert not found.facts.services.facts((NAMESPACE, "chat-5")).beyond
+
+
+def test_services_of_nobody_take_no_place_of_those_that_are_led() -> None:
+    """A user's own have the same labels and selector, and KubeRay's of the next RayCluster is younger than they are."""
+    found = sight()
+    users, own = [make_service(f"mine-{n}", owner="") for n in range(4)], make_service()
+    for service in (own, *users):
+        service["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z" if service is own else "2025-01-01T00:00:00Z"
+    fill(found.manager.services, *users, own)
+    assert not read(found).beyond and read(found).backends
+
+
+def test_which_services_are_led_is_found_once_for_all_of_a_raycluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are looked at with each change of a worker."""
+    found, asked = sight(), list[object]()
+    fill(found.manager.services, *(make_service(f"chat-{n}") for n in range(20)))
+    led = endpoints.led
+
+    def counted(services: Iterable[Raw], ray_cluster: Raw) -> list[Key]:
+        asked.append(ray_cluster)
+        return led(services, ray_cluster)
+
+    monkeypatch.setattr(endpoints, "led", counted)
+    assert sum(found.facts.services.facts((NAMESPACE, f"chat-{n}")).beyond for n in range(20)) == 16
+    assert len(asked) == 1
+    fill(found.manager.ray_clusters, make_ray_cluster(owner="uid-of-another"))
+    assert not found.facts.services.facts((NAMESPACE, "chat-19")).beyond, "none is of that RayCluster"
 
 
 def test_a_service_of_nobody_costs_no_look_at_pods() -> None:

@@ -32,3 +32,28 @@ async def test_a_look_tells_whether_it_is_connected_and_begins_its_counters(prob
     assert REGISTRY.get_sample_value("rayspan_cluster_connected", which) == connected
     lost = {reason: {**which, "reason": reason} for reason in names.LOSSES}
     assert [REGISTRY.get_sample_value("rayspan_workers_lost_total", one) for one in lost.values()] == [0.0] * len(lost)
+
+
+@pytest.mark.parametrize(
+    ("claim", "ready"),
+    [
+        pytest.param({"lack": "no claim can be held there", "hindrance": ""}, "True", id="no right to it"),
+        pytest.param({"lack": "", "hindrance": "nothing is written there"}, "False", id="it cannot be asked for now"),
+    ],
+)
+async def test_a_cluster_without_a_claim_is_ready_where_work_goes_on(claim: dict[str, str], ready: str) -> None:
+    sight, written = stores.Sight({"unclaimed": 4}), list[Raw]()
+    sight.manager.worker_clusters.replace([builders.make_worker_cluster("unclaimed")])
+    sight.members["unclaimed"].claim = cast(Any, SimpleNamespace(**claim))
+
+    async def merge(_: str, patch: Raw) -> Raw:
+        written.append(patch)
+        return {}
+
+    sight.manager.client = cast(Any, SimpleNamespace(merge=merge))
+    fleet = SimpleNamespace(problems={}, silent=dict, members=sight.fleet.members, reconcile=_nothing)
+    shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
+    writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
+    await writer.cluster("unclaimed")
+    told = {one["type"]: (one["status"], one["reason"]) for one in written[0]["status"]["conditions"]}
+    assert told == {names.CONNECTED: ("True", names.NOT_CLAIMED), names.READY: (ready, names.NOT_CLAIMED)}
