@@ -5,6 +5,7 @@ within a zip file, so it is a folder. Most libraries work without their compiled
 tells them apart by their names. Nothing is decided about what users do with it.
 """
 
+import gzip
 import hashlib
 import io
 import sys
@@ -24,10 +25,11 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # those for which every locked libra
 COMPILED = ("orjson", "pydantic-core")  # what does not work without: they are the same code, in Rust alone
 LARGEST = 40_000_000  # bytes on a disk, with the bytecode that Python writes beside it: what a plugin may weigh
 _LOCK = REPO / "requirements.lock"
-_CONTROLLERS = ("uvloop",)  # imported by nothing but `rayspan controller`
+_CONTROLLERS = ("uvloop",)  # imported by nothing but `rayspan controller`, which the archives cannot do
 _PATIENCE = 600.0  # seconds for pip; a minute on an idle line
 # The models and calls of each API, which we do not use: 50 of the 65 MB of the official client.
 _UNUSED = ("kubernetes/client/api/", "kubernetes/client/models/", "kubernetes/aio/client/api/", "kubernetes/aio/client/models/")  # fmt: skip
+_OTHERS = ("aiohttp/test_utils.py", "aiohttp/pytest_plugin.py", "pydantic/v1/")  # for tests, and an API of old
 _PYTHON_ALONE = (".py", ".pem", ".yaml")  # sources, the authorities of certifi, what `join` applies
 
 
@@ -128,6 +130,8 @@ def chosen(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def _needed(name: str) -> bool:
     path = PurePosixPath(name)
+    if name.startswith(_OTHERS) or "tests" in path.parts:
+        return False
     if any(name.startswith(unused) and path.name != "__init__.py" for unused in _UNUSED):
         return False
     if path.parts[0].endswith(".dist-info"):
@@ -145,9 +149,9 @@ def own() -> dict[str, bytes]:
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """A tar file with them, packed; the same to the byte for the same files, but for what packs it."""
+    """A tar file with them, packed; the same to the byte for the same files."""
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+    with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         for name in sorted(files):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(files[name]), 0o755 if name == PROGRAM else 0o644
