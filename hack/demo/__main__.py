@@ -44,7 +44,7 @@ def _demo() -> int:
     begun = time.monotonic()
     try:
         _lab_up()
-        wrong = _job(install.on_lab())
+        wrong = run_job(install.on_lab())
     except LabError as failure:
         wrong = [str(failure)]
     except KeyboardInterrupt:
@@ -64,8 +64,8 @@ def _lab_up() -> None:
         startup.up(lab)
 
 
-def _job(fleet: Clusters) -> list[str]:
-    """Run the job and show it; what was wrong, in sentences."""
+def run_job(fleet: Clusters) -> list[str]:
+    """Run the job and show it; what was wrong, in sentences. It asks for two worker clusters, of whatever make."""
     if job.find(fleet.manager):
         with step("remove the job of an earlier demo"):
             job.remove(fleet)
