@@ -137,3 +137,11 @@ def test_who_has_the_plugin_alone_is_told_what_the_controller_needs(
         capsys.readouterr().err
         == "The controller needs uvloop, which the plugin does not: install rayspan[controller].\n"
     )
+
+
+def test_no_option_means_something_else_than_kubectl_says() -> None:
+    """`--server` of join is an API server's address, too."""
+    (verbs,) = (one for one in parser(["rayspan"])._actions if isinstance(one, argparse._SubParsersAction))
+    options = {text for verb in verbs.choices.values() for one in verb._actions for text in one.option_strings}
+    assert {"--context", "--kubeconfig", "--namespace", "--server"} <= options
+    assert options & {"--as", "--cluster", "--user", "--token", "--username", "--password", "--profile"} == set()
