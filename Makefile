@@ -28,6 +28,14 @@ machine: # Tell at once what this machine lacks, before anything is installed
 demo: machine $(VENV)/.ready ## Run the main job: one stock RayJob over two worker clusters, on real clusters made here
 	@$(RUN) -m hack.demo
 
+.PHONY: kind-demo
+kind-demo: $(VENV)/.ready ## The same on three clusters of kind, where there is Docker (Linux; not tested here)
+	@$(RUN) -m hack.kind demo
+
+.PHONY: kind-down
+kind-down: $(VENV)/.ready ## Delete the clusters of kind-demo
+	@$(RUN) -m hack.kind down
+
 # `make test` takes what is not marked long, and its examples and faults are always the same. `make test-all` takes all of it, draws
 # examples, faults and mutants, and lets those integration tests that share a controller wait as long as users do.
 ALL ?=

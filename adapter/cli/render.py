@@ -43,7 +43,7 @@ class Found:
 def main(given: argparse.Namespace) -> int:
     """Print what can go, say what cannot, and return the exit code."""
     try:
-        cluster, spec = _cluster(given.cluster)
+        cluster, spec = _cluster(given.worker_cluster)
         found = [
             one
             for raw in common.unfolded(common.read_objects(common.read_text(given.filename)))

@@ -5,12 +5,14 @@ job of a failed demo stays for looking at, and the next demo removes it.
 """
 
 import argparse
+import contextlib
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from hack.demo import evidence, job, report, watch
+from hack.demo import cast, evidence, job, report, watch
 from hack.lab import startup
 from hack.lab.base import lab as definition
 from hack.lab.base import lock, sidebyside
@@ -23,12 +25,26 @@ from hack.testbed.reader import Refused, Unreachable
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # It has no options; without a parser `--help` would start it, on a lab that others may be using.
-    argparse.ArgumentParser(prog="python -m hack.demo", description=__doc__).parse_args(argv)
+    parser = argparse.ArgumentParser(prog="python -m hack.demo", description=__doc__)
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write what it shows, for asciinema, if it works")
+    given = parser.parse_args(argv)
+    return _recorded(given.record) if given.record else _demo()
+
+
+def _recorded(file: Path) -> int:
+    recorder = cast.Recorder(sys.stdout, time.monotonic)
+    with contextlib.redirect_stdout(recorder):
+        code = _demo()
+    if code == 0:
+        file.write_text(recorder.text("Rayspan: one RayJob over two worker clusters"), encoding="utf-8")
+    return code
+
+
+def _demo() -> int:
     begun = time.monotonic()
     try:
         _lab_up()
-        wrong = _job(install.on_lab())
+        wrong = run_job(install.on_lab())
     except LabError as failure:
         wrong = [str(failure)]
     except KeyboardInterrupt:
@@ -48,8 +64,8 @@ def _lab_up() -> None:
         startup.up(lab)
 
 
-def _job(fleet: Clusters) -> list[str]:
-    """Run the job and show it; what was wrong, in sentences."""
+def run_job(fleet: Clusters) -> list[str]:
+    """Run the job and show it; what was wrong, in sentences. It asks for two worker clusters, of whatever make."""
     if job.find(fleet.manager):
         with step("remove the job of an earlier demo"):
             job.remove(fleet)

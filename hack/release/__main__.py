@@ -9,15 +9,20 @@ from pathlib import Path
 from adapter import __version__
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
-from hack.release import chart, manifests, overlays
+from hack.release import chart, manifests, overlays, plugin
 
 CHART = REPO / "charts" / chart.NAME
 
 
-def write(folder: Path, version: str, repository: str) -> None:
-    """All files of a release: manifests in `folder` itself, and the chart below it."""
+def write(folder: Path, version: str, repository: str, downloads: str = "") -> None:
+    """All files of a release: manifests in `folder` itself, and the chart below it.
+
+    With the address that they are published under also the plugin's archives, for which pip asks an index.
+    """
     _put(folder, manifests.files(version, f"{repository}:{version}"))
     _put_chart(folder / chart.NAME, version, repository)
+    if downloads:
+        plugin.write(folder, version, downloads)
 
 
 def _put_chart(folder: Path, version: str, repository: str) -> None:
@@ -40,10 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--version", default=f"v{__version__}", help="the release, and the image's tag (default %(default)s)"
     )
     parser.add_argument("--repository", default=overlays.DEVELOPED.partition(":")[0], help="the image without its tag (default %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--downloads",
+        default="",
+        metavar="URL",
+        help="where the files will be: write the plugin's archives for Krew, too",
+    )
     given = parser.parse_args(argv)
     try:
         if given.folder:
-            write(given.folder, given.version, given.repository)
+            write(given.folder, given.version, given.repository, given.downloads)
         else:
             _put_chart(CHART, given.version, given.repository)
     except LabError as failure:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long
 # East is cordoned, or seconds are counted: who cuts a link is alone by that. The others name their clusters, and share them.
 alone = pytest.mark.alone
 
-BOTH = ("--cluster", "east", "--cluster", "west")
+BOTH = ("--worker-cluster", "east", "--worker-cluster", "west")
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ def test_what_is_missing_there_is_told_and_the_rest_is_tried(stage: Stage) -> No
 def test_rights_that_are_missing_are_told_one_by_one(stage: Stage) -> None:
     stage.build({"east": 1})
     stage.fleet.workers["east"].delete("rolebinding", "rayspan-worker", stage.name)
-    found = preflight(stage, "--cluster", "east", want=3)
+    found = preflight(stage, "--worker-cluster", "east", want=3)
     (_, check, text), (_, other, why) = failures(found)
     assert (check, other) == ("Rights", "Probe")
     kinds = {"workloads": ("create", "get", "delete"), "configmaps": ("create", "get", "list", "delete")}
@@ -172,7 +172,7 @@ def test_an_image_that_cannot_be_had_is_told_at_once(stage: Stage) -> None:
     stage.build({"east": 1})
     before = reachable(stage, "east")
     start = time.monotonic()
-    found = preflight(stage, "--cluster", "east", "--image", "example.invalid/no/such:1", want=3)
+    found = preflight(stage, "--worker-cluster", "east", "--image", "example.invalid/no/such:1", want=3)
     assert time.monotonic() - start < 40
     assert [(subject, check) for subject, check, _ in failures(found)] == [(MANAGER, "Image"), ("east", "Image")]
     assert "Image example.invalid/no/such:1 cannot be had in east: " in failures(found)[1][2]

@@ -203,7 +203,7 @@ async def _next(both: Sides, namespaces: Sequence[str]) -> list[str]:
     name = both.one.name
     sends = f"DispatchPolicy {', '.join(policies)} sends workers there."
     none = f"No DispatchPolicy names {name} yet: add it to spec.clusters.names of one, unless one selects it by its labels."
-    tries = f"`kubectl rayspan preflight --cluster {name} -n {namespaces[0]}` tries whether pods of both clusters reach each other."
+    tries = f"`kubectl rayspan preflight --worker-cluster {name} -n {namespaces[0]}` tries whether pods of both clusters reach each other."
     return [sends if policies else none, tries]
 
 

@@ -51,7 +51,7 @@ async def _run(given: argparse.Namespace) -> int:
     client = await Client.of_user(given.kubeconfig, given.context)
     try:
         asked = await run.asked(client, given)
-        clusters = await run.clusters(client, given.cluster)
+        clusters = await run.clusters(client, given.worker_cluster)
         sides = await run.tried(client, clusters, asked, given.timeout.total_seconds())
         findings = judge.judge(list(sides.values()), asked)
         found = {name: reachable.reachable(name, sides, findings) for name in clusters}

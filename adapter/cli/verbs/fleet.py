@@ -78,7 +78,7 @@ machine that you do this on must reach the API servers that they name.
 _PREFLIGHT_MORE = """\
 example:
   kubectl rayspan preflight
-  kubectl rayspan preflight --cluster east -n research --queue ray --image rayproject/ray:2.60.0
+  kubectl rayspan preflight --worker-cluster east -n research --queue ray --image rayproject/ray:2.60.0
 
 Each way between two clusters is tried on one high port. Ray's nodes choose ports of their own, so all must be open; the one that is
 tried stands for them, because no list of well-known ports holds it.
@@ -119,7 +119,7 @@ def _add_preflight(verbs: Verbs) -> None:
     summary = "try whether workers could join from the worker clusters"
     verb = add_verb(verbs, "preflight", _preflight, summary, _PREFLIGHT, _PREFLIGHT_MORE)
     verb.add_argument(
-        "--cluster",
+        "--worker-cluster",
         action="append",
         default=[],
         metavar="WORKERCLUSTER",

@@ -114,7 +114,7 @@ and no cluster is asked.
 """
 _RENDER_MORE = f"""\
 example:
-  kubectl get pods -l {names.RAY_NODE_TYPE_LABEL}={names.WORKER} -o yaml | kubectl rayspan render -f - --cluster east.yaml
+  kubectl get pods -l {names.RAY_NODE_TYPE_LABEL}={names.WORKER} -o yaml | kubectl rayspan render -f - --worker-cluster east.yaml
   kubectl rayspan render -f my-job.yaml > pods.yaml
 
 The file holds worker pods as KubeRay made them, or RayJobs, RayClusters and RayServices: of those the worker templates are
@@ -160,7 +160,9 @@ def _add_render(verbs: Verbs) -> None:
         metavar=FILE,
         help='file with worker Pods, RayJobs, RayClusters or RayServices; "-" is the standard input',
     )
-    verb.add_argument("--cluster", default="", metavar=FILE, help="file with the WorkerCluster that they would go to")
+    verb.add_argument(
+        "--worker-cluster", default="", metavar=FILE, help="file with the WorkerCluster that they would go to"
+    )
     verb.add_argument("--head", default=_HEAD, metavar="ADDRESS", help=f"the head's address (default {_HEAD})")
 
 

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Run = Callable[[argparse.Namespace], int]
 
-DONE: Final = 0  # exit code
+DONE, TROUBLE = 0, 1  # exit codes
 FILE: Final = "FILE"  # what stands for a path in a help; a shell completes it by itself
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _DAYS = re.compile(r"(\d{1,5})d")

@@ -6,7 +6,7 @@ from typing import Final
 
 from adapter import __version__
 from adapter.cli import completion
-from adapter.cli.verbs.options import DONE, Verbs, add_login, add_verb
+from adapter.cli.verbs.options import DONE, TROUBLE, Verbs, add_login, add_verb
 
 LOG_FORMATS: Final = ("text", "json")  # of shell/logs.py, which takes long to import
 
@@ -81,7 +81,13 @@ def _completion(given: argparse.Namespace) -> int:
 
 
 def _controller(given: argparse.Namespace) -> int:
-    from adapter.cli import controller
+    try:
+        from adapter.cli import controller
+    except ModuleNotFoundError as missing:
+        sys.stderr.write(
+            f"The controller needs {missing.name}, which the plugin does not: install rayspan[controller].\n"
+        )
+        return TROUBLE
 
     return controller.main(
         given.port,

@@ -124,3 +124,24 @@ def test_version_alone_asks_nobody(capsys: pytest.CaptureFixture[str], monkeypat
     monkeypatch.setattr(sys, "argv", ["rayspan", "version"])
     assert command.main() == 0
     assert capsys.readouterr() == (f"Client: {__version__}\n", "")
+
+
+def test_who_has_the_plugin_alone_is_told_what_the_controller_needs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    monkeypatch.delitem(sys.modules, "adapter.cli.controller", raising=False)
+    monkeypatch.setattr(sys, "argv", ["rayspan", "controller"])
+    assert command.main() == 1
+    assert (
+        capsys.readouterr().err
+        == "The controller needs uvloop, which the plugin does not: install rayspan[controller].\n"
+    )
+
+
+def test_no_option_means_something_else_than_kubectl_says() -> None:
+    """`--server` of join is an API server's address, too."""
+    (verbs,) = (one for one in parser(["rayspan"])._actions if isinstance(one, argparse._SubParsersAction))
+    options = {text for verb in verbs.choices.values() for one in verb._actions for text in one.option_strings}
+    assert {"--context", "--kubeconfig", "--namespace", "--server"} <= options
+    assert options & {"--as", "--cluster", "--user", "--token", "--username", "--password", "--profile"} == set()

@@ -66,7 +66,7 @@ def test_words_that_fit(words: list[str], found: list[str]) -> None:
     [
         ["plan", "-f", ""],
         ["plan", "--filename", "jo"],
-        ["render", "--cluster", ""],
+        ["render", "--worker-cluster", ""],
         ["top", "--kubeconfig", ""],
         ["join", "east", "--worker-kubeconfig", ""],
     ],

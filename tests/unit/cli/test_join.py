@@ -208,7 +208,7 @@ async def test_a_cluster_joins(both: Both) -> None:
     assert token.endswith(" UTC, in 90 days. Renew it before, by `kubectl rayspan rotate east`.")
     assert connected == "WorkerCluster east is connected."
     assert policy.startswith("Next: No DispatchPolicy names east yet: add it to spec.clusters.names of one")
-    assert tries.startswith("Next: `kubectl rayspan preflight --cluster east -n research` tries ")
+    assert tries.startswith("Next: `kubectl rayspan preflight --worker-cluster east -n research` tries ")
     found = both.kubeconfig()
     assert found["clusters"][0]["cluster"] == {"server": URL}
     assert found["users"][0]["user"] == {"token": both.worker.tokens[0]}

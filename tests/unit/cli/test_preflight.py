@@ -58,7 +58,7 @@ async def preflight(server: Server, config: Path, *words: str, **answers: Answer
 @pytest.mark.parametrize(
     ("words", "answers", "sentence"),
     [
-        (["--cluster", "atlantis"], {}, "There is no WorkerCluster atlantis; there are east.\n"),
+        (["--worker-cluster", "atlantis"], {}, "There is no WorkerCluster atlantis; there are east.\n"),
         ([], {f"GET {CLUSTERS}": listing()}, "There is no WorkerCluster yet; there is none.\n"),
         (
             [],
@@ -80,7 +80,7 @@ async def test_what_is_not_there_cannot_be_tried(
     assert {one.method for one in server.asked} <= {"GET"}
 
 
-@pytest.mark.parametrize("words", [["--timeout", "soon"], ["-o", "wide"], ["east"], ["--cluster"]])
+@pytest.mark.parametrize("words", [["--timeout", "soon"], ["-o", "wide"], ["east"], ["--worker-cluster"]])
 async def test_a_wrong_command_line_is_told(words: list[str], server: Server, config: Path) -> None:
     code, said, complained = await preflight(server, config, *words)
     assert (code, said) == (2, "") and "preflight: error: " in complained.replace(

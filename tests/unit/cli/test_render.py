@@ -94,7 +94,7 @@ def test_a_pod_is_shown_with_what_was_changed_and_why(name: str, render: Any, ca
 
 
 def test_the_cluster_and_the_heads_address_may_be_given(render: Any, east: Path, capsys: Capture) -> None:
-    assert render([worker()], "--cluster", east, "--head", "fd00::7") == 0
+    assert render([worker()], "--worker-cluster", east, "--head", "fd00::7") == 0
     out = capsys.readouterr().out
     (pod,) = shown(out)
     assert pod["metadata"]["labels"]["rayspan.dev/cluster"] == "east"
@@ -108,7 +108,7 @@ def test_the_clusters_way_to_the_head_is_taken(render: Any, tmp_path: Path, caps
     spec = builders.make_worker_cluster(head={"address": "ServiceMirror"})
     raw = {"apiVersion": "rayspan.dev/v1alpha1", "kind": "WorkerCluster", **spec}
     (tmp_path / "wc.yaml").write_text(yaml.safe_dump(raw))
-    assert render(PLAIN, "--cluster", tmp_path / "wc.yaml") == 0
+    assert render(PLAIN, "--worker-cluster", tmp_path / "wc.yaml") == 0
     (pod,) = shown(capsys.readouterr().out)
     before, after = (one["spec"]["containers"][0]["args"] for one in (yaml.safe_load(PLAIN.read_text()), pod))
     assert after == before, "the Service's name resolves there"
@@ -183,7 +183,7 @@ def test_a_job_is_refused_by_group_and_for_what_stands_beside_its_groups(
     said = capsys.readouterr()
     assert len(shown(said.out)) == 1
     assert said.err.startswith(f"RayJob {builders.JOB}: worker group bad: spec.serviceAccountName is ray: ")
-    assert render([make_ray_job(make_group(1), bad)], "--cluster", east) == 0, "this cluster gives it an account"
+    assert render([make_ray_job(make_group(1), bad)], "--worker-cluster", east) == 0, "this cluster gives it an account"
     capsys.readouterr()
     assert render([make_ray_job(kind="RayCluster", tlsOptions={"enabled": True})]) == 3
     assert "spec.tlsOptions is set: " in capsys.readouterr().err
@@ -238,11 +238,11 @@ def test_bad_input_is_told_in_a_sentence(given: Any, sentence: str, render: Any,
 def test_files_that_cannot_be_used_are_told(render: Any, tmp_path: Path, capsys: Capture) -> None:
     assert render(tmp_path / "nowhere") == 2
     assert capsys.readouterr().err == f"{tmp_path / 'nowhere'} cannot be read: No such file or directory.\n"
-    assert render(PLAIN, "--cluster", PLAIN) == 2
+    assert render(PLAIN, "--worker-cluster", PLAIN) == 2
     assert capsys.readouterr().err == f"{PLAIN} must hold one WorkerCluster, found 0.\n"
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("{kind: WorkerCluster, metadata: {name: e}, spec: {source: {}}}")
-    assert render(PLAIN, "--cluster", wrong) == 2
+    assert render(PLAIN, "--worker-cluster", wrong) == 2
     assert capsys.readouterr().err.startswith("WorkerCluster e: spec.source: ")
 
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -16,10 +16,12 @@ import yaml
 from hack.lab.base import versions
 from hack.lab.base.paths import REPO
 from hack.release import __main__ as release
+from hack.release import plugin
 
 Raw = dict[str, Any]
 _FILES = sorted((REPO / ".github/workflows").iterdir())
 _ON_THE_MACHINE = {"docker", "echo", "gh", "helm", "make"}  # what ubuntu-24.04 has there
+_DOWNLOADS = "$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/releases/download/$VERSION"
 _OURS = ".venv/bin/python"  # which `make` puts there
 
 
@@ -93,10 +95,18 @@ def test_the_release_is_written_by_options_that_the_program_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (words,) = (words for words in _commands(REPO / ".github/workflows/release.yaml") if "hack.release" in words)
-    written: list[tuple[Path, str, str]] = []
+    written: list[tuple[Path, str, str, str]] = []
     monkeypatch.setattr(release, "write", lambda *given: written.append(given))
     assert release.main(words[3:]) == 0
-    assert written == [(Path("dist"), "$VERSION", "$REPOSITORY")]
+    assert written == [(Path("dist"), "$VERSION", "$REPOSITORY", _DOWNLOADS)]
+
+
+def test_what_krew_is_told_to_load_is_published() -> None:
+    (words,) = (words for words in _commands(REPO / ".github/workflows/release.yaml") if words[:2] == ["gh", "release"])
+    published = {word.removeprefix("dist/") for word in words if word.startswith("dist/")}
+    for name in (plugin.MANIFEST, *(system.archive for system in plugin.SYSTEMS)):
+        assert any(PurePath(name).match(pattern) for pattern in published), name
+    assert words[3] == "$VERSION" and _DOWNLOADS.endswith("/$VERSION")
 
 
 def test_the_image_is_for_both_architectures_and_says_where_it_is_from() -> None:

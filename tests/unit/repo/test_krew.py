@@ -1,0 +1,194 @@
+"""Are the plugin's archives whole, small enough, and found by Krew? And does the one for this machine do its work, with no other library there?
+
+What pip would load for other systems is not loaded here: the libraries of this machine stand for them.
+"""
+
+import ast
+import asyncio
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adapter import __version__
+from hack.lab.base.paths import REPO
+from hack.release import plugin
+from tests.unit.apiserver import Server, says
+
+VERSION, DOWNLOADS = f"v{__version__}", f"https://example.com/us/rayspan/releases/download/v{__version__}"
+LOCKED = dict(plugin._locked((REPO / "requirements.lock").read_text()))
+SUMS = {system.archive: f"{number:064x}" for number, system in enumerate(plugin.SYSTEMS)}
+
+
+# --- the manifest ----------------------------------------------------------------------------------------------------
+
+
+def test_krew_is_told_what_it_asks_for() -> None:
+    """By the rules of krew-index: a name, a version with a v, a short description, and for each platform an archive and its checksum."""
+    found = yaml.safe_load(plugin.manifest(VERSION, DOWNLOADS, SUMS))
+    assert (found["apiVersion"], found["kind"]) == ("krew.googlecontainertools.github.com/v1alpha2", "Plugin")
+    assert found["metadata"] == {"name": plugin.PROGRAM.removeprefix("kubectl-")}
+    spec = found["spec"]
+    assert spec["version"] == VERSION and spec["homepage"] == "https://example.com/us/rayspan"
+    assert 0 < len(spec["shortDescription"]) <= 50 and not spec["shortDescription"].endswith(".")
+    assert {(one["selector"]["matchLabels"]["os"], one["selector"]["matchLabels"]["arch"]) for one in spec["platforms"]} == {
+        (system, machine) for system in ("linux", "darwin") for machine in ("amd64", "arm64")
+    }  # fmt: skip
+    for one, system in zip(spec["platforms"], plugin.SYSTEMS, strict=True):
+        assert one["uri"] == f"{DOWNLOADS}/{system.archive}" and one["uri"].endswith(".tar.gz")
+        assert (one["sha256"], one["bin"]) == (SUMS[system.archive], plugin.PROGRAM)
+
+
+def test_the_checksum_is_that_of_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin, "_load", lambda system, place: None)
+    plugin.write(tmp_path, VERSION, DOWNLOADS)
+    sums = {one["sha256"] for one in yaml.safe_load((tmp_path / plugin.MANIFEST).read_text())["spec"]["platforms"]}
+    (told,) = sums  # without libraries they are all the same
+    for system in plugin.SYSTEMS:
+        said = subprocess.run(["sha256sum", tmp_path / system.archive], capture_output=True, text=True, check=True)
+        assert said.stdout.split()[0] == told
+
+
+# --- the files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("kubernetes/aio/client/api/core_v1_api.py", False),
+        ("kubernetes/client/models/v1_pod.py", False),
+        ("kubernetes/aio/client/models/__init__.py", True),
+        ("kubernetes/aio/config/kube_config.py", True),
+        ("aiohttp/client.py", True),
+        ("aiohttp/_http_parser.cpython-311-x86_64-linux-gnu.so", False),
+        ("aiohttp/_http_parser.pyx", False),
+        ("pydantic_core/_pydantic_core.cpython-314-darwin.so", True),
+        ("orjson/orjson.cpython-312-darwin.so", True),
+        ("certifi/cacert.pem", True),
+        ("pydantic_core/_pydantic_core.pyi", False),
+        ("aiohttp-3.14.5.dist-info/licenses/LICENSE.txt", True),
+        ("aiohttp-3.14.5.dist-info/RECORD", False),
+        ("bin/normalizer", False),
+        ("pydantic/v1/main.py", False),
+        ("pydantic/main.py", True),
+        ("websocket/tests/test_app.py", False),
+    ],
+)
+def test_what_is_needed_of_the_libraries(name: str, wanted: bool) -> None:
+    assert (f"lib/{name}" in plugin.chosen({name: b""})) is wanted
+
+
+def test_each_package_of_the_lock_is_known_with_its_checksums() -> None:
+    lock = (REPO / "requirements.lock").read_text()
+    assert {*LOCKED} == {*re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)} >= {*plugin.COMPILED, *plugin._CONTROLLERS}
+    assert sum(text.count("--hash=sha256:") for text in LOCKED.values()) == lock.count("--hash=sha256:")
+    assert all(text.rstrip().splitlines()[-1].startswith("    --hash") for text in LOCKED.values())
+
+
+def test_what_is_left_out_is_what_the_controller_alone_needs() -> None:
+    extra = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]["controller"]
+    assert {*plugin._CONTROLLERS} == {re.split(r"[^\w-]", one)[0] for one in extra}
+
+
+def test_the_checkout_is_in_it_as_in_a_wheel() -> None:
+    found = plugin.own()
+    assert {"kubectl-rayspan", "LICENSE", "lib/adapter/__main__.py", "lib/adapter/programs/drain.py"} <= {*found}
+    assert b"kind: ClusterRole" in found["lib/adapter/cli/membership/worker.yaml"]  # the text, and no link to nowhere
+    assert not any("__pycache__" in name for name in found)
+
+
+# --- the program -----------------------------------------------------------------------------------------------------
+
+
+def _start(folder: Path, *words: str, pythons: str = "", path: str = "") -> subprocess.CompletedProcess[str]:
+    text = re.sub(r"^PYTHONS = .*$", f"PYTHONS = {pythons}", plugin.start(), flags=re.MULTILINE) if pythons else plugin.start()  # fmt: skip
+    program = folder / plugin.PROGRAM
+    program.write_text(text)
+    line: list[str | Path] = [sys.executable, program, *words]
+    return subprocess.run(
+        line, env=os.environ | {"PATH": path}, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_an_old_python_can_read_it() -> None:
+    ast.parse(plugin.start(), feature_version=(3, 4))
+
+
+def test_it_knows_the_python_of_its_tests() -> None:
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in plugin.PYTHONS
+    least = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert least == f">={plugin.PYTHONS[0]}"
+
+
+def test_called_by_another_python_it_takes_one_that_will_do(tmp_path: Path) -> None:
+    other = tmp_path / "python3.99"
+    other.write_text('#!/bin/sh\necho "$@"\n')
+    other.chmod(0o755)
+    done = _start(tmp_path, "where", "my job", pythons="((3, 98), (3, 99))", path=f"/nowhere:{tmp_path}")
+    assert done.stdout == f"{tmp_path}/{plugin.PROGRAM} where my job\n"
+
+
+def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
+    done = _start(tmp_path, pythons="((3, 99),)", path=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"kubectl rayspan needs Python {plugin.PYTHONS[0]} to {plugin.PYTHONS[-1]}, and python3 is ")  # fmt: skip
+
+
+# --- the archive for this machine ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As Krew unpacks it, made of the libraries of this environment."""
+    files = {}
+    for name in {*LOCKED} - {*plugin._CONTROLLERS}:
+        for one in metadata.files(name) or ():
+            if one.parts[0] != ".." and Path(str(one.locate())).is_file():
+                files[one.as_posix()] = Path(str(one.locate())).read_bytes()
+    place = tmp_path_factory.mktemp("krew")
+    with tarfile.open(fileobj=io.BytesIO(plugin.archive(plugin.chosen(files) | plugin.own()))) as tar:
+        tar.extractall(place, filter="data")
+    return place
+
+
+async def test_it_asks_a_cluster_with_no_library_but_its_own(unpacked: Path, server: Server, config: Path) -> None:
+    server.lists = [says({"version": "0.9.0"})]
+    line = [sys.executable, "-S", str(unpacked / plugin.PROGRAM), "version", "--kubeconfig", str(config)]
+    done = await asyncio.create_subprocess_exec(*line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert await done.communicate() == (f"Client: {__version__}\nController: 0.9.0\n".encode(), b"")
+
+
+def test_each_verb_finds_what_it_imports_and_all_of_it_weighs_no_more_than_a_plugin_may(unpacked: Path) -> None:
+    """With the bytecode of whatever verb there is, and the compiled libraries of each Python, not of this one alone."""
+    verbs = {path for path in (REPO / "adapter/cli").rglob("*.py") if path.stem not in ("__init__", "controller")}
+    modules = sorted(".".join(path.relative_to(REPO).with_suffix("").parts) for path in verbs)
+    text = f"import sys; sys.path.insert(0, 'lib'); import {', '.join(modules)}"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, "-S", "-c", text], cwd=unpacked, env=environment, check=True, timeout=60)
+
+    weight = {path: path.stat().st_size for path in unpacked.rglob("*") if path.is_file()}
+    compiled = sum(size for path, size in weight.items() if path.suffix == ".so")
+    assert compiled > 1_000_000 and len([path for path in weight if path.suffix == ".pyc"]) > 300
+    assert sum(weight.values()) + compiled * (len(plugin.PYTHONS) - 1) <= plugin.LARGEST
+
+
+def test_by_another_name_it_tells_kubectl_what_may_come_next(unpacked: Path, tmp_path: Path) -> None:
+    link = tmp_path / "kubectl_complete-rayspan"
+    link.symlink_to(unpacked / plugin.PROGRAM)
+    done = subprocess.run([sys.executable, link, "wh"], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "where\nwhy\n:4\n"
+
+
+def test_the_page_names_the_pythons_and_the_manifest() -> None:
+    page = (REPO / "docs/use.md").read_text()
+    assert f"Python {plugin.PYTHONS[0]} to {plugin.PYTHONS[-1]}" in page
+    assert f"--manifest-url=$RELEASE/{plugin.MANIFEST}`" in page
+    assert f"ln -s {plugin.PROGRAM} ~/.krew/bin/kubectl_complete-rayspan" in page
