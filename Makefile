@@ -158,6 +158,11 @@ cuts: $(VENV)/.ready ## Cut a running RayJob's cluster off in every way for SECO
 	@$(LAB) up
 	@$(RUN) -m hack.trials.cuts --seconds $(SECONDS_CUT)
 
+.PHONY: serving
+serving: $(VENV)/.ready ## Ask a RayService 50 times a second while it is upgraded, and one of its clusters cut off and drained: who fails
+	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m hack.trials.serving
+
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
 	@$(LAB) up

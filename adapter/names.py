@@ -175,6 +175,7 @@ RAY_ORIGIN_LABEL: Final = "ray.io/originated-from-crd"  # on a RayCluster: the k
 RAY_SERVE_LABEL: Final = (
     "ray.io/serve"  # on the pods of such a RayCluster, "true" on each of its workers; and on Services for Serve
 )
+SERVE_PORT_NAME: Final = "serve"  # of Services for Serve: where its proxies listen for HTTP
 INCREMENTAL_UPGRADE: Final = "NewClusterWithIncrementalUpgrade"  # a RayService's spec.upgradeStrategy.type
 RAY_ZONE_LABEL: Final = "ray.io/availability-zone"
 RAY_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its autoscaler resizes pods in place

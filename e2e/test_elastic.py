@@ -1,10 +1,13 @@
-"""Does a RayJob that Ray's autoscaler lets grow take workers from both clusters, and give each cluster back what it leaves?"""
+"""Does a RayJob that Ray's autoscaler lets grow take workers from both clusters, give each back what it leaves, and grow in the zone that
+its tasks ask for?"""
+
+import json
 
 import pytest
 
 from adapter import names
 from hack.testbed.clusters import Clusters, wait
-from hack.testbed.rayjob import ELASTIC, NAMESPACE, Job, removed
+from hack.testbed.rayjob import ELASTIC, NAMESPACE, ZONES, Job, removed
 
 
 @pytest.mark.long  # with pods of no Ray: tests/integration/test_elastic.py
@@ -24,6 +27,20 @@ def test_it_grows_over_both_clusters_and_gives_back_what_it_leaves(fleet: Cluste
         wait(lambda: _held(fleet) in ({"east": 1, "west": 0}, {"east": 0, "west": 0}), 30, "quota is free", job.dump)
         assert job.wait_for_end() == "SUCCEEDED", job.output()
         assert job.placement()["metadata"]["name"] == placement
+
+
+@pytest.mark.long  # with pods of no Ray: tests/integration/test_zones.py
+def test_a_task_that_asks_for_a_zone_lets_the_group_of_that_zone_grow(fleet: Clusters) -> None:
+    """There is no worker in the beginning, and the first task asks for the zone that is not the policy's first: Ray chooses the group by
+    its labels, and its worker comes there, though there is room in the other zone."""
+    with removed(Job(fleet, "rayjob-zones", 0, sample=ZONES)) as job:
+        job.submit()
+        assert job.said("ZONES") == {"west": "west", "east": "east"}, job.output()
+        first = json.loads(
+            next(line for line in job.output().splitlines() if line.startswith("RAN ")).removeprefix("RAN ")
+        )
+        assert (first["asked"], first["cluster"], first["workers"]) == ("west", "west", ["west"]), "nobody else came"
+        assert job.wait_for_end() == "SUCCEEDED", job.output()
 
 
 def _held(fleet: Clusters) -> dict[str, int]:

@@ -6,17 +6,14 @@ requests come in by the Service of the RayService in the manager, and through th
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
 
 from adapter import names
 from hack.testbed import rayservice
-from hack.testbed.clusters import Cluster, Clusters, wait
-from hack.testbed.rayjob import NAMESPACE, QUEUE
+from hack.testbed.clusters import Clusters, wait
 from hack.testbed.rayservice import SECONDS, RayService
-from hack.testbed.stage import added
 
 # What KubeRay and Kueue do with its RayClusters, without Ray: tests/integration/test_serving.py.
 pytestmark = pytest.mark.long
@@ -60,30 +57,18 @@ def test_the_same_manifest_again_changes_nothing(service: RayService) -> None:
 
 def test_requests_go_straight_to_the_workers_without_the_head(service: RayService) -> None:
     """Without the slices the Service would have nobody left."""
-    with _led_straight(service.fleet.manager), rayservice.asked(service) as asker:
-        ours, theirs = "==", "!="
-        wait(lambda: len(_ready(service, ours)) == 2, 90, "both workers are endpoints", service.dump)
+    with rayservice.led_straight(service.fleet.manager), rayservice.asked(service) as asker:
+        wait(lambda: len(service.led("==")) == 2, 90, "both workers are endpoints", service.dump)
         try:
             _head_serves(service, False)
-            wait(lambda: not _ready(service, theirs), 90, "the head is none any more", service.dump)
+            wait(lambda: not service.led("!="), 90, "the head is none any more", service.dump)
             count = len(asker.answers())
             asker.wait("it answers for ten seconds more", lambda said: len(said) >= count + 50)
             assert not [one for one in asker.answers()[count:] if one["code"] != 200]
             assert {one.get("zone") for one in asker.answers()[count:]} >= EVERYWHERE
         finally:
             _head_serves(service, True)
-            wait(lambda: _ready(service, theirs), 90, "the head serves again", service.dump)
-
-
-@contextmanager
-def _led_straight(manager: Cluster) -> Iterator[None]:
-    """With the right to write slices, which is taken as docs/serving.md says: what is written is deleted by who takes it."""
-    try:
-        with added(manager, "rayservice-endpoints"):
-            yield
-    finally:
-        ours = f"{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES}"
-        manager.kubectl("-n", NAMESPACE, "delete", "endpointslices", "-l", ours)
+            wait(lambda: service.led("!="), 90, "the head serves again", service.dump)
 
 
 def _head_serves(service: RayService, serves: bool) -> None:
@@ -91,20 +76,11 @@ def _head_serves(service: RayService, serves: bool) -> None:
     service.fleet.manager.kubectl("patch", "rayservice", service.name, "--type=merge", "-p", patch)
 
 
-def _ready(service: RayService, whose: str) -> list[str]:
-    """The addresses of its Service to which requests go, of our slices (==) or of Kubernetes' own (!=)."""
-    of_service = f"{names.SERVICE_NAME_LABEL}={service.name}-serve-svc"
-    selector = f"{of_service},{names.SLICE_MANAGED_BY_LABEL}{whose}{names.SERVING_SLICES}"
-    slices = service.fleet.manager.items("endpointslices", NAMESPACE, selector)
-    every = (each for one in slices for each in one.get("endpoints") or ())
-    return [address for each in every if each["conditions"].get("ready") for address in each["addresses"]]
-
-
 def test_an_upgrade_is_a_second_gang_that_waits_for_quota_and_costs_no_request(service: RayService) -> None:
     west, old = service.fleet.workers["west"], service.ray_clusters()[-1]["metadata"]["name"]
     with rayservice.asked(service) as asker:
         asker.wait("it answers", lambda said: len(said) > 5)
-        with _room_for_one(west):
+        with rayservice.room_for_one(west):
             service.apply("two")
             wait(lambda: len(service.ray_clusters()) == 2, SECONDS, "there is a second RayCluster", service.dump)
             waiting = service.ray_clusters()[-1]["metadata"]["name"]
@@ -124,22 +100,3 @@ def test_an_upgrade_is_a_second_gang_that_waits_for_quota_and_costs_no_request(s
 
 def _says(service: RayService, reason: str, *parts: str) -> bool:
     return any(found == reason and all(part in text for part in parts) for found, text in service.events())
-
-
-@contextmanager
-def _room_for_one(worker: Cluster) -> Iterator[None]:
-    """For a while, a worker cluster's queue has quota for one worker of the sample only."""
-    path = "/spec/resourceGroups/0/flavors/0/resources/0"
-    (group,) = worker.get("clusterqueues", QUEUE)["spec"]["resourceGroups"]
-    before = group["flavors"][0]["resources"][0]
-    assert before["name"] == "cpu"
-    try:
-        _replace(worker, path, {**before, "nominalQuota": "200m"})
-        yield
-    finally:
-        _replace(worker, path, before)
-
-
-def _replace(worker: Cluster, path: str, value: object) -> None:
-    patch = json.dumps([{"op": "replace", "path": path, "value": value}])
-    worker.kubectl("patch", "clusterqueue", QUEUE, "--type=json", "-p", patch)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from adapter import names
 from adapter.admission import portability
 from adapter.admission.policy import Chosen
-from adapter.objects import raycluster
+from adapter.objects import raycluster, rayjob
 from adapter.objects.placement import placement_name
 from adapter.objects.raw import Raw, annotation, quoted
 from adapter.objects.workload import PodSet, Workload
@@ -38,10 +38,12 @@ def of_workload(
     if beside := of_job(work.job.kind, job) or _fixed(work, job):
         return f"{_of_whom(work)}: {beside}. {again(work)}"
     given = _account_given(chosen, clusters)
-    own = placement_name(work) if work.elastic else ""
+    own, zones = placement_name(work) if work.elastic else "", rayjob.zones(work, job)
     for podset in podsets:
         template = podset.template
         if why := portability.of_template(template, account_given=given) or portability.of_marks(template, own):
+            return f"{_of_whom(work)}: worker group {quoted(podset.name)}: {why}. {again(work)}"
+        if why := _two_zones(podset, zones.get(podset.name, "")):
             return f"{_of_whom(work)}: worker group {quoted(podset.name)}: {why}. {again(work)}"
     if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, job)):
         return f"{_of_whom(work)}: {why}"
@@ -168,6 +170,9 @@ def _job_reasons(kind: str, job: Raw) -> Iterator[str]:
                 f"{where}.workerGroupSpecs[{index}].numOfHosts is {group['numOfHosts']}: the hosts of one replica could come "
                 "into different clusters; set 1"
             )
+        for key in group.get("labels") or {}:
+            if key.startswith(f"{names.DOMAIN}/"):
+                yield f"{where}.workerGroupSpecs[{index}].labels has {quoted(key)}: Rayspan writes that itself, and reads it; remove it"
         if raycluster.made(group) != raycluster.counted(group):
             yield _miscounted(f"{where}.workerGroupSpecs[{index}]", group)
     if annotation(job, names.RAY_RESIZE_ANNOTATION):
@@ -198,6 +203,17 @@ def _fixed(work: Workload, job: Raw) -> str:
     return (
         f"metadata.annotations has {names.ELASTIC_ANNOTATION}, and its Workload {work.name} has not: Kueue in the manager cluster holds "
         "quota for a fixed number of workers; turn on its feature gate ElasticJobsViaWorkloadSlices, or remove the annotation"
+    )
+
+
+def _two_zones(podset: PodSet, labelled: str) -> str:
+    """Workers could be where the one says, and Ray's autoscaler would take them for being where the other says."""
+    annotated = annotation(podset.template, names.ZONE_ANNOTATION)
+    if not labelled or annotated in ("", labelled):
+        return ""
+    return (
+        f"its labels have {names.RAY_ZONE_LABEL}: {quoted(labelled)}, and the annotations of its template {names.ZONE_ANNOTATION}: "
+        f"{quoted(annotated)}; leave the annotation out"
     )
 
 

@@ -69,6 +69,18 @@ def least(work: Workload, job: Raw) -> dict[str, int]:
     return {str(group.get("groupName")).lower(): int(group.get("minReplicas") or 0) for group in found}
 
 
+def zones(work: Workload, job: Raw) -> dict[str, str]:
+    """The zone that Ray labels promise of each podset's workers; Ray's autoscaler reads the same ones to choose a group, and no podset
+    has them (docs/upstream.md, "Labels of a worker group")."""
+    found = groups(work.job.kind, job) if work.job else ()
+    named = {str(group.get("groupName")).lower(): _zone(group) for group in found}
+    return {name: zone for name, zone in named.items() if zone}
+
+
+def _zone(group: Raw) -> str:
+    return str((group.get("labels") or {}).get(names.RAY_ZONE_LABEL) or "")
+
+
 def read(raw: object, namespace: str) -> Asked:
     """Read a RayJob or RayCluster (ray.io/v1); raises Unusable with a sentence that names the field.
 
@@ -219,7 +231,17 @@ def _worker(group: object, where: str) -> PodSet:
     if count > _MOST_PODS:
         raise Unusable(f"{where}.replicas asks for {count} workers; nobody can count so many.")
     # Kueue's podset references are lower case (kueue:apis/kueue/v1beta2/workload_types.go NewPodSetReference).
-    return PodSet(name.lower(), count, _template(found, where), frozenset())
+    return PodSet(name.lower(), count, _zoned(_template(found, where), found, where), frozenset())
+
+
+def _zoned(template: Raw, group: Raw, where: str) -> Raw:
+    """The template with the zone of the group's Ray labels, for a job that is not submitted has no object to read these from."""
+    labels = _mapping(group, "labels", where)
+    zone, metadata = _text(labels, names.RAY_ZONE_LABEL, f"{where}.labels"), template.get("metadata") or {}
+    if not zone or annotation(template, names.ZONE_ANNOTATION):
+        return template
+    annotations = {**(metadata.get("annotations") or {}), names.ZONE_ANNOTATION: zone}
+    return {**template, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _template(group: Raw, where: str) -> Raw:

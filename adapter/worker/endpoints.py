@@ -40,7 +40,7 @@ class Backend:
     pod: Raw
     copy: Raw | None  # None where there is none, and where its cluster cannot be seen
     seen: bool  # whether that can be seen
-    dead: bool = False  # while it cannot: Ray's head says that the node is dead
+    dead: bool = False  # while it cannot: Ray's head says that the node is dead, or its proxy answers no more
     cluster: str = ""
     networks: tuple[Network, ...] = ()  # spec.podCIDRs of that WorkerCluster; empty: any
 

@@ -23,6 +23,7 @@ from adapter.shell.controller.looks import Looks
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.proxies import Proxies
 from adapter.shell.observe.slots import Claims
 from adapter.shell.write.copies import Copier
 from adapter.shell.write.events import Announcer
@@ -101,7 +102,7 @@ class Stand:
     def __init__(self, crowd: Crowd) -> None:
         self.crowd, self.queue, self._nobody = crowd, _Queue(), cast(Any, None)
         manager, fleet, memory, claims = crowd.manager, crowd.fleet, Memory(), Claims()
-        facts = wiring.read(manager, fleet, claims, Losses(manager, fleet), memory, "mgr")
+        facts = wiring.read(manager, fleet, claims, Losses(manager, fleet), Proxies(manager, fleet), memory, "mgr")
         planning = wiring.plan(manager, fleet, facts, memory)
         copier, announcer = Copier(manager, fleet, facts.sources, facts.workers), Announcer(manager.client)
         self.waker = Waker(cast(WorkQueue[QueueKey], self.queue), manager, fleet, facts.seen)

@@ -19,6 +19,7 @@ from hack.testbed.reader import Raw
 
 SAMPLE = REPO / "manifests" / "samples" / "rayjob-pi.yaml"
 ELASTIC = REPO / "manifests" / "samples" / "rayjob-elastic.yaml"
+ZONES = REPO / "manifests" / "samples" / "rayjob-zones.yaml"
 NAMESPACE = "default"
 QUEUE = "ray"
 # A job of five Ray nodes takes 40 s on two idle cores; CI's may be busy.

@@ -13,9 +13,10 @@ import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.lab.base.progress import LabError
 from hack.testbed import kueueconfig
-from hack.testbed.clusters import Clusters, condition, wait
-from hack.testbed.rayjob import NAMESPACE, released
+from hack.testbed.clusters import Cluster, Clusters, condition, wait
+from hack.testbed.rayjob import NAMESPACE, QUEUE, released
 from hack.testbed.reader import Raw
 from hack.testbed.stage import added
 
@@ -47,6 +48,37 @@ def dispatched(fleet: Clusters) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def led_straight(manager: Cluster) -> Iterator[None]:
+    """With the right to write slices, which is taken as docs/serving.md says: what is written is deleted by who takes it."""
+    try:
+        with added(manager, "rayservice-endpoints"):
+            yield
+    finally:
+        ours = f"{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES}"
+        manager.kubectl("-n", NAMESPACE, "delete", "endpointslices", "-l", ours)
+
+
+@contextmanager
+def room_for_one(worker: Cluster) -> Iterator[None]:
+    """For a while, a worker cluster's queue has quota for one worker of the sample only."""
+    path = "/spec/resourceGroups/0/flavors/0/resources/0"
+    (group,) = worker.get("clusterqueues", QUEUE)["spec"]["resourceGroups"]
+    before = group["flavors"][0]["resources"][0]
+    if before["name"] != "cpu":
+        raise LabError(f"The first resource of ClusterQueue {QUEUE} in {worker.name} is {before['name']}, and not cpu.")
+    try:
+        _replace(worker, path, {**before, "nominalQuota": "200m"})
+        yield
+    finally:
+        _replace(worker, path, before)
+
+
+def _replace(worker: Cluster, path: str, value: object) -> None:
+    patch = json.dumps([{"op": "replace", "path": path, "value": value}])
+    worker.kubectl("patch", "clusterqueue", QUEUE, "--type=json", "-p", patch)
+
+
 def _without_services(before: Raw) -> Raw:
     kept = [one for one in before["integrations"]["frameworks"] if one != names.RAY_SERVICE_FRAMEWORK]
     return {**before, "integrations": {**before["integrations"], "frameworks": kept}}
@@ -65,8 +97,8 @@ class RayService:
     fleet: Clusters
     name: str
 
-    def apply(self, release: str) -> None:
-        """`kubectl apply` it; another release is an upgrade."""
+    def apply(self, release: str, change: Callable[[Raw], None] = lambda _: None) -> None:
+        """`kubectl apply` it; another release is an upgrade, and `change` may do to its RayCluster's spec what it likes."""
         service, code = yaml.safe_load_all(SAMPLE.read_text())
         service["metadata"]["name"] = code["metadata"]["name"] = self.name
         service["spec"]["rayClusterDeletionDelaySeconds"] = 10  # a minute by default; the same, sooner
@@ -79,6 +111,7 @@ class RayService:
             env["RELEASE"]["value"] = release
         group["template"]["spec"]["terminationGracePeriodSeconds"] = 20  # a third of the sample's
         cluster["workerGroupSpecs"] = [_in_zone(group, zone) for zone in self.fleet.workers]
+        change(cluster)
         self.fleet.manager.apply(yaml.safe_dump_all([code, service]))
 
     def delete(self) -> None:
@@ -103,6 +136,14 @@ class RayService:
         found = self.fleet.manager.items("rayclusters", NAMESPACE, f"{names.RAY_ORIGIN_LABEL}={names.RAY_SERVICE}")
         found = [one for one in found if _owner(one) == self.name]
         return sorted(found, key=lambda one: str(one["metadata"]["creationTimestamp"]))
+
+    def led(self, whose: str = "==") -> list[str]:
+        """The addresses of its Service to which requests go, of our slices (==) or of Kubernetes' own (!=)."""
+        of_service = f"{names.SERVICE_NAME_LABEL}={self.name}-serve-svc"
+        selector = f"{of_service},{names.SLICE_MANAGED_BY_LABEL}{whose}{names.SERVING_SLICES}"
+        slices = self.fleet.manager.items("endpointslices", NAMESPACE, selector)
+        every = (each for one in slices for each in one.get("endpoints") or ())
+        return [address for each in every if each["conditions"].get("ready") for address in each["addresses"]]
 
     def events(self) -> list[tuple[str, str]]:
         """What Rayspan said of it, by reason and message."""
@@ -150,14 +191,21 @@ class Asker:
 @contextmanager
 def asked(service: RayService) -> Iterator[Asker]:
     """Somebody asks a RayService that is ready, for a while."""
-    name, url = f"{service.name}-asker", f"http://{service.name}-serve-svc:8000/"
+    with running(service, "asker", _ASKER) as name:
+        yield Asker(service.fleet, name)
+
+
+@contextmanager
+def running(service: RayService, what: str, program: str, *words: str) -> Iterator[str]:
+    """A Python program runs in a pod of the manager for a while, with the address of a RayService and more words; yields the pod's name."""
+    name, url = f"{service.name}-{what}", f"http://{service.name}-serve-svc:8000/"
     template = next(yaml.safe_load_all(SAMPLE.read_text()))["spec"]["rayClusterConfig"]["headGroupSpec"]["template"]
     image = template["spec"]["containers"][0]["image"]
-    container = {"name": "asker", "image": image, "command": ["python", "-u", "-c", _ASKER, url]}
+    container = {"name": what, "image": image, "command": ["python", "-u", "-c", program, url, *words]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}}
     service.fleet.manager.apply(yaml.safe_dump({**pod, "spec": {"containers": [container]}}))
     try:
         service.fleet.manager.kubectl("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s")
-        yield Asker(service.fleet, name)
+        yield name
     finally:
         service.fleet.manager.kubectl("delete", "pod", name, "--grace-period=0", "--force", "--ignore-not-found")

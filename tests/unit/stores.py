@@ -15,6 +15,7 @@ from adapter.shell.kube.client import Client
 from adapter.shell.kube.store import Store
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.proxies import Proxies
 from adapter.shell.observe.slots import Claims
 from adapter.shell.planning.preview import Preview
 from adapter.shell.write.copies import Copier
@@ -65,7 +66,9 @@ class Sight:
         self.members = {name: make_member(name, amount) for name, amount in cores.items()}
         fleet = self.fleet = cast(Fleet, Members(self.members.values()))
         self.memory = Memory()
-        facts = self.facts = wiring.read(manager, fleet, Claims(), Losses(manager, fleet), self.memory, "mgr")
+        facts = self.facts = wiring.read(
+            manager, fleet, Claims(), Losses(manager, fleet), Proxies(manager, fleet), self.memory, "mgr"
+        )
         self.planning = wiring.plan(manager, fleet, facts, self.memory)
         self.preview = Preview(manager, fleet, facts.policies, facts.refusals, self.planning)
 

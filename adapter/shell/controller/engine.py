@@ -67,6 +67,7 @@ class Engine:
             sweep = functools.partial(anchors.run, parts.fleet.seen, self.manager, manager_id)
             tasks.create_task(guarded("resync", functools.partial(self._resync, parts)))
             tasks.create_task(guarded("losses", functools.partial(parts.losses.run, parts.waker.unseen)))
+            tasks.create_task(guarded("proxies", functools.partial(parts.proxies.run, parts.waker.unseen)))
             tasks.create_task(guarded("anchors", sweep))
             tasks.create_task(guarded("copies", parts.copier.run))
 

@@ -180,7 +180,7 @@ class Waker:
         self._keys.of_ray_cluster(f"{key_of(raw)[0]}/{label(raw, names.RAY_CLUSTER_LABEL)}", BURST_SECONDS)
 
     def unseen(self, pod: Raw) -> None:
-        """Ray's head tells something new of a pod whose worker cluster cannot be seen."""
+        """Ray's head, or its own proxy, tells something new of a pod whose worker cluster cannot be seen."""
         self._keys.add(POD, pod)
         self._keys.services_of(pod)
 

@@ -18,6 +18,7 @@ from adapter.shell.observe.gangs import Gangs
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.proxies import Proxies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.seen import Seen
@@ -48,6 +49,7 @@ class Parts:
     fleet: Fleet
     memory: Memory
     losses: Losses
+    proxies: Proxies
     preview: Preview
     copier: Copier
     conditions: Conditions
@@ -71,7 +73,15 @@ class Readers:
     services: Services
 
 
-def read(manager: Manager, fleet: Fleet, claims: Claims, losses: Losses, memory: Memory, manager_id: str) -> Readers:
+def read(
+    manager: Manager,
+    fleet: Fleet,
+    claims: Claims,
+    losses: Losses,
+    proxies: Proxies,
+    memory: Memory,
+    manager_id: str,
+) -> Readers:
     """Build those who read facts, of a manager cluster that is called `manager` in the worker clusters."""
     policies, sources = Policies(manager), Sources(manager)
     refusals = Refusals(manager, policies, sources)
@@ -79,9 +89,8 @@ def read(manager: Manager, fleet: Fleet, claims: Claims, losses: Losses, memory:
     trials, seen = Trials(fleet, targets), Seen(manager, fleet, policies, memory)
     workers = Workers(manager, fleet, policies, shares, targets, slots, losses, memory)
     gangs = Gangs(manager, fleet, policies, sources, refusals, targets, shares, slots, losses, memory, trials, seen)
-    return Readers(
-        policies, sources, refusals, targets, shares, trials, seen, workers, gangs, Services(manager, fleet, losses)
-    )
+    services = Services(manager, fleet, losses, proxies)
+    return Readers(policies, sources, refusals, targets, shares, trials, seen, workers, gangs, services)
 
 
 def plan(manager: Manager, fleet: Fleet, facts: Readers, memory: Memory) -> Planning:
@@ -116,8 +125,8 @@ def assemble(
     """Build the controller of a manager cluster, which is called `manager` in the worker clusters; `election`: that by which this
     process leads, if it is one of several."""
     fleet = Fleet(tasks, manager_id, manager.client.may_write, election)
-    memory, claims, losses = Memory(), Claims(), Losses(manager, fleet)
-    facts = read(manager, fleet, claims, losses, memory, manager_id)
+    memory, claims, losses, proxies = Memory(), Claims(), Losses(manager, fleet), Proxies(manager, fleet)
+    facts = read(manager, fleet, claims, losses, proxies, memory, manager_id)
     planning, announcer = plan(manager, fleet, facts, memory), Announcer(manager.client)
     copier = Copier(manager, fleet, facts.sources, facts.workers)
     conditions = Conditions(manager, fleet, Logins(tasks, manager), facts.policies, facts.shares, announcer)
@@ -135,4 +144,4 @@ def assemble(
         waker=waker,
     )
     preview = Preview(manager, fleet, facts.policies, facts.refusals, planning)
-    return Parts(fleet, memory, losses, preview, copier, conditions, waker, looks)
+    return Parts(fleet, memory, losses, proxies, preview, copier, conditions, waker, looks)

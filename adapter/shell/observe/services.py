@@ -1,7 +1,7 @@
 """What is known about one Service of the manager whose requests may go straight to workers elsewhere?
 
 Reads the stores and builds the facts that worker/serving.py decides from: none while the right to write is not given. A cluster that
-cannot be seen contributes no copies, and what Ray's head says of its nodes. One that is not registered, or whose WorkerCluster cannot
+cannot be seen contributes no copies, and what Ray's head says of its nodes, and their proxies of themselves. One that is not registered, or whose WorkerCluster cannot
 be read, has no pods: a pod's slot may be forged, and what the cluster's addresses are is not known.
 """
 
@@ -18,6 +18,7 @@ from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.guard import each
 from adapter.shell.observe.losses import Losses
+from adapter.shell.observe.proxies import Proxies
 from adapter.worker import endpoints
 from adapter.worker.endpoints import Backend
 from adapter.worker.serving import Serving
@@ -26,8 +27,8 @@ from adapter.worker.serving import Serving
 class Services:
     """Reads facts about Services."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, losses: Losses) -> None:
-        self._manager, self._fleet, self._losses = manager, fleet, losses
+    def __init__(self, manager: Manager, fleet: Fleet, losses: Losses, proxies: Proxies) -> None:
+        self._manager, self._fleet, self._losses, self._proxies = manager, fleet, losses, proxies
         # Worker pods by RayCluster, as of so many changes of their store: thousands of Services may be looked at in a row.
         self._pods: Mapping[str, Sequence[Raw]] = {}
         self._as_of = -1
@@ -79,7 +80,7 @@ class Services:
             return Backend(pod, None, seen=True, cluster=cluster)
         member = self._fleet.members().get(cluster) if cluster in seen else None
         copy = member.pods.get(key_of(pod)) if member else None
-        dead = member is None and self._losses.dead(pod)
+        dead = member is None and (self._losses.dead(pod) or self._proxies.silent(pod))
         return Backend(pod, copy, member is not None, dead, cluster, networks)
 
     def _networks(self, cluster: str) -> tuple[Network, ...] | None:

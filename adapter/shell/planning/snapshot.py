@@ -49,16 +49,18 @@ class Snapshot:
 
     def request(self, work: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
-        groups = tuple(self._group(work, podset) for podset in self._policies.remote_podsets(work, check))
+        zones = rayjob.zones(work, self._manager.job(work.job)) if work.job else {}
+        podsets = self._policies.remote_podsets(work, check)
+        groups = tuple(self._group(work, podset, zones.get(podset.name, "")) for podset in podsets)
         if policy is None:
             return Request(work.namespace, work.queue, groups)
         return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
-    def _group(self, work: Workload, podset: PodSet) -> Group:
+    def _group(self, work: Workload, podset: PodSet, zone: str) -> Group:
         kept, flavors = self._manager.beside(work), self._targets.flavors((podset,))
         group = kept.of((Snapshot, podset.name), (podset, *flavors), lambda: self._untried(podset))
         tried = self._trials.of(work, podset)
-        return replace(group, tried=tried) if tried else group
+        return replace(group, tried=tried, zone=group.zone or zone) if tried or zone else group
 
     def _untried(self, podset: PodSet) -> Group:
         spec = self._targets.reservation_template(podset)["spec"]

@@ -14,7 +14,7 @@ from hack.lab.base import lab as definition
 from hack.lab.base.progress import LabError, told
 from hack.testbed import deployment, seed
 from hack.testbed.stage import Stage
-from hack.trials.chaos import campaign, draw, outcome, withray
+from hack.trials.chaos import campaign, draw, outcome, withray, withserve
 from hack.trials.chaos.draw import Fault
 from hack.trials.chaos.invariants import LAB, Finding
 from hack.trials.chaos.outcome import Failure, Outcome
@@ -33,10 +33,11 @@ def _run(asked: argparse.Namespace, again: str) -> int:
     seed.tell(asked.seed, again)
     fleet, found, outages = deployment.on_lab(renew=asked.renew), Outcome(), Outages()
     ray = withray.beside(fleet, outages) if asked.ray else nullcontext()
+    serve = withserve.beside(fleet, outages) if asked.serve else nullcontext()
     try:
-        with Stage(fleet, "chaos", draw.WORKERS) as stage, ray:
+        with Stage(fleet, "chaos", draw.WORKERS) as stage, ray, serve:
             campaign.run(definition.load(), stage, asked.seed, _chosen(asked), outages, found)
-    except LabError as trouble:  # of the stage, or of the job with real Ray
+    except LabError as trouble:  # of the stage, or of what has real Ray
         found.failures.append(Failure((), "it could not be done", [Finding(LAB, str(trouble))]))
     for failure in found.failures:
         print(outcome.told(failure, asked.seed, asked.longest))
@@ -56,8 +57,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help=seed.HELP)
     parser.add_argument("--longest", type=float, default=_LONGEST, metavar="SECONDS",
                         help="how long an outage may last (default 20); other lengths are other faults")  # fmt: skip
-    parser.add_argument(
+    real = parser.add_mutually_exclusive_group()  # the queue of both has room for four workers
+    real.add_argument(
         "--ray", action="store_true", help="let a RayJob with real Ray run beside the gangs, and end well"
+    )
+    real.add_argument(
+        "--serve", action="store_true", help="let a RayService with real Ray answer beside the gangs, and end well"
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--only", type=int, metavar="K", help="fault K alone, with the outage that it is part of")

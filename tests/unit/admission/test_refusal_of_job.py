@@ -50,6 +50,10 @@ REFUSED = [
         {"workerGroupSpecs": [make_group(1, numOfHosts=0)]},
         "{}.workerGroupSpecs[0].numOfHosts is 0: KubeRay makes no worker of the group, and Kueue would hold quota for 1; set 1",
     ),
+    (
+        {"workerGroupSpecs": [make_group(1), make_group(1, labels={"rayspan.dev/cluster": "east"})]},
+        "{}.workerGroupSpecs[1].labels has rayspan.dev/cluster: Rayspan writes that itself, and reads it; remove it",
+    ),
 ]
 ALLOWED: list[Raw] = [
     {},
@@ -61,6 +65,7 @@ ALLOWED: list[Raw] = [
     {"workerGroupSpecs": [make_group(1, numOfHosts=1), make_group(0, name="b", numOfHosts=0)]},
     {"workerGroupSpecs": [make_group(2, minReplicas=0, maxReplicas=8), make_group(0, name="b", maxReplicas=8)]},
     {"workerGroupSpecs": [make_group(0, suspend=True, minReplicas=4), make_group(None, name="b")]},
+    {"workerGroupSpecs": [make_group(1, labels={"ray.io/availability-zone": "east"}), make_group(1, labels=None)]},
     {"workerGroupSpecs": None},
 ]
 

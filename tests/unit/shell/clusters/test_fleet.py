@@ -20,6 +20,7 @@ from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.losses import Losses
 from adapter.shell.observe.memory import Memory
+from adapter.shell.observe.proxies import Proxies
 from adapter.shell.observe.slots import Claims
 from adapter.shell.write.conditions import Conditions
 from adapter.shell.write.events import Announcer
@@ -72,7 +73,7 @@ async def benched() -> AsyncIterator[Bench]:
 
         server.lists, server.watches = [answer] * 1000, [silence(server)] * 1000
         fleet = Fleet(tasks, "mgr", lambda: True)
-        facts = wiring.read(manager, fleet, Claims(), Losses(manager, fleet), Memory(), "mgr")
+        facts = wiring.read(manager, fleet, Claims(), Losses(manager, fleet), Proxies(manager, fleet), Memory(), "mgr")
         logins = Logins(tasks, manager)
         conditions = Conditions(manager, fleet, logins, facts.policies, facts.shares, Announcer(client))
         yield Bench(manager, fleet, conditions, server)

@@ -29,6 +29,7 @@ from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.kube import reflector
 from adapter.shell.kube.client import FENCED, Client
 from adapter.shell.observe.losses import Losses
+from adapter.shell.observe.proxies import Proxies
 from adapter.shell.write import anchors
 from adapter.shell.write.copies import Copier
 from hack.lab.base.paths import REPO
@@ -198,9 +199,9 @@ async def _breaks(*_: object) -> None:
 async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them once, whatever it met; a lost Lease is another matter, see below."""
 
-    broken = {"queue", "losses", "anchors", "copies", "resync", "cluster"}
+    broken = {"queue", "losses", "proxies", "anchors", "copies", "resync", "cluster"}
     before = {task: _met(task) for task in broken}
-    whose: list[Any] = [WorkQueue, Losses, anchors, Copier, Member]
+    whose: list[Any] = [WorkQueue, Losses, Proxies, anchors, Copier, Member]
     for one in whose:
         monkeypatch.setattr(one, "run", _breaks)
     monkeypatch.setattr(Engine, "_resync", _breaks)

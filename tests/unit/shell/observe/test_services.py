@@ -9,14 +9,17 @@ from aiohttp import web
 
 from adapter import names
 from adapter.objects.raw import Key
+from adapter.objects.raw import uid_of
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import SERVICE
 from adapter.shell.controller.looks import Looks
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.losses import Losses
+from adapter.shell.observe.proxies import Proxies
 from adapter.shell.observe.services import Services
 from adapter.worker import endpoints
+from adapter.worker.proxyturns import MISSES, Turn
 from adapter.worker.serving import Serving
 from tests.unit.apiserver import Server, connected, serving
 from tests.unit.builders import (
@@ -79,8 +82,8 @@ def test_what_changes_among_the_pods_is_seen_at_the_next_look() -> None:
 def test_of_a_cluster_out_of_sight_ray_is_asked() -> None:
     found = sight()
     found.members["west"]._note("probe", Unreachable("no answer"))
-    losses = Losses(found.manager, found.fleet)
-    services = Services(found.manager, found.fleet, losses)
+    losses, proxies = Losses(found.manager, found.fleet), Proxies(found.manager, found.fleet)
+    services = Services(found.manager, found.fleet, losses, proxies)
 
     def states() -> dict[str, tuple[bool, bool, bool]]:
         each = services.facts(KEY).backends
@@ -91,6 +94,17 @@ def test_of_a_cluster_out_of_sight_ray_is_asked() -> None:
     assert states()["there"] == (False, False, False)
     losses._alive[NAMESPACE, "train-abc"] = {"10.2.0.1": False, "10.1.0.1": False}, 0.0
     assert states() == {"here": (True, True, False), "there": (False, False, True)}
+
+
+def test_of_a_cluster_out_of_sight_the_proxy_is_asked_too() -> None:
+    """Which is heard sooner than Ray's head; it counts for a cluster that cannot be seen, and for no other."""
+    found = sight()
+    found.members["west"]._note("probe", Unreachable("no answer"))
+    proxies = Proxies(found.manager, found.fleet)
+    services = Services(found.manager, found.fleet, Losses(found.manager, found.fleet), proxies)
+    deaf = Turn(answered=True, misses=MISSES)
+    proxies._turns = {(NAMESPACE, uid_of(pod), "10.0.0.1:8000"): deaf for pod in (HERE, THERE)}
+    assert {one.cluster: one.dead for one in services.facts(KEY).backends} == {"east": False, "west": True}
 
 
 @pytest.mark.parametrize("plural", ["services", "endpointslices"])

@@ -70,6 +70,39 @@ def test_who_grows_while_it_runs_and_says_so_is_told_where_it_would_start() -> N
     assert (answer["fits"], answer["sentence"]) == (True, "2 of 3 workers to east, 1 to west.")
 
 
+EAST, WEST = ({names.RAY_ZONE_LABEL: zone} for zone in ("east", "west"))
+
+
+@pytest.mark.parametrize("submitted", [False, True])
+def test_a_group_whose_ray_labels_name_a_zone_goes_there(submitted: bool) -> None:
+    """As a file, and as a job: Kueue's podset has nothing of the group's labels, and its name is lower case."""
+    sight, groups = Sight({"east": 9, "west": 2}), [make_group(1), make_group(2, name="Near", labels=WEST)]
+    job = make_ray_job(*groups)
+    if not submitted:
+        answer = asked(sight, job)
+        assert (answer["sentence"], answer["groups"][1]["zone"]) == ("1 of 3 workers to east, 2 to west.", "west")
+        assert "worker group near asks for zone west, this is east" in answer["clusters"][0]["reason"]
+        return
+    raw = make_workload(groups={"workers": 1, "near": 2})
+    for podset in raw["spec"]["podSets"][1:]:
+        podset["template"] = make_template("1")
+    fill(sight.manager.workloads, raw)
+    fill(sight.manager.ray_jobs, job)
+    body, *_ = asyncio.run(sight.planning.body(Plan(workload(raw), None, ()), START))
+    assert body["spec"]["explanation"] == "1 of 3 workers to east, 2 to west."
+
+
+def test_two_zones_of_one_group_are_refused() -> None:
+    """Ray's autoscaler would take its workers for being where the label says."""
+    annotated = {**make_template("1"), "metadata": {"annotations": {names.ZONE_ANNOTATION: "east"}}}
+    assert asked(Sight({"east": 9}), make_ray_job(make_group(1, labels=EAST, template=annotated)))["fits"]
+    said = asked(Sight({"east": 9}), make_ray_job(make_group(1, labels=WEST, template=annotated)))["sentence"]
+    assert said == (
+        "RayJob train: worker group workers: its labels have ray.io/availability-zone: west, and the annotations of its template "
+        "rayspan.dev/zone: east; leave the annotation out."
+    )
+
+
 def test_a_group_of_nobody_asks_for_no_place() -> None:
     answer = asked(Sight({"east": 4}), make_ray_job(make_group(2), make_group(0, name="spare")))
     assert (answer["sentence"], [group["name"] for group in answer["groups"]]) == (

@@ -1,0 +1,176 @@
+"""`python -m hack.trials.serving`: a RayService with real Ray answers all the time, from two worker clusters, while it is upgraded, while
+one of them is cut off, and while that one is drained.
+
+It prints how many requests of each stage failed, beside what is promised, and how long the addresses of a cluster that was cut off got
+requests. The status is 1 where a bound was missed.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from adapter import names
+from hack.lab import faults
+from hack.lab.base import lab as definition
+from hack.lab.base.lab import Lab
+from hack.lab.base.progress import LabError, told
+from hack.testbed import deployment, rayservice
+from hack.testbed.clusters import Cluster, Clusters, wait
+from hack.testbed.rayjob import NAMESPACE
+from hack.testbed.rayservice import SECONDS, RayService
+from hack.testbed.reader import Raw
+from hack.trials.serving import load, report
+from hack.trials.serving.load import Load, Second
+from hack.trials.serving.report import AFTER_WINDOW, WINDOW, Clock, Stage
+
+STAYS, GOES = "east", "west"  # which is there all the time, and which is cut off and drained
+_NAME = "trial-serving"
+_GRACE = 60  # seconds, as the sample has it: a worker that is stopped serves on until its replica runs elsewhere
+_SETTLED = 5  # seconds of load that all say the same
+_PAUSE = 0.5
+
+
+@dataclass
+class Found:
+    """What came of it so far."""
+
+    stages: list[Stage] = field(default_factory=list)
+    clocks: list[Clock] = field(default_factory=list)
+    seconds: list[Second] = field(default_factory=list)
+
+    @contextmanager
+    def stage(self, name: str, least: float | None = None) -> Iterator[float]:
+        """Count what is asked meanwhile; yields when it began."""
+        begun = time.time()
+        _tell(f"{name} …")
+        try:
+            yield begun
+        finally:
+            self.stages.append(Stage(name, begun, time.time(), least))
+            _tell(f"{name}: {time.time() - begun:.0f} s")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(argv)
+    return told(lambda: _run(asked))
+
+
+def _run(asked: argparse.Namespace) -> int:
+    fleet, found, wrong = deployment.on_lab(renew=asked.renew), Found(), list[str]()
+    try:
+        with rayservice.dispatched(fleet), rayservice.led_straight(fleet.manager):
+            _serve(RayService(fleet, _NAME), definition.load(), asked, found)
+    except LabError as trouble:  # what is known by then is told all the same
+        wrong.append(str(trouble))
+    wrong += report.missed(found.stages, found.seconds, found.clocks)
+    print("\n" + report.table(found.stages, found.seconds, found.clocks) + "\n")
+    print(*report.lines(found.stages, found.seconds, found.clocks), sep="\n")
+    print(*(f"FAILED: {one}" for one in wrong), f"bounds missed: {len(wrong)}", sep="\n", flush=True)
+    return 1 if wrong else 0
+
+
+def _serve(service: RayService, lab: Lab, asked: argparse.Namespace, found: Found) -> None:
+    try:
+        with rayservice.room_for_one(
+            service.fleet.workers[STAYS]
+        ):  # so that the group which may be anywhere is not there
+            service.apply("one", _free)
+            service.wait_until_ready()
+            wait(lambda: len(service.led()) == 2, SECONDS, "both workers get requests straight", service.dump)
+        with load.on(service, asked.rate) as asking:
+            try:
+                _stages(service, lab, asking, asked, found)
+            finally:
+                found.seconds = asking.seconds()
+    finally:
+        service.delete()
+
+
+def _stages(service: RayService, lab: Lab, asking: Load, asked: argparse.Namespace, found: Found) -> None:
+    asking.wait("both clusters answer", _SETTLED, lambda last: load.zones(last) == {STAYS, GOES}, SECONDS)
+    with found.stage("upgrade", 1.0) as begun:
+        service.apply("two", _free)
+        asking.wait("the new release answers", _SETTLED, lambda last: load.releases(last) == {"two"}, SECONDS)
+        wait(lambda: len(service.ray_clusters()) == 1, SECONDS, "the old one is gone", service.dump)
+        asking.wait("both clusters answer", _SETTLED, lambda last: load.zones(last) == {STAYS, GOES}, SECONDS)
+        time.sleep(max(0.0, begun + asked.upgrade - time.time()))
+    _cut(service, lab, asked.cut, found)
+    with found.stage("back"):
+        asking.wait("both clusters answer", _SETTLED, lambda last: load.zones(last) == {STAYS, GOES}, SECONDS)
+        wait(lambda: len(service.led()) == 2, SECONDS, "both workers get requests straight", service.dump)
+    with found.stage("drain", 1.0):
+        _drain(service.fleet, asking, service)
+    time.sleep(load.TIMEOUT + 1)  # until the last second of it has ended
+
+
+def _cut(service: RayService, lab: Lab, seconds: float, found: Found) -> None:
+    """Cut one cluster off from the others, its API and its pods alike, in silence."""
+    before = set(service.led())
+    begun = time.time()
+    faults.cut(lab, lab.cluster(GOES), scope="all", way="drop")
+    try:
+        while len(service.led()) == len(before) and time.time() < begun + seconds:
+            time.sleep(_PAUSE)
+        found.clocks.append(Clock("addresses of the silent cluster got requests", time.time() - begun, WINDOW))
+        time.sleep(max(0.0, begun + seconds - time.time()))
+    finally:
+        faults.heal(lab)
+        ended = time.time()
+        # The last requests of a second may have gone out after the link was healed, and are answered: none of them counts for a cut.
+        found.stages.append(Stage("cut: health window", begun, begun + WINDOW))
+        found.stages.append(Stage("cut: afterwards", begun + WINDOW, ended - 1, AFTER_WINDOW))
+
+
+def _drain(fleet: Clusters, asking: Load, service: RayService) -> None:
+    """Drain the cluster; all of its workers move to the other one."""
+    cluster = fleet.workers[GOES]
+    _draining(fleet.manager, True)
+    try:
+        wait(lambda: not _workers(cluster), SECONDS, f"no worker is left in {GOES}", service.dump)
+        wait(lambda: len(service.led()) == 2, SECONDS, "both workers get requests straight", service.dump)
+        asking.wait(f"{STAYS} alone answers", _SETTLED, lambda last: load.zones(last) == {STAYS}, SECONDS)
+    finally:
+        _draining(fleet.manager, False)
+
+
+def _draining(manager: Cluster, value: bool) -> None:
+    patch = json.dumps({"spec": {"draining": value}})
+    manager.kubectl("patch", "workercluster", GOES, "--type=merge", "-p", patch)
+
+
+def _workers(cluster: Cluster) -> list[Raw]:
+    return cluster.items("pods", NAMESPACE, f"{names.MANAGER_LABEL}")
+
+
+def _free(cluster: Raw) -> None:
+    """The second group may run anywhere, so that it can leave the cluster that is drained; and workers have time to hand over."""
+    for group in cluster["workerGroupSpecs"]:
+        group["template"]["spec"]["terminationGracePeriodSeconds"] = _GRACE
+        if group["groupName"] == GOES:
+            group["groupName"] = "anywhere"
+            group["template"]["metadata"] = {}
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m hack.trials.serving", description=__doc__)
+    parser.add_argument("--rate", type=int, default=50, metavar="N", help="requests a second (default 50)")
+    parser.add_argument("--upgrade", type=float, default=180.0, metavar="SECONDS",
+                        help="how long the stage of the upgrade is at least (default 180)")  # fmt: skip
+    parser.add_argument(
+        "--cut", type=float, default=60.0, metavar="SECONDS", help="how long a cluster is cut off (default 60)"
+    )
+    parser.add_argument("--as-is", dest="renew", action="store_false",
+                        help="use the controller that is deployed, not the checkout's")  # fmt: skip
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

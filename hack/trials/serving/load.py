@@ -1,0 +1,121 @@
+"""How many requests does a RayService get in each second, and what became of them? A pod in the manager asks, at a fixed rate.
+
+A second that asks late still asks all of its requests, and who is not answered in time has failed: a slow service does not get fewer. It
+judges nothing (report.py).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from hack.testbed import rayservice
+from hack.testbed.clusters import Clusters, wait
+from hack.testbed.rayservice import RayService
+
+# Each request by a connection of its own, so that kube-proxy chooses anew; a line for each second, when the last of its requests has ended.
+# What is asked for in a second is asked for, whatever became of those before.
+_PROGRAM = """
+import asyncio, collections, json, sys, time
+import aiohttp
+
+URL, RATE, TIMEOUT = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+
+async def ask(session, failed, zones, releases):
+    try:
+        async with session.get(URL) as answer:
+            said = await answer.json() if answer.status == 200 else {}
+            if answer.status != 200:
+                failed[str(answer.status)] += 1
+    except Exception as error:
+        said = {}
+        failed[type(error).__name__] += 1
+    if said:
+        zones[said["zone"]] += 1
+        releases[said["release"]] += 1
+
+async def second(session, at):
+    found = failed, zones, releases = [collections.Counter() for _ in range(3)]
+    asked = []
+    for number in range(RATE):
+        await asyncio.sleep(max(0.0, at + number / RATE - time.time()))
+        asked.append(asyncio.create_task(ask(session, *found)))
+    yield
+    await asyncio.gather(*asked)
+    print(json.dumps({"at": at, "asked": RATE, "failed": failed, "zones": zones, "releases": releases}), flush=True)
+
+async def rest(one):
+    async for _ in one:
+        pass
+
+async def main():
+    timeout, ends = aiohttp.ClientTimeout(total=TIMEOUT), set()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True), timeout=timeout) as session:
+        at = int(time.time()) + 1
+        while True:
+            one = second(session, at)
+            await anext(one)
+            ends.add(asyncio.create_task(rest(one)))
+            at += 1
+
+asyncio.run(main())
+"""
+TIMEOUT = 10.0  # seconds that a request may take: as long as somebody waits for a page
+
+
+@dataclass(frozen=True)
+class Second:
+    """One second of load; `at` is when it began, by the clock of the machine."""
+
+    at: float
+    asked: int
+    failed: Counter[str] = field(default_factory=Counter)  # by what came instead of an answer
+    zones: Counter[str] = field(default_factory=Counter)
+    releases: Counter[str] = field(default_factory=Counter)
+
+
+def read(text: str) -> list[Second]:
+    """What the pod has printed."""
+    return [_second(json.loads(line)) for line in text.splitlines() if line.startswith("{")]
+
+
+def _second(raw: dict[str, Any]) -> Second:
+    return Second(raw["at"], raw["asked"], *(Counter(raw[key]) for key in ("failed", "zones", "releases")))
+
+
+@dataclass(frozen=True)
+class Load:
+    """A pod that asks."""
+
+    fleet: Clusters
+    pod: str
+
+    def seconds(self) -> list[Second]:
+        """All that have ended."""
+        return read(self.fleet.manager.log(self.pod))
+
+    def wait(self, what: str, last: int, seen: Callable[[Sequence[Second]], bool], patience: float) -> None:
+        """Wait until the last seconds say so."""
+
+        def well() -> bool:
+            found = self.seconds()[-last:]
+            return len(found) == last and seen(found)
+
+        wait(well, patience, what, lambda: str(self.seconds()[-10:]))
+
+
+@contextmanager
+def on(service: RayService, rate: int) -> Iterator[Load]:
+    """Somebody asks a RayService so many times a second, for a while."""
+    with rayservice.running(service, "load", _PROGRAM, str(rate), str(TIMEOUT)) as pod:
+        yield Load(service.fleet, pod)
+
+
+def zones(found: Sequence[Second]) -> set[str]:
+    return {zone for one in found for zone in one.zones}
+
+
+def releases(found: Sequence[Second]) -> set[str]:
+    return {release for one in found for release in one.releases}
