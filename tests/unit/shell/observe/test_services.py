@@ -8,8 +8,7 @@ import pytest
 from aiohttp import web
 
 from adapter import names
-from adapter.objects.raw import Key
-from adapter.objects.raw import uid_of
+from adapter.objects.raw import Key, uid_of
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import SERVICE
 from adapter.shell.controller.looks import Looks
