@@ -18,6 +18,9 @@ from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 from hack.testbed.workerclusters import found_by
 
+# That a Secret is there before its worker, where no Ray needs it: tests/integration/test_copies.py.
+pytestmark = pytest.mark.long
+
 SECRET = "e2e-token"
 BY_NAME = {"west": {"address": "ServiceMirror"}}
 
@@ -72,7 +75,6 @@ def story(fleet: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Story:
         return Story(there, answer, job.result())
 
 
-@pytest.mark.long  # a Secret that Ray needs for joining is copied above, too
 def test_workers_elsewhere_speak_tls_with_the_users_certificates(story: Story) -> None:
     """The head takes nobody who has no certificate of that CA, and every worker is taken."""
     for name, there in story.there.items():
@@ -83,7 +85,6 @@ def test_workers_elsewhere_speak_tls_with_the_users_certificates(story: Story) -
     assert {node["cluster"] for node in story.result["nodes"]} == {"manager", "east", "west"}
 
 
-@pytest.mark.long  # it is copied like the one above
 def test_by_name_over_tls_they_show_the_users_own_token(story: Story) -> None:
     """authOptions.secretName: in west by the head's name, and in east by its address."""
     for name, there in story.there.items():
