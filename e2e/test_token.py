@@ -1,7 +1,7 @@
-"""Does a RayCluster span the clusters whose nodes must show a token, or encrypt with their user's certificates?
+"""Does a RayCluster span the clusters whose nodes must show their user's token, and encrypt with their user's certificates?
 
-KubeRay's own token: it makes the Secret, and names it in its pods only. The user's own token and certificates are in one RayCluster,
-whose worker in east has the head's address, and whose worker in west has its name, for which the certificate must stand.
+Its worker in east has the head's address, and its worker in west has its name, for which the certificate must stand. KubeRay's own
+token is shown in test_networks.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,17 +23,6 @@ pytestmark = pytest.mark.long
 
 SECRET = "e2e-token"
 BY_NAME = {"west": {"address": "ServiceMirror"}}
-
-
-def test_workers_elsewhere_show_the_token_that_kuberay_made(pair: Job) -> None:
-    """authOptions alone: the Secret is named like the RayCluster, and exists before the first worker does."""
-    pair.submit(change=lambda spec: spec.update(authOptions={"mode": "token"}))
-    pair.wait_for_workers()
-    source = pair.status()["rayClusterName"]
-    for name, there in _there(pair).items():
-        _shows(there, source, name)
-    assert pair.wait_for_end() == "SUCCEEDED", pair.output()
-    assert {node["cluster"] for node in pair.result()["nodes"]} == {"manager", "east", "west"}
 
 
 @dataclass(frozen=True)
