@@ -150,6 +150,10 @@ CHECK_READY: Final = "Ready"
 CHECK_RETRY: Final = "Retry"
 CHECK_REJECTED: Final = "Rejected"
 
+# --- node autoscalers, in worker clusters --------------------------------------------------------------------------------
+KARPENTER_STAYS_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"  # "true": its node is not consolidated under it
+AUTOSCALER_STAYS_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # "false": the same
+
 # --- Volcano, in worker clusters whose pods it schedules ---------------------------------------------------------------
 VOLCANO_SCHEDULER: Final = "volcano"  # as a pod's schedulerName
 VOLCANO_GROUP: Final = "scheduling.volcano.sh"
