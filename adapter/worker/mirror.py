@@ -52,12 +52,16 @@ def status_patch(
         return None
     status = remote.get("status") or {}
     said = bounded(trouble(remote, cluster) or note or f"runs in worker cluster {cluster}")
-    wanted = {field: status.get(field) or None for field in MIRRORED} | _texts(status, _MOST_SAID) | {
-        "phase": status.get("phase") or "Pending",
-        "conditions": _conditions(local, remote, _before(local, said)),
-        "containerStatuses": _containers(local, status, "containers", "containerStatuses"),
-        "initContainerStatuses": _containers(local, status, "initContainers", "initContainerStatuses"),
-    }
+    wanted = (
+        {field: status.get(field) or None for field in MIRRORED}
+        | _texts(status, _MOST_SAID)
+        | {
+            "phase": status.get("phase") or "Pending",
+            "conditions": _conditions(local, remote, _before(local, said)),
+            "containerStatuses": _containers(local, status, "containers", "containerStatuses"),
+            "initContainerStatuses": _containers(local, status, "initContainers", "initContainerStatuses"),
+        }
+    )
     if not _patch(local, wanted):
         return None
     text = _with_place(said, _place(local, remote, cluster, job))
