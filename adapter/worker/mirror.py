@@ -109,7 +109,7 @@ def _patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
 
 def _conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:
     theirs = [one for one in _all_conditions(remote) if one.get("type") != SCHEDULED][:_MOST_CONDITIONS]
-    mirrored = [one | _texts(one, LONGEST_OF_ONE) for one in theirs]
+    mirrored = [{**one, **_texts(one, LONGEST_OF_ONE)} for one in theirs]
     # Until the copy has a node, the manager pod must go on saying SchedulingGated: a cluster-autoscaler takes a copied
     # Unschedulable for its own shortage and adds nodes in the manager (kueue PR #12262; #13136 for the other half).
     scheduled = condition(remote if is_true(remote, SCHEDULED) else local, SCHEDULED)
