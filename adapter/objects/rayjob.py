@@ -195,7 +195,8 @@ def _refuse_lacking(asked: Asked, where: str, cluster: Raw, groups: list[Any]) -
         lacks.append(f"rayStartParams: {{}} in {' and '.join(bare)} of {where.removeprefix(f'{asked}: ')}")
     if lacks:
         raise Unusable(
-            f"{asked} lacks {', and '.join(lacks)}: Kueue's webhooks let no {asked.kind} into a queue without; add each line there."
+            f"{asked} lacks {', and '.join(lacks)}: Kueue's webhooks let no {asked.kind} into a queue without; add each "
+            "line there, or ask for what `kubectl create --dry-run=server -o yaml` prints of it, if a policy of your cluster adds them."
         )
 
 
