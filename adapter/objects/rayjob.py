@@ -58,9 +58,21 @@ def worker_groups(work: Workload, job: Raw) -> list[PodSet]:
 
 def groups(kind: str, job: Raw) -> Sequence[Raw]:
     """The worker groups as its user wrote them, of a RayJob or RayCluster that an API server shows."""
+    return _cluster(kind, job).get("workerGroupSpecs") or ()
+
+
+def autoscaler_env(kind: str, job: Raw) -> frozenset[str] | None:
+    """Which variables its user gave to Ray's autoscaler; None where that does not run."""
+    cluster = _cluster(kind, job)
+    if cluster.get("enableInTreeAutoscaling") is not True:
+        return None
+    env = (cluster.get("autoscalerOptions") or {}).get("env") or ()
+    return frozenset(str(one.get("name")) for one in env)
+
+
+def _cluster(kind: str, job: Raw) -> Raw:
     spec = job.get("spec") or {}
-    cluster = (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
-    return cluster.get("workerGroupSpecs") or ()
+    return (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
 
 
 def least(work: Workload, job: Raw) -> dict[str, int]:
