@@ -206,7 +206,7 @@ def test_it_fails_when_something_is_wrong(
 
     def spanning(_: object, found: program.Found) -> None:
         found.halves += [*halves(), Half("up", 1.0, {}, wrong)]
-        found.ours.update({"+1": [5.0]})
+        found.ours.update({"+1": taken(5.0)})
 
     monkeypatch.setattr(program, "_spanning", spanning)
     assert program.main([]) == status
