@@ -34,7 +34,7 @@ def apart(shares: Sequence[Share], together: Mapping[str, int] | None, *, most: 
             room -= len(alone[at])
             kept[at] = _with(share, kept[at], beyond)
     whole = [replace(share, groups=tuple(stay)) for share, stay in zip(shares, kept, strict=True) if stay]
-    return (*whole, *itertools.chain(*alone))
+    return (*whole, *_in_turn(alone))
 
 
 def numbered(shares: Iterable[Share], last: int) -> tuple[tuple[Share, ...], int]:
@@ -46,6 +46,12 @@ def numbered(shares: Iterable[Share], last: int) -> tuple[tuple[Share, ...], int
         others |= not share.single
         found.append(replace(share, round=last) if share.single else share)
     return tuple(found), last + (others or not found)
+
+
+def _in_turn(alone: Sequence[Sequence[Share]]) -> Iterator[Share]:
+    """Of each cluster one, again and again: workers take their places in this order as they come, and each cluster's Kueue lets them in one
+    after the other. In the order of the clusters, the last of these would do nothing until all others are done."""
+    return (one for turn in itertools.zip_longest(*alone) for one in turn if one is not None)
 
 
 def _kept(groups: Sequence[GroupShare], left: Mapping[str, int]) -> tuple[GroupShare, ...]:

@@ -66,6 +66,13 @@ def alone(cluster: str, group: str, *, preempts: bool = False) -> Share:
             [alone("east", "a", preempts=True)] * 2,
             id="later each preempts for itself",
         ),
+        pytest.param(
+            [share("east", a=3), share("west", a=1, b=1)],
+            {},
+            False,
+            [alone("east", "a"), alone("west", "a"), alone("east", "a"), alone("west", "b"), alone("east", "a")],
+            id="of each cluster one in turn, so that none waits until another one is done",
+        ),
     ],
 )
 def test_apart(shares: list[Share], together: Mapping[str, int] | None, starts: bool, want: list[Share]) -> None:
@@ -75,7 +82,11 @@ def test_apart(shares: list[Share], together: Mapping[str, int] | None, starts: 
 @pytest.mark.parametrize(
     ("most", "want"),
     [
-        pytest.param(6, [share("east", a=1), *[alone("east", "a")] * 3, *[alone("west", "b")] * 2], id="room for all"),
+        pytest.param(
+            6,
+            [share("east", a=1), *[alone("east", "a"), alone("west", "b")] * 2, alone("east", "a")],
+            id="room for all",
+        ),
         pytest.param(
             5,
             [share("east", a=1), share("west", b=2), *[alone("east", "a")] * 3],
