@@ -150,6 +150,10 @@ CHECK_READY: Final = "Ready"
 CHECK_RETRY: Final = "Retry"
 CHECK_REJECTED: Final = "Rejected"
 
+# --- node autoscalers, in worker clusters --------------------------------------------------------------------------------
+KARPENTER_STAYS_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"  # "true": its node is not consolidated under it
+AUTOSCALER_STAYS_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # "false": the same
+
 # --- Volcano, in worker clusters whose pods it schedules ---------------------------------------------------------------
 VOLCANO_SCHEDULER: Final = "volcano"  # as a pod's schedulerName
 VOLCANO_GROUP: Final = "scheduling.volcano.sh"
@@ -181,6 +185,10 @@ RAY_ZONE_LABEL: Final = "ray.io/availability-zone"
 RAY_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its autoscaler resizes pods in place
 RAY_REGION_LABEL: Final = "ray.io/availability-region"
 RAY_MARKET_LABEL: Final = f"{RAY_DOMAIN}/market-type"
+# Of users, for Ray's autoscaler, in autoscalerOptions.env: after how many seconds it gives up a worker that does not start, and one that
+# nobody needs any more before it did (ray:python/ray/autoscaler/v2/instance_manager/config.py)
+RAY_ALLOCATED_TIMEOUT: Final = "RAY_AUTOSCALER_RECONCILE_ALLOCATE_STATUS_TIMEOUT_S"
+RAY_PENDING_IDLE_TIMEOUT: Final = "RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S"
 RAY_ACCELERATOR_LABEL: Final = f"{RAY_DOMAIN}/accelerator-type"
 
 # --- conditions and reasons of ours ------------------------------------------------------------------------------------

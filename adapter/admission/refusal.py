@@ -104,6 +104,18 @@ def caution(work: Workload, chosen: Chosen | None) -> str:
     )
 
 
+def impatience(work: Workload, job: Raw) -> str:
+    """Say in a sentence what Ray's autoscaler does with workers that wait, and which time its user is to set; empty where it does not
+    run, or that is set (ray:python/ray/autoscaler/v2/instance_manager/config.py)."""
+    given = rayjob.autoscaler_env(work.job.kind, job) if work.job else None
+    if given is None or names.RAY_PENDING_IDLE_TIMEOUT in given:
+        return ""
+    return (
+        f"Ray's autoscaler keeps a worker that waits and that nobody needs any more for an hour ({names.RAY_ALLOCATED_TIMEOUT}), and the "
+        f"manager's quota with it; set {names.RAY_PENDING_IDLE_TIMEOUT} to 60 in autoscalerOptions.env."
+    )
+
+
 def of_service(service: Raw) -> str:
     """Say in a fragment why no RayCluster of a RayService can run elsewhere, empty when they can; what its RayClusters have is asked of
     each of them."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw, bounded, condition, is_true, key_of, meta, quoted, turned, uid_of
+from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, condition, is_true, key_of, meta, quoted, turned, uid_of
 from adapter.objects.rayjob import LONGEST_NAME
 from adapter.objects.workload import Job
 
@@ -28,6 +28,9 @@ _THERE = "; there it is pod "  # what follows is no reason to write
 # MaxContainerTerminationMessageLength and MaxPodTerminationMessageLogLength; status_manager.go, normalizeStatus, which divides a pod's by its
 # containers). One that keeps to it is never cut. Who does not, in a cluster that is not ours, makes no pod of the manager larger.
 _MOST_OF_ONE, _MOST_OF_A_POD = 4 * 1024, 12 * 1024
+# Of what a pod says of itself no kubelet bounds anything, and one that evicts names every container. So much of it is for people.
+_MOST_SAID = 4 * 1024
+_MOST_CONDITIONS = 32  # Kubernetes has ten, and every readiness gate adds one
 # Reasons with which a kubelet waits because something is wrong, beside those that end so (k8s:pkg/kubelet/images/types.go,
 # pkg/kubelet/kuberuntime/kuberuntime_container.go).
 _WRONG = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
@@ -49,12 +52,16 @@ def status_patch(
         return None
     status = remote.get("status") or {}
     said = bounded(trouble(remote, cluster) or note or f"runs in worker cluster {cluster}")
-    wanted = {field: status.get(field) or None for field in MIRRORED} | {
-        "phase": status.get("phase") or "Pending",
-        "conditions": _conditions(local, remote, _before(local, said)),
-        "containerStatuses": _containers(local, status, "containers", "containerStatuses"),
-        "initContainerStatuses": _containers(local, status, "initContainers", "initContainerStatuses"),
-    }
+    wanted = (
+        {field: status.get(field) or None for field in MIRRORED}
+        | _texts(status, _MOST_SAID)
+        | {
+            "phase": status.get("phase") or "Pending",
+            "conditions": _conditions(local, remote, _before(local, said)),
+            "containerStatuses": _containers(local, status, "containers", "containerStatuses"),
+            "initContainerStatuses": _containers(local, status, "initContainers", "initContainerStatuses"),
+        }
+    )
     if not _patch(local, wanted):
         return None
     text = _with_place(said, _place(local, remote, cluster, job))
@@ -101,7 +108,8 @@ def _patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:
-    mirrored = [one for one in _all_conditions(remote) if one.get("type") != SCHEDULED]
+    theirs = [one for one in _all_conditions(remote) if one.get("type") != SCHEDULED][:_MOST_CONDITIONS]
+    mirrored = [{**one, **_texts(one, LONGEST_OF_ONE)} for one in theirs]
     # Until the copy has a node, the manager pod must go on saying SchedulingGated: a cluster-autoscaler takes a copied
     # Unschedulable for its own shortage and adds nodes in the manager (kueue PR #12262; #13136 for the other half).
     scheduled = condition(remote if is_true(remote, SCHEDULED) else local, SCHEDULED)
@@ -202,6 +210,12 @@ def _most(status: Raw) -> int:
     """How many bytes each container of a pod may say."""
     many = sum(len(status.get(field) or ()) for field in ("containerStatuses", "initContainerStatuses"))
     return min(_MOST_OF_ONE, max(1, _MOST_OF_A_POD // max(1, many)))
+
+
+def _texts(found: Raw, most: int) -> dict[str, Any]:
+    """Reason and message of a status or of a condition, as far as it has them, with no more than so many characters each."""
+    said = {field: found.get(field) for field in ("reason", "message")}
+    return {field: bounded(text, most) if isinstance(text, str) else text for field, text in said.items() if text}
 
 
 def _ended(container_status: Raw) -> Raw:

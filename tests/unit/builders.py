@@ -201,8 +201,10 @@ def make_reservation(
     active: bool = True,
     message: str = "",
     counts: Groups | None = None,
+    reserved: float = 0,
 ) -> Raw:
-    """A share's group Workload in a worker cluster; `message` is what that Kueue says while it waits, `counts` are by role."""
+    """A share's group Workload in a worker cluster; `message` is what that Kueue says while it waits, `counts` are by role, and since
+    `reserved` it has its quota, or waits for it."""
     number, found = round or placement["spec"]["round"], placement["metadata"]
     name, work = f"{found['name']}-{number}", placement["spec"]["workload"]
     true = [names.ADMITTED, *conditions] if admitted else list(conditions)
@@ -221,7 +223,7 @@ def make_reservation(
         },
         "status": {
             "conditions": [
-                make_condition(names.QUOTA_RESERVED, admitted, message=message),
+                make_condition(names.QUOTA_RESERVED, admitted, since=reserved, message=message),
                 *(make_condition(kind) for kind in true),
             ]
         },

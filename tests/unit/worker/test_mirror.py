@@ -316,6 +316,24 @@ def test_it_says_where_it_is_and_what_to_type(remote: Raw, note: str, job: Job |
     assert told(local_pod(), remote, job, note) == want
 
 
+@pytest.mark.parametrize("field", ["reason", "message"])
+def test_what_a_copy_says_of_itself_makes_no_pod_of_the_manager_larger(field: str) -> None:
+    """Its cluster is not ours, and the manager's API server keeps what is written. Said again it is no news."""
+    long, local = "m" * 1_000_000, local_pod()
+    many = [condition(f"example.com/{number}", **{field: long}) for number in range(1_000)]
+    told = remote_pod(phase="Failed", conditions=many, **{field: long})
+    patch = status_patch(local, told, "east")
+    assert patch is not None and len(json.dumps(patch)) < 64_000
+    assert patch["status"][field].startswith("mmm")
+    told["status"]["phase"] = local["status"]["phase"] = "Running"
+    assert status_patch(patched(local, status_patch(local, told, "east")), told, "east") is None
+
+
+def test_a_word_of_another_kind_than_text_is_left_for_the_api_server_to_refuse() -> None:
+    patch = status_patch(local_pod(), remote_pod(message=["m"]), "east")
+    assert patch is not None and patch["status"]["message"] == ["m"]
+
+
 def test_a_node_of_any_name_makes_no_long_condition() -> None:
     assert len(told(local_pod(), on_node(RUNNING, "n\n" * 5_000)) or "") < 600
 
