@@ -55,8 +55,12 @@ def read(raw: Raw) -> Grant | None:
     if not isinstance(spec, dict) or created is None or meta(raw).get("deletionTimestamp"):
         return None
     texts = [spec.get(field, "") for field in ("pod", "podUID", "subresource", "container", "keyHash")]
-    command = spec.get("command") or ()
-    if not all(isinstance(one, str) for one in (*texts, *command)) or texts[2] not in SUBRESOURCES:
+    command = spec.get("command", [])
+    if (
+        not isinstance(command, list)
+        or not all(isinstance(one, str) for one in (*texts, *command))
+        or texts[2] not in SUBRESOURCES
+    ):
         return None
     pod, pod_uid, subresource, container, key_hash = texts
     stdin, tty = spec.get("stdin") is True, spec.get("tty") is True

@@ -9,10 +9,11 @@ import asyncio
 import json
 import logging
 import secrets
+import signal
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from adapter.shell.kube.resources import PODS, SERVICES, WORKER_ACCESSES
 
 _KEY_BYTES: Final = 32  # which make the 43 characters that `access.request` takes
 _KUBECTL: Final = "kubectl"
+_ENDED: Final = 143  # what a shell gives a program that SIGTERM ended
 NO_KUBECTL: Final = "There is no kubectl on the PATH, which does the rest."
 
 Doing = Callable[[Client, str], Awaitable[int]]
@@ -39,6 +41,8 @@ def attempt(given: argparse.Namespace, doing: Doing) -> int:
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
     try:
         return asyncio.run(_attempt(given, doing))
+    except asyncio.CancelledError:
+        return _ENDED
     except Unusable as error:
         return complain(str(error), USAGE)
     except (BadLogin, Unreachable) as error:
@@ -48,6 +52,9 @@ def attempt(given: argparse.Namespace, doing: Doing) -> int:
 
 
 async def _attempt(given: argparse.Namespace, doing: Doing) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # kubectl is to end as well
     namespace = given.namespace or default_namespace(given.kubeconfig, given.context)
     client = await Client.of_user(given.kubeconfig, given.context)
     try:
@@ -128,7 +135,9 @@ async def run(command: Sequence[str]) -> int:
         return complain(NO_KUBECTL, TROUBLE)
     try:
         return await child.wait()
-    except asyncio.CancelledError:  # Ctrl-C, which it has heard, too
+    except asyncio.CancelledError:  # Ctrl-C, which it has heard, too, or SIGTERM
+        with suppress(ProcessLookupError):
+            child.terminate()
         await child.wait()
         raise
 

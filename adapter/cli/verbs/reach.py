@@ -16,7 +16,7 @@ Prints what the workers of a job have printed, or one pod. With -f it goes on, a
 _LOGS_MORE = """\
 example:
   kubectl rayspan logs -f my-job
-  [pod/my-job-x7k2p-workers-worker-a/ray-worker] 2026-11-25 10:00:01,000 INFO scripts.py:1063 -- Local node IP: 10.1.0.4
+  [pod/my-job-x7k2p-workers-worker-a/ray-worker] Local node IP: 10.1.0.4
   kubectl rayspan logs my-job-x7k2p-workers-worker-a --tail 20
 
 A word is taken for a pod where there is one of that name, else for a job; pod/NAME, rayjob/NAME, raycluster/NAME and rayservice/NAME are
