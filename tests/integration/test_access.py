@@ -255,6 +255,21 @@ def test_a_grant_is_for_one_pod_one_use_and_its_key(scene: Scene) -> None:
     assert told.returncode == 1 and "is not the copy of this pod" in told.stderr, told
 
 
+def test_nobody_is_let_in_while_nobody_judges(scene: Scene) -> None:
+    """Whoever takes the policy away, or lets it only warn, has shut the door."""
+    dave = scene.person("dave", *EDIT)
+    scene.begin()
+    scene.allow(names.LOGS_ROLE)
+    wait(lambda: _good(dave, "logs", POD, "--tail", "1"), 20, "the right is known")
+    binding = f"validatingadmissionpolicybinding/{names.ACCESS_POLICY}"
+    for actions in (["Warn"], ["Deny"]):
+        patch = json.dumps({"spec": {"validationActions": actions}})
+        scene.manager.kubectl("patch", binding, "--type=merge", "-p", patch)
+        told = _rayspan(dave, "logs", POD, "--tail", "1")
+        assert (told.returncode == 0) == (actions == ["Deny"]), told
+        assert actions == ["Deny"] or "is missing or does not deny" in told.stderr, told
+
+
 def _bind_role(scene: Scene, who: str, role: str) -> None:
     account = f"--serviceaccount={scene.stage.name}:{who}"
     scene.manager.kubectl("-n", scene.stage.name, "create", "rolebinding", f"{who}-{role}", f"--role={role}", account)
