@@ -119,6 +119,8 @@ def refused_there(cluster: str, grant: Grant, status: int, said: str = "") -> Re
         )
     if status == 401:
         return _trouble(f"{cluster} does not know the manager any more: its login has ended.")
+    if status == 204:  # as an API server says it of a pod without a node
+        return Refusal(400, "BadRequest", f"{cluster}: pod {grant.pod} has no node yet, so it has printed nothing.")
     if status in (400, 404):
         why = quoted(said, LONGEST_OF_ONE) or "there is no such container, or it has not started"
         return Refusal(status, "BadRequest", f"{cluster}: {why}")

@@ -70,12 +70,12 @@ class Desk:
             raise Refused(_NOTHING)
         if said := self._refused.get(_whose(asked)):
             raise Refused(said)
-        grant = await self._door.grant(asked)
-        if asked.pod:
-            return await self._of_pod(request, asked, grant)
-        return web.json_response(answers.discovery(asked.what))
+        if not asked.pod:  # the same for everybody; of a refusal here kubectl would tell no word
+            return web.json_response(answers.discovery(asked.what))
+        return await self._of_pod(request, asked)
 
-    async def _of_pod(self, request: web.Request, asked: Asked, grant: Grant) -> web.StreamResponse:
+    async def _of_pod(self, request: web.Request, asked: Asked) -> web.StreamResponse:
+        grant = await self._door.grant(asked)
         pod, cluster = await self._door.pod(asked, grant)
         if asked.what == requests.POD:
             return web.json_response(answers.shown(pod))

@@ -123,6 +123,7 @@ def test_who_lacks_a_right_over_there_is_told_who_gives_it_and_how() -> None:
     [
         (401, "", "east does not know the manager any more"),
         (400, "container ray is waiting to start", "east: container ray is waiting to start"),
+        (204, "", "east: pod worker-a has no node yet"),
         (404, "", "east: there is no such container, or it has not started"),
         (503, "<html>", "east answered 503."),
     ],
