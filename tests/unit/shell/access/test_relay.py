@@ -48,7 +48,7 @@ async def lines(request: web.Request) -> web.Response:
 
 
 async def moved(_: web.Request) -> web.Response:
-    raise web.HTTPFound("http://127.0.0.1:1/exec")
+    raise web.HTTPFound("/exec?command=x")  # which would be open
 
 
 async def refused(_: web.Request) -> web.Response:
