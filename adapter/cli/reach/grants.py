@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapter import names
-from adapter.access import grant
+from adapter.access import grant, request
 from adapter.cli import common
 from adapter.cli.common import TROUBLE, USAGE, complain
 from adapter.objects.raw import Raw, annotation, meta
@@ -33,7 +33,17 @@ _KUBECTL: Final = "kubectl"
 _ENDED: Final = 143  # what a shell gives a program that SIGTERM ended
 NO_KUBECTL: Final = "There is no kubectl on the PATH, which does the rest."
 
+_PROXY: Final = SERVICES.path(names.SYSTEM_NAMESPACE, names.ACCESS_PROXIED, "proxy")
+_MISSING: Final = (
+    "This cluster has no access server: an administrator of the manager adds the component worker-access (docs/logs.md). Until then use "
+    "the worker cluster, where the pod has the same name."
+)
+
 Doing = Callable[[Client, str], Awaitable[int]]
+
+
+class NotReached(Exception):
+    """Nobody passes anything on for this user; the text is a sentence."""
 
 
 def attempt(given: argparse.Namespace, doing: Doing) -> int:
@@ -45,6 +55,8 @@ def attempt(given: argparse.Namespace, doing: Doing) -> int:
         return _ENDED
     except Unusable as error:
         return complain(str(error), USAGE)
+    except NotReached as error:
+        return complain(str(error), TROUBLE)
     except (BadLogin, Unreachable) as error:
         return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
     except ApiError as error:
@@ -102,17 +114,25 @@ class Way:
         if not slot_of(pod):
             return [_KUBECTL, *self._own, "--namespace", namespace]
         key = secrets.token_urlsafe(_KEY_BYTES)
+        if not self._made:
+            await self._asked(f"/{namespace}/any/{key}")
         made = await self._client.create(WORKER_ACCESSES.path(namespace), grant.manifest(pod, subresource, key, **more))
         file = await self._kubeconfig(f"/{namespace}/{meta(made)['name']}/{key}")
         # What kubectl keeps of a server it would look for by this path, which nobody asks again.
         kept = ("--cache-dir", str(self._folder / "cache"))
         return [_KUBECTL, "--kubeconfig", str(file), *kept, "--namespace", namespace]
 
+    async def _asked(self, path: str) -> None:
+        """Raise NotReached where the access server is not, or may not be spoken to: kubectl would not say why."""
+        try:
+            await self._client.get(f"{_PROXY}{path}/{request.VERSIONS}")
+        except ApiError as error:
+            raise NotReached(_unreached(error)) from None
+
     async def _kubeconfig(self, path: str) -> Path:
         config = self._config = self._config or await asyncio.to_thread(_viewed, self._own)
         cluster = dict(config["clusters"][0]["cluster"])
-        proxy = SERVICES.path(names.SYSTEM_NAMESPACE, names.ACCESS_PROXIED, "proxy")
-        cluster["server"] = f"{cluster['server'].rstrip('/')}{proxy}{path}"
+        cluster["server"] = f"{cluster['server'].rstrip('/')}{_PROXY}{path}"
         self._made += 1
         file = self._folder / f"kubeconfig-{self._made}"
         file.touch(mode=0o600)
@@ -166,9 +186,14 @@ def _option(name: str, value: str) -> list[str]:
 def _explained(error: ApiError) -> str:
     if error.status == 401:
         return common.UNKNOWN_USER
+    return _MISSING if error.missing else error.message.rpartition("denied request: ")[2] or str(error)
+
+
+def _unreached(error: ApiError) -> str:
+    if error.status == 403:
+        role = names.ACCESS_ROLE
+        command = f"kubectl -n {names.SYSTEM_NAMESPACE} create rolebinding {role} --role={role} {common.whom(error)}"
+        return f"You may not speak to the access server of this cluster; an administrator of the manager allows it by `{command}`."
     if error.missing:
-        return (
-            "This cluster knows no WorkerAccess: an administrator of the manager adds the component worker-access (docs/logs.md). "
-            "Until then use the worker cluster, where the pod has the same name."
-        )
-    return error.message.rpartition("denied request: ")[2] or str(error)
+        return _MISSING
+    return f"The access server of this cluster does not answer: {error.message or error.reason}."
