@@ -11,6 +11,7 @@ from adapter import names
 from adapter.cli.reach import copyfiles, follow, grants
 from adapter.cli.verbs.parser import parser
 from adapter.objects.rayjob import Unusable
+from adapter.shell.kube.client import ApiError
 
 Raw = dict[str, Any]
 
@@ -111,3 +112,21 @@ def test_a_command_goes_to_the_container_that_kubectl_would_take() -> None:
     assert grants.container_of(made, "b") == "b"
     made["metadata"]["annotations"] = {names.DEFAULT_CONTAINER_ANNOTATION: "b"}
     assert grants.container_of(made, "") == "b"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "said"),
+    [
+        pytest.param(403, 'User "alice" cannot get resource "services/proxy"', "--role=rayspan-access-user --user='alice'`", id="no right"),
+        pytest.param(404, 'services "rayspan-access" not found', "adds the component worker-access", id="not installed"),
+        pytest.param(503, "no endpoints available", "does not answer: no endpoints available.", id="down"),
+    ],
+)  # fmt: skip
+def test_who_is_not_let_to_the_server_is_told_what_to_do(status: int, message: str, said: str) -> None:
+    assert said in grants._unreached(ApiError(status, "", message))
+
+
+def test_what_the_policy_says_is_told_without_its_preamble() -> None:
+    preamble = "workeraccesses.rayspan.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'rayspan-access' with binding 'rayspan-access' denied request: "
+    assert grants._explained(ApiError(403, "Forbidden", f"{preamble}You may not.")) == "You may not."
+    assert "adds the component worker-access" in grants._explained(ApiError(404, "NotFound", "no such kind"))
