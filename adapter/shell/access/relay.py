@@ -47,17 +47,21 @@ def here(there: aiohttp.ClientWebSocketResponse) -> web.WebSocketResponse:
     )
 
 
-async def both_ways(one: _Socket, other: _Socket) -> None:
-    """Pass messages on in both directions until one side ends; then both are closed."""
-    ways = {asyncio.create_task(_pass_on(one, other)), asyncio.create_task(_pass_on(other, one))}
+async def both_ways(here: web.WebSocketResponse, there: aiohttp.ClientWebSocketResponse) -> None:
+    """Pass messages on in both directions until one side ends; then both are closed.
+
+    A worker that did not end it by itself is told of as such: kubectl takes a command without an exit code for one that succeeded.
+    """
+    ways = {asyncio.create_task(_pass_on(here, there)), asyncio.create_task(_pass_on(there, here))}
     try:
         await asyncio.wait(ways, timeout=LONGEST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for way in ways:
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
-    for side in (one, other):
-        await side.close()
+    ended = there.close_code == aiohttp.WSCloseCode.OK
+    await here.close(code=aiohttp.WSCloseCode.OK if ended else aiohttp.WSCloseCode.INTERNAL_ERROR)
+    await there.close()
 
 
 async def _pass_on(source: _Socket, goal: _Socket) -> None:

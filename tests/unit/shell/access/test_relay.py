@@ -24,6 +24,9 @@ async def echo(request: web.Request) -> web.StreamResponse:
     await socket.prepare(request)
     await socket.send_bytes(b"&".join(word.encode() for word in request.query.getall("command")))
     async for message in socket:
+        if message.data == b"die":
+            assert request.transport is not None
+            request.transport.abort()
         if message.data == b"end":
             await socket.send_bytes(b"last word")
             break
@@ -130,6 +133,14 @@ async def test_a_command_hears_and_is_heard_until_it_ends(front: aiohttp.ClientS
         assert await socket.receive_bytes() == b"last word"
         assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
         assert socket.close_code == 1000
+
+
+async def test_a_command_that_is_cut_off_did_not_succeed(front: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(PATIENCE), front.ws_connect("/exec", protocols=[PROTOCOL]) as socket:
+        await socket.receive_bytes()
+        await socket.send_bytes(b"die")
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+        assert socket.close_code == aiohttp.WSCloseCode.INTERNAL_ERROR
 
 
 async def test_who_goes_away_ends_the_command(front: aiohttp.ClientSession, left: asyncio.Event) -> None:
