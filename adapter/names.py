@@ -36,6 +36,16 @@ DEPLOYMENT: Final = "rayspan-controller"  # its image is that of probe pods, too
 PREFLIGHT_MANAGER: Final = f"{DOMAIN}/preflight"  # field manager of what `rayspan preflight` writes
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
+# --- the component worker-access: logs of a worker, and commands in it, by rights in the manager ----------------------------
+WORKER_ACCESS_KIND: Final = "WorkerAccess"
+ACCESS_POLICY: Final = "rayspan-access"  # who may have such a grant says the ValidatingAdmissionPolicy of this name
+ACCESS_ACCOUNT: Final = "rayspan-access"  # also its Deployment and its Service, in the system namespace
+ACCESS_PROXIED: Final = f"https:{ACCESS_ACCOUNT}:443"  # the Service and port, as a right to its proxy names them
+ACCESS_ROLE: Final = "rayspan-access-user"  # shipped, and bound to nobody
+LOGS_ROLE: Final = "rayspan-worker-logs"  # of a worker cluster, whose admin adds and binds it
+EXEC_ROLE: Final = "rayspan-worker-exec"  # the same
+DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"  # of users, on a pod
+
 # --- written by `rayspan join` on both sides of a membership -----------------------------------------------------------
 JOIN_MANAGER: Final = f"{DOMAIN}/join"  # field manager of all that it writes
 WORKER_ACCOUNT: Final = "rayspan-worker"  # in the system namespace of a worker cluster: whom the manager speaks for

@@ -86,7 +86,8 @@ def _template(objects: Sequence[Raw]) -> str:
 
 
 def _one(raw: Raw) -> str:
-    opened = {"Deployment": _deployment, "ServiceAccount": _account}.get(raw["kind"], copy.deepcopy)
+    own = raw["metadata"]["name"] in (names.DEPLOYMENT, names.CONTROLLER_ACCOUNT)
+    opened = _OPENED.get((raw["kind"], own), copy.deepcopy)
     text = _written(opened(raw))
     if raw["kind"] != "Namespace":
         return text
@@ -95,7 +96,8 @@ def _one(raw: Raw) -> str:
 
 
 def _component(part: overlays.Part) -> str:
-    text = _template(_secrets_open(overlays.objects(part, overlays.DEVELOPED)))
+    objects = overlays.objects(part, overlays.DEVELOPED)
+    text = _template(_secrets_open(objects) if part.name == "multikueue" else objects)
     text = _account_open(text) if part.name == "rayservice" else text
     return f"{{{{- if .Values.{values.switch_of(part)} }}}}\n{_refusal(part)}{text}{{{{- end }}}}\n"
 
@@ -138,20 +140,33 @@ def _account(raw: Raw) -> Raw:
 
 
 def _deployment(raw: Raw) -> Raw:
-    opened = copy.deepcopy(raw)
+    opened = _placed(raw)
     spec = opened["spec"]
     spec["replicas"] = f"@scalar {values.MANAGER}.replicas@"
     spec["template"]["metadata"]["annotations"] = f"@optional {_OWN}.podAnnotations@"
     pod = spec["template"]["spec"]
-    for key in ("affinity", "imagePullSecrets", "nodeSelector", "tolerations"):
-        pod[key] = f"@optional {values.MANAGER}.{key}@"
+    pod["affinity"] = f"@optional {values.MANAGER}.affinity@"
     pod["priorityClassName"] = f"@optionalscalar {_OWN}.priorityClassName@"
     (container,) = pod["containers"]
     container["args"] += [f"@verbose {_OWN}.logLevel@", f"@json {_OWN}.logFormat@"]
-    container["image"] = f"@image {_OWN}.image@"
-    container["imagePullPolicy"] = f"@scalar {_OWN}.image.pullPolicy@"
     container["resources"] = f"@block {_OWN}.resources@"
     return opened
+
+
+def _placed(raw: Raw) -> Raw:
+    """What is said of the image and of the nodes is said of each Deployment: it is one image."""
+    opened = copy.deepcopy(raw)
+    pod = opened["spec"]["template"]["spec"]
+    for key in ("imagePullSecrets", "nodeSelector", "tolerations"):
+        pod[key] = f"@optional {values.MANAGER}.{key}@"
+    (container,) = pod["containers"]
+    container["image"] = f"@image {_OWN}.image@"
+    container["imagePullPolicy"] = f"@scalar {_OWN}.image.pullPolicy@"
+    return opened
+
+
+# By the kind, and whether it is the controller's.
+_OPENED = {("Deployment", True): _deployment, ("Deployment", False): _placed, ("ServiceAccount", True): _account}
 
 
 def _written(raw: Raw) -> str:

@@ -66,6 +66,14 @@ def add_controller(verbs: Verbs) -> None:
     verb.set_defaults(run=_controller)
 
 
+def add_access(verbs: Verbs) -> None:
+    """Add what the Deployment of the component worker-access runs, and nobody types."""
+    verb = verbs.add_parser("access", description="Runs the access server, as the component worker-access does.")
+    verb.add_argument("--port", type=int, default=8443, help="port on which workers are asked for (default 8443)")
+    verb.add_argument("--health-port", type=int, default=8081, help="port of /healthz and /metrics (default 8081)")
+    verb.set_defaults(run=_access)
+
+
 def _version(given: argparse.Namespace) -> int:
     print(f"Client: {__version__}", flush=True)
     if not (given.context or given.kubeconfig):
@@ -80,14 +88,25 @@ def _completion(given: argparse.Namespace) -> int:
     return DONE
 
 
+def _access(given: argparse.Namespace) -> int:
+    try:
+        from adapter.cli import access
+    except ModuleNotFoundError as missing:
+        return _lacks("access server", missing)
+
+    return access.main(given.port, given.health_port)
+
+
+def _lacks(what: str, missing: ModuleNotFoundError) -> int:
+    sys.stderr.write(f"The {what} needs {missing.name}, which the plugin does not: install rayspan[controller].\n")
+    return TROUBLE
+
+
 def _controller(given: argparse.Namespace) -> int:
     try:
         from adapter.cli import controller
     except ModuleNotFoundError as missing:
-        sys.stderr.write(
-            f"The controller needs {missing.name}, which the plugin does not: install rayspan[controller].\n"
-        )
-        return TROUBLE
+        return _lacks("controller", missing)
 
     return controller.main(
         given.port,

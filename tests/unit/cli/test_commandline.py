@@ -30,6 +30,7 @@ _SLOW = {"asyncio", "email", "http", "inspect", "logging", "ssl", "subprocess", 
 _LIGHT = {"adapter", "adapter.__main__", "adapter.names", "adapter.cli", "adapter.cli.completion"}
 VERBS = (
     *("plan", "where", "why", "render"),
+    *("logs", "exec", "port-forward", "cp"),
     *("top", "cordon", "uncordon", "drain", "preflight"),
     *("join", "rotate", "leave"),
     *("version", "completion"),
@@ -53,7 +54,7 @@ def _loaded(*words: str) -> list[str]:
             ["version"],
             ["completion", "bash"],
             ["__complete", "plan", "--"],
-            *([verb, "--help"] for verb in (*VERBS, "controller")),
+            *([verb, "--help"] for verb in (*VERBS, "controller", "access")),
         )
     ],
 )
@@ -72,11 +73,11 @@ def test_what_a_verb_does_is_imported_when_it_is_run() -> None:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["contoller"]], ids=str)
-def test_the_controller_is_nothing_that_people_type(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_deployments_run_is_nothing_that_people_type(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser(["kubectl-rayspan", *words]).parse_args(words)
     said = "".join(capsys.readouterr())
-    assert not re.search(r"^ +controller|'controller'", said, re.MULTILINE)
+    assert not re.search(r"^ +(controller|access)\b|'(controller|access)'", said, re.MULTILINE)
     assert [verb for verb in VERBS if verb not in said] == []
 
 
@@ -84,6 +85,11 @@ def test_the_deployment_runs_it_all_the_same() -> None:
     words = ["controller", "--port", "1", "--no-leader-elect"]
     given = parser(["rayspan", *words]).parse_args(words)
     assert (given.port, given.plan_port, given.verbose, given.leader_elect) == (1, 8082, False, False)
+
+
+def test_the_component_runs_the_access_server() -> None:
+    given = parser(["rayspan", "access"]).parse_args(["access"])
+    assert (given.port, given.health_port) == (8443, 8081)
 
 
 @pytest.mark.parametrize(("name", "shown"), [("/bin/kubectl-rayspan", "kubectl rayspan"), ("x.py", "rayspan")])
@@ -105,6 +111,9 @@ def test_each_verb_is_run_by_somebody() -> None:
         "preflight": [],
         "version": [],
         "completion": ["zsh"],
+        "exec": ["name", "--", "ls"],
+        "port-forward": ["name", "8000"],
+        "cp": ["name:/x", "y"],
     }
     for verb in VERBS:
         line = [verb, *words.get(verb, ["name"])]

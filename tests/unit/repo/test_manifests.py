@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.access import grant
 from adapter.objects import specs
 from adapter.preflight import facts
 from adapter.worker import endpoints
@@ -113,6 +114,10 @@ _SERVICE_HOLD = "kustomize/components/rayservice/hold.yaml"
 _SERVICE_GUARD = "kustomize/components/rayservice/guard.yaml"
 _ENDPOINTS_RBAC = "kustomize/components/rayservice-endpoints/rights.yaml"
 _ENDPOINTS_BOUNDS = "kustomize/components/rayservice-endpoints/bounds.yaml"
+_ACCESS = "kustomize/components/worker-access"
+_ACCESS_KIND, _ACCESS_POLICY = f"{_ACCESS}/workeraccesses.yaml", f"{_ACCESS}/policy.yaml"
+_ACCESS_RBAC, _ACCESS_SERVER = f"{_ACCESS}/rights.yaml", f"{_ACCESS}/server.yaml"
+_LOGS_RBAC, _EXEC_RBAC = (f"kustomize/overlays/worker-{what}/role.yaml" for what in ("logs", "exec"))
 _SAMPLE = "manifests/samples/rayjob-pi.yaml"
 
 _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
@@ -171,6 +176,22 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicy", ("metadata", "name"), names.SERVING_POLICY),
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicyBinding", ("spec", "policyName"), names.SERVING_POLICY),
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicyBinding", ("spec", "validationActions", 0), "Deny"),
+    (_ACCESS_POLICY, "ValidatingAdmissionPolicy", ("metadata", "name"), names.ACCESS_POLICY),
+    (_ACCESS_POLICY, "ValidatingAdmissionPolicy", ("spec", "failurePolicy"), "Fail"),
+    (_ACCESS_POLICY, "ValidatingAdmissionPolicyBinding", ("metadata", "name"), names.ACCESS_POLICY),
+    (_ACCESS_POLICY, "ValidatingAdmissionPolicyBinding", ("spec", "policyName"), names.ACCESS_POLICY),
+    (_ACCESS_POLICY, "ValidatingAdmissionPolicyBinding", ("spec", "validationActions", 0), "Deny"),
+    (_ACCESS_KIND, "CustomResourceDefinition", ("spec", "names", "kind"), names.WORKER_ACCESS_KIND),
+    (_ACCESS_KIND, "CustomResourceDefinition", ("spec", "group"), names.DOMAIN),
+    (_ACCESS_RBAC, "ServiceAccount", ("metadata", "name"), names.ACCESS_ACCOUNT),
+    (_ACCESS_RBAC, "ClusterRoleBinding", ("subjects", 0, "name"), names.ACCESS_ACCOUNT),
+    (_ACCESS_RBAC, "RoleBinding", ("subjects", 0, "name"), names.ACCESS_ACCOUNT),
+    (_ACCESS_SERVER, "Deployment", ("spec", "template", "spec", "serviceAccountName"), names.ACCESS_ACCOUNT),
+    (_ACCESS_SERVER, "Service", ("metadata", "name"), names.ACCESS_ACCOUNT),
+    (_LOGS_RBAC, "RoleBinding", ("roleRef", "name"), names.LOGS_ROLE),
+    (_LOGS_RBAC, "RoleBinding", ("subjects", 0, "name"), names.WORKER_ACCOUNT),
+    (_EXEC_RBAC, "RoleBinding", ("roleRef", "name"), names.EXEC_ROLE),
+    (_EXEC_RBAC, "RoleBinding", ("subjects", 0, "name"), names.WORKER_ACCOUNT),
 )
 
 
@@ -503,6 +524,16 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices/restricted", {"create"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "podgroups", {"create", "get"}),
+        (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "workeraccesses", {"get", "list", "delete"}),
+        (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "pods", {"get"}),
+        (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "workerclusters", {"get"}),
+        (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "secrets", set()),
+        (_ACCESS_RBAC, "Role", names.ACCESS_ACCOUNT, "secrets", {"get"}),
+        (_ACCESS_RBAC, "Role", names.ACCESS_ROLE, "services/proxy", {"get"}),
+        (_ACCESS_RBAC, "ClusterRole", "rayspan-access-view", "workeraccesses", {"create"}),
+        (_LOGS_RBAC, "ClusterRole", names.LOGS_ROLE, "pods/log", {"get"}),
+        (_EXEC_RBAC, "ClusterRole", names.EXEC_ROLE, "pods/exec", {"get", "create"}),
+        (_EXEC_RBAC, "ClusterRole", names.EXEC_ROLE, "pods/portforward", {"get", "create"}),
     ],
 )
 def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource: str, verbs: set[str]) -> None:
@@ -549,6 +580,41 @@ def test_the_right_to_a_lease_is_to_the_one_that_the_code_holds() -> None:
 def test_the_right_to_ask_for_plans_is_one_path() -> None:
     (rule,) = _find(_MANAGER_RBAC, "Role", names.PLAN_ROLE)["rules"]
     assert rule["resourceNames"] == [f"{names.SERVICE}:{names.PLAN_PORT_NAME}"]
+
+
+def test_the_access_server_is_reached_by_one_path_and_judges_by_one_policy() -> None:
+    (rule,) = _find(_ACCESS_RBAC, "Role", names.ACCESS_ROLE)["rules"]
+    assert rule["resourceNames"] == [names.ACCESS_PROXIED]
+    (port,) = _find(_ACCESS_SERVER, "Service")["spec"]["ports"]
+    assert f"{port['name']}:{names.ACCESS_ACCOUNT}:{port['port']}" == names.ACCESS_PROXIED
+    rules = _find(_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT)["rules"]
+    named = {kind: rule.get("resourceNames") for rule in rules for kind in rule["resources"]}
+    assert named["validatingadmissionpolicies"] == named["validatingadmissionpolicybindings"] == [names.ACCESS_POLICY]
+    assert named["namespaces"] == ["kube-system"]
+    bound = {document["roleRef"]["name"] for document in _objects(REPO / _ACCESS_RBAC) if "roleRef" in document}
+    assert bound == {names.ACCESS_ACCOUNT}, "nobody has the role of users at first"
+
+
+def test_the_server_is_shut_up_as_the_controller_is() -> None:
+    access, controller = (
+        _find(path, "Deployment")["spec"]["template"]["spec"] for path in (_ACCESS_SERVER, _DEPLOYMENT)
+    )
+    assert access["securityContext"] == controller["securityContext"]
+    (server,), (other,) = access["containers"], controller["containers"]
+    assert server["securityContext"] == other["securityContext"] and server["image"] == other["image"]
+    assert "memory" in server["resources"]["limits"]
+
+
+def test_a_grant_has_the_fields_that_the_code_reads_and_bounds_for_each() -> None:
+    (version,) = _find(_ACCESS_KIND, "CustomResourceDefinition")["spec"]["versions"]
+    fields = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    pod = {"metadata": {"namespace": "n", "name": "p", "uid": "u"}}
+    words: dict[str, Any] = {"container": "c", "command": ["ls"], "stdin": True, "tty": True}
+    assert fields.keys() == grant.manifest(pod, grant.EXEC, "k", **words)["spec"].keys()
+    assert fields["subresource"]["enum"] == [*grant.SUBRESOURCES]
+    texts = [*(field for field in fields.values() if field["type"] == "string"), fields["command"]["items"]]
+    assert all("maxLength" in field or "enum" in field for field in texts) and "maxItems" in fields["command"]
+    assert all(field.get("description") for field in fields.values())
 
 
 def test_what_people_may_be_given_nobody_has() -> None:
@@ -605,7 +671,11 @@ def test_of_kueues_namespace_only_named_secrets_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC, _ENDPOINTS_RBAC]
+    "path",
+    [
+        *(_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC, _ENDPOINTS_RBAC),
+        *(_ACCESS_RBAC, _LOGS_RBAC, _EXEC_RBAC),
+    ],
 )
 def test_no_right_is_a_wildcard(path: str) -> None:
     for document in _objects(REPO / path):

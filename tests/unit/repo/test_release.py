@@ -99,7 +99,11 @@ def test_a_manifest_is_its_overlay_with_the_image_of_the_release(part: Part) -> 
     text = manifests.files("v9.8.7", "registry.example/rayspan:v9.8.7")[manifests.file_of(part)]
     found = list(yaml.safe_load_all(text))
     assert found == overlays.objects(part, "registry.example/rayspan:v9.8.7")
-    assert ("registry.example/rayspan:v9.8.7" in text) == (part is overlays.MANAGER)
+    runs = {
+        part.name for part in manifests.PARTS if overlays.DEVELOPED in str(overlays.objects(part, overlays.DEVELOPED))
+    }
+    assert runs == {"manager", "worker-access"}
+    assert ("registry.example/rayspan:v9.8.7" in text) == (part.name in runs)
     assert overlays.DEVELOPED not in text
     assert text.startswith("# Rayspan v9.8.7. ") and manifests.file_of(part) in text.partition("---")[0]
 
@@ -157,6 +161,9 @@ VALUES: list[tuple[str, object, str, tuple[str | int, ...], object]] = [
 ]  # fmt: skip
 
 
+_OF_EVERY_POD = ("repository", "tag", "pullPolicy", "imagePullSecrets", "nodeSelector", "tolerations")
+
+
 def _nested(name: str, value: object) -> Raw:
     head, _, below = name.partition(".")
     return {head: _nested(below, value) if below else value}
@@ -171,6 +178,18 @@ def test_a_value_is_heard(
     for step in path:
         shown = shown[step]
     assert shown == wanted
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in VALUES if row[0].rpartition(".")[2] in _OF_EVERY_POD], ids=lambda row: row[0]
+)
+def test_what_is_said_of_image_and_nodes_is_said_of_the_access_server_too(render: Render, row: Any) -> None:
+    name, chosen, _, path, wanted = row
+    objects = render({**_nested(name, chosen), "enableWorkerAccess": True})
+    found: list[Any] = [each for each in objects if each["kind"] == "Deployment"]
+    for step in path:
+        found = [one[step] for one in found]
+    assert found == [wanted, wanted]
 
 
 def test_every_value_is_tried_here() -> None:
