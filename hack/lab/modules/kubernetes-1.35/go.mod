@@ -2,6 +2,8 @@ module rayspan.dev/hack/tools/kubernetes-1.35
 
 go 1.26.0
 
+godebug default=go1.25 // as its authors build it
+
 require (
 	k8s.io/component-base v0.35.4
 	k8s.io/kubernetes v1.35.4
