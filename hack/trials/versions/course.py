@@ -16,10 +16,10 @@ from hack.testbed.rayjob import Job, removed
 from hack.testbed.stage import Stage, pods_by_cluster
 from hack.trials.versions.rows import Check
 
-SPANS = "a RayJob with real Ray succeeded, with a worker in each cluster"
-RETURNS = "a worker that was lost in `west` was replaced"
-LEAVES = "the deleted job left nothing in any cluster"
-ALL = (SPANS, RETURNS, LEAVES)
+SPANS = "a RayJob with real Ray on real kubelets succeeded, with a worker in each cluster"
+RETURNS = "a gang ran on fake nodes with a worker in each cluster, and the one that was lost in `west` was replaced"
+LEAVES = "the gang was deleted, and nothing was left in any cluster"
+ALL = (RETURNS, LEAVES, SPANS)
 
 _NAME = "versions"
 _WORKERS = {"east": 1, "west": 1}
@@ -38,22 +38,17 @@ def seen(fleet: Clusters, lab: Lab) -> dict[str, Runs]:
     return found
 
 
-def run(fleet: Clusters, checks: list[Check]) -> None:
-    """Try everything on clusters with Rayspan; what went well is added to `checks`. Raises LabError at the first that does not."""
-    with _tried(SPANS, checks), removed(Job(fleet, _NAME, 2, apart=True)) as job:
-        _span(job)
+def run(fleet: Clusters, checks: list[Check], *, ray: bool) -> None:
+    """Try everything on clusters with Rayspan, or all but Ray; what went well is added to `checks`. Raises LabError at the first that does not."""
     with Stage(fleet, _NAME) as stage:
         stage.build(_WORKERS)
         with _tried(RETURNS, checks):
             _lose(stage)
         with _tried(LEAVES, checks):
-            stage.manager.delete("raycluster", _NAME, stage.name, wait=False)
-            wait(
-                lambda: not stage.leftovers() and not stage.reserving(),
-                _SECONDS,
-                "nothing is left",
-                lambda: str(stage.leftovers()),
-            )
+            _leave(stage)
+    if ray:
+        with _tried(SPANS, checks), removed(Job(fleet, _NAME, 2, apart=True)) as job:
+            _span(job)
 
 
 def _span(job: Job) -> None:
@@ -80,6 +75,14 @@ def _lose(stage: Stage) -> None:
         "the lost worker is replaced",
         lambda: stage.reason(_NAME),
     )
+
+
+def _leave(stage: Stage) -> None:
+    def gone() -> bool:
+        return not stage.leftovers() and not stage.reserving()
+
+    stage.manager.delete("raycluster", _NAME, stage.name, wait=False)
+    wait(gone, _SECONDS, "nothing is left", lambda: str(stage.leftovers()))
 
 
 def _replaced(stage: Stage, before: set[str]) -> bool:

@@ -19,15 +19,21 @@ _NAMES: Final = {"kubernetes": "Kubernetes", "kueue": "Kueue", "kuberay": "KubeR
 
 def page(rows: Mapping[str, Row], checks: Sequence[str]) -> str:
     """Write the whole page; `checks` is what a run tries, in order."""
-    tried = "".join(f"{number}. {what};\n" for number, what in enumerate(checks, 1))
-    table = "".join(_line(pair, rows.get(pair.name)) for pair in PAIRS)
+    tried = "".join(f"{number}. {what}\n" for number, what in enumerate(checks, 1))
+    table = "".join(_line(pair, rows.get(pair.name), checks) for pair in PAIRS)
     return _HEADER.format(tried=tried, built=_built()) + table + _FLOORS
 
 
-def _line(pair: Pair, row: Row | None) -> str:
+def sentence(said: str) -> str:
+    """What a failure says before it goes on with all that it knows."""
+    first = said.splitlines()[0].partition(". ")[0]
+    return f"{first.rstrip('.:')}."
+
+
+def _line(pair: Pair, row: Row | None, checks: Sequence[str]) -> str:
     """Of a pair that was run, what the clusters said that they are, for that is what was seen."""
     runs = {name: row.seen.get(name, pair.runs(name)) if row else pair.runs(name) for name in CLUSTERS}
-    cells = [f"`{pair.name}`: {pair.what}", *(_runs(name, runs[name]) for name in CLUSTERS), *_outcome(row)]
+    cells = [f"`{pair.name}`: {pair.what}", *(_runs(name, runs[name]) for name in CLUSTERS), *_outcome(row, checks)]
     return f"| {' | '.join(cells)} |\n"
 
 
@@ -43,13 +49,18 @@ def _version(version: str, other: bool) -> str:
     return f"**{bare}**" if other else bare
 
 
-def _outcome(row: Row | None) -> Iterator[str]:
+def _outcome(row: Row | None, checks: Sequence[str]) -> Iterator[str]:
+    """The day, and how each check went, by its number."""
     if row is None:
         yield from ("", NOT_RUN)
         return
     yield row.date
-    done = f"{len(row.checks)} of the checks in {sum(check.seconds for check in row.checks):.0f} s"
-    yield f"**failed** after {done}: {_cell(row.failed)}" if row.failed else f"works: {done}"
+    well = {check.what: f"{check.seconds:.0f} s" for check in row.checks}
+    done = [f"{number}: {well[what]}" for number, what in enumerate(checks, 1) if what in well]
+    left = [str(number) for number, what in enumerate(checks, 1) if what not in well]
+    said = [f"works ({', '.join(done)})"] if done else []
+    said += [f"**failed**: {_cell(row.failed)}"] if row.failed else [f"{NOT_RUN}: {', '.join(left)}"] if left else []
+    yield "; ".join(said)
 
 
 def _cell(said: str) -> str:
@@ -71,7 +82,7 @@ can also run {{built}} ([CONTRIBUTING.md](../CONTRIBUTING.md#commands)).
 ## What was run
 
 Each pair is a lab of its own: a manager and the worker clusters `east` and `west`, with real kubelets, from the sources of these
-versions. The clusters are asked which versions they are, and what they say stands here. Then, with Rayspan as the demo installs it:
+versions. The clusters are asked which versions they are, and what they say stands here. Then, with Rayspan as the demo installs it, it is seen that
 
 {{tried}}
 That is a short look. It says that a version is no obstacle, and not that every feature was tried with it. Versions that are not today's are **bold**;
