@@ -68,8 +68,8 @@ def _cell(said: str) -> str:
 
 
 def _built() -> str:
-    each = (f"{_NAMES[name]} {' and '.join(one.removeprefix('v') for one in known)}" for name, known in OTHERS.items())
-    return "; ".join(each)
+    each = (f"{_NAMES[name]} {one.removeprefix('v')}" for name, known in OTHERS.items() for one in known)
+    return ", ".join(each)
 
 
 _HEADER: Final = f"""\
