@@ -28,10 +28,8 @@ class Pair:
 
 PAIRS: Final[tuple[Pair, ...]] = (
     Pair("today", "what every other test runs on"),
-    Pair(
-        "older-workers", "a worker cluster one minor version older, and one two older",
-        {"east": {"kubernetes": "v1.35.4"}, "west": {"kubernetes": "v1.34.4"}},
-    ),
+    Pair("older-worker", "a worker cluster one minor version older", {"west": {"kubernetes": "v1.35.4"}}),
+    Pair("oldest-worker", "a worker cluster two minor versions older", {"west": {"kubernetes": "v1.34.4"}}),
     Pair("older-kueue", "an older Kueue in a worker cluster", {"west": {"kueue": "v0.18.3"}}),
     Pair("older-kuberay", "an older KubeRay in the manager", {MANAGER: {"kuberay": "v1.5.1"}}),
     Pair("newer-worker", "a worker cluster that was upgraded first", {"west": {"kubernetes": "v1.37.2"}}),
