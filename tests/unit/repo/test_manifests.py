@@ -526,6 +526,7 @@ def test_a_preflight_asks_for_the_rights_that_are_given(name: str, wanted: Mappi
     [
         ("mutatingadmissionpolicies", [names.GATE_POLICY]),
         ("mutatingadmissionpolicybindings", [names.GATE_POLICY]),
+        ("mutatingwebhookconfigurations", [names.GATE_POLICY]),
         ("namespaces", ["kube-system"]),
     ],
 )
