@@ -124,7 +124,9 @@ def _cluster_queue(local_queue: Raw, seen: Seen) -> Raw:
 
 
 def _our_checks(cluster_queue: Raw, seen: Seen) -> list[str]:
-    return [name for name in admissioncheck.listed(cluster_queue) if admissioncheck.is_ours(seen.checks.get(name) or {})]
+    return [
+        name for name in admissioncheck.listed(cluster_queue) if admissioncheck.is_ours(seen.checks.get(name) or {})
+    ]
 
 
 def _astray(raw: Raw, name: str, ours: list[str], seen: Seen) -> str:
@@ -132,7 +134,9 @@ def _astray(raw: Raw, name: str, ours: list[str], seen: Seen) -> str:
     there, namespace = seen.local_queues.get(name), key_of(raw)[0]
     dispatches = f"{', '.join(ours)} of namespace {namespace}"
     if not name:
-        return ours and (
+        if not ours:
+            return ""
+        return (
             f"metadata.labels has no {names.QUEUE_LABEL}, so it waits in no queue, and its workers start in the manager cluster; for worker "
             f"clusters name LocalQueue {dispatches}"
         )

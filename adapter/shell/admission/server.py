@@ -1,0 +1,161 @@
+"""How does the API server's question come in, and the answer go out: over TLS, in a bounded time and space?
+
+It stands in for kopf's own server, which takes one MiB at most, reads on while others wait, and hands both objects of an update to code that
+goes through all of them. kopf gets of each question what a handler reads. What comes in is anybody's text: whoever reaches the port may send
+it. The gate goes first: warnings get at most half of the loop's time, and whoever would come too late with them gets none. They never
+deny: whatever goes wrong is an error to the API server, which goes on without (failurePolicy Ignore). Of the gate an error means that the pod
+is refused (Fail), so that none slips through.
+"""
+
+import asyncio
+import hashlib
+import logging
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from adapter import names
+from adapter.objects.raw import UNREADABLE, Raw
+from adapter.shell import guard
+from adapter.shell.uploads import Uploads
+
+log = logging.getLogger(__name__)
+
+# What is stored is no larger than 1.5 MiB. A pod that is created comes once, and of an update both objects do; what is larger is refused later.
+GATE_BYTES, WARNING_BYTES = 2 * 2**20, 4 * 2**20
+# All that may be on its way at once, 64 MiB and 32: a pod's question takes some 60 KB and a millisecond. One that is read takes up to 25
+# times its size: only one is at a time, and one more whose plan is asked for.
+MOST_UPLOADS, MOST_WAITING = 32, 8
+UPLOAD_SECONDS = 1.5
+# The API server waits for two, and the answer has to reach it.
+WARNING_SECONDS = 1.5
+LINGER_SECONDS = 1.0
+_REREAD_SECONDS = 60.0  # a kubelet takes as long to write a Secret that changed
+
+Review = dict[str, Any]
+Answer = Callable[..., Awaitable[Any]]  # kopf's: the question, and which handler is to answer it
+
+
+class Server:
+    """kopf's protocol for a server (`settings.admission.server`): called with who answers, it serves until it is closed."""
+
+    def __init__(self, port: int, certificate: Path, key: Path) -> None:
+        self._port, self._certificate, self._key = port, certificate, key
+        self.listens = False
+
+    async def __call__(self, answer: Answer) -> AsyncIterator[Any]:
+        desk = _Desk(answer)
+        app = web.Application(client_max_size=WARNING_BYTES)
+        app.add_routes([web.post(names.GATE_PATH, desk.gate), web.post(names.WARNINGS_PATH, desk.warnings)])
+        # What is packed stays so, and is no JSON: a few KiB could become more than there is memory for.
+        runner = web.AppRunner(app, access_log=None, auto_decompress=False, lingering_time=LINGER_SECONDS)
+        await runner.setup()
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            seen = self._load(context)
+            await web.TCPSite(runner, port=self._port, ssl_context=context).start()
+            self.listens = True
+            yield {}
+            while True:
+                await asyncio.sleep(_REREAD_SECONDS)
+                if self._digest() != seen:
+                    seen = self._load(context)  # for connections from now on
+                    log.info("the certificate was read anew")
+        finally:
+            self.listens = False
+            await runner.cleanup()
+
+    def _load(self, context: ssl.SSLContext) -> str:
+        seen = self._digest()
+        context.load_cert_chain(self._certificate, self._key)
+        return seen
+
+    def _digest(self) -> str:
+        return hashlib.sha256(self._certificate.read_bytes() + self._key.read_bytes()).hexdigest()
+
+
+class _Desk:
+    """Who is answered when."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._of_gate, self._of_warnings = (Uploads(most, UPLOAD_SECONDS) for most in (MOST_UPLOADS, MOST_WAITING))
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._rested = 0.0  # when the next warnings may be looked for
+
+    async def gate(self, request: web.Request) -> web.Response:
+        """The gate, for a pod: at once."""
+        if not 0 < (request.content_length or 0) <= GATE_BYTES:
+            return web.Response(status=413)
+        try:
+            text = await self._of_gate.read(request)
+        except TimeoutError:
+            return web.Response(status=408)
+        return await self._answered(_question(text, _of_pod), names.GATE_PATH)
+
+    async def warnings(self, request: web.Request) -> web.Response:
+        """Warnings, in turn; none where that takes too long."""
+        if self._waiting >= MOST_WAITING:
+            return web.Response(status=429)
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(WARNING_SECONDS):
+                question = await self._in_turn(await self._of_warnings.read(request))
+                return await self._answered(question, names.WARNINGS_PATH)
+        except TimeoutError:
+            return web.Response(status=503)
+        finally:
+            self._waiting -= 1
+
+    async def _in_turn(self, text: bytes) -> Review | None:
+        """Reading it is what takes long; what is said of it afterwards has bounds of its own."""
+        async with self._turn:
+            started = max(self._rested, time.monotonic())
+            await asyncio.sleep(started - time.monotonic())
+            question = _question(text, _of_any)
+            ended = time.monotonic()
+            self._rested = ended + ended - started
+            return question
+
+    async def _answered(self, question: Review | None, path: str) -> web.Response:
+        if question is None:
+            return web.Response(status=400)
+        try:
+            said = await self._answer(question, webhook=path.strip("/"))
+        except Exception as error:  # a kind that kopf has no handler for, or a fault of ours
+            guard.failed(f"the webhook {path}", error)
+            return web.Response(status=500)
+        if not said["response"]["allowed"]:  # nobody here denies: a handler broke
+            return web.Response(status=500)
+        return web.Response(body=orjson.dumps(said), content_type="application/json")
+
+
+def _question(text: bytes, read: Callable[[Raw], Mapping[str, Any]]) -> Review | None:
+    """What kopf gets of what was sent, None where that is no question. It is told as a create: of an update it would remember each object for
+    good, to know it when it is deleted."""
+    try:
+        review: Review = orjson.loads(text)
+        request = review["request"]
+        asked = {"uid": request["uid"], "resource": request["resource"], "operation": "CREATE", "userInfo": {}}
+        whole = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
+        return {**whole, "request": {**asked, "object": read(request["object"])}}
+    except (*UNREADABLE, RecursionError):
+        return None
+
+
+def _of_pod(pod: Raw) -> Raw:
+    """What the gate is decided by, in its place: kopf copies all that it gets, and compares the copies."""
+    return {
+        "metadata": {"labels": pod["metadata"].get("labels")},
+        "spec": {key: pod["spec"][key] for key in ("nodeSelector", "schedulingGates") if key in pod["spec"]},
+    }
+
+
+def _of_any(raw: Raw) -> Raw:
+    return {key: raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in raw}
