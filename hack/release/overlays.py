@@ -35,6 +35,11 @@ class Part:
 MANAGER = Part(
     "manager", "overlays/manager", "For a manager cluster: CRDs, the controller with its rights, and the gate."
 )
+MANAGER_WEBHOOK = Part(
+    "manager-webhook",
+    "overlays/manager-webhook",
+    "For a manager cluster with Kubernetes 1.34 or 1.35: the same, with a webhook for the gate (docs/admission.md).",
+)
 WORKER = Part("worker", "overlays/worker", "For a worker cluster: what `kubectl rayspan join` makes there.")
 MONITORING = Part(
     "monitoring",
@@ -46,6 +51,7 @@ COMPONENTS = (
     Part("multikueue", "components/multikueue", "The right to read the Secrets of your MultiKueueClusters: put their names for east and west."),
     Part("rayservice", "components/rayservice", "What keeps KubeRay 1.6 from undoing what Kueue does to a RayService's RayClusters (docs/serving.md)."),
     Part("rayservice-endpoints", "components/rayservice-endpoints", "The right to lead requests of RayServices straight to their workers in worker clusters, and what bounds it (docs/serving.md)."),
+    Part("admission", "components/admission", "Webhooks: warnings for who applies jobs, WorkerClusters and DispatchPolicies, and the gate once more (docs/admission.md)."),
     MONITORING,
     Part("shared-flavor", "components/shared-flavor", "The manager's queue `ray` with one flavor for everything."),
     Part("local-remote", "components/local-remote", "The manager's queue `ray` with one flavor for what runs there and one for what does not."),
