@@ -106,7 +106,8 @@ def _opened(raw: Raw) -> Raw:
 
 
 def _component(part: overlays.Part) -> str:
-    text = _template(_secrets_open(overlays.objects(part, overlays.DEVELOPED)))
+    found = overlays.objects(part, overlays.DEVELOPED)
+    text = _template(_secrets_open(found) if part.name == "multikueue" else found)
     text = _account_open(text) if part.name == "rayservice" else text
     return f"{{{{- if .Values.{values.switch_of(part)} }}}}\n{_refusal(part)}{text}{{{{- end }}}}\n"
 

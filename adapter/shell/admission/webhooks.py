@@ -1,7 +1,7 @@
 """Which handler answers which question, and how is kopf run so that it does nothing else?
 
 kopf reads the discovery of the API server once, which everybody may, to know the kinds; it watches nothing (`scanning.disabled`), has no
-peers (`standalone`), posts no events, and writes no configuration (`admission.managed` is left out: two replicas would overwrite each other's).
+peers (`standalone`), posts no events, and manages no configuration: two replicas would overwrite each other's.
 So the kinds are those that there are at the start: where KubeRay is installed later, the Deployment is to be restarted.
 """
 

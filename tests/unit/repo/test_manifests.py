@@ -12,6 +12,7 @@ import yaml
 from adapter import names
 from adapter.objects import specs
 from adapter.preflight import facts
+from adapter.shell.admission import server
 from adapter.worker import endpoints
 from hack.lab.base.paths import REPO
 
@@ -23,6 +24,7 @@ _CLUSTER_SCOPED = {
     "Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
     "ResourceFlavor", "ClusterQueue", "AdmissionCheck", "MultiKueueConfig", "WorkerCluster", "DispatchPolicy",
 }  # fmt: skip
 
@@ -113,8 +115,12 @@ _SERVICE_HOLD = "kustomize/components/rayservice/hold.yaml"
 _SERVICE_GUARD = "kustomize/components/rayservice/guard.yaml"
 _ENDPOINTS_RBAC = "kustomize/components/rayservice-endpoints/rights.yaml"
 _ENDPOINTS_BOUNDS = "kustomize/components/rayservice-endpoints/bounds.yaml"
+_ADMISSION = "kustomize/components/admission"
+_WEBHOOKS, _WEBHOOKS_RBAC = f"{_ADMISSION}/webhooks.yaml", f"{_ADMISSION}/rights.yaml"
+_WEBHOOKS_RUN, _CERTIFICATE = f"{_ADMISSION}/deployment.yaml", f"{_ADMISSION}/certificate.yaml"
 _SAMPLE = "manifests/samples/rayjob-pi.yaml"
 
+_SERVICE_OF = ("webhooks", 0, "clientConfig", "service")
 _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     # file, kind, path, what the code says
     (_GATE_POLICY, "MutatingAdmissionPolicy", ("metadata", "name"), names.GATE_POLICY),
@@ -171,6 +177,23 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicy", ("metadata", "name"), names.SERVING_POLICY),
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicyBinding", ("spec", "policyName"), names.SERVING_POLICY),
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicyBinding", ("spec", "validationActions", 0), "Deny"),
+    (_WEBHOOKS, "MutatingWebhookConfiguration", ("metadata", "name"), names.GATE_POLICY),
+    (_WEBHOOKS, "MutatingWebhookConfiguration", ("webhooks", 0, "name"), names.GATE_WEBHOOK),
+    (_WEBHOOKS, "MutatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.GATE_PATH),
+    (_WEBHOOKS, "MutatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION),
+    (_WEBHOOKS, "MutatingWebhookConfiguration", (*_SERVICE_OF, "namespace"), names.SYSTEM_NAMESPACE),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", ("metadata", "name"), names.WARNINGS),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", ("webhooks", 0, "name"), names.WARNINGS_WEBHOOK),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.WARNINGS_PATH),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "namespace"), names.SYSTEM_NAMESPACE),
+    (_WEBHOOKS_RUN, "Deployment", ("metadata", "name"), names.ADMISSION),
+    (_WEBHOOKS_RUN, "Service", ("metadata", "name"), names.ADMISSION),
+    (_WEBHOOKS_RBAC, "ServiceAccount", ("metadata", "name"), names.ADMISSION),
+    (_WEBHOOKS_RBAC, "RoleBinding", ("roleRef", "name"), names.PLAN_ROLE),
+    (_CERTIFICATE, "Secret", ("metadata", "name"), names.ADMISSION),
+    (_CERTIFICATE, "Job", ("metadata", "name"), names.ADMISSION_CERTIFICATE),
+    (_CERTIFICATE, "ServiceAccount", ("metadata", "name"), names.ADMISSION_CERTIFICATE),
 )
 
 
@@ -208,6 +231,46 @@ def test_no_label_of_a_template_dodges_the_gate() -> None:
         f"!('{names.MANAGER_LABEL}' in object.metadata.labels) "
         f"|| (has(object.spec.nodeSelector) && '{names.LOCK_NODE_SELECTOR}' in object.spec.nodeSelector)"
     ]
+
+
+_CONTROLLERS = (
+    "system:serviceaccount:ray-system:kuberay-operator",
+    "system:serviceaccount:kueue-system:kueue-controller-manager",
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+)
+
+
+def test_the_webhook_is_asked_of_the_same_pods_as_the_policy_and_lets_none_pass_without_an_answer() -> None:
+    policy = _find(_GATE_POLICY, "MutatingAdmissionPolicy")["spec"]
+    (webhook,) = _find(_WEBHOOKS, "MutatingWebhookConfiguration")["webhooks"]
+    matched = policy["matchConstraints"]
+    assert webhook["rules"] == matched["resourceRules"]
+    for field in ("objectSelector", "namespaceSelector", "matchPolicy"):
+        assert webhook[field] == matched[field]
+    for field in ("failurePolicy", "reinvocationPolicy", "matchConditions"):
+        assert webhook[field] == policy[field]
+    assert webhook["failurePolicy"] == "Fail"
+
+
+def test_warnings_deny_nothing_and_hold_nobody_up() -> None:
+    """A dry run asks them, too, so that whoever has not the plugin has a plan by that."""
+    (webhook,) = _find(_WEBHOOKS, "ValidatingWebhookConfiguration")["webhooks"]
+    said = webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]
+    assert said == ("Ignore", "None", 2) and server.WARNING_SECONDS < 2
+
+
+@pytest.mark.parametrize(
+    ("who", "asked"),
+    [
+        *((account, False) for account in _CONTROLLERS),
+        *((account, True) for account in ("alice", "system:serviceaccount:ci:kuberay-operator-2", "system:serviceaccount:argocd:application-controller")),
+    ],
+)  # fmt: skip
+def test_who_is_warned(who: str, asked: bool) -> None:
+    (webhook,) = _find(_WEBHOOKS, "ValidatingWebhookConfiguration")["webhooks"]
+    expression = webhook["matchConditions"][0]["expression"]
+    (pattern,) = re.findall(r"^!request\.userInfo\.username\.matches\('(.*)'\)$", expression)
+    assert (re.search(pattern, who) is None) is asked
 
 
 def test_the_guard_speaks_of_the_annotation_that_the_code_names() -> None:
@@ -606,12 +669,49 @@ def test_of_kueues_namespace_only_named_secrets_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC, _ENDPOINTS_RBAC]
+    "path",
+    [
+        _MANAGER_RBAC,
+        _COPIES_RBAC,
+        _WORKER_RBAC,
+        _MULTIKUEUE_RBAC,
+        _AGGREGATOR_RBAC,
+        _ENDPOINTS_RBAC,
+        _WEBHOOKS_RBAC,
+        _CERTIFICATE,
+    ],
 )
 def test_no_right_is_a_wildcard(path: str) -> None:
     for document in _objects(REPO / path):
         for rule in document.get("rules", ()):
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+def test_the_webhooks_write_nothing() -> None:
+    rules = _find(_WEBHOOKS_RBAC, "ClusterRole")["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
+
+
+def test_whoever_makes_their_certificate_writes_by_name() -> None:
+    """Three objects, in what this component itself brings."""
+    rules = [rule for each in _objects(REPO / _CERTIFICATE) for rule in each.get("rules", ())]
+    named = {(rule["resources"][0], *rule["resourceNames"]) for rule in rules}
+    assert named == {
+        ("secrets", names.ADMISSION),
+        ("mutatingwebhookconfigurations", names.GATE_POLICY),
+        ("validatingwebhookconfigurations", names.WARNINGS),
+    }
+    assert all(rule["verbs"] == ["get", "patch"] for rule in rules)
+
+
+def test_the_webhooks_service_leads_to_them() -> None:
+    service, deployment = _find(_WEBHOOKS_RUN, "Service"), _find(_WEBHOOKS_RUN, "Deployment")
+    pod = deployment["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    job = _find(_CERTIFICATE, "Job")["spec"]["template"]["metadata"]["labels"]
+    assert not service["spec"]["selector"].items() <= job.items(), "and not to the Job"
+    ports = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert [port["targetPort"] in ports for port in service["spec"]["ports"]] == [True]
 
 
 # --- the sample and its queues ---------------------------------------------------------------------------------------
