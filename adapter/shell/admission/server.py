@@ -35,7 +35,7 @@ UPLOAD_SECONDS = 1.5
 # The API server waits for two, and the answer has to reach it.
 WARNING_SECONDS = 1.5
 LINGER_SECONDS = 1.0
-_REREAD_SECONDS = 60.0  # a kubelet takes as long to write a Secret that changed
+REREAD_SECONDS = 60.0  # a kubelet takes as long to write a Secret that changed
 
 Review = dict[str, Any]
 Answer = Callable[..., Awaitable[Any]]  # kopf's: the question, and which handler is to answer it
@@ -44,8 +44,9 @@ Answer = Callable[..., Awaitable[Any]]  # kopf's: the question, and which handle
 class Server:
     """kopf's protocol for a server (`settings.admission.server`): called with who answers, it serves until it is closed."""
 
-    def __init__(self, port: int, certificate: Path, key: Path) -> None:
-        self._port, self._certificate, self._key = port, certificate, key
+    def __init__(self, port: int, certificate: Path, key: Path, *, reread: float = REREAD_SECONDS) -> None:
+        """`reread`: after how many seconds the files are looked at again."""
+        self._port, self._certificate, self._key, self._reread = port, certificate, key, reread
         self.listens = False
 
     async def __call__(self, answer: Answer) -> AsyncIterator[Any]:
@@ -57,23 +58,30 @@ class Server:
         await runner.setup()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
-            seen = self._load(context)
+            context.load_cert_chain(self._certificate, self._key)
             await web.TCPSite(runner, port=self._port, ssl_context=context).start()
             self.listens = True
             yield {}
-            while True:
-                await asyncio.sleep(_REREAD_SECONDS)
-                if self._digest() != seen:
-                    seen = self._load(context)  # for connections from now on
-                    log.info("the certificate was read anew")
+            await self._renew(context)
         finally:
             self.listens = False
             await runner.cleanup()
 
-    def _load(self, context: ssl.SSLContext) -> str:
+    async def _renew(self, context: ssl.SSLContext) -> None:
+        """Read the files again whenever they have changed, for connections from then on; until cancelled."""
         seen = self._digest()
-        context.load_cert_chain(self._certificate, self._key)
-        return seen
+        while True:
+            await asyncio.sleep(self._reread)
+            now = self._digest()
+            if now == seen:
+                continue
+            try:
+                context.load_cert_chain(self._certificate, self._key)
+            except ssl.SSLError as error:  # one of them is newer than the other: the next look has both
+                log.warning("the certificate cannot be read anew: %s", error.reason)
+            else:
+                seen = now
+                log.info("the certificate was read anew")
 
     def _digest(self) -> str:
         return hashlib.sha256(self._certificate.read_bytes() + self._key.read_bytes()).hexdigest()
