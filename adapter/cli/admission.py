@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import uvloop
@@ -28,20 +28,17 @@ def main(port: int, health_port: int, folder: Path, *, log_format: str = "text")
 
 async def _run(server: Server, health_port: int) -> int:
     asyncio.get_running_loop().set_exception_handler(guard.unawaited)
-    client = await Client.local()
-    known = Known(client)
-    health = await servers.serve_health(
-        lambda: "" if server.listens else "the webhooks are not served yet", health_port
-    )
-    following = asyncio.create_task(guard.guarded("queues and clusters", known.run, broke=known.broken))
-    try:
+    async with AsyncExitStack() as cleanup:
+        client = await Client.local()
+        cleanup.push_async_callback(client.close)
+        health = await servers.serve_health(
+            lambda: "" if server.listens else "the webhooks are not served yet", health_port
+        )
+        cleanup.push_async_callback(health.cleanup)
+        known = Known(client)
+        following = asyncio.create_task(guard.guarded("queues and clusters", known.run, broke=known.broken))
+        cleanup.callback(following.cancel)
         await webhooks.serve(server, Adviser(known, client))  # it hears SIGTERM itself
-    finally:
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
-        await health.cleanup()
-        await client.close()
     return 0
 
 

@@ -1,7 +1,8 @@
 """How does the API server's question come in, and the answer go out: over TLS, in a bounded time and space?
 
-It stands in for kopf's own server, which takes one MiB at most, reads on while others wait, and hands both objects of an update to code that
-goes through all of them. kopf gets of each question what a handler reads. What comes in is anybody's text: whoever reaches the port may send
+It stands in for kopf's own server, which takes one MiB at most and reads on while others wait. kopf copies each object that it is given, and
+compares the two of an update: for one of 3 MB that takes seconds. So it gets of each question what tells the handler, and the object goes
+around it (`OBJECT`). What comes in is anybody's text: whoever reaches the port may send
 it. The gate goes first: warnings get at most half of the loop's time, and whoever would come too late with them gets none. They never
 deny: whatever goes wrong is an error to the API server, which goes on without (failurePolicy Ignore). Of the gate an error means that the pod
 is refused (Fail), so that none slips through.
@@ -12,7 +13,8 @@ import hashlib
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ WARNING_SECONDS = 1.5
 LINGER_SECONDS = 1.0
 REREAD_SECONDS = 60.0  # a kubelet takes as long to write a Secret that changed
 
+# What the question is about, for the handler that kopf calls.
+OBJECT: ContextVar[Raw] = ContextVar("object")
 Review = dict[str, Any]
 Answer = Callable[..., Awaitable[Any]]  # kopf's: the question, and which handler is to answer it
 
@@ -100,24 +104,24 @@ class _Desk:
     async def gate(self, request: web.Request) -> web.Response:
         """The gate, for a pod: at once."""
         if not 0 < (request.content_length or 0) <= GATE_BYTES:
-            return web.Response(status=413)
+            return _refused(413)
         try:
             text = await self._of_gate.read(request)
         except TimeoutError:
-            return web.Response(status=408)
-        return await self._answered(_question(text, _of_pod), names.GATE_PATH)
+            return _refused(408)
+        return await self._answered(_review(text), names.GATE_PATH, _of_pod)
 
     async def warnings(self, request: web.Request) -> web.Response:
         """Warnings, in turn; none where that takes too long."""
         if self._waiting >= MOST_WAITING:
-            return web.Response(status=429)
+            return _refused(429)
         self._waiting += 1
         try:
             async with asyncio.timeout(WARNING_SECONDS):
-                question = await self._in_turn(await self._of_warnings.read(request))
-                return await self._answered(question, names.WARNINGS_PATH)
+                review = await self._in_turn(await self._of_warnings.read(request))
+                return await self._answered(review, names.WARNINGS_PATH, _of_any)
         except TimeoutError:
-            return web.Response(status=503)
+            return _refused(503)
         finally:
             self._waiting -= 1
 
@@ -126,44 +130,58 @@ class _Desk:
         async with self._turn:
             started = max(self._rested, time.monotonic())
             await asyncio.sleep(started - time.monotonic())
-            question = _question(text, _of_any)
+            review = _review(text)
             ended = time.monotonic()
             self._rested = ended + ended - started
-            return question
+            return review
 
-    async def _answered(self, question: Review | None, path: str) -> web.Response:
-        if question is None:
-            return web.Response(status=400)
+    async def _answered(self, review: Review | None, path: str, shown: Callable[[Raw], Raw]) -> web.Response:
+        if review is None:
+            return _refused(400)
+        try:
+            question = _question(review, shown)
+        except (*UNREADABLE, RecursionError):
+            return _refused(400)
+        OBJECT.set(review["request"]["object"])
         try:
             said = await self._answer(question, webhook=path.strip("/"))
         except Exception as error:  # a kind that kopf has no handler for, or a fault of ours
             guard.failed(f"the webhook {path}", error)
-            return web.Response(status=500)
+            return _refused(500)
         if not said["response"]["allowed"]:  # nobody here denies: a handler broke
-            return web.Response(status=500)
+            return _refused(500)
         return web.Response(body=orjson.dumps(said), content_type="application/json")
 
 
-def _question(text: bytes, read: Callable[[Raw], Mapping[str, Any]]) -> Review | None:
-    """What kopf gets of what was sent, None where that is no question. It is told as a create: of an update it would remember each object for
-    good, to know it when it is deleted."""
+def _refused(status: int) -> web.Response:
+    """Nothing more comes on this connection, which is said: what was sent may be on its way yet, and the next question could be the gate's."""
+    answer = web.Response(status=status)
+    answer.force_close()
+    return answer
+
+
+def _review(text: bytes) -> Review | None:
+    """What was sent, None where it is no object."""
     try:
-        review: Review = orjson.loads(text)
-        request = review["request"]
-        asked = {"uid": request["uid"], "resource": request["resource"], "operation": "CREATE", "userInfo": {}}
-        whole = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
-        return {**whole, "request": {**asked, "object": read(request["object"])}}
-    except (*UNREADABLE, RecursionError):
+        found = orjson.loads(text)
+    except (ValueError, RecursionError):
         return None
+    return found if isinstance(found, dict) else None
+
+
+def _question(review: Review, shown: Callable[[Raw], Raw]) -> Review:
+    """What kopf gets of it, as if it were of a create: of an update it would remember each object for good, to know it when it is deleted."""
+    request = review["request"]
+    asked = {"uid": request["uid"], "resource": request["resource"], "operation": "CREATE", "userInfo": {}}
+    whole = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
+    return {**whole, "request": {**asked, "object": shown(request["object"])}}
 
 
 def _of_pod(pod: Raw) -> Raw:
-    """What the gate is decided by, in its place: kopf copies all that it gets, and compares the copies."""
-    return {
-        "metadata": {"labels": pod["metadata"].get("labels")},
-        "spec": {key: pod["spec"][key] for key in ("nodeSelector", "schedulingGates") if key in pod["spec"]},
-    }
+    """What the gate changes, in its place: the patch is the difference."""
+    gates = pod["spec"].get("schedulingGates")
+    return {"metadata": {}, "spec": {} if gates is None else {"schedulingGates": gates}}
 
 
 def _of_any(raw: Raw) -> Raw:
-    return {key: raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in raw}
+    return {"kind": raw["kind"], "metadata": {}}

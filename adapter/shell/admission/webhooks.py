@@ -13,7 +13,7 @@ import kopf
 from adapter import names
 from adapter.admission import gate
 from adapter.shell.admission.adviser import Adviser
-from adapter.shell.admission.server import Server
+from adapter.shell.admission.server import OBJECT, Server
 
 GATE_HANDLER, WARNINGS_HANDLER = names.GATE_PATH.strip("/"), names.WARNINGS_PATH.strip("/")
 _WARNED = (
@@ -40,13 +40,13 @@ def _registry(adviser: Adviser) -> kopf.OperatorRegistry:
         return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
 
     @kopf.on.mutate("", "v1", "pods", id=GATE_HANDLER, registry=registry)
-    async def hold(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
-        wanted = gate.gates(dict(body))
+    async def hold(patch: kopf.Patch, **_: Any) -> None:
+        wanted = gate.gates(OBJECT.get())
         if wanted is not None:
             patch.spec["schedulingGates"] = wanted
 
-    async def warn(body: kopf.Body, warnings: list[str], **_: Any) -> None:
-        warnings += await adviser.advise(dict(body))
+    async def warn(warnings: list[str], **_: Any) -> None:
+        warnings += await adviser.advise(OBJECT.get())
 
     for api_version, plural in _WARNED:
         group, _, version = api_version.partition("/")

@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 
 from adapter.shell.admission import certificate, server
-from adapter.shell.admission.server import Server
+from adapter.shell.admission.server import OBJECT, Server
 
 Raw = dict[str, Any]
 HOST = "rayspan-admission.rayspan-system.svc"
@@ -39,7 +39,7 @@ class Answers:
         self._say = say
 
     async def __call__(self, question: Raw, *, webhook: str) -> Raw:
-        self.asked.append({"webhook": webhook, **question["request"]})
+        self.asked.append({"webhook": webhook, **question["request"], "about": OBJECT.get()})
         allowed = await self._say() if self._say else True
         return {"response": {"uid": question["request"]["uid"], "allowed": allowed}}
 
@@ -86,7 +86,10 @@ async def test_a_question_is_answered_over_tls(tmp_path: Path) -> None:
             {"response": {"uid": "7", "allowed": True}},
         )
     (asked,) = answers.asked
-    assert (asked["webhook"], asked["object"]) == ("warnings", {"kind": "RayJob", "spec": {"a": 1}})
+    assert (asked["webhook"], asked["object"]) == ("warnings", {"kind": "RayJob", "metadata": {}})
+    assert asked["about"] == {"kind": "RayJob", "spec": {"a": 1}, "status": {"b": 2}}, (
+        "it goes around kopf, which would copy it"
+    )
 
 
 async def test_kopf_is_told_of_a_create_without_the_old_object(tmp_path: Path) -> None:
@@ -97,7 +100,7 @@ async def test_kopf_is_told_of_a_create_without_the_old_object(tmp_path: Path) -
     assert answers.asked[0]["operation"] == "CREATE" and "oldObject" not in answers.asked[0]
 
 
-async def test_of_a_pod_only_what_decides_is_handed_on(tmp_path: Path) -> None:
+async def test_of_a_pod_only_what_changes_is_handed_on(tmp_path: Path) -> None:
     answers = Answers()
     pod = {
         "metadata": {"labels": {"a": "b"}, "name": "p"},
@@ -105,10 +108,9 @@ async def test_of_a_pod_only_what_decides_is_handed_on(tmp_path: Path) -> None:
     }
     async with served(tmp_path, answers) as api:
         assert (await api.ask("/gate", pod))[0] == 200
-    assert answers.asked[0]["object"] == {
-        "metadata": {"labels": {"a": "b"}},
-        "spec": {"schedulingGates": [{"name": "g"}]},
-    }
+    (asked,) = answers.asked
+    assert asked["object"] == {"metadata": {}, "spec": {"schedulingGates": [{"name": "g"}]}}
+    assert asked["about"] == pod
 
 
 @pytest.mark.parametrize("path", ["/gate", "/warnings"])
@@ -121,7 +123,7 @@ async def test_what_is_no_question_is_an_error(tmp_path: Path, path: str, body: 
     async with served(tmp_path, Answers()) as api:
         status, _ = await api.post(path, body)
         assert status == 400 if path == "/gate" or b"object" not in body else status in (200, 400)
-        assert (await api.ask(path, {"metadata": {}, "spec": {}}))[0] == 200
+        assert (await api.ask(path, {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/gate", "/warnings"])
@@ -136,7 +138,7 @@ async def test_a_handler_that_breaks_denies_nothing(tmp_path: Path, path: str) -
 
     for say in (denied, broke):
         async with served(tmp_path, Answers(say)) as api:
-            assert await api.ask(path, {"metadata": {}, "spec": {}}) == (500, None)
+            assert await api.ask(path, {"kind": "Pod", "metadata": {}, "spec": {}}) == (500, None)
 
 
 async def test_who_is_too_late_with_warnings_gets_none(tmp_path: Path) -> None:
@@ -146,7 +148,7 @@ async def test_who_is_too_late_with_warnings_gets_none(tmp_path: Path) -> None:
 
     async with served(tmp_path, Answers(never)) as api:
         began = time.monotonic()
-        assert await api.ask("/warnings", {}) == (503, None)
+        assert await api.ask("/warnings", {"kind": "RayJob"}) == (503, None)
         assert time.monotonic() - began < 2
 
 
@@ -161,13 +163,13 @@ async def test_many_at_once_are_turned_away_and_the_gate_is_open(tmp_path: Path)
 
     answers._say = waits
     async with served(tmp_path, answers) as api:
-        many = [asyncio.create_task(api.ask("/warnings", {})) for _ in range(server.MOST_WAITING + 3)]
+        many = [asyncio.create_task(api.ask("/warnings", {"kind": "RayJob"})) for _ in range(server.MOST_WAITING + 3)]
         done, rest = await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
         while len(done) < 3:
             more, rest = await asyncio.wait(rest, return_when=asyncio.FIRST_COMPLETED)
             done |= more
         assert {task.result()[0] for task in done} == {429}
-        assert (await api.ask("/gate", {"metadata": {}, "spec": {}}))[0] == 200
+        assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
         held.set()
         assert [(await task)[0] for task in rest] == [200] * server.MOST_WAITING
 
@@ -183,14 +185,14 @@ async def test_many_at_once_are_turned_away_and_the_gate_is_open(tmp_path: Path)
 )
 async def test_what_is_too_large_is_not_read(tmp_path: Path, path: str, size: int, status: int) -> None:
     async with served(tmp_path, Answers()) as api:
-        raw: Raw = {"metadata": {}, "spec": {"a": ""}}
+        raw: Raw = {"kind": "Pod", "metadata": {}, "spec": {"a": ""}}
         raw["spec"]["a"] = "x" * (size - len(json.dumps(review(raw)).encode()))
         assert (await api.ask(path, raw))[0] == status
 
 
 async def test_a_large_object_holds_nobody_up(tmp_path: Path) -> None:
     """Three million bytes of the most entries: the loop turns again within half a second."""
-    body = json.dumps(review({"spec": {"a": [{} for _ in range(740_000)]}})).encode()
+    body = json.dumps(review({"kind": "RayJob", "spec": {"a": [{} for _ in range(740_000)]}})).encode()
     assert 2_900_000 < len(body) < server.WARNING_BYTES
     longest, stop = 0.0, asyncio.Event()
 
@@ -201,18 +203,20 @@ async def test_a_large_object_holds_nobody_up(tmp_path: Path) -> None:
             await asyncio.sleep(0.005)
             longest = max(longest, time.monotonic() - began)
 
-    async with served(tmp_path, Answers()) as api:
+    answers = Answers()
+    async with served(tmp_path, answers) as api:
         watch = asyncio.create_task(turns())
         await asyncio.gather(*(api.post("/warnings", body) for _ in range(4)))
         stop.set()
         await watch
     assert longest < 0.5
+    assert len(json.dumps(answers.asked[0]["object"])) < 100, "kopf copies what it gets"
 
 
 async def test_a_certificate_that_was_renewed_is_read_anew(tmp_path: Path) -> None:
     """By whoever connects from then on."""
     async with served(tmp_path, Answers(), reread=0.01) as api:
-        assert (await api.ask("/gate", {"metadata": {}, "spec": {}}))[0] == 200
+        assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
         for name, content in OTHER.items():
             (tmp_path / name).write_bytes(content)
         context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
