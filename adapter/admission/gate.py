@@ -1,7 +1,7 @@
 """Are worker pods held in the manager cluster, by a policy or by a webhook, and what does the webhook write onto a pod?
 
 One of the two is enough: the MutatingAdmissionPolicy of manifests/gate-policy.yaml, or, where an API server does not serve that kind,
-the webhook of kustomize/components/admission, which does the same. A webhook counts only while no worker can pass it by: the API
+the webhook of kustomize/components/admission-gate, which does the same. A webhook counts only while no worker can pass it by: the API
 server has to refuse the pod when nobody answers. Whether somebody answers now is not asked: a pod that is refused is harmless, and
 KubeRay tries again.
 """
@@ -32,7 +32,7 @@ def problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw], webhooks: 
     fault = _fault(webhooks[names.GATE_POLICY])
     return fault and (
         f"MutatingWebhookConfiguration {names.GATE_POLICY}: webhook {names.GATE_WEBHOOK} {fault}, so worker pods would not be held in the "
-        f"manager cluster; apply kustomize/components/admission again, and see Job {names.ADMISSION_CERTIFICATE} in {names.SYSTEM_NAMESPACE}."
+        f"manager cluster; apply kustomize/components/admission-gate and kustomize/components/admission again, and see Job {names.ADMISSION_CERTIFICATE} in {names.SYSTEM_NAMESPACE}."
     )
 
 

@@ -121,6 +121,11 @@ def _refusal(part: overlays.Part) -> str:
             ".Values.enableSharedFlavor",
             "enableSharedFlavor and enableLocalRemote are two layouts of the queue ray: choose one",
         )
+    elif part.name == "admission-gate":
+        wrong, said = (
+            "not .Values.enableAdmission",
+            "enableAdmissionGate needs enableAdmission, whose pods answer for it",
+        )
     else:
         return ""
     return f'{{{{- if {wrong} }}}}\n{{{{- fail "{said}" }}}}\n{{{{- end }}}}\n'

@@ -1,4 +1,4 @@
-"""What does the component admission do on real API servers: warnings for whoever applies, the gate, and nothing at all once it is dead?
+"""What do the components admission and admission-gate do on real API servers: warnings for whoever applies, the gate, and nothing at all once they are dead?
 
 With the deployed controller, and real kubectl. The API server calls the webhooks as it would anywhere: by the Service, over TLS, with the
 authority that the Job has put into the configurations.
@@ -29,8 +29,8 @@ CERTIFICATE = "system:serviceaccount:rayspan-system:rayspan-admission-certificat
 
 @pytest.fixture(scope="module")
 def manager(fleet: Clusters) -> Iterator[Cluster]:
-    """The manager, with the component."""
-    with added(fleet.manager, "admission"):
+    """The manager, with both components."""
+    with added(fleet.manager, "admission-gate"), added(fleet.manager, "admission"):
         _await_served(fleet.manager)
         yield fleet.manager
 

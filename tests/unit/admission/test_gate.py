@@ -13,7 +13,7 @@ from hack.lab.base.paths import REPO
 Raw = dict[str, Any]
 GATE = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}}}
 BINDING = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}, "spec": {"policyName": "rayspan-gate"}}}
-MANIFEST = REPO / "kustomize/components/admission/webhooks.yaml"
+MANIFEST = REPO / "kustomize/components/admission-gate/webhook.yaml"
 
 
 def configuration(**changed: Any) -> dict[str, Raw]:

@@ -116,7 +116,8 @@ _SERVICE_GUARD = "kustomize/components/rayservice/guard.yaml"
 _ENDPOINTS_RBAC = "kustomize/components/rayservice-endpoints/rights.yaml"
 _ENDPOINTS_BOUNDS = "kustomize/components/rayservice-endpoints/bounds.yaml"
 _ADMISSION = "kustomize/components/admission"
-_WEBHOOKS, _WEBHOOKS_RBAC = f"{_ADMISSION}/webhooks.yaml", f"{_ADMISSION}/rights.yaml"
+_WEBHOOKS, _WEBHOOKS_RBAC = f"{_ADMISSION}/webhook.yaml", f"{_ADMISSION}/rights.yaml"
+_GATE_WEBHOOK = f"{_ADMISSION}-gate/webhook.yaml"
 _WEBHOOKS_RUN, _CERTIFICATE = f"{_ADMISSION}/deployment.yaml", f"{_ADMISSION}/certificate.yaml"
 _SAMPLE = "manifests/samples/rayjob-pi.yaml"
 
@@ -177,11 +178,11 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicy", ("metadata", "name"), names.SERVING_POLICY),
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicyBinding", ("spec", "policyName"), names.SERVING_POLICY),
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicyBinding", ("spec", "validationActions", 0), "Deny"),
-    (_WEBHOOKS, "MutatingWebhookConfiguration", ("metadata", "name"), names.GATE_POLICY),
-    (_WEBHOOKS, "MutatingWebhookConfiguration", ("webhooks", 0, "name"), names.GATE_WEBHOOK),
-    (_WEBHOOKS, "MutatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.GATE_PATH),
-    (_WEBHOOKS, "MutatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION),
-    (_WEBHOOKS, "MutatingWebhookConfiguration", (*_SERVICE_OF, "namespace"), names.SYSTEM_NAMESPACE),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", ("metadata", "name"), names.GATE_POLICY),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", ("webhooks", 0, "name"), names.GATE_WEBHOOK),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.GATE_PATH),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "namespace"), names.SYSTEM_NAMESPACE),
     (_WEBHOOKS, "ValidatingWebhookConfiguration", ("metadata", "name"), names.WARNINGS),
     (_WEBHOOKS, "ValidatingWebhookConfiguration", ("webhooks", 0, "name"), names.WARNINGS_WEBHOOK),
     (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.WARNINGS_PATH),
@@ -242,7 +243,7 @@ _CONTROLLERS = (
 
 def test_the_webhook_is_asked_of_the_same_pods_as_the_policy_and_lets_none_pass_without_an_answer() -> None:
     policy = _find(_GATE_POLICY, "MutatingAdmissionPolicy")["spec"]
-    (webhook,) = _find(_WEBHOOKS, "MutatingWebhookConfiguration")["webhooks"]
+    (webhook,) = _find(_GATE_WEBHOOK, "MutatingWebhookConfiguration")["webhooks"]
     matched = policy["matchConstraints"]
     assert webhook["rules"] == matched["resourceRules"]
     for field in ("objectSelector", "namespaceSelector", "matchPolicy"):
