@@ -36,13 +36,25 @@ def manager(fleet: Clusters) -> Iterator[Cluster]:
 
 
 def _await_served(manager: Cluster) -> None:
-    rollout = ("rollout", "status", f"deployment/{names.ADMISSION}", "--timeout=120s")
-    manager.kubectl("-n", names.SYSTEM_NAMESPACE, *rollout, timeout=150)
+    def there() -> bool:
+        status = manager.get("deployment", names.ADMISSION, names.SYSTEM_NAMESPACE).get("status") or {}
+        return bool(status.get("availableReplicas") == 2)
+
+    wait(there, 150, "both replicas are ready", lambda: _pods(manager))
 
     def served() -> bool:
         return "Warning: " in _applied(manager, {**_policy(("nowhere",)), "metadata": {"name": "served"}}, dry=True)
 
     wait(served, 60, "the API server asks the webhooks", lambda: _log(manager))
+
+
+def _pods(manager: Cluster) -> str:
+    """How they are, with their Job's, and what they said last."""
+    chosen = "app.kubernetes.io/component in (admission, admission-certificate)"
+    at = ("-n", names.SYSTEM_NAMESPACE)
+    return manager.kubectl(*at, "describe", "pods", "-l", chosen) + manager.kubectl(
+        *at, "logs", "-l", chosen, "--tail=20"
+    )
 
 
 def _log(manager: Cluster) -> str:

@@ -29,7 +29,9 @@ async def serve(server: Server, adviser: Adviser) -> None:
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.admission.server = server
-    await kopf.operator(registry=_registry(adviser), settings=settings, standalone=True, clusterwide=True)
+    # Who it would be among peers: else it asks for the name of its user, and in an image that has none.
+    me: Any = names.ADMISSION
+    await kopf.operator(registry=_registry(adviser), settings=settings, standalone=True, clusterwide=True, identity=me)
 
 
 def _registry(adviser: Adviser) -> kopf.OperatorRegistry:
