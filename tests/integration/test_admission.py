@@ -49,12 +49,9 @@ def _await_served(manager: Cluster) -> None:
 
 
 def _pods(manager: Cluster) -> str:
-    """How they are, with their Job's, and what they said last."""
+    """How they are, and their Job's."""
     chosen = "app.kubernetes.io/component in (admission, admission-certificate)"
-    at = ("-n", names.SYSTEM_NAMESPACE)
-    return manager.kubectl(*at, "describe", "pods", "-l", chosen) + manager.kubectl(
-        *at, "logs", "-l", chosen, "--tail=20"
-    )
+    return manager.kubectl("-n", names.SYSTEM_NAMESPACE, "describe", "pods", "-l", chosen)
 
 
 def _log(manager: Cluster) -> str:
