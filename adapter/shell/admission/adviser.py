@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from adapter import names
 from adapter.admission import warnings
 from adapter.objects.raw import UNREADABLE, Raw, key_of
+from adapter.shell import guard
 from adapter.shell.admission.known import Known
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -42,7 +43,9 @@ class Adviser:
             RecursionError,
         ) as error:  # an object that only its kind's schema would refuse, which comes later
             log.debug("%s cannot be read: %s", raw.get("kind"), type(error).__name__)
-            return []
+        except Exception as error:
+            guard.failed("warnings", error)
+        return []
 
     async def _found(self, raw: Raw) -> list[str]:
         if of_kind := warnings.OF_KIND.get(str(raw.get("kind"))):

@@ -65,6 +65,7 @@ class Server:
             context.load_cert_chain(self._certificate, self._key)
             await web.TCPSite(runner, port=self._port, ssl_context=context).start()
             self.listens = True
+            log.info("webhooks are served on port %d", self._port)
             yield {}
             await self._renew(context)
         finally:

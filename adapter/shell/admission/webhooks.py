@@ -12,6 +12,7 @@ import kopf
 
 from adapter import names
 from adapter.admission import gate
+from adapter.shell import guard
 from adapter.shell.admission.adviser import Adviser
 from adapter.shell.admission.server import OBJECT, Server
 
@@ -24,7 +25,10 @@ _WARNED = (
 
 async def serve(server: Server, adviser: Adviser) -> None:
     """Answer until cancelled, or until kopf gives up because the API server cannot be asked for its kinds."""
-    logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of each question that it was answered
+    logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of each question that it was answered,
+    logging.getLogger("kopf.objects").setLevel(
+        logging.CRITICAL
+    )  # and of each fault what the exception says: guard.py tells of these
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
     settings.posting.enabled = False
@@ -43,7 +47,11 @@ def _registry(adviser: Adviser) -> kopf.OperatorRegistry:
 
     @kopf.on.mutate("", "v1", "pods", id=GATE_HANDLER, registry=registry)
     async def hold(patch: kopf.Patch, **_: Any) -> None:
-        wanted = gate.gates(OBJECT.get())
+        try:
+            wanted = gate.gates(OBJECT.get())
+        except Exception as error:
+            guard.failed("the gate", error)
+            raise
         if wanted is not None:
             patch.spec["schedulingGates"] = wanted
 
