@@ -34,6 +34,15 @@ COPIES_ROLE: Final = "rayspan-copies"  # shipped, and bound to the controller's 
 CONTROLLER_ACCOUNT: Final = "rayspan-controller"
 DEPLOYMENT: Final = "rayspan-controller"  # its image is that of probe pods, too
 PREFLIGHT_MANAGER: Final = f"{DOMAIN}/preflight"  # field manager of what `rayspan preflight` writes
+ADMISSION: Final = (
+    "rayspan-admission"  # Deployment, Service, account and Secret of the optional webhooks, in the system namespace
+)
+ADMISSION_CERTIFICATE: Final = "rayspan-admission-certificate"  # the Job that makes their certificate, and its account
+ADMISSION_MANAGER: Final = f"{DOMAIN}/admission"  # field manager of what that Job writes
+WARNINGS: Final = "rayspan-warnings"  # name of the ValidatingWebhookConfiguration,
+WARNINGS_WEBHOOK: Final = f"warnings.{DOMAIN}"  # and the webhook in it
+GATE_PATH: Final = "/gate"  # where the API server asks for the gate
+WARNINGS_PATH: Final = "/warnings"  # and for what its user should know
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
 
 # --- the component worker-access: logs of a worker, and commands in it, by rights in the manager ----------------------------
@@ -64,7 +73,10 @@ LOCK_NODE_SELECTOR_VALUE: Final = "only"
 
 # --- written by the admission policy on the same pods ---------------------------------------------------------------
 GATE: Final = f"{DOMAIN}/dispatch"
-GATE_POLICY: Final = "rayspan-gate"  # name of the MutatingAdmissionPolicy and of its binding
+GATE_POLICY: Final = (
+    "rayspan-gate"  # name of the MutatingAdmissionPolicy and of its binding, and of the webhook's configuration
+)
+GATE_WEBHOOK: Final = f"gate.{DOMAIN}"  # the webhook in that
 SERVICE_POLICY: Final = "rayspan-rayservice"  # the same, of what keeps KubeRay's hands off a RayService's RayClusters
 
 # --- written by us on a manager's Workload, while it makes room for those behind it ------------------------------------

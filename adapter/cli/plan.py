@@ -23,9 +23,9 @@ from adapter.objects.raw import UNREADABLE
 from adapter.objects.rayjob import Unusable
 from adapter.planning.preview import Answer
 from adapter.shell.controller.servers import MOST_BYTES
+from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
-from adapter.shell.kube.resources import SERVICES
 
 FITS, DOES_NOT_FIT = 0, 3
 
@@ -100,12 +100,7 @@ async def _ask(given: argparse.Namespace, job: dict[str, Any]) -> Answer:
 
 async def answered(client: Client, question: Mapping[str, Any]) -> Answer:
     """The controller's plan for a question: `namespace` and `object`."""
-    return await client.create(path_to(names.PLAN_PATH), question)
-
-
-def path_to(path: str) -> str:
-    """Where the manager's API server hands a question on to the controller, for those who may ask for plans."""
-    return SERVICES.path(names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{path}")
+    return await client.create(resources.to_controller(names.PLAN_PATH), question)
 
 
 def _namespace(given: argparse.Namespace, job: dict[str, Any]) -> str:

@@ -12,9 +12,9 @@ from adapter import names
 from adapter.cli import common, plan
 from adapter.cli.common import DONE, TROUBLE, complain
 from adapter.objects.raw import LONGEST_OF_ONE, UNREADABLE, quoted
+from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
-from adapter.shell.kube.resources import DEPLOYMENTS
 
 
 def main(given: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ async def _asked(given: argparse.Namespace) -> str:
 async def _version(client: Client) -> str:
     """The controller's own word, else its image; raises what the controller's API server said when there is neither."""
     try:
-        answer = await client.create(plan.path_to(names.VERSION_PATH), {})
+        answer = await client.create(resources.to_controller(names.VERSION_PATH), {})
         if not isinstance(answer.get("version"), str):
             raise ApiError(200, "Odd", "The controller's answer holds no version.")
         return quoted(answer["version"])
@@ -54,7 +54,7 @@ async def _version(client: Client) -> str:
 async def _image(client: Client) -> str:
     """What the Deployment runs, empty where that is not to be read."""
     try:
-        found = await client.get(DEPLOYMENTS.path(names.SYSTEM_NAMESPACE, names.DEPLOYMENT))
+        found = await client.get(resources.DEPLOYMENTS.path(names.SYSTEM_NAMESPACE, names.DEPLOYMENT))
         return quoted(found["spec"]["template"]["spec"]["containers"][0]["image"], LONGEST_OF_ONE)
     except (ApiError, *UNREADABLE, IndexError):
         return ""

@@ -1,7 +1,8 @@
-"""How are the verbs about the program itself typed: which version it is, how a shell completes it, and the controller?"""
+"""How are the verbs about the program itself typed: which version it is, how a shell completes it, the controller and the webhooks?"""
 
 import argparse
 import sys
+from types import ModuleType
 from typing import Final
 
 from adapter import __version__
@@ -51,12 +52,7 @@ def add_controller(verbs: Verbs) -> None:
     verb.add_argument("--port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)")
     verb.add_argument("--plan-port", type=int, default=8082, help="port on which plans are asked for (default 8082)")
     verb.add_argument("--verbose", action="store_true", help="log every reconciliation")
-    verb.add_argument(
-        "--log-format",
-        choices=LOG_FORMATS,
-        default=LOG_FORMATS[0],
-        help="lines of text (default), or a JSON object a line",
-    )
+    _add_log_format(verb)
     verb.add_argument(
         "--leader-elect",
         action=argparse.BooleanOptionalAction,
@@ -71,7 +67,55 @@ def add_access(verbs: Verbs) -> None:
     verb = verbs.add_parser("access", description="Runs the access server, as the component worker-access does.")
     verb.add_argument("--port", type=int, default=8443, help="port on which workers are asked for (default 8443)")
     verb.add_argument("--health-port", type=int, default=8081, help="port of /healthz and /metrics (default 8081)")
+    _add_log_format(verb)
     verb.set_defaults(run=_access)
+
+
+def add_admission(verbs: Verbs) -> None:
+    """Add what the optional Deployment runs."""
+    verb = verbs.add_parser(
+        "admission", description="Serves the webhooks of the component admission, as its Deployment does."
+    )
+    verb.add_argument("--port", type=int, default=9443, help="port of the webhooks (default 9443)")
+    verb.add_argument(
+        "--health-port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)"
+    )
+    verb.add_argument(
+        "--certificate",
+        metavar="FOLDER",
+        default="/certificate",
+        help="folder of tls.crt and tls.key (default /certificate)",
+    )
+    _add_log_format(verb)
+    verb.set_defaults(run=_admission)
+
+
+def add_admission_certificate(verbs: Verbs) -> None:
+    """Add what its Job runs."""
+    verb = verbs.add_parser(
+        "admission-certificate",
+        description="Makes the webhooks' certificate, as the Job of the component admission does.",
+    )
+    _add_log_format(verb)
+    verb.set_defaults(run=_admission_certificate)
+
+
+HIDDEN = {
+    "controller": add_controller,
+    "access": add_access,
+    "admission": add_admission,
+    "admission-certificate": add_admission_certificate,
+}
+"""Verbs that Deployments and a Job run, and nobody types: by their names, what adds them."""
+
+
+def _add_log_format(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default=LOG_FORMATS[0],
+        help="lines of text (default), or a JSON object a line",
+    )
 
 
 def _version(given: argparse.Namespace) -> int:
@@ -94,7 +138,7 @@ def _access(given: argparse.Namespace) -> int:
     except ModuleNotFoundError as missing:
         return _lacks("access server", missing)
 
-    return access.main(given.port, given.health_port)
+    return access.main(given.port, given.health_port, log_format=given.log_format)
 
 
 def _lacks(what: str, missing: ModuleNotFoundError) -> int:
@@ -115,3 +159,32 @@ def _controller(given: argparse.Namespace) -> int:
         leader_elect=given.leader_elect,
         log_format=given.log_format,
     )
+
+
+def _admission(given: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    program = _program_of_webhooks()
+    if program is None:
+        return TROUBLE
+    code: int = program.main(given.port, given.health_port, Path(given.certificate), log_format=given.log_format)
+    return code
+
+
+def _admission_certificate(given: argparse.Namespace) -> int:
+    program = _program_of_webhooks()
+    if program is None:
+        return TROUBLE
+    code: int = program.make_certificate(log_format=given.log_format)
+    return code
+
+
+def _program_of_webhooks() -> ModuleType | None:
+    try:
+        from adapter.cli import admission
+    except ModuleNotFoundError as missing:
+        sys.stderr.write(
+            f"The webhooks need {missing.name}, which the plugin does not: install rayspan[controller,admission].\n"
+        )
+        return None
+    return admission

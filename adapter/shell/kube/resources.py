@@ -46,6 +46,11 @@ def kind_of(path: str) -> tuple[str, bool]:
     return "/".join([plural, *named[1:2]]), bool(named)
 
 
+def to_controller(path: str) -> str:
+    """Where the manager's API server hands a question on to the controller, for those who may ask for plans."""
+    return SERVICES.path(names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{path}")
+
+
 PODS = Resource("v1", "pods")
 CONFIG_MAPS = Resource("v1", "configmaps")
 SECRETS = Resource("v1", "secrets")
@@ -82,3 +87,5 @@ GATE_POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpo
 GATE_BINDINGS = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)
 ACCESS_POLICIES = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", namespaced=False)
 ACCESS_BINDINGS = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", namespaced=False)
+GATE_WEBHOOKS = Resource("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", namespaced=False)
+WARNING_WEBHOOKS = Resource("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)

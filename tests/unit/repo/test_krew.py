@@ -25,7 +25,7 @@ from tests.unit.apiserver import Server, says
 
 VERSION, DOWNLOADS = f"v{__version__}", f"https://example.com/us/rayspan/releases/download/v{__version__}"
 LOCKED = dict(plugin._locked((REPO / "requirements.lock").read_text()))
-_SERVERS = ("controller", "access")  # what runs in pods, and no plugin has the libraries for
+_SERVERS = ("controller", "access", "admission")  # what runs in pods, and no plugin has the libraries for
 SUMS = {system.archive: f"{number:064x}" for number, system in enumerate(plugin.SYSTEMS)}
 
 
@@ -95,8 +95,14 @@ def test_each_package_of_the_lock_is_known_with_its_checksums() -> None:
 
 
 def test_what_is_left_out_is_what_the_controller_alone_needs() -> None:
-    extra = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]["controller"]
-    assert {*plugin._CONTROLLERS} == {re.split(r"[^\w-]", one)[0] for one in extra}
+    """And its webhooks: kopf, with what that alone asks for."""
+    extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {re.split(r"[^\w-]", one)[0] for extra in ("controller", "admission") for one in extras[extra]}
+    asked = {re.split(r"[^\w-]", one)[0] for one in metadata.requires("kopf") or () if "extra ==" not in one}
+    assert {*plugin._CONTROLLERS} - {"jsonpointer"} == named | asked - {
+        "aiohttp",
+        "pyyaml",
+    }  # jsonpatch asks for jsonpointer
 
 
 def test_the_checkout_is_in_it_as_in_a_wheel() -> None:
