@@ -150,6 +150,12 @@ CHECK_READY: Final = "Ready"
 CHECK_RETRY: Final = "Retry"
 CHECK_REJECTED: Final = "Rejected"
 
+# --- the cluster inventory API (SIG Multicluster) -----------------------------------------------------------------------
+INVENTORY_API_VERSION: Final = "multicluster.x-k8s.io/v1alpha1"
+SECRET_READER: Final = "secretreader"  # the access provider whose program reads a token out of a Secret
+EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"  # of a provider's cluster: what its program is told
+TOKEN_KEY: Final = "token"  # of that Secret
+
 # --- Volcano, in worker clusters whose pods it schedules ---------------------------------------------------------------
 VOLCANO_SCHEDULER: Final = "volcano"  # as a pod's schedulerName
 VOLCANO_GROUP: Final = "scheduling.volcano.sh"

@@ -1,4 +1,5 @@
-"""With which kubeconfig is a worker cluster reached: that of a Secret of ours, or the one that MultiKueue uses already?
+"""With which kubeconfig is a worker cluster reached: that of a Secret of ours, the one that MultiKueue uses already, or one that is made of a
+ClusterProfile and the token for it?
 
 Of Kueue's namespace, which holds Kueue's own keys too, only the Secrets are read that a WorkerCluster needs by way of its
 MultiKueueCluster: each is followed by its name, for as long as it is needed. RBAC can grant a name.
@@ -8,10 +9,12 @@ import asyncio
 import base64
 import functools
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
-from adapter.admission import multikueue
+from adapter.admission import clusterprofile, multikueue
+from adapter.admission.clusterprofile import Profile
 from adapter.objects import specs
 from adapter.objects.raw import Raw
 from adapter.shell.clusters.manager import Manager
@@ -29,10 +32,11 @@ _BROKE = "reading it broke; see the controller's log"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A kubeconfig, and how to speak of the Secret that it is from."""
+    """A kubeconfig, and how to speak of the Secret that it is from, or of the profile that its address is from."""
 
     secret: str
     kubeconfig: str = field(repr=False)  # never to be shown
+    profile: Profile | None = None
 
 
 @dataclass(slots=True)
@@ -53,17 +57,18 @@ class Logins:
 
     async def of(self, name: str, spec: specs.WorkerCluster) -> Login:
         """The login of WorkerCluster `name`; raises BadLogin or specs.Invalid with a sentence."""
-        if spec.source.kube_config is not None:
+        where = _own(spec)
+        if where is not None:
             self.forget(name)
-            secret = spec.source.kube_config.secret_ref.name
-            found = self._manager.secrets.get((names.SYSTEM_NAMESPACE, secret))
-            return _login(secret, names.SYSTEM_NAMESPACE, found)
+            return self._login(where, names.SYSTEM_NAMESPACE, self._own_secret(_secret_of(where)))
         try:
-            secret = self._borrowed(spec)
+            lent = self._borrowed(spec)
+            if isinstance(lent, Profile):
+                self._address(lent)  # what is wrong with it is told before a right to its Secret is asked for
         except specs.Invalid:
             self.forget(name)
             raise
-        return _login(secret, names.KUEUE_NAMESPACE, await self._read(name, secret))
+        return self._login(lent, names.KUEUE_NAMESPACE, await self._read(name, _secret_of(lent)))
 
     def forget(self, name: str) -> None:
         """Note that WorkerCluster `name` needs no Secret of Kueue's namespace; one that nobody needs is read no more."""
@@ -73,13 +78,28 @@ class Logins:
             if task:
                 task.cancel()
 
-    def _borrowed(self, spec: specs.WorkerCluster) -> str:
+    def _own_secret(self, secret: str) -> Raw | None:
+        return self._manager.secrets.get((names.SYSTEM_NAMESPACE, secret))
+
+    def _login(self, where: str | Profile, namespace: str, found: Raw | None) -> Login:
+        if isinstance(where, Profile):
+            return _by_profile(where, self._address(where), namespace, found)
+        return _login(where, namespace, found)
+
+    def _address(self, profile: Profile) -> Mapping[str, str]:
+        known = self._manager.cluster_profiles
+        if not known.synced:
+            why = self._manager.unread.get(resources.CLUSTER_PROFILES, "no answer yet")
+            raise clusterprofile.unread(profile, str(why))
+        return clusterprofile.address(profile, known.get((profile.namespace, profile.name)))
+
+    def _borrowed(self, spec: specs.WorkerCluster) -> str | Profile:
         ref = spec.source.multi_kueue_cluster_ref
-        assert ref is not None, "one of the two is set"
+        assert ref is not None, "one of the three is set"
         known = self._manager.multikueue_clusters
         if not known.synced:
             raise multikueue.unread(str(self._manager.unread.get(resources.MULTIKUEUE_CLUSTERS, "no answer yet")))
-        return multikueue.secret_name(ref.name, known.named(ref.name))
+        return multikueue.login(ref.name, known.named(ref.name))
 
     async def _read(self, name: str, secret: str) -> Raw | None:
         if self._needed.get(name) != secret:
@@ -116,18 +136,42 @@ class Logins:
 
 async def once(client: Client, spec: specs.WorkerCluster) -> Login:
     """The login of a WorkerCluster as it is now, by the rights of `client` in the manager; raises as `Logins.of` does, or ApiError."""
-    if spec.source.kube_config is not None:
-        secret, namespace = spec.source.kube_config.secret_ref.name, names.SYSTEM_NAMESPACE
-    else:
-        assert spec.source.multi_kueue_cluster_ref is not None, "one of the two is set"
+    where, namespace = _own(spec), names.SYSTEM_NAMESPACE
+    if where is None:
+        assert spec.source.multi_kueue_cluster_ref is not None, "one of the three is set"
         name, namespace = spec.source.multi_kueue_cluster_ref.name, names.KUEUE_NAMESPACE
-        secret = multikueue.secret_name(name, await client.find(resources.MULTIKUEUE_CLUSTERS.path(name=name)))
-    return _login(secret, namespace, await client.find(resources.SECRETS.path(namespace, secret)))
+        where = multikueue.login(name, await client.find(resources.MULTIKUEUE_CLUSTERS.path(name=name)))
+    if isinstance(where, Profile):
+        profile = await client.find(resources.CLUSTER_PROFILES.path(where.namespace, where.name))
+        address = clusterprofile.address(where, profile)
+        secret = await client.find(resources.SECRETS.path(namespace, where.token_secret))
+        return _by_profile(where, address, namespace, secret)
+    return _login(where, namespace, await client.find(resources.SECRETS.path(namespace, where)))
 
 
 def unusable(name: str, login: Login, error: BadLogin) -> str:
     """The sentence for a kubeconfig by which nobody can log in to WorkerCluster `name`."""
+    if login.profile:
+        return clusterprofile.unusable(login.profile, str(error))
     return f"{login.secret} holds no usable kubeconfig: {error}; make it anew with `kubectl rayspan join {name}`."
+
+
+def _own(spec: specs.WorkerCluster) -> str | Profile | None:
+    """The Secret with its kubeconfig, or its ClusterProfile; None where MultiKueue's objects say it."""
+    if spec.source.kube_config is not None:
+        return spec.source.kube_config.secret_ref.name
+    if spec.source.cluster_profile_ref is not None:
+        return clusterprofile.of_source(spec.source.cluster_profile_ref)
+    return None
+
+
+def _secret_of(where: str | Profile) -> str:
+    return where.token_secret if isinstance(where, Profile) else where
+
+
+def _by_profile(profile: Profile, address: Mapping[str, str], namespace: str, found: Raw | None) -> Login:
+    text = clusterprofile.kubeconfig(address, clusterprofile.token(profile, namespace, found))
+    return Login(f"Secret {profile.token_secret} in {namespace}", text, profile)
 
 
 def _login(secret: str, namespace: str, found: Raw | None) -> Login:

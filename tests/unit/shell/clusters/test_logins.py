@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import functools
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from adapter.objects import specs
 from adapter.shell.clusters import logins as logins_of
 from adapter.shell.clusters.logins import Logins, once
 from adapter.shell.clusters.manager import Manager
-from adapter.shell.kube import resources
+from adapter.shell.kube import kubeconfig, resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.kube.reflector import Following, follow
@@ -25,7 +26,9 @@ from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
 
 Raw = dict[str, Any]
+OPTIONAL = ("multikueue_clusters", "multikueue_configs", "cluster_profiles")
 OURS = specs.worker_cluster({"spec": {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}}})
+PROFILED = specs.worker_cluster({"spec": {"source": {"clusterProfileRef": {"name": "east", "namespace": "fleet"}}}})
 THEIRS = specs.worker_cluster({"spec": {"source": {"multiKueueClusterRef": {"name": "mk-east"}}}})
 
 
@@ -38,6 +41,22 @@ def secret(text: str | None, version: int = 1, namespace: str = names.KUEUE_NAME
 def multikueue_cluster(location: str = "east", version: int = 1) -> Raw:
     metadata = {"name": "mk-east", "uid": "m", "resourceVersion": str(version)}
     return {"metadata": metadata, "spec": {"clusterSource": {"kubeConfig": {"location": location}}}}
+
+
+def profile(server: str = "https://east", namespace: str = "fleet", version: int = 1) -> Raw:
+    metadata = {"namespace": namespace, "name": "east", "uid": "p", "resourceVersion": str(version)}
+    return {
+        "metadata": metadata,
+        "status": {"accessProviders": [{"name": "secretreader", "cluster": {"server": server}}]},
+    }
+
+
+def token(text: str, version: int = 1, namespace: str = names.SYSTEM_NAMESPACE) -> Raw:
+    return secret(None, version, namespace) | {"data": {"token": base64.b64encode(text.encode()).decode()}}
+
+
+def by_profile() -> Raw:
+    return multikueue_cluster(version=2) | {"spec": {"clusterSource": {"clusterProfileRef": {"name": "east"}}}}
 
 
 @dataclass
@@ -68,7 +87,7 @@ async def benched(*listed: Answer, watched: Answer | None = None, known: bool = 
             server.news.set()
 
         manager = Manager(client)
-        for name in ("secrets", "multikueue_clusters", "multikueue_configs"):
+        for name in ("secrets", *OPTIONAL):
             getattr(manager, name).listen(functools.partial(hear, name))
         if known:
             manager.multikueue_clusters.replace([multikueue_cluster()], "1")
@@ -230,6 +249,68 @@ async def test_a_multikueuecluster_that_went_is_told_and_its_secret_let_go() -> 
         assert await bench.text() == "again", "read anew, not remembered"
 
 
+# --- by a ClusterProfile -----------------------------------------------------------------------------------------------
+
+
+def read(text: str) -> tuple[str, str]:
+    """The server and the token of a kubeconfig."""
+    made = json.loads(text)
+    return made["clusters"][0]["cluster"]["server"], made["users"][0]["user"]["token"]
+
+
+@hurried
+async def test_a_profiles_address_and_the_token_beside_it_make_a_login() -> None:
+    """And one that is renewed, either of them, is another login."""
+    async with benched() as bench:
+        assert "does not show its ClusterProfiles (no answer yet)" in await bench.refusal(PROFILED)
+        bench.manager.unread[resources.CLUSTER_PROFILES] = ApiError(404, "NotFound", "no such resource")
+        assert "does not show its ClusterProfiles (404 NotFound: no such resource)" in await bench.refusal(PROFILED)
+        bench.manager.cluster_profiles.replace([], "1")
+        assert "names ClusterProfile fleet/east, which does not exist" in await bench.refusal(PROFILED)
+        bench.manager.cluster_profiles.put(profile())
+        assert "Secret east in rayspan-system, which is to hold the token" in await bench.refusal(PROFILED)
+        bench.manager.secrets.put(token("first"))
+        assert read(await bench.text(PROFILED)) == ("https://east", "first")
+        bench.manager.secrets.put(token("second", 2))
+        assert read(await bench.text(PROFILED)) == ("https://east", "second")
+        bench.manager.cluster_profiles.put(profile("https://moved", version=2))
+        assert read(await bench.text(PROFILED)) == ("https://moved", "second")
+        assert bench.server.asked == [], "nothing is read that is not read already"
+
+
+@hurried
+async def test_a_multikueueclusters_profile_is_in_kueues_namespace_and_so_is_its_secret() -> None:
+    async with benched(lists(5, [token("theirs", namespace=names.KUEUE_NAMESPACE)])) as bench:
+        bench.manager.multikueue_clusters.put(by_profile())
+        bench.manager.cluster_profiles.replace([profile("https://not-this-one")], "1")
+        assert await bench.refusal() == (
+            "spec.source.multiKueueClusterRef: clusterProfileRef of MultiKueueCluster mk-east names ClusterProfile kueue-system/east, which does "
+            "not exist; create it, or put a kubeconfig into a Secret, and name that in spec.source.kubeConfig."
+        )
+        assert bench.server.asked == [], "no Secret is asked for in vain"
+        bench.manager.cluster_profiles.put(profile(namespace=names.KUEUE_NAMESPACE, version=2))
+        assert read(await bench.text()) == ("https://east", "theirs")
+        (asked,) = bench.server.of(watch=False)
+        assert (
+            asked.path == "/api/v1/namespaces/kueue-system/secrets"
+            and asked.query["fieldSelector"] == "metadata.name=east"
+        )
+
+
+@hurried
+async def test_a_profile_by_which_no_connection_can_be_made_is_told_and_not_its_secret() -> None:
+    async with benched() as bench:
+        bench.manager.cluster_profiles.replace([profile("https://[")], "1")
+        bench.manager.secrets.put(token("a-token"))
+        login = await bench.logins.of("east", PROFILED)
+        with pytest.raises(BadLogin) as error:
+            await kubeconfig.login(login.kubeconfig)
+        assert logins_of.unusable("east", login, error.value) == (
+            "ClusterProfile fleet/east leads to no cluster: clusters[].cluster.server is no URL of an API server; write https://HOST:PORT; "
+            "whoever writes its status.accessProviders is to mend that."
+        )
+
+
 def test_a_login_shows_no_kubeconfig() -> None:
     from adapter.shell.clusters.logins import Login
 
@@ -239,8 +320,8 @@ def test_a_login_shows_no_kubeconfig() -> None:
 # --- a manager without these kinds -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [403, 404], ids=["no right", "no MultiKueue"])
-def test_the_controller_starts_without_multikueue_and_takes_it_when_it_comes(status: int) -> None:
+@pytest.mark.parametrize("status", [403, 404], ids=["no right", "no such kind"])
+def test_the_controller_starts_without_these_kinds_and_takes_them_when_they_come(status: int) -> None:
     """Half a picture is no ground for a decision, but what nobody uses is no part of it."""
 
     @hurried
@@ -249,7 +330,7 @@ def test_the_controller_starts_without_multikueue_and_takes_it_when_it_comes(sta
             given: list[str] = []
 
             async def answer(request: web.Request) -> web.StreamResponse:
-                optional = request.path.rpartition("/")[2].startswith("multikueue")
+                optional = request.path.rpartition("/")[2].startswith(("multikueue", "clusterprofiles"))
                 body = refuses(status) if optional and not given else lists(5)
                 return await body(request)
 
@@ -259,10 +340,11 @@ def test_the_controller_starts_without_multikueue_and_takes_it_when_it_comes(sta
             try:
                 async with asyncio.timeout(apiserver.PATIENCE):
                     await bench.manager.filled.wait()
-                assert set(bench.manager.unread) == {resources.MULTIKUEUE_CLUSTERS, resources.MULTIKUEUE_CONFIGS}
+                lacking = {resources.MULTIKUEUE_CLUSTERS, resources.MULTIKUEUE_CONFIGS, resources.CLUSTER_PROFILES}
+                assert set(bench.manager.unread) == lacking
                 bench.heard.clear()
                 given.append("now")
-                await bench.server.until(lambda: {"multikueue_clusters", "multikueue_configs"} <= set(bench.heard))
+                await bench.server.until(lambda: set(OPTIONAL) <= set(bench.heard))
                 assert not bench.manager.unread and bench.manager.multikueue_configs.synced
             finally:
                 running.cancel()
@@ -274,6 +356,7 @@ def test_the_controller_starts_without_multikueue_and_takes_it_when_it_comes(sta
 # --- asked for once, by a user ---------------------------------------------------------------------------------------
 
 SECRETS = "/api/v1/namespaces/{}/secrets/east"
+PROFILE = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{}/clusterprofiles/east"
 MULTIKUEUE = "/apis/kueue.x-k8s.io/v1beta2/multikueueclusters/mk-east"
 
 
@@ -288,6 +371,19 @@ async def test_a_user_reads_what_it_needs_and_no_more(spec: specs.WorkerCluster,
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         server.lists = [says(multikueue_cluster())] * (len(paths) - 1) + [says(secret("the kubeconfig"))]
         assert (await once(client, spec)).kubeconfig == "the kubeconfig"
+        assert [(one.method, one.path) for one in server.asked] == [("GET", path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("spec", "lent", "place"), [(PROFILED, False, ("fleet", "rayspan-system")), (THEIRS, True, ("kueue-system", "kueue-system"))]
+)  # fmt: skip
+async def test_a_user_reads_a_profile_and_its_token(
+    spec: specs.WorkerCluster, lent: bool, place: tuple[str, str]
+) -> None:
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        server.lists = [*([says(by_profile())] if lent else []), says(profile()), says(token("mine"))]
+        assert read((await once(client, spec)).kubeconfig) == ("https://east", "mine")
+        paths = [*([MULTIKUEUE] if lent else []), PROFILE.format(place[0]), SECRETS.format(place[1])]
         assert [(one.method, one.path) for one in server.asked] == [("GET", path) for path in paths]
 
 
