@@ -107,10 +107,17 @@ BUILDABLE: tuple[Tool, ...] = (*ALL, HELM)
 VOLCANO = Tool("volcano", "volcano", "volcano.sh/volcano", versions.VOLCANO, {})
 """Not built: tests apply a CRD that its authors publish."""
 
+CLUSTER_INVENTORY = Tool(
+    "cluster-inventory", _SHARED, "sigs.k8s.io/cluster-inventory-api", versions.CLUSTER_INVENTORY, {}
+)
+"""The same."""
+
+UNBUILT: tuple[Tool, ...] = (VOLCANO, CLUSTER_INVENTORY)
+
 
 def named(name: str) -> Tool:
     """The tool called `name`, or the one that has a program called so."""
-    for tool in (*BUILDABLE, VOLCANO):
+    for tool in (*BUILDABLE, *UNBUILT):
         if name == tool.name or name in tool.programs:
             return tool
     known = ", ".join(program for tool in BUILDABLE for program in tool.programs)

@@ -267,13 +267,13 @@ async def test_a_profiles_address_and_the_token_beside_it_make_a_login() -> None
         assert "does not show its ClusterProfiles (404 NotFound: no such resource)" in await bench.refusal(PROFILED)
         bench.manager.cluster_profiles.replace([], "1")
         assert "names ClusterProfile fleet/east, which does not exist" in await bench.refusal(PROFILED)
-        bench.manager.cluster_profiles.put(profile())
+        bench.manager.cluster_profiles.put(profile(version=2))
         assert "Secret east in rayspan-system, which is to hold the token" in await bench.refusal(PROFILED)
         bench.manager.secrets.put(token("first"))
         assert read(await bench.text(PROFILED)) == ("https://east", "first")
         bench.manager.secrets.put(token("second", 2))
         assert read(await bench.text(PROFILED)) == ("https://east", "second")
-        bench.manager.cluster_profiles.put(profile("https://moved", version=2))
+        bench.manager.cluster_profiles.put(profile("https://moved", version=3))
         assert read(await bench.text(PROFILED)) == ("https://moved", "second")
         assert bench.server.asked == [], "nothing is read that is not read already"
 
