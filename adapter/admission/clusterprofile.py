@@ -2,9 +2,8 @@
 
 A ClusterProfile of the cluster inventory API (SIG Multicluster) says where a cluster's API server is, and by which *access provider* one logs in:
 a name for a program that the consumer runs. No program of others is run in our pod, so what the simplest official one does is done here:
-`secretreader` takes the token out of a Secret that is called as the profile is, in the consumer's namespace (docs/upstream.md, "How one logs in
-by a ClusterProfile"). Any other provider's address serves
-where an admin names the Secret himself.
+`secretreader` takes the token out of a Secret that is called as the profile is, in the consumer's namespace
+(docs/upstream.md, "How one logs in by a ClusterProfile"). Any other provider's address serves where an admin names the Secret himself.
 
 Whoever writes a profile says to whom the token is sent, so he does not choose the Secret as well: a profile that asks for a Secret of another name is
 refused, unless the WorkerCluster names it. Nor can he do without TLS, or have a file of ours read. Nothing is read or sent here.
