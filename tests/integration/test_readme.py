@@ -202,6 +202,7 @@ _SHOWN: dict[str, list[str]] = {
     r"logs deployment/rayspan-controller": [r"^\[pod/rayspan-controller-\S+\] "],
     r"rayspan where ": ["^RayJob default/rayjob-pi$", "^Done: It has succeeded"],
     r"rayspan why ": ["^Done: It has succeeded"],
+    r"rayspan watch ": ["^ +0 s  RayJob default/rayjob-pi: Done: It has succeeded"],
     r"rayspan top ": ["^CLUSTER +ZONE ", "^east +", "^west +"],
     r"rayspan cordon": ["^workercluster/west cordoned$"],
     r"rayspan drain": ["^workercluster/west draining$", "^workercluster/west drained$"],

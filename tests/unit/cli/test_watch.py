@@ -26,7 +26,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PAUSE_SECONDS", 0.01)
 
 
-def over(status: str, **more: str) -> Facts:
+def over(status: str, **more: Any) -> Facts:
     """The job when it has ended: KubeRay has removed its RayCluster."""
     job = make_job(jobDeploymentStatus=status, rayClusterName="", **more)
     return make_facts(make_workload(), job=job, ray_cluster={}, pods=[])
