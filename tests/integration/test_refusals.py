@@ -194,7 +194,7 @@ def _ready(stage: Stage, kind: str, name: str, status: str, text: str, running: 
     def told() -> bool:
         raw = stage.manager.get(kind, name)
         found, generation = condition(raw, names.READY), raw["metadata"]["generation"]
-        current = found.get("observedGeneration") == raw["status"].get("observedGeneration") == generation
+        current = found.get("observedGeneration") == raw.get("status", {}).get("observedGeneration") == generation
         return current and found["status"] == status and text in found["message"]
 
     wait(told, 45, f"{kind} {name} is Ready {status}: {text}", running.tail)
