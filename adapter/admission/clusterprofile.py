@@ -109,9 +109,9 @@ def kubeconfig(cluster: Mapping[str, str], token: str) -> str:
 
 
 def unread(profile: Profile, why: str) -> specs.Invalid:
-    """The sentence for a manager cluster whose ClusterProfiles cannot be read at all."""
+    """The sentence for a manager cluster that does not show a ClusterProfile, for want of a right, or of the kind."""
     return specs.Invalid(
-        f"{profile.field} cannot be followed: the manager cluster does not show its ClusterProfiles ({why}); install the CRD of the "
+        f"{profile.field} cannot be followed: the manager cluster does not show {profile.called} ({why}); install the CRD of the "
         f"cluster inventory API, and apply kustomize/overlays/manager, or {_INSTEAD}."
     )
 

@@ -45,7 +45,7 @@ def test_a_profile_and_a_token_make_a_worker_cluster_and_each_obstacle_is_told(
     process.start()
     _worker_cluster(stage, {"clusterProfileRef": {"name": OURS, "namespace": stage.name}})
     expect = partial(_expect, stage, process.tail)
-    expect("the manager cluster does not show its ClusterProfiles (404")
+    expect(f"the manager cluster does not show ClusterProfile {stage.name}/{OURS} (404")
 
     cleanup.enter_context(inventory.known(manager))
     expect(f"names ClusterProfile {stage.name}/{OURS}, which does not exist; create it")

@@ -2,13 +2,11 @@
 ClusterProfile and the token for it?
 
 Of Kueue's namespace, which holds Kueue's own keys too, only the Secrets are read that a WorkerCluster needs by way of its
-MultiKueueCluster: each is followed by its name, for as long as it is needed. RBAC can grant a name.
+MultiKueueCluster, and of ClusterProfiles those that one names (named.py).
 """
 
 import asyncio
 import base64
-import functools
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,16 +16,10 @@ from adapter.admission.clusterprofile import Profile
 from adapter.objects import specs
 from adapter.objects.raw import Raw
 from adapter.shell.clusters.manager import Manager
-from adapter.shell.guard import guarded
+from adapter.shell.clusters.named import Named, Needs, Place, Unread
 from adapter.shell.kube import resources
-from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.client import Client
 from adapter.shell.kube.kubeconfig import BadLogin
-from adapter.shell.kube.reflector import Following, follow
-from adapter.shell.kube.store import Store
-
-log = logging.getLogger(__name__)
-
-_BROKE = "reading it broke; see the controller's log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,59 +31,27 @@ class Login:
     profile: Profile | None = None
 
 
-@dataclass(slots=True)
-class _Followed:
-    store: Store
-    task: asyncio.Task[None] | None = None
-    answered: asyncio.Event = field(default_factory=asyncio.Event)
-    trouble: str = ""
-
-
 class Logins:
     """Reads kubeconfigs from the manager cluster."""
 
     def __init__(self, tasks: asyncio.TaskGroup, manager: Manager) -> None:
-        self._tasks, self._manager = tasks, manager
-        self._needed: dict[str, str] = {}  # WorkerCluster -> the Secret of Kueue's namespace that it needs
-        self._followed: dict[str, _Followed] = {}
+        self._manager = manager
+        self._named = Named(tasks, manager.client, manager.secrets.tell)
 
     async def of(self, name: str, spec: specs.WorkerCluster) -> Login:
         """The login of WorkerCluster `name`; raises BadLogin or specs.Invalid with a sentence."""
-        where = _own(spec)
-        if where is not None:
-            self.forget(name)
-            return self._login(where, names.SYSTEM_NAMESPACE, self._own_secret(_secret_of(where)))
-        try:
-            lent = self._borrowed(spec)
-            if isinstance(lent, Profile):
-                self._address(lent)  # what is wrong with it is told before a right to its Secret is asked for
-        except specs.Invalid:
-            self.forget(name)
-            raise
-        return self._login(lent, names.KUEUE_NAMESPACE, await self._read(name, _secret_of(lent)))
+        with self._named.needs(name) as needs:
+            where, namespace = _own(spec), names.SYSTEM_NAMESPACE
+            if where is None:
+                where, namespace = self._borrowed(spec), names.KUEUE_NAMESPACE
+            if isinstance(where, str):
+                return _login(where, namespace, await self._secret(needs, namespace, where))
+            address = clusterprofile.address(where, await _profile(needs, where))
+            return _by_profile(where, address, namespace, await self._secret(needs, namespace, where.token_secret))
 
     def forget(self, name: str) -> None:
-        """Note that WorkerCluster `name` needs no Secret of Kueue's namespace; one that nobody needs is read no more."""
-        self._needed.pop(name, None)
-        for secret in set(self._followed) - set(self._needed.values()):
-            task = self._followed.pop(secret).task
-            if task:
-                task.cancel()
-
-    def _own_secret(self, secret: str) -> Raw | None:
-        return self._manager.secrets.get((names.SYSTEM_NAMESPACE, secret))
-
-    def _login(self, where: str | Profile, namespace: str, found: Raw | None) -> Login:
-        if isinstance(where, Profile):
-            return _by_profile(where, self._address(where), namespace, found)
-        return _login(where, namespace, found)
-
-    def _address(self, profile: Profile) -> Mapping[str, str]:
-        known = self._manager.cluster_profiles
-        if not known.synced:
-            why = self._manager.unread.get(resources.CLUSTER_PROFILES, "no answer yet")
-            raise clusterprofile.unread(profile, str(why))
-        return clusterprofile.address(profile, known.get((profile.namespace, profile.name)))
+        """Note that there is no WorkerCluster `name`."""
+        self._named.forget(name)
 
     def _borrowed(self, spec: specs.WorkerCluster) -> str | Profile:
         ref = spec.source.multi_kueue_cluster_ref
@@ -101,37 +61,24 @@ class Logins:
             raise multikueue.unread(str(self._manager.unread.get(resources.MULTIKUEUE_CLUSTERS, "no answer yet")))
         return multikueue.login(ref.name, known.named(ref.name))
 
-    async def _read(self, name: str, secret: str) -> Raw | None:
-        if self._needed.get(name) != secret:
-            self.forget(name)
-            self._needed[name] = secret
-        found = self._followed.get(secret) or self._follow(secret)
-        await found.answered.wait()
-        if not found.store.synced:  # once it was read, what was read last counts
+    async def _secret(self, needs: Needs, namespace: str, secret: str) -> Raw | None:
+        if namespace == names.SYSTEM_NAMESPACE:  # which is followed as a whole
+            return self._manager.secrets.get((namespace, secret))
+        try:
+            return await needs.read(Place(resources.SECRETS, namespace, secret))
+        except Unread as trouble:
             raise BadLogin(
-                f"Secret {secret} in {names.KUEUE_NAMESPACE} cannot be read: {found.trouble}; "
+                f"Secret {secret} in {namespace} cannot be read: {trouble}; "
                 "name it in kustomize/components/multikueue, and apply that."
-            )
-        return found.store.get((names.KUEUE_NAMESPACE, secret))
+            ) from None
 
-    def _follow(self, secret: str) -> _Followed:
-        made = _Followed(Store(self._manager.secrets.tell))
-        self._followed[secret] = made
 
-        def trouble(error: Exception | None) -> None:
-            said = "" if error is None else _sentence(error)
-            news = said != made.trouble
-            made.trouble = said
-            made.answered.set()
-            if news:
-                log.info("Secret %s in %s: %s", secret, names.KUEUE_NAMESPACE, said or "is read")
-                self._manager.secrets.tell()
-
-        only = {"fieldSelector": f"metadata.name={secret}"}
-        what = Following(self._manager.client, resources.SECRETS, made.store, trouble, names.KUEUE_NAMESPACE, only)
-        run = functools.partial(follow, what)
-        made.task = self._tasks.create_task(guarded("logins", run, broke=lambda _: trouble(Unreachable(_BROKE))))
-        return made
+async def _profile(needs: Needs, profile: Profile) -> Raw | None:
+    place = Place(resources.CLUSTER_PROFILES, profile.namespace, profile.name, clusterprofile.facts)
+    try:
+        return await needs.read(place)
+    except Unread as trouble:
+        raise clusterprofile.unread(profile, str(trouble)) from None
 
 
 async def once(client: Client, spec: specs.WorkerCluster) -> Login:
@@ -165,10 +112,6 @@ def _own(spec: specs.WorkerCluster) -> str | Profile | None:
     return None
 
 
-def _secret_of(where: str | Profile) -> str:
-    return where.token_secret if isinstance(where, Profile) else where
-
-
 def _by_profile(profile: Profile, address: Mapping[str, str], namespace: str, found: Raw | None) -> Login:
     text = clusterprofile.kubeconfig(address, clusterprofile.token(profile, namespace, found))
     return Login(f"Secret {profile.token_secret} in {namespace}", text, profile)
@@ -185,9 +128,3 @@ def _login(secret: str, namespace: str, found: Raw | None) -> Login:
         return Login(f"Secret {secret} in {namespace}", base64.b64decode(data, validate=True).decode())
     except ValueError:
         raise BadLogin(f"Secret {secret} in {namespace}: {names.KUBECONFIG_KEY} is not text; make it anew.") from None
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, ApiError) and error.status == 403:
-        return "the controller has no right to it"
-    return str(error)

@@ -68,7 +68,6 @@ class Manager(Cluster):
         self.gate_bindings = Store()
         self.multikueue_clusters = Store()
         self.multikueue_configs = Store()
-        self.cluster_profiles = Store()
         self.services = Store(index=by_selected_ray_cluster)  # those for Serve
         self.slices = Store(index=by_service)  # those of ours
         self._told_way = False  # whether it was said that requests pass heads
@@ -96,7 +95,6 @@ class Manager(Cluster):
             _needed(resources.GATE_BINDINGS, self.gate_bindings, selectors=gate),
             _optional(resources.MULTIKUEUE_CLUSTERS, self.multikueue_clusters),
             _optional(resources.MULTIKUEUE_CONFIGS, self.multikueue_configs),
-            _optional(resources.CLUSTER_PROFILES, self.cluster_profiles),
             _granted(resources.SERVICES, self.services, {"labelSelector": names.RAY_SERVE_LABEL}),
             _granted(resources.ENDPOINT_SLICES, self.slices, ours),
         ]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from adapter import names
 from adapter.actions import Action, Reserve, TryCopy
-from adapter.admission import clusterprofile
 from adapter.admission.conditions import STEADY_AFTER
 from adapter.admission.identity import recorded
 from adapter.objects.admissioncheck import is_ours
@@ -78,7 +77,6 @@ class Waker:
             (manager.secrets, self._login),
             (manager.multikueue_clusters, self._login),
             (manager.multikueue_configs, self._config),
-            (manager.cluster_profiles, self._profile),
             (manager.checks, self._check),
             (manager.policies, self._policy),
             (manager.gate_policies, self._gate),
@@ -330,10 +328,6 @@ class Waker:
     def _login(self, *_: Raw | None) -> None:
         """A kubeconfig, or a MultiKueueCluster that names one."""
         self._keys.all(CLUSTER, self._manager.worker_clusters)
-
-    def _profile(self, before: Raw | None, after: Raw | None) -> None:
-        if predicates.changed(before, after, clusterprofile.facts):
-            self._login()
 
     def _policy(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(POLICY, after or before or {})

@@ -185,6 +185,6 @@ def test_health_and_properties_are_no_news() -> None:
 
 def test_a_manager_without_clusterprofiles_says_so() -> None:
     assert str(clusterprofile.unread(EAST, "404 NotFound: ")) == (
-        "spec.source.clusterProfileRef cannot be followed: the manager cluster does not show its ClusterProfiles (404 NotFound: ); install the "
+        "spec.source.clusterProfileRef cannot be followed: the manager cluster does not show ClusterProfile fleet/east (404 NotFound: ); install the "
         "CRD of the cluster inventory API, and apply kustomize/overlays/manager, " + INSTEAD
     )

@@ -16,6 +16,7 @@ from prometheus_client import REGISTRY
 from adapter import names
 from adapter.objects import specs
 from adapter.shell.clusters import logins as logins_of
+from adapter.shell.clusters import named
 from adapter.shell.clusters.logins import Logins, once
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube import kubeconfig, resources
@@ -26,7 +27,7 @@ from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
 
 Raw = dict[str, Any]
-OPTIONAL = ("multikueue_clusters", "multikueue_configs", "cluster_profiles")
+OPTIONAL = ("multikueue_clusters", "multikueue_configs")
 OURS = specs.worker_cluster({"spec": {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}}})
 PROFILED = specs.worker_cluster({"spec": {"source": {"clusterProfileRef": {"name": "east", "namespace": "fleet"}}}})
 THEIRS = specs.worker_cluster({"spec": {"source": {"multiKueueClusterRef": {"name": "mk-east"}}}})
@@ -129,21 +130,31 @@ async def test_two_worker_clusters_share_one_watch_until_neither_needs_it() -> N
         assert len(bench.server.of(watch=False)) == 1
 
 
+def fed(server: Server, changes: asyncio.Queue[str]) -> Answer:
+    """A watch that tells what is put into the queue."""
+
+    async def then(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        while not server.closing.is_set():
+            told = asyncio.ensure_future(changes.get())
+            closing = asyncio.ensure_future(server.closing.wait())
+            await asyncio.wait((told, closing), return_when=asyncio.FIRST_COMPLETED)
+            if told.done():
+                await response.write(told.result().encode())
+            told.cancel()
+            closing.cancel()
+        return response
+
+    return then
+
+
 @hurried
 async def test_a_new_kubeconfig_is_told_and_read() -> None:
     changes: asyncio.Queue[str] = asyncio.Queue()
-
     async with benched() as bench:
-
-        async def then(request: web.Request) -> web.StreamResponse:
-            response = web.StreamResponse(headers={"Content-Type": "application/json"})
-            response.enable_chunked_encoding()
-            await response.prepare(request)
-            await response.write((await changes.get()).encode())
-            await bench.server.closing.wait()
-            return response
-
-        bench.server.lists, bench.server.watches = [lists(5, [secret("old")])], [then]
+        bench.server.lists, bench.server.watches = [lists(5, [secret("old")])], [fed(bench.server, changes)]
         assert await bench.text() == "old"
         bench.heard.clear()
         changes.put_nowait(event("MODIFIED", secret("new", 6)))
@@ -186,7 +197,7 @@ async def test_what_breaks_the_reading_is_told_and_the_secret_read_anew(monkeypa
         broken.append(what)
         raise RuntimeError
 
-    monkeypatch.setattr(logins_of, "follow", breaks_once)
+    monkeypatch.setattr(named, "follow", breaks_once)
     async with benched(lists(5, [secret("theirs")])) as bench, asyncio.timeout(apiserver.PATIENCE):
         assert "Secret east in kueue-system cannot be read: reading it broke; see the controller's log" in (
             await bench.refusal()
@@ -260,47 +271,76 @@ def read(text: str) -> tuple[str, str]:
 
 @hurried
 async def test_a_profiles_address_and_the_token_beside_it_make_a_login() -> None:
-    """And one that is renewed, either of them, is another login."""
-    async with benched() as bench:
-        assert "does not show its ClusterProfiles (no answer yet)" in await bench.refusal(PROFILED)
-        bench.manager.unread[resources.CLUSTER_PROFILES] = ApiError(404, "NotFound", "no such resource")
-        assert "does not show its ClusterProfiles (404 NotFound: no such resource)" in await bench.refusal(PROFILED)
-        bench.manager.cluster_profiles.replace([], "1")
+    """And one that is renewed, either of them, is another login; what a cluster manager writes beside it is no news."""
+    changes: asyncio.Queue[str] = asyncio.Queue()
+    async with benched(refuses(404, "NotFound", "no such resource"), lists(5, [])) as bench:
+
+        async def told(found: Raw, kind: str = "MODIFIED") -> None:
+            bench.heard.clear()
+            changes.put_nowait(event(kind, found))
+            await bench.server.until(lambda: "secrets" in bench.heard)
+
+        bench.server.watches = [fed(bench.server, changes)]
+        assert "does not show ClusterProfile fleet/east (404 NotFound: no such resource)" in await bench.refusal(
+            PROFILED
+        )
+        bench.heard.clear()
+        await bench.server.until(lambda: "secrets" in bench.heard)
         assert "names ClusterProfile fleet/east, which does not exist" in await bench.refusal(PROFILED)
-        bench.manager.cluster_profiles.put(profile(version=2))
+        await told(profile(version=6), "ADDED")
         assert "Secret east in rayspan-system, which is to hold the token" in await bench.refusal(PROFILED)
         bench.manager.secrets.put(token("first"))
         assert read(await bench.text(PROFILED)) == ("https://east", "first")
         bench.manager.secrets.put(token("second", 2))
         assert read(await bench.text(PROFILED)) == ("https://east", "second")
-        bench.manager.cluster_profiles.put(profile("https://moved", version=3))
+
+        busy = profile(version=7)
+        busy["status"]["conditions"] = [{"type": "ControlPlaneHealthy"}]
+        changes.put_nowait(event("MODIFIED", busy))
+        await told(profile("https://moved", version=8))
+        assert bench.heard == ["secrets"], "the one of them that matters"
         assert read(await bench.text(PROFILED)) == ("https://moved", "second")
-        assert bench.server.asked == [], "nothing is read that is not read already"
+        (path,) = {one.path for one in bench.server.asked}
+        assert path == "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/fleet/clusterprofiles"
+        assert {one.query["fieldSelector"] for one in bench.server.asked} == {"metadata.name=east"}
+
+
+@hurried
+async def test_a_profile_that_nobody_names_any_more_is_read_no_more() -> None:
+    async with benched(lists(5, [profile()])) as bench:
+        assert "which is to hold the token" in await bench.refusal(PROFILED)
+        bench.manager.secrets.put(secret("ours", namespace=names.SYSTEM_NAMESPACE))
+        assert await bench.text(OURS) == "ours"
+        bench.server.lists = [lists(9, [])]
+        assert "which does not exist" in await bench.refusal(PROFILED), "read anew, not remembered"
 
 
 @hurried
 async def test_a_multikueueclusters_profile_is_in_kueues_namespace_and_so_is_its_secret() -> None:
-    async with benched(lists(5, [token("theirs", namespace=names.KUEUE_NAMESPACE)])) as bench:
+    theirs = profile(namespace=names.KUEUE_NAMESPACE)
+    async with benched(lists(5, [theirs]), lists(5, [token("theirs", namespace=names.KUEUE_NAMESPACE)])) as bench:
         bench.manager.multikueue_clusters.put(by_profile())
-        bench.manager.cluster_profiles.replace([profile("https://not-this-one")], "1")
+        assert read(await bench.text()) == ("https://east", "theirs")
+        assert [(one.path, one.query["fieldSelector"]) for one in bench.server.of(watch=False)] == [
+            ("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/kueue-system/clusterprofiles", "metadata.name=east"),
+            ("/api/v1/namespaces/kueue-system/secrets", "metadata.name=east"),
+        ]
+
+
+@hurried
+async def test_no_secret_of_kueues_is_asked_for_by_a_profile_that_leads_nowhere() -> None:
+    async with benched(lists(5, [])) as bench:
+        bench.manager.multikueue_clusters.put(by_profile())
         assert await bench.refusal() == (
             "spec.source.multiKueueClusterRef: clusterProfileRef of MultiKueueCluster mk-east names ClusterProfile kueue-system/east, which does "
             "not exist; create it, or put a kubeconfig into a Secret, and name that in spec.source.kubeConfig."
         )
-        assert bench.server.asked == [], "no Secret is asked for in vain"
-        bench.manager.cluster_profiles.put(profile(namespace=names.KUEUE_NAMESPACE, version=2))
-        assert read(await bench.text()) == ("https://east", "theirs")
-        (asked,) = bench.server.of(watch=False)
-        assert (
-            asked.path == "/api/v1/namespaces/kueue-system/secrets"
-            and asked.query["fieldSelector"] == "metadata.name=east"
-        )
+        assert len(bench.server.of(watch=False)) == 1
 
 
 @hurried
 async def test_a_profile_by_which_no_connection_can_be_made_is_told_and_not_its_secret() -> None:
-    async with benched() as bench:
-        bench.manager.cluster_profiles.replace([profile("https://[")], "1")
+    async with benched(lists(5, [profile("https://[")])) as bench:
         bench.manager.secrets.put(token("a-token"))
         login = await bench.logins.of("east", PROFILED)
         with pytest.raises(BadLogin) as error:
@@ -330,7 +370,7 @@ def test_the_controller_starts_without_these_kinds_and_takes_them_when_they_come
             given: list[str] = []
 
             async def answer(request: web.Request) -> web.StreamResponse:
-                optional = request.path.rpartition("/")[2].startswith(("multikueue", "clusterprofiles"))
+                optional = request.path.rpartition("/")[2].startswith("multikueue")
                 body = refuses(status) if optional and not given else lists(5)
                 return await body(request)
 
@@ -340,8 +380,7 @@ def test_the_controller_starts_without_these_kinds_and_takes_them_when_they_come
             try:
                 async with asyncio.timeout(apiserver.PATIENCE):
                     await bench.manager.filled.wait()
-                lacking = {resources.MULTIKUEUE_CLUSTERS, resources.MULTIKUEUE_CONFIGS, resources.CLUSTER_PROFILES}
-                assert set(bench.manager.unread) == lacking
+                assert set(bench.manager.unread) == {resources.MULTIKUEUE_CLUSTERS, resources.MULTIKUEUE_CONFIGS}
                 bench.heard.clear()
                 given.append("now")
                 await bench.server.until(lambda: set(OPTIONAL) <= set(bench.heard))

@@ -656,20 +656,10 @@ async def test_a_multikueuecluster_or_a_secret_that_changes_wakes_worker_cluster
         ("multikueue_clusters", None, {"metadata": {"name": "x"}}),
         ("multikueue_clusters", None, None),  # they can be read now, or not any more
         ("secrets", {"metadata": {"name": "x"}}, None),
-        ("cluster_profiles", None, {"metadata": {"name": "x"}}),
-        ("cluster_profiles", None, None),  # they can be read now, or not any more
     ):
         bench.queue.added.clear()
         bench.heard(store, before, after)
         assert bench.woken() == {(CLUSTER, "", "east")}
-
-
-async def test_the_health_of_a_clusterprofile_wakes_nobody(bench: Bench) -> None:
-    """Cluster managers write it all the time."""
-    bench.manager.worker_clusters.replace([make.make_worker_cluster("east")])
-    before = {"metadata": {"name": "x"}, "status": {"accessProviders": [], "conditions": []}}
-    bench.heard("cluster_profiles", before, changed(before, "status", "conditions", to=[{"type": "Healthy"}]))
-    assert bench.woken() == set()
 
 
 @pytest.mark.parametrize(
