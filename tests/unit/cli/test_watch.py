@@ -137,7 +137,7 @@ async def test_one_that_is_deleted_or_another_of_its_name_ends_it(
     facts = in_queue()
     other = replace(facts, job={**facts.job, "metadata": {**facts.job["metadata"], "uid": "another"}})
     for after in ([GONE], answers(other)):
-        server.lists = [*looks(facts), *after]
+        server.lists = [*looks(facts), *after, refuses(401, "Unauthorized")]  # who looks again would say so
         assert await watched(monkeypatch, config) == 1
         assert capsys.readouterr().err == "rayjob/train is gone, and how it ended was not seen.\n"
 
