@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.raw import UNREADABLE, Raw
+from adapter.objects.raw import UNREADABLE, Raw, quoted
 
 FIELD = "spec.source.clusterProfileRef"
 _INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig"
+_LISTS = ("credentialProviders", "accessProviders")  # of a profile's status: the older name, and the one that counts
 # What is taken of a provider's `cluster`; what upstream's own consumer takes (cluster-inventory-api:pkg/access/config.go), and the name
 # on its certificate.
 _TAKEN = ("server", "certificate-authority-data", "tls-server-name", "proxy-url")
@@ -121,9 +122,6 @@ def unusable(profile: Profile, why: str) -> str:
     return f"{profile.called} leads to no cluster: {why}; whoever writes its status.accessProviders is to mend that."
 
 
-_LISTS = ("credentialProviders", "accessProviders")  # the first is the older name; of one name, the second's counts
-
-
 def _providers(found: Raw) -> dict[str, Raw]:
     """Each access provider by its name. Source: cluster-inventory-api:pkg/access/config.go, getClusterAccessorFromClusterProfile."""
     status = found.get("status") or {}
@@ -157,7 +155,7 @@ def _address(profile: Profile, providers: Mapping[str, Raw]) -> Mapping[str, str
 
 def _listed(providers: Mapping[str, Raw]) -> str:
     shown = sorted(providers)[:5]
-    return ", ".join(one[:63] for one in shown) + (", ..." if len(providers) > len(shown) else "")
+    return ", ".join(map(quoted, shown)) + (", ..." if len(providers) > len(shown) else "")
 
 
 def _same_secret(profile: Profile, cluster: Raw) -> None:
@@ -168,7 +166,7 @@ def _same_secret(profile: Profile, cluster: Raw) -> None:
         asked = str((extension.get("extension") or {}).get("clusterName") or profile.name)
         if not profile.secret and asked != profile.name:
             raise specs.Invalid(
-                f"{profile.field}: {profile.called} asks for the token in Secret {asked[:253]}, and a profile does not choose another "
+                f"{profile.field}: {profile.called} asks for the token in Secret {quoted(asked)}, and a profile does not choose another "
                 f"cluster's Secret; if that is right, name it in {FIELD}.tokenSecretRef."
             )
 

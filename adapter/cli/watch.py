@@ -117,7 +117,8 @@ class _Terminal:
         """Draw what is so now."""
         now, size = datetime.now(UTC), shutil.get_terminal_size()
         tree = ofservice.rendered(asked, [wheretable.render(one, now) for one in found]).splitlines()
-        lines = tree if len(tree) < size.lines - 1 else watchlines.lines(asked, found)[: size.lines - 2]
+        room = size.lines - 3  # below it two lines, and the one that the cursor is in: who fills the last one scrolls
+        lines = tree if len(tree) <= room else watchlines.lines(asked, found)[:room]
         picture = [*lines, "", f"{(now - self._begun).total_seconds():.0f} s; Ctrl-C stops the watching, not the job."]
         up = f"\033[{self._height}F" if self._height else ""
         # A line that is wrapped would spoil the count of lines.
