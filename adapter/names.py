@@ -175,6 +175,11 @@ CHECK_REJECTED: Final = "Rejected"
 # --- node autoscalers, in worker clusters --------------------------------------------------------------------------------
 KARPENTER_STAYS_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"  # "true": its node is not consolidated under it
 AUTOSCALER_STAYS_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # "false": the same
+# --- the cluster inventory API (SIG Multicluster) -----------------------------------------------------------------------
+INVENTORY_API_VERSION: Final = "multicluster.x-k8s.io/v1alpha1"
+SECRET_READER: Final = "secretreader"  # the access provider whose program reads a token out of a Secret
+EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"  # of a provider's cluster: what its program is told
+TOKEN_KEY: Final = "token"  # of that Secret
 
 # --- Volcano, in worker clusters whose pods it schedules ---------------------------------------------------------------
 VOLCANO_SCHEDULER: Final = "volcano"  # as a pod's schedulerName

@@ -12,8 +12,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from adapter import names
 from adapter.admission import refusal
 from adapter.cli import common, plantable
@@ -131,8 +129,4 @@ def explained(error: ApiError) -> str:
 
 
 def _printed(answer: Answer, output: str) -> str:
-    if output == "json":
-        return json.dumps(answer, indent=2) + "\n"
-    if output == "yaml":
-        return yaml.safe_dump(answer, sort_keys=False, width=160)
-    return plantable.render(answer)
+    return plantable.render(answer) if output == "table" else common.written(answer, output)

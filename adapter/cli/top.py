@@ -6,7 +6,6 @@ is wrong; 1: the manager cannot be asked.
 
 import argparse
 import asyncio
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -48,7 +47,7 @@ def main(given: argparse.Namespace) -> int:
         return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
     except ApiError as error:
         return complain(common.UNKNOWN_USER if error.status == 401 else error.message or str(error), TROUBLE)
-    print(json.dumps(found, indent=2) + "\n" if given.output == "json" else render(found), end="")
+    print(render(found) if given.output == "table" else common.written(found, given.output), end="")
     return STOPPED if found["stopped"] else DONE
 
 

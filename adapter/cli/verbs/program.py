@@ -7,7 +7,7 @@ from typing import Final
 
 from adapter import __version__
 from adapter.cli import completion
-from adapter.cli.verbs.options import DONE, TROUBLE, Verbs, add_login, add_verb
+from adapter.cli.verbs.options import DONE, TROUBLE, Verbs, add_login, add_output, add_verb
 
 LOG_FORMATS: Final = ("text", "json")  # of shell/logs.py, which takes long to import
 
@@ -20,6 +20,7 @@ example:
   Client: 0.1.0
   Controller: 0.1.0
 
+With `-o json` these are `clientVersion`, `controllerVersion` and, where only that is known, `controllerImage`; what is not known is null.
 Whoever may ask for plans (Role rayspan-plan) may ask the controller. Else its image is shown, if you may read its Deployment.
 
 exit code: 0 it is shown, 2 the command line is wrong, 1 the controller's version cannot be read
@@ -40,6 +41,7 @@ installed beside this one.
 def add(verbs: Verbs) -> None:
     """Add those that people type, and their options, to the command line."""
     verb = add_verb(verbs, "version", _version, "show the version, and the controller's", _VERSION, _VERSION_MORE)
+    add_output(verb)
     add_login(verb)
     summary = "print what makes a shell complete this command"
     verb = add_verb(verbs, "completion", _completion, summary, _COMPLETION, _COMPLETION_MORE)
@@ -119,9 +121,10 @@ def _add_log_format(verb: argparse.ArgumentParser) -> None:
 
 
 def _version(given: argparse.Namespace) -> int:
-    print(f"Client: {__version__}", flush=True)
-    if not (given.context or given.kubeconfig):
-        return DONE
+    if given.output == "table":
+        print(f"Client: {__version__}", flush=True)
+        if not (given.context or given.kubeconfig):
+            return DONE
     from adapter.cli import version
 
     return version.main(given)

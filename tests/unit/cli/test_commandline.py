@@ -29,7 +29,7 @@ print(*sorted({*sys.modules} - before), file=sys.stderr)
 _SLOW = {"asyncio", "email", "http", "inspect", "logging", "ssl", "subprocess", "unittest"}
 _LIGHT = {"adapter", "adapter.__main__", "adapter.names", "adapter.cli", "adapter.cli.completion"}
 VERBS = (
-    *("plan", "where", "why", "render"),
+    *("plan", "where", "why", "watch", "render"),
     *("logs", "exec", "port-forward", "cp"),
     *("top", "cordon", "uncordon", "drain", "preflight"),
     *("join", "rotate", "leave"),

@@ -539,6 +539,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "rayclusters", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueclusters", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueconfigs", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "clusterprofiles", {"list", "watch"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", "leases", {"create", "get", "patch"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
