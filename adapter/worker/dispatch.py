@@ -15,6 +15,7 @@ from adapter.objects.raw import Raw, key_of, meta, uid_of
 from adapter.objects.workerpod import (
     dispatched,
     ended,
+    is_preassigned,
     is_slot,
     leaving,
     share_key,
@@ -81,6 +82,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if _may_choose(worker, pod, placement) and (slot in worker.taken or not is_slot(placement, pod, slot)):
         free = _free_slot(worker, pod, placement, now)
         return [AssignSlot(pod, share_key(free)[0], free)] if free else []
+    if better := _better_slot(worker, pod, placement, now):
+        return [AssignSlot(pod, share_key(better)[0], better)]
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
         return report.unseen(worker.job, pod, cluster, worker.silence, now) if worker.silence else []
@@ -124,12 +127,27 @@ def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
 def _free_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> str:
     """The first free slot, in the order of the plan, empty when there is none; one in a cluster that the plan leaves out now only
     when there is no other: workers of this gang may not start there."""
-    avoided = {one.cluster for one in placement.excluded if one.until > now}
+    avoided = _avoided(placement, now)
     free = (slot for slot in slots(placement, pod) if slot not in worker.taken and _open(worker, slot))
     first = next(free, "")
     if share_key(first)[0] not in avoided:
         return first
     return next((slot for slot in free if share_key(slot)[0] not in avoided), first)
+
+
+def _better_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> str:
+    """A free slot elsewhere for a pod that came with one in a cluster which the plan leaves out now: there nobody chose it. Empty when
+    there is none, and it stays."""
+    avoided = _avoided(placement, now)
+    if not is_preassigned(pod) or share_key(slot_of(pod))[0] not in avoided or not _may_choose(worker, pod, placement):
+        return ""
+    free = _free_slot(worker, pod, placement, now)
+    return "" if share_key(free)[0] in avoided else free
+
+
+def _avoided(placement: Placement, now: datetime) -> set[str]:
+    """The clusters in which workers of this gang may not start."""
+    return {one.cluster for one in placement.excluded if one.until > now}
 
 
 def _open(worker: Worker, slot: str) -> bool:

@@ -7,6 +7,7 @@ what would be planned; they decide nothing and write nothing. What a look is, is
 import asyncio
 import functools
 import logging
+from datetime import UTC, datetime
 
 from adapter.leaderelection import RETRY_SECONDS
 from adapter.objects.raw import key_of, uid_of
@@ -79,6 +80,8 @@ class Engine:
             tasks.create_task(renewed)
             await self._lease.held.wait()
         self._leads = True
+        if self._parts:
+            self._parts.memory.leads_since = datetime.now(UTC)
         metrics.LEADER.set(1)
         log.info("leading; deciding")
 

@@ -32,7 +32,9 @@ class Memory:
         ] = {}  # when it was made, where it rests on nothing but figures of its own clusters
         self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
         self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
-        self.made: set[str] = set()  # worker pods of the manager whose copies were made
+        self.leads_since: datetime | None = None  # None: others may write still
+        self.sent: set[str] = set()  # worker pods of the manager whose copies were asked for, whatever came of it
+        self.made: set[str] = set()  # and those whose copies were made
         self.unreleased: dict[str, str] = {}  # by uid: shares that their clusters would not have deleted, and why
         self._rounds: dict[str, dict[int, datetime]] = {}  # round of a Placement -> when it was seen first
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
@@ -114,7 +116,9 @@ class Memory:
     def keep(self, placements: Iterable[str], pods: Iterable[str], shares: Iterable[str]) -> None:
         """Forget all but these."""
         alive, standing = set(placements), set(shares)
-        self.made &= set(pods)
+        there = set(pods)
+        self.sent &= there
+        self.made &= there
         self.unreleased = {uid: why for uid, why in self.unreleased.items() if uid in standing}
         self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
         self.settles = {uid: when for uid, when in self.settles.items() if uid in alive}

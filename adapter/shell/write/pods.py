@@ -79,6 +79,7 @@ class PodWriter:
     async def create_pod(self, action: CreatePod) -> None:
         """Make a pod's copy, and before it what it refers to."""
         member = self._fleet.connected(action.cluster)
+        self._memory.sent.add(uid_of(action.pod))  # whether or not an answer comes
         try:
             await self._copier.ensure(member, action.references, action.body)
             member.pods.put(await create(member.client, resources.PODS, action.body))
