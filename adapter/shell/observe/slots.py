@@ -178,7 +178,7 @@ class Slots:
     def _as_of(self) -> object:
         stores = (self._manager.pods, *(member.pods for member in self._fleet.members().values()))
         changes = self._claims.changes, *(store.changes for store in stores)
-        return changes, self._fleet.seen().keys(), self._fleet.draining()
+        return changes, frozenset(self._fleet.seen()), self._fleet.draining()
 
     def movers(self, place: Placement, standing: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
         """The copies that are to leave clusters which are drained, now, by cluster and copy; `standing` is what stands for its
