@@ -94,7 +94,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if own:
         kept = create.mirrors(worker, pod, placement, (cluster, number)) if _reads_mirrors(worker, cluster) else []
         beyond = report.beyond(own, worker.reservations.get((cluster, number)), slot, cluster)
-        mirrored = report.mirrored(worker.job, pod, own, cluster, now, beyond)
+        mirrored = report.mirrored(worker.job, pod, own, cluster, now, beyond, busy=worker.busy)
         going = report.ending(own, now) or _replaced(worker, cluster, own)
         return report.stuck(pod, own, cluster, now) or kept + mirrored + going
     # 7. The copy stood and is gone: KubeRay shall replace the worker.

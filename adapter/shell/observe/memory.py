@@ -35,6 +35,7 @@ class Memory:
         self.leads_since: datetime | None = None  # None: others may write still
         self.sent: set[str] = set()  # worker pods of the manager whose copies were asked for, whatever came of it
         self.made: set[str] = set()  # and those whose copies were made
+        self.making = 0  # how many are asked for now
         self.unreleased: dict[str, str] = {}  # by uid: shares that their clusters would not have deleted, and why
         self._rounds: dict[str, dict[int, datetime]] = {}  # round of a Placement -> when it was seen first
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said

@@ -75,6 +75,7 @@ class Workers:
             head_mirrors=_head_mirrors(address.service, members),
             pull_secrets=pull_secrets(pod, work) if pod and work else (),
             job_gone=bool(work and (work.deleted or self._shares.job_of(work) != "There")),
+            busy=self._memory.making > 0,
             restarts=self._restarts(work) if work else False,
         )
 

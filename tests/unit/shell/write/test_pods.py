@@ -60,6 +60,7 @@ async def test_what_a_pod_refers_to_stands_before_the_pod(
     asked = await do(made(), *answers, trouble=trouble, memory=memory)
     assert [one.path.rpartition("/")[2] for one in asked if one.method == "POST"] == writes
     assert memory.sent == {uid_of(POD)}, "whatever came of it: who hears of no answer does not know"
+    assert memory.making == 0, "it is over"
     assert memory.made == (set() if trouble else {uid_of(POD)})
 
 
