@@ -106,7 +106,7 @@ def test_the_pods_of_a_group_come_with_the_slots_of_the_plan_in_its_order(
         pytest.param({"index": "0", "listed": "7"}, "/0", id="a cluster without a name: none has such a share"),
     ],
 )  # fmt: skip
-def test_which_slot_a_pod_came_with(pod: dict[str, str], want: str) -> None:
+def test_which_slot_a_pod_came_with(pod: Raw, want: str) -> None:
     assert slot_of(make_pod(**pod)) == want
     assert is_preassigned(make_pod(**pod)) is (bool(want) and "slot" not in pod)
 

@@ -969,7 +969,7 @@ class World:
             shared=slot_of(pod) in slots_taken(self.everyone(), uid),
             draining=(),
         )
-        return pod if preassigned.is_own(PLACE, pod, ground) else without_slot(pod)
+        return pod if preassigned.is_own(PLACE, pod, ground) else dict(without_slot(pod))
 
     def silence(self, pod: Raw) -> Silence | None:
         cluster, _ = share_key(slot_of(pod))
@@ -1020,7 +1020,7 @@ class World:
             case _:
                 raise AssertionError(f"{action} is no business of this world")
 
-    def copies_of(self, pod: Raw) -> list[str]:
+    def copies_of(self, pod: facts.Raw) -> list[str]:
         """The clusters in which a pod's copy stands, seen or not."""
         name = pod["metadata"]["name"]
         return [c for c, pods in self.remote.items() if name in pods and _origin(pods[name]) == facts.uid_of(pod)]
@@ -1036,7 +1036,7 @@ class World:
         match event:
             case "create" if name not in self.pods:
                 self.born += 1
-                numbered = {"index": self.number(), "listed": LISTED} if name in NUMBERED else {}
+                numbered: Raw = {"index": self.number(), "listed": LISTED} if name in NUMBERED else {}
                 self.pods[name] = make_pod(name, uid=f"u{self.born}", placement=NAME, **numbered)
             case "lead":  # another one does, which knows nothing
                 self.sent, self.older = set(), set(map(facts.uid_of, self.pods.values()))

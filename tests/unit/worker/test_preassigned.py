@@ -12,7 +12,7 @@ from tests.unit.builders import at, make_placement, make_pod, make_workload, sta
 
 Raw = dict[str, Any]
 PLACE = placement(make_placement(make_workload()))
-EAST0 = {"index": "0", "listed": "east/1/role-workers/2"}
+EAST0: dict[str, Any] = {"index": "0", "listed": "east/1/role-workers/2"}
 CAME = make_pod(**EAST0)
 FREE = Ground(copied=False, seen=True, sent=False, shared=False, draining=frozenset())
 
