@@ -12,20 +12,17 @@ slot counts as long as nothing speaks against it. Else the pod is one without a 
 
 In a cluster that cannot be seen a copy may stand that was never reported. A slot that was written says that the cluster was seen just
 before; one that a pod came with says nothing, so there it counts who may have sent a copy: this process, which knows, or one that led
-before it, which can have done so only for a pod that is older than this one's lead. What upstream says: docs/upstream.md, "The number of a
+before it, which can have done so only for a pod that was there when this one began to lead, by our stores or by its age. What upstream says: docs/upstream.md, "The number of a
 worker".
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, meta, moment
 from adapter.objects.workerpod import dispatched, ended, is_preassigned, is_slot, leaving, share_key, slot_of
-
-# Longer than clocks of an API server and ours differ: a pod that seems so much younger than this process's lead is younger.
-_CLOCKS_DIFFER = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,6 @@ def is_own(placement: Placement, pod: Raw, ground: Ground) -> bool:
 
 
 def may_be_sent(pod: Raw, *, sent: bool, leads_since: datetime | None) -> bool:
-    """Whether somebody may have sent a pod's copy to its cluster: this process did (`sent`), or the pod may have been there before it led."""
+    """Whether somebody may have sent a pod's copy to its cluster: that is known (`sent`), or the pod is older than this process's lead."""
     made = moment(meta(pod).get("creationTimestamp"))
-    return sent or leads_since is None or made is None or made < leads_since + _CLOCKS_DIFFER
+    return sent or leads_since is None or made is None or made < leads_since

@@ -22,6 +22,7 @@ from adapter.shell.guard import contained, guarded
 from adapter.shell.kube.client import Client
 from adapter.shell.planning.preview import Preview
 from adapter.shell.write import anchors
+from adapter.worker.preassigned import in_doubt
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class Engine:
             await self._lease.held.wait()
         self._leads = True
         if self._parts:
-            self._parts.memory.leads_since = datetime.now(UTC)
+            self._parts.memory.lead(datetime.now(UTC), map(uid_of, filter(in_doubt, self.manager.pods)))
         metrics.LEADER.set(1)
         log.info("leading; deciding")
 

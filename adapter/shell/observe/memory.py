@@ -33,13 +33,19 @@ class Memory:
         self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
         self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
         self.leads_since: datetime | None = None  # None: others may write still
-        self.sent: set[str] = set()  # worker pods of the manager whose copies were asked for, whatever came of it
+        # Worker pods of the manager whose copies were asked for, whatever came of it, or may have been before this process led.
+        self.sent: set[str] = set()
         self.made: set[str] = set()  # and those whose copies were made
         self.making = 0  # how many are asked for now
         self.unreleased: dict[str, str] = {}  # by uid: shares that their clusters would not have deleted, and why
         self._rounds: dict[str, dict[int, datetime]] = {}  # round of a Placement -> when it was seen first
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
         self._unusable: dict[str, dict[tuple[str, int], dict[str, str]]] = {}  # share -> pod -> why
+
+    def lead(self, now: datetime, pods: Iterable[str]) -> None:
+        """Note that this process leads from now on, and which worker pods it found: whoever led before may have sent their copies."""
+        self.leads_since = now
+        self.sent |= set(pods)
 
     def note_plan(self, uid: str, version: int, settles: datetime | None, alone: datetime | None) -> None:
         """Note that a gang was planned as of a room version, and when anew unasked; `alone`: when, if it found no room on what its own

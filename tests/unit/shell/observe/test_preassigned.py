@@ -49,7 +49,7 @@ def copy_of(pod: Raw, slot: str) -> dict[str, Any]:
 def sight(*pods: Raw, east: list[Raw] | None = None, west: list[Raw] | None = None) -> Sight:
     """A gang in two clusters, of which this process leads since START."""
     found = Sight({"east": 8, "west": 8})
-    found.memory.leads_since = at(0)
+    found.memory.lead(at(0), [])
     fill(found.manager.worker_clusters, make_worker_cluster("east"), make_worker_cluster("west"))
     fill(found.manager.workloads, WORK)
     fill(found.manager.placements, PLACE_RAW)
@@ -132,19 +132,18 @@ def test_a_worker_that_is_replaced_while_its_cluster_is_silent_waits_for_a_place
 
 
 @pytest.mark.parametrize(
-    "known",
+    ("leads", "pods", "sent"),
     [
-        pytest.param(True, id="this process has asked for its copy"),
-        pytest.param(False, id="or the one that led before may have"),
+        pytest.param(0, [], [uid_of(B)], id="this process has asked for its copy"),
+        pytest.param(0, [uid_of(B)], [], id="or the one that led before may have: it was there"),
+        pytest.param(120, [], [], id="or by its age, where that was not seen"),
     ],
 )
-def test_one_that_may_have_a_copy_there_keeps_it(known: bool) -> None:
+def test_one_that_may_have_a_copy_there_keeps_it(leads: float, pods: list[str], sent: list[str]) -> None:
     """A second copy elsewhere would be a worker too many."""
     found = sight(B)
-    if known:
-        found.memory.sent.add(uid_of(B))
-    else:
-        found.memory.leads_since = at(60)
+    found.memory.lead(at(leads), pods)
+    found.memory.sent |= set(sent)
     silence(found, "west")
     assert facts(found, B)[0] == WEST0
     gang = found.facts.gangs.facts((WORK["metadata"]["namespace"], WORK["metadata"]["name"]), at(99))
