@@ -12,8 +12,9 @@ slot counts as long as nothing speaks against it. Else the pod is one without a 
 
 In a cluster that cannot be seen a copy may stand that was never reported. A slot that was written says that the cluster was seen just
 before; one that a pod came with says nothing, so there it counts who may have sent a copy: this process, which knows, or one that led
-before it, which can have done so only for a pod that was there when this one began to lead, by our stores or by its age. What upstream says: docs/upstream.md, "The number of a
-worker".
+before it, which can have done so only for a pod that was there when this one began to lead, by our stores or by its age.
+
+Where numbers and lists come from: docs/upstream.md, "The number of a worker".
 """
 
 from collections.abc import Collection
