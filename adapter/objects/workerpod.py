@@ -9,6 +9,7 @@ numbers the pods. Both stand in the pod from its creation on, and neither moves 
 the pod itself counts for more. Whether the slot that it came with is its own is asked in worker/preassigned.py.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
@@ -57,9 +58,12 @@ def without_slot(pod: Raw) -> Raw:
 def _came_with(pod: Raw) -> str:
     """KubeRay's number of the pod counts through the listed slots, whoever wrote either."""
     index, listed = label(pod, names.RAY_REPLICA_INDEX_LABEL), annotation(pod, names.SLOTS_ANNOTATION)
-    if not (_is_number(index) and 0 < len(listed) <= _LONGEST_LIST):
-        return ""
-    left = int(index)
+    return _nth(listed, int(index)) if _is_number(index) and 0 < len(listed) <= _LONGEST_LIST else ""
+
+
+@functools.lru_cache(maxsize=4096)  # a look at a gang asks it again and again of each of its pods
+def _nth(listed: str, index: int) -> str:
+    left = index
     for part in listed.split(" "):
         prefix, _, count = part.rpartition("/")
         if not _is_number(count):

@@ -86,24 +86,35 @@ class Slots:
         return self._standing(place, [pod])[0]
 
     def _standing(self, place: Placement, pods: Iterable[Raw]) -> list[Raw]:
-        """The same of some pods of a Placement."""
+        """The same of some pods of a Placement, of which there may be thousands."""
         seen, draining = self._fleet.seen(), self._fleet.draining()
+        counts, about = self._counts(_group(place)), self._claims.slots(_group(place), but=None)
 
         def is_own(pod: Raw) -> bool:
-            return not preassigned.in_doubt(pod) or preassigned.is_own(place, pod, self._ground(pod, seen, draining))
+            if not preassigned.in_doubt(pod):
+                return True
+            slot = slot_of(pod)
+            alone = slot not in about and sum(count.get(slot, 0) for count in counts) <= 1  # which it is mostly
+            shared = not alone and self.shared(pod)
+            return preassigned.is_own(place, pod, self._ground(pod, seen.get(share_key(slot)[0]), shared, draining))
 
         return [pod if is_own(pod) else without_slot(pod) for pod in pods]
 
-    def _ground(self, pod: Raw, seen: Mapping[str, Member], draining: Collection[str]) -> Ground:
-        member, uid, memory = seen.get(share_key(slot_of(pod))[0]), uid_of(pod), self._memory
+    def _ground(self, pod: Raw, member: Member | None, shared: bool, draining: Collection[str]) -> Ground:
+        uid, memory = uid_of(pod), self._memory
         copy = member.pods.get(key_of(pod)) if member else None
         return Ground(
             copied=bool(copy and label(copy, names.POD_UID_LABEL) == uid) or uid in memory.made,
             seen=member is not None,
-            sent=preassigned.may_be_sent(pod, sent=uid in memory.sent, leads_since=memory.leads_since),
-            shared=self.shared(pod),
+            sent=member is None
+            and preassigned.may_be_sent(pod, sent=uid in memory.sent, leads_since=memory.leads_since),
+            shared=shared,
             draining=draining,
         )
+
+    def _counts(self, group: str) -> list[Mapping[str, int]]:
+        members = self._fleet.members().values()
+        return [self._manager.pods.count(group), *(member.pods.count(group) for member in members)]
 
     def shared(self, pod: Raw) -> bool:
         """Whether somebody else holds a pod's slot, too, or is about to."""
@@ -111,7 +122,7 @@ class Slots:
         stores = [self._manager.pods, *(member.pods for member in self._fleet.members().values())]
         mine = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
         own = sum(by_placement(one) == group and slot_of(one) == slot for one in mine)
-        held = sum(store.count(group).get(slot, 0) for store in stores)
+        held = sum(count.get(slot, 0) for count in self._counts(group))
         return held > own or slot in self._claims.slots(group, but=uid)
 
     def taken(self, pod: Raw) -> frozenset[str]:
