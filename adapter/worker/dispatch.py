@@ -6,10 +6,10 @@ that KubeRay replaces it; a copy is made only for a pod that holds a slot on an 
 Clusters that cannot be seen are left alone: what runs there counts as running, until it counts as lost.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from adapter import names
-from adapter.actions import Action, AssignSlot, DeletePod, say
+from adapter.actions import Action, AssignSlot, DeletePod, LookAgain, say
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, key_of, meta, uid_of
 from adapter.objects.workerpod import (
@@ -32,6 +32,9 @@ from adapter.worker.facts import Worker
 # Why a copy goes, where nothing stands for it; the metrics know these apart.
 POD_GONE = "its pod in the manager cluster is gone"
 SLOT_ELSEWHERE = "its pod holds a slot in another cluster"
+# For a pod that came with a slot which is not its own. Who leaves that slot, or gets another plan, wakes it; who leaves another one wakes
+# those that have none, among which it is not found. So few wait like this, and so seldom, that they may ask.
+LOOKS_AROUND = timedelta(seconds=5)
 
 
 def decide(worker: Worker, now: datetime) -> list[Action]:
@@ -81,7 +84,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
     if _may_choose(worker, pod, placement) and (slot in worker.taken or not is_slot(placement, pod, slot)):
         free = _free_slot(worker, pod, placement, now)
-        return [AssignSlot(pod, share_key(free)[0], free)] if free else []
+        waits: list[Action] = [LookAgain(LOOKS_AROUND)] if worker.slotless else []
+        return [AssignSlot(pod, share_key(free)[0], free)] if free else waits
     if better := _better_slot(worker, pod, placement, now):
         return [AssignSlot(pod, share_key(better)[0], better)]
     # 5. Nothing is known of a cluster that cannot be seen.

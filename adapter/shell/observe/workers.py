@@ -49,7 +49,7 @@ class Workers:
         pod, members = self._manager.pods.get(key), self._fleet.seen()
         remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
         stands_for = self._shares.placement_of(pod) if pod else None
-        pod = self._slots.standing(stands_for, pod) if pod and stands_for else pod
+        came, pod = pod, self._slots.standing(stands_for, pod) if pod and stands_for else pod
         near = _near(members, stands_for, pod) if pod and stands_for else {}
         work = self._shares.workload_of(stands_for) if stands_for else None
         standing = self._shares.under(stands_for, slot_of(pod)) if pod and work and stands_for else []
@@ -75,6 +75,7 @@ class Workers:
             head_mirrors=_head_mirrors(address.service, members),
             pull_secrets=pull_secrets(pod, work) if pod and work else (),
             job_gone=bool(work and (work.deleted or self._shares.job_of(work) != "There")),
+            slotless=pod is not came,
             busy=self._memory.making > 0,
             restarts=self._restarts(work) if work else False,
         )

@@ -550,16 +550,6 @@ async def test_a_pod_that_went_wakes_those_without_a_slot(bench: Bench) -> None:
     assert {bench.queue.added[pod] for pod in PODS} == {0}
 
 
-async def test_it_wakes_those_who_came_with_one_that_may_not_be_theirs(bench: Bench) -> None:
-    """Which of the plan is free now, they look for like those without one; nobody does who has his copy, or goes."""
-    listed = {"placement": NAME, "index": "0", "listed": "north/1/role-workers/2"}
-    came = make_pod("came", **listed)
-    others = [make_pod("copied", dispatched=True, **listed), make_pod("goes", deleting=True, **listed)]
-    bench.manager.pods.replace([came, *others])
-    bench.heard("pods", SLOTTED, None)
-    assert bench.woken() == {(POD, NAMESPACE, "slotted"), (POD, NAMESPACE, "came"), GANG_KEY}
-
-
 async def test_a_pod_that_leaves_its_slot_wakes_who_waits_for_one(bench: Bench) -> None:
     bench.heard("pods", SLOTTED, changed(SLOTTED, "metadata", "annotations", names.SLOT_ANNOTATION, to="west/1/x/0"))
     assert bench.woken() >= set(PODS)

@@ -81,6 +81,7 @@ def test_a_pod_has_the_slot_that_it_came_with() -> None:
     found = sight(A, B)
     assert facts(found, A) == (EAST0, frozenset()), "and nobody asks who has the others"
     assert facts(found, B) == (WEST0, frozenset())
+    assert not found.facts.workers.facts(key_of(B)).slotless
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,7 @@ def test_a_pod_has_the_slot_that_it_came_with() -> None:
 def test_one_that_somebody_else_holds_is_not_its_own(found: Sight) -> None:
     slot, taken = facts(found, B)
     assert (slot, WEST0 in taken) == ("", True)
+    assert found.facts.workers.facts(key_of(B)).slotless
 
 
 def test_one_that_is_just_being_given_away_is_not_either() -> None:
