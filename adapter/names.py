@@ -68,6 +68,8 @@ ROOT_AUTHORITY: Final = "kube-root-ca.crt"  # the ConfigMap in which Kubernetes 
 
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
 PLACEMENT_LABEL: Final = f"{DOMAIN}/placement"  # value: name of the Placement in the pod's namespace
+# "<cluster>/<round>/<role>/<count> ...": the slots of a worker group, in the order of the index that KubeRay gives its pods
+SLOTS_ANNOTATION: Final = f"{DOMAIN}/slots"
 LOCK_NODE_SELECTOR: Final = f"{DOMAIN}/remote"  # no node carries it: the second lock beside the gate
 LOCK_NODE_SELECTOR_VALUE: Final = "only"
 
@@ -91,7 +93,8 @@ POOL_REMOTE: Final = "remote"  # its value where workers go away
 # --- written by us on a manager's worker pods ------------------------------------------------------------------------
 CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"  # also on every remote object and, as a Ray label, on every remote node
 ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"  # of users, on a worker group's template: the only zone that it may run in
-SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"  # "<cluster>/<round>/<role>/<index>"; also on the remote pod
+# "<cluster>/<round>/<role>/<index>", also on the remote pod; of one that has the slot that it came with, at the first news of its copy
+SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"
 # True once the remote pod was seen, Unknown while its cluster cannot be seen; the pod's absence later means lost.
 DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"
 
@@ -194,6 +197,8 @@ RAY_API_VERSION: Final = "ray.io/v1"
 RAY_NODE_TYPE_LABEL: Final = "ray.io/node-type"
 RAY_GCS_CLUSTER_LABEL: Final = "ray.io/cluster"
 RAY_GCS_GROUP_LABEL: Final = "ray.io/group"
+# on each worker, from KubeRay 1.6 on: the lowest number that no other pod of its group has, from 0
+RAY_REPLICA_INDEX_LABEL: Final = "ray.io/worker-group-replica-index"
 RAY_HOST_INDEX_LABEL: Final = "ray.io/replica-host-index"  # on a worker whose replica has several hosts
 HEAD: Final = "head"  # podset and node type of the head
 WORKER: Final = "worker"  # node type of the others

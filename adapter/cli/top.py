@@ -62,7 +62,7 @@ async def _read(given: argparse.Namespace) -> Document:
 async def _fleet(client: Client) -> Document:
     look = Look(client)
     clusters = await look.all(WORKER_CLUSTERS)
-    pods = await look.all(PODS, labelSelector=names.CLUSTER_LABEL)
+    pods = await look.all(PODS, labelSelector=names.PLACEMENT_LABEL)
     queues, checks = await look.all(CLUSTER_QUEUES), await look.all(ADMISSION_CHECKS)
     written = await _written(look, clusters)
     stopped = (

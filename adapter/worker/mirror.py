@@ -13,6 +13,7 @@ from typing import Any
 from adapter import names
 from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, condition, is_true, key_of, meta, quoted, turned, uid_of
 from adapter.objects.rayjob import LONGEST_NAME
+from adapter.objects.workerpod import is_preassigned, share_key, slot_of
 from adapter.objects.workload import Job
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.
@@ -104,7 +105,14 @@ def _patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
     status = local.get("status") or {}
     # In a merge-patch null removes a field, so a field that the copy has lost goes here too.
     changed = {field: value for field, value in wanted.items() if _plain(status.get(field)) != _plain(value)}
-    return {"metadata": {"uid": uid_of(local)}, "status": changed} if changed else None
+    return {"metadata": {"uid": uid_of(local), **_record(local)}, "status": changed} if changed else None
+
+
+def _record(local: Raw) -> Raw:
+    """What is written with the first news of a pod that has the slot that it came with: where it is, for all who look for it there."""
+    slot = slot_of(local)
+    here = {names.CLUSTER_LABEL: share_key(slot)[0]}
+    return {"labels": here, "annotations": {names.SLOT_ANNOTATION: slot}} if is_preassigned(local) else {}
 
 
 def _conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:

@@ -142,12 +142,15 @@ def make_pod(
     placement: str = "",
     group: str = "workers",
     slot: str = "",
+    index: str = "",
+    listed: str = "",
     dispatched: bool = False,
     phase: str = "Pending",
     deleting: bool = False,
 ) -> Raw:
-    """A gated worker pod in the manager."""
+    """A gated worker pod in the manager; `index` and `listed` are its number and the slots that its template lists."""
     labels = {names.RAY_GCS_GROUP_LABEL: group, names.RAY_GCS_CLUSTER_LABEL: "train-abc"}
+    labels |= {names.RAY_REPLICA_INDEX_LABEL: index} if index else {}
     labels |= {names.PLACEMENT_LABEL: placement} if placement else {}
     ray_cluster = {"kind": "RayCluster", "name": "train-abc", "uid": "uid-of-train-abc", "controller": True}
     return {
@@ -156,7 +159,10 @@ def make_pod(
             uid=uid,
             deleting=deleting,
             labels=labels,
-            annotations={names.SLOT_ANNOTATION: slot} if slot else {},
+            annotations={
+                **({names.SLOT_ANNOTATION: slot} if slot else {}),
+                **({names.SLOTS_ANNOTATION: listed} if listed else {}),
+            },
             ownerReferences=[ray_cluster],
         ),
         "spec": {

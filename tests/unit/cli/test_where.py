@@ -383,7 +383,7 @@ async def test_top_shows_the_fleet(
     same_as_golden(capsys.readouterr().out, GOLDEN / "top.txt")
     assert [(one.path, one.query.get("labelSelector")) for one in server.asked if one.method == "GET"] == [
         (f"{OURS}/workerclusters", None),
-        ("/api/v1/pods", "rayspan.dev/cluster"),
+        ("/api/v1/pods", "rayspan.dev/placement"),
         (f"{KUEUE}/clusterqueues", None),
         (f"{KUEUE}/admissionchecks", None),
         (f"{OURS}/dispatchpolicies", None),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter import names
 from adapter.objects.raw import condition as condition_of
 from adapter.objects.workload import Job
 from adapter.worker.mirror import MIRRORED, failed_patch, may_restart, status_patch
@@ -473,3 +474,27 @@ def test_neither_pod_is_touched(local: Raw, remote: Raw) -> None:
 def test_a_pod_is_failed_once(local: Raw) -> None:
     after = patched(local, failed_patch(local, reason="R", message="m", now=NOW))
     assert failed_patch(after, reason="R", message="m", now=NOW) is None
+
+
+CAME = {"labels": {names.RAY_REPLICA_INDEX_LABEL: "1"}, "annotations": {names.SLOTS_ANNOTATION: "east/1/role/3"}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "want"),
+    [
+        pytest.param(CAME, True, id="it has the slot that it came with"),
+        pytest.param({"annotations": {names.SLOT_ANNOTATION: "east/1/role/0"}}, False, id="one was written"),
+        pytest.param({}, False, id="it has none"),
+    ],
+)
+def test_with_the_first_news_it_is_written_where_a_pod_is(metadata: Raw, want: bool) -> None:
+    """Its label is for those who look for workers by it."""
+    local = local_pod()
+    local["metadata"] |= metadata
+    record = {
+        "labels": {names.CLUSTER_LABEL: "east"},
+        "annotations": {names.SLOT_ANNOTATION: "east/1/role/1"},
+    }
+    told = [status_patch(local, RUNNING, "east"), failed_patch(local, reason="x", message="y", now=NOW)]
+    for patch in told:
+        assert patch and patch["metadata"] == {"uid": "local-uid", **(record if want else {})}
