@@ -14,7 +14,7 @@ from aiohttp import web
 
 from adapter.access import answers, way
 from adapter.access import request as requests
-from adapter.access.grant import LOG, Grant
+from adapter.access.grant import EXEC, LOG, PORT_FORWARD, Grant
 from adapter.access.request import Asked
 from adapter.access.way import Refusal
 from adapter.shell import guard
@@ -31,6 +31,8 @@ IDLE_SECONDS: Final = 30.0
 MOST_HEADERS, LONGEST_HEADER, LONGEST_LINE = 64, 8190, 4096
 # Of a grant that served once, why its request was refused over there: kubectl tries again by its older protocol, and shows that answer.
 MOST_REMEMBERED: Final = 200
+
+_METHODS: Final = {False: ("GET",), True: ("GET", "POST")}  # the latter is what that protocol asks by
 
 _NOTHING: Final = Refusal(
     404, "NotFound", "Nothing is answered here but what `kubectl rayspan` asks: logs, exec, port-forward and cp."
@@ -66,7 +68,7 @@ class Desk:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = requests.asked(request.rel_url.raw_path)
-        if asked is None or request.method not in ("GET", "POST"):
+        if asked is None or request.method not in _METHODS[asked.what in (EXEC, PORT_FORWARD)]:
             raise Refused(_NOTHING)
         if said := self._refused.get(_whose(asked)):
             raise Refused(said)

@@ -594,7 +594,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "workerclusters", {"get"}),
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "secrets", set()),
         (_ACCESS_RBAC, "Role", names.ACCESS_ACCOUNT, "secrets", {"get"}),
-        (_ACCESS_RBAC, "Role", names.ACCESS_ROLE, "services/proxy", {"get"}),
+        (_ACCESS_RBAC, "Role", names.ACCESS_ROLE, "services/proxy", {"get", "create"}),
         (_ACCESS_RBAC, "ClusterRole", "rayspan-access-view", "workeraccesses", {"create"}),
         (_LOGS_RBAC, "ClusterRole", names.LOGS_ROLE, "pods/log", {"get"}),
         (_EXEC_RBAC, "ClusterRole", names.EXEC_ROLE, "pods/exec", {"get", "create"}),
