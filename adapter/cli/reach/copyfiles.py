@@ -22,6 +22,9 @@ from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import Client
 
 
+_REST = 65_536
+
+
 @dataclass(frozen=True, slots=True)
 class End:
     """One side of a copy: a path in a pod, or, without a pod, on this machine."""
@@ -92,6 +95,8 @@ def _fetched(command: Sequence[str], goal: Path) -> int:
                     packed.extractall(goal, filter="data")
                 else:
                     _renamed(packed, goal)
+            while cast("IO[bytes]", child.stdout).read(_REST):  # with which tar fills its last block
+                pass
         except (tarfile.TarError, OSError) as error:
             child.kill()
             return complain(f"It could not be unpacked: {error}", TROUBLE)

@@ -16,6 +16,7 @@ from adapter.shell.kube.client import ApiError, Client, Unreachable
 from tests.unit.apiserver import PATIENCE, kubeconfig
 
 PROTOCOL = "v5.channel.k8s.io"
+MESSAGES, PIECE = 300, 32 * 1024  # far more than all buffers between the two hold
 LEFT = web.AppKey("left", asyncio.Event)  # set when a command has nobody any more who hears it
 
 
@@ -28,6 +29,10 @@ async def echo(request: web.Request) -> web.StreamResponse:
         if message.data in (b"die", b"leave"):
             assert request.transport is not None
             (request.transport.abort if message.data == b"die" else request.transport.close)()
+        if message.data == b"much":
+            for _ in range(MESSAGES):
+                await socket.send_bytes(bytes(PIECE))
+            break
         if message.data == b"end":
             await socket.send_bytes(b"last word")
             break
@@ -137,6 +142,17 @@ async def test_a_command_hears_and_is_heard_until_it_ends(front: aiohttp.ClientS
         assert await socket.receive_bytes() == b"last word"
         assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
         assert socket.close_code == 1000
+
+
+async def test_much_that_is_said_at_the_end_comes_whole_to_who_is_slow(front: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(PATIENCE), front.ws_connect("/exec", protocols=[PROTOCOL]) as socket:
+        await socket.receive_bytes()
+        await socket.send_bytes(b"much")
+        for _ in range(MESSAGES):
+            await asyncio.sleep(0)  # others have their turn
+            assert len(await socket.receive_bytes()) == PIECE
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+        assert socket.close_code == aiohttp.WSCloseCode.OK
 
 
 @pytest.mark.parametrize("word", [b"die", b"leave"])
