@@ -21,7 +21,6 @@ from adapter.objects.raw import Raw
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import Client
 
-
 _REST = 65_536
 
 
