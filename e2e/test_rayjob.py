@@ -13,17 +13,21 @@ import pytest
 from adapter import names
 from hack.lab.base.paths import REPO
 from hack.testbed.clusters import Cluster, Clusters, program, wait
-from hack.testbed.rayjob import QUEUE, SAMPLE, Job
+from hack.testbed.rayjob import NAMESPACE, QUEUE, SAMPLE, Job
 from hack.testbed.stage import added
 
 
 def test_rayjob_spans_both_clusters(job: Job) -> None:
     """Four workers, two in each cluster by quota: one RayCluster, work done in every zone, addresses of both networks."""
     job.submit()
+    watching = _watching(job)
     job.wait_for_workers()
     addresses = {pod["status"]["podIP"]: pod["metadata"]["labels"][names.CLUSTER_LABEL] for pod in job.pods()}
     assert sorted(addresses.values()) == ["east", "east", "west", "west"]
     assert job.wait_for_end() == "SUCCEEDED", job.output()
+    said, _ = watching.communicate(timeout=30)
+    assert watching.returncode == 0 and "Placed: 4 of 4 workers, 2 east, 2 west." in said, said
+    assert said.splitlines()[-1].endswith("Done: It has succeeded."), said
 
     result = job.result()
     assert result["ok"] and 3.1 < result["pi"] < 3.2
@@ -92,6 +96,13 @@ def _following(job: Job) -> Iterator[Path]:
                 assert child.wait(90) == 0
             finally:
                 child.terminate()
+
+
+def _watching(job: Job) -> "subprocess.Popen[str]":
+    """`rayspan watch`, which ends with the job."""
+    words = [sys.executable, "-m", "adapter", "watch", f"rayjob/{job.name}", "-n", NAMESPACE]
+    login = ["--kubeconfig", str(job.manager.kubeconfig)]
+    return subprocess.Popen([*words, *login], cwd=REPO, stdout=subprocess.PIPE, text=True)
 
 
 def _reserving(cluster: Cluster) -> int:

@@ -17,10 +17,10 @@ from adapter.shell.kube.client import Client
 log = logging.getLogger(__name__)
 
 
-def main(port: int, health_port: int) -> int:
+def main(port: int, health_port: int, *, log_format: str = "text") -> int:
     """Run the access server; returns the exit code."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logs.FORMATS["text"])
+    handler.setFormatter(logs.FORMATS[log_format])
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it would quote requests, and keys are in them
     return asyncio.run(_run(port, health_port))

@@ -8,7 +8,7 @@ import pytest
 from adapter import membership, names
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
-from hack.testbed import install
+from hack.testbed import install, inventory
 from hack.testbed.clusters import Cluster, Clusters
 from hack.testbed.reader import Raw
 from hack.testbed.rights import SUBRESOURCES, Row, may, wrong
@@ -81,6 +81,15 @@ VOLCANO_ROWS: list[Row] = [
     ("get", "podgroups.scheduling.volcano.sh", "-n default", True),
     ("delete", "podgroups.scheduling.volcano.sh", "-n default", False),
     ("create", "podgroups.scheduling.volcano.sh", "-n kube-system", False),
+]
+# Where the cluster inventory API is.
+INVENTORY_ROWS: list[Row] = [
+    ("list", "clusterprofiles.multicluster.x-k8s.io", "-A", True),
+    ("watch", "clusterprofiles.multicluster.x-k8s.io", "-A", True),
+    ("get", "clusterprofiles.multicluster.x-k8s.io", "-n default", False),
+    ("patch", "clusterprofiles.multicluster.x-k8s.io", "-n default", False),
+    ("patch", "clusterprofiles.multicluster.x-k8s.io/status", "-n default", False),
+    ("create", "clusterprofiles.multicluster.x-k8s.io", "-n default", False),
 ]
 # With the components that an admin adds.
 MULTIKUEUE_ROWS: list[Row] = [
@@ -375,6 +384,14 @@ def volcano(fleet: Clusters) -> Iterator[Cluster]:
 
 def test_what_it_may_do_with_pod_groups(volcano: Cluster) -> None:
     assert wrong(volcano, WORKER, VOLCANO_ROWS) == []
+
+
+def test_what_it_may_do_with_clusterprofiles(fleet: Clusters) -> None:
+    """It asks for them by lists and watches alone; their cluster manager writes them."""
+    manager = fleet.manager
+    with inventory.known(manager):
+        manager.wait(lambda: may(manager, CONTROLLER, *INVENTORY_ROWS[0][:3]), 20, "the API server tells of the kind")
+        assert wrong(manager, CONTROLLER, INVENTORY_ROWS) == []
 
 
 def test_no_token_leaves_its_secret(deployed: None, fleet: Clusters) -> None:

@@ -20,8 +20,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
     for some in (jobs, reach, fleet, membership, program):
         some.add(verbs)
-    if words[1:2] == ["controller"]:  # else argparse would name it among the verbs when one is mistyped
-        program.add_controller(verbs)
-    if words[1:2] == ["access"]:
-        program.add_access(verbs)
+    for hidden in words[1:2]:  # else argparse would name them among the verbs when one is mistyped
+        if hidden in program.HIDDEN:
+            program.HIDDEN[hidden](verbs)
     return made

@@ -13,6 +13,7 @@ from adapter import names
 from adapter.access import grant
 from adapter.objects import specs
 from adapter.preflight import facts
+from adapter.shell.admission import server
 from adapter.worker import endpoints
 from hack.lab.base.paths import REPO
 
@@ -24,6 +25,7 @@ _CLUSTER_SCOPED = {
     "Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
     "ResourceFlavor", "ClusterQueue", "AdmissionCheck", "MultiKueueConfig", "WorkerCluster", "DispatchPolicy",
 }  # fmt: skip
 
@@ -118,8 +120,13 @@ _ACCESS = "kustomize/components/worker-access"
 _ACCESS_KIND, _ACCESS_POLICY = f"{_ACCESS}/workeraccesses.yaml", f"{_ACCESS}/policy.yaml"
 _ACCESS_RBAC, _ACCESS_SERVER = f"{_ACCESS}/rights.yaml", f"{_ACCESS}/server.yaml"
 _LOGS_RBAC, _EXEC_RBAC = (f"kustomize/overlays/worker-{what}/role.yaml" for what in ("logs", "exec"))
+_ADMISSION = "kustomize/components/admission"
+_WEBHOOKS, _WEBHOOKS_RBAC = f"{_ADMISSION}/webhook.yaml", f"{_ADMISSION}/rights.yaml"
+_GATE_WEBHOOK = f"{_ADMISSION}-gate/webhook.yaml"
+_WEBHOOKS_RUN, _CERTIFICATE = f"{_ADMISSION}/deployment.yaml", f"{_ADMISSION}/certificate.yaml"
 _SAMPLE = "manifests/samples/rayjob-pi.yaml"
 
+_SERVICE_OF = ("webhooks", 0, "clientConfig", "service")
 _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     # file, kind, path, what the code says
     (_GATE_POLICY, "MutatingAdmissionPolicy", ("metadata", "name"), names.GATE_POLICY),
@@ -192,6 +199,23 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_LOGS_RBAC, "RoleBinding", ("subjects", 0, "name"), names.WORKER_ACCOUNT),
     (_EXEC_RBAC, "RoleBinding", ("roleRef", "name"), names.EXEC_ROLE),
     (_EXEC_RBAC, "RoleBinding", ("subjects", 0, "name"), names.WORKER_ACCOUNT),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", ("metadata", "name"), names.GATE_POLICY),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", ("webhooks", 0, "name"), names.GATE_WEBHOOK),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.GATE_PATH),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "namespace"), names.SYSTEM_NAMESPACE),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", ("metadata", "name"), names.WARNINGS),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", ("webhooks", 0, "name"), names.WARNINGS_WEBHOOK),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.WARNINGS_PATH),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "namespace"), names.SYSTEM_NAMESPACE),
+    (_WEBHOOKS_RUN, "Deployment", ("metadata", "name"), names.ADMISSION),
+    (_WEBHOOKS_RUN, "Service", ("metadata", "name"), names.ADMISSION),
+    (_WEBHOOKS_RBAC, "ServiceAccount", ("metadata", "name"), names.ADMISSION),
+    (_WEBHOOKS_RBAC, "RoleBinding", ("roleRef", "name"), names.PLAN_ROLE),
+    (_CERTIFICATE, "Secret", ("metadata", "name"), names.ADMISSION),
+    (_CERTIFICATE, "Job", ("metadata", "name"), names.ADMISSION_CERTIFICATE),
+    (_CERTIFICATE, "ServiceAccount", ("metadata", "name"), names.ADMISSION_CERTIFICATE),
 )
 
 
@@ -229,6 +253,46 @@ def test_no_label_of_a_template_dodges_the_gate() -> None:
         f"!('{names.MANAGER_LABEL}' in object.metadata.labels) "
         f"|| (has(object.spec.nodeSelector) && '{names.LOCK_NODE_SELECTOR}' in object.spec.nodeSelector)"
     ]
+
+
+_CONTROLLERS = (
+    "system:serviceaccount:ray-system:kuberay-operator",
+    "system:serviceaccount:kueue-system:kueue-controller-manager",
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+)
+
+
+def test_the_webhook_is_asked_of_the_same_pods_as_the_policy_and_lets_none_pass_without_an_answer() -> None:
+    policy = _find(_GATE_POLICY, "MutatingAdmissionPolicy")["spec"]
+    (webhook,) = _find(_GATE_WEBHOOK, "MutatingWebhookConfiguration")["webhooks"]
+    matched = policy["matchConstraints"]
+    assert webhook["rules"] == matched["resourceRules"]
+    for field in ("objectSelector", "namespaceSelector", "matchPolicy"):
+        assert webhook[field] == matched[field]
+    for field in ("failurePolicy", "reinvocationPolicy", "matchConditions"):
+        assert webhook[field] == policy[field]
+    assert webhook["failurePolicy"] == "Fail"
+
+
+def test_warnings_deny_nothing_and_hold_nobody_up() -> None:
+    """A dry run asks them, too, so that whoever has not the plugin has a plan by that."""
+    (webhook,) = _find(_WEBHOOKS, "ValidatingWebhookConfiguration")["webhooks"]
+    said = webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]
+    assert said == ("Ignore", "None", 2) and server.WARNING_SECONDS < 2
+
+
+@pytest.mark.parametrize(
+    ("who", "asked"),
+    [
+        *((account, False) for account in _CONTROLLERS),
+        *((account, True) for account in ("alice", "system:serviceaccount:ci:kuberay-operator-2", "system:serviceaccount:argocd:application-controller")),
+    ],
+)  # fmt: skip
+def test_who_is_warned(who: str, asked: bool) -> None:
+    (webhook,) = _find(_WEBHOOKS, "ValidatingWebhookConfiguration")["webhooks"]
+    expression = webhook["matchConditions"][0]["expression"]
+    (pattern,) = re.findall(r"^!request\.userInfo\.username\.matches\('(.*)'\)$", expression)
+    assert (re.search(pattern, who) is None) is asked
 
 
 def test_the_guard_speaks_of_the_annotation_that_the_code_names() -> None:
@@ -475,6 +539,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "rayclusters", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueclusters", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueconfigs", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "clusterprofiles", {"list", "watch"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", "leases", {"create", "get", "patch"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
@@ -557,6 +622,7 @@ def test_a_preflight_asks_for_the_rights_that_are_given(name: str, wanted: Mappi
     [
         ("mutatingadmissionpolicies", [names.GATE_POLICY]),
         ("mutatingadmissionpolicybindings", [names.GATE_POLICY]),
+        ("mutatingwebhookconfigurations", [names.GATE_POLICY]),
         ("namespaces", ["kube-system"]),
     ],
 )
@@ -675,12 +741,40 @@ def test_of_kueues_namespace_only_named_secrets_are_read() -> None:
     [
         *(_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC, _ENDPOINTS_RBAC),
         *(_ACCESS_RBAC, _LOGS_RBAC, _EXEC_RBAC),
+        *(_WEBHOOKS_RBAC, _CERTIFICATE),
     ],
 )
 def test_no_right_is_a_wildcard(path: str) -> None:
     for document in _objects(REPO / path):
         for rule in document.get("rules", ()):
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+def test_the_webhooks_write_nothing() -> None:
+    rules = _find(_WEBHOOKS_RBAC, "ClusterRole")["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
+
+
+def test_whoever_makes_their_certificate_writes_by_name() -> None:
+    """Three objects, in what this component itself brings."""
+    rules = [rule for each in _objects(REPO / _CERTIFICATE) for rule in each.get("rules", ())]
+    named = {(rule["resources"][0], *rule["resourceNames"]) for rule in rules}
+    assert named == {
+        ("secrets", names.ADMISSION),
+        ("mutatingwebhookconfigurations", names.GATE_POLICY),
+        ("validatingwebhookconfigurations", names.WARNINGS),
+    }
+    assert all(rule["verbs"] == ["get", "patch"] for rule in rules)
+
+
+def test_the_webhooks_service_leads_to_them() -> None:
+    service, deployment = _find(_WEBHOOKS_RUN, "Service"), _find(_WEBHOOKS_RUN, "Deployment")
+    pod = deployment["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    job = _find(_CERTIFICATE, "Job")["spec"]["template"]["metadata"]["labels"]
+    assert not service["spec"]["selector"].items() <= job.items(), "and not to the Job"
+    ports = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert [port["targetPort"] in ports for port in service["spec"]["ports"]] == [True]
 
 
 # --- the sample and its queues ---------------------------------------------------------------------------------------
