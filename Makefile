@@ -52,16 +52,15 @@ test-all: ## Pass all tests: what CI runs
 	@$(MAKE) --no-print-directory lint test-parts ALL=yes
 	@$(RUN) -m hack.mutants --n 3
 
-# Tests that must be alone on the clusters wait for most of their time: the unit tests run on what they leave of the processors.
+# Integration tests wait for much of their time: the unit tests run on what they leave of the processors.
 .PHONY: test-parts
 test-parts: $(VENV)/.ready
-	@$(MAKE) --no-print-directory test-together
 	@mkdir -p build; \
 	nice -n 10 $(MAKE) --no-print-directory test-unit >build/test-unit.log 2>&1 & unit=$$!; \
 	trap 'kill $$unit 2>/dev/null' EXIT; \
-	$(MAKE) --no-print-directory test-alone; alone=$$?; \
+	$(MAKE) --no-print-directory test-integration; integration=$$?; \
 	wait $$unit; unit_tests=$$?; trap - EXIT; \
-	cat build/test-unit.log; exit $$((alone | unit_tests))
+	cat build/test-unit.log; exit $$((integration | unit_tests))
 	@$(MAKE) --no-print-directory test-e2e test-chaos
 
 .PHONY: lint

@@ -1,6 +1,6 @@
 """Do real Ray workers find their head by the names that others than Rayspan make resolve, each worker cluster by another one?
 
-By the head's address and by its mirror every kind of worker finds it in test_kinds.py.
+They show it the token that KubeRay made, for which it names a Secret in its pods only. By the head's address and by its mirror every kind of worker finds it in test_kinds.py.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from adapter import names
-from hack.testbed.clusters import Clusters
+from hack.testbed.clusters import Cluster, Clusters
 from hack.testbed.rayjob import NAMESPACE, Job
 from hack.testbed.reader import Raw
 from hack.testbed.workerclusters import STATIC, found_by, resolving
@@ -32,17 +32,33 @@ def found(names_resolve: None, fleet: Clusters) -> Iterator[None]:
 
 
 def test_by_a_static_name_and_by_a_cluster_set(found: None, pair: Job) -> None:
-    pair.submit()
+    pair.submit(change=lambda spec: spec.update(authOptions={"mode": "token"}))
     pair.wait_for_workers()
+    token = pair.status()["rayClusterName"]  # KubeRay calls its Secret like the RayCluster
     for name, suffix in {"east": ".default.ray.example.com", "west": ".default.svc.clusterset.local"}.items():
-        (copy,) = pair.fleet.workers[name].items("pods", NAMESPACE, names.MANAGER_LABEL)
-        assert _dials(copy).endswith(f"-head-svc{suffix}"), name
+        worker = pair.fleet.workers[name]
+        (copy,) = worker.items("pods", NAMESPACE, names.MANAGER_LABEL)
+        assert _env(copy)["FQ_RAY_IP"]["value"].endswith(f"-head-svc{suffix}"), name
+        assert _shown(copy) == _copied(worker, token) != token, name
     assert pair.wait_for_end() == "SUCCEEDED", pair.output()
     result = pair.result()
     assert result["ok"]
     assert sorted(node["cluster"] for node in result["nodes"]) == ["east", "manager", "west"]
 
 
-def _dials(copy: Raw) -> str:
-    env = {each["name"]: each.get("value", "") for each in copy["spec"]["containers"][0]["env"]}
-    return str(env["FQ_RAY_IP"])
+def _env(copy: Raw) -> dict[str, Raw]:
+    return {each["name"]: each for each in copy["spec"]["containers"][0]["env"]}
+
+
+def _shown(copy: Raw) -> str:
+    """The Secret of which a worker shows the token."""
+    env = _env(copy)
+    assert env["RAY_AUTH_MODE"]["value"] == "token"
+    return str(env["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]["name"])
+
+
+def _copied(worker: Cluster, secret: str) -> str:
+    """The copy of that Secret in a worker cluster; its name is one that the source does not have."""
+    found = worker.items("secrets", NAMESPACE, names.MANAGER_LABEL)
+    (copy,) = (one for one in found if one["metadata"]["annotations"][names.COPY_OF_ANNOTATION] == f"Secret {secret}")
+    return str(copy["metadata"]["name"])

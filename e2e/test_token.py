@@ -1,7 +1,7 @@
-"""Does a RayCluster span the clusters whose nodes must show a token, or encrypt with their user's certificates?
+"""Does a RayCluster span the clusters whose nodes must show their user's token, and encrypt with their user's certificates?
 
-KubeRay's own token: it makes the Secret, and names it in its pods only. The user's own token and certificates are in one RayCluster,
-whose worker in east has the head's address, and whose worker in west has its name, for which the certificate must stand.
+Its worker in east has the head's address, and its worker in west has its name, for which the certificate must stand. KubeRay's own
+token is shown in test_networks.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,19 +18,11 @@ from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 from hack.testbed.workerclusters import found_by
 
+# That a Secret is there before its worker, where no Ray needs it: tests/integration/test_copies.py.
+pytestmark = pytest.mark.long
+
 SECRET = "e2e-token"
 BY_NAME = {"west": {"address": "ServiceMirror"}}
-
-
-def test_workers_elsewhere_show_the_token_that_kuberay_made(pair: Job) -> None:
-    """authOptions alone: the Secret is named like the RayCluster, and exists before the first worker does."""
-    pair.submit(change=lambda spec: spec.update(authOptions={"mode": "token"}))
-    pair.wait_for_workers()
-    source = pair.status()["rayClusterName"]
-    for name, there in _there(pair).items():
-        _shows(there, source, name)
-    assert pair.wait_for_end() == "SUCCEEDED", pair.output()
-    assert {node["cluster"] for node in pair.result()["nodes"]} == {"manager", "east", "west"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +64,6 @@ def story(fleet: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Story:
         return Story(there, answer, job.result())
 
 
-@pytest.mark.long  # a Secret that Ray needs for joining is copied above, too
 def test_workers_elsewhere_speak_tls_with_the_users_certificates(story: Story) -> None:
     """The head takes nobody who has no certificate of that CA, and every worker is taken."""
     for name, there in story.there.items():
@@ -83,7 +74,6 @@ def test_workers_elsewhere_speak_tls_with_the_users_certificates(story: Story) -
     assert {node["cluster"] for node in story.result["nodes"]} == {"manager", "east", "west"}
 
 
-@pytest.mark.long  # it is copied like the one above
 def test_by_name_over_tls_they_show_the_users_own_token(story: Story) -> None:
     """authOptions.secretName: in west by the head's name, and in east by its address."""
     for name, there in story.there.items():

@@ -178,6 +178,7 @@ def pair(
         one.stop(signal.SIGTERM)  # the Lease is given back: whoever comes next need not wait
 
 
+@pytest.mark.long  # that another one takes over: tests/integration/faults/test_leader.py
 def test_who_leads_next_writes_at_once(stage: Stage, pair: tuple[Controller, Controller]) -> None:
     """The claims of a leader that was killed are inherited, for they tell of nothing that the manager's Lease does not know; and the
     claim of a WorkerCluster that is deleted is given back, so that whoever registers that cluster next need not wait."""
@@ -202,6 +203,7 @@ def test_who_leads_next_writes_at_once(stage: Stage, pair: tuple[Controller, Con
     assert _connected(stage.manager, "west")["status"] == "True"
 
 
+@pytest.mark.long  # cheaper: tests/unit/shell/clusters/test_claim.py
 def test_a_clone_of_the_manager_writes_nothing(stage: Stage, pair: tuple[Controller, Controller]) -> None:
     """One that knows, from a backup, who led then: it may not write while that one lives, and not at once when it is dead."""
     first, _ = pair

@@ -14,6 +14,7 @@ COREDNS = "v1.12.4"
 KUEUE = "v0.19.2"
 KUBERAY = "v1.6.2"  # what Kueue 0.19.2 itself is built with
 KWOK = "v0.8.0"
+CLUSTER_INVENTORY = "v0.1.3"  # its CRD alone; what Kueue 0.19.2 is itself built with
 VOLCANO = "v1.14.1"  # its CRDs alone
 HELM = "v4.3.1"  # only the test of the chart wants it
 PAUSE = "3.10.2"  # the one that Kubernetes 1.36.3 names

@@ -138,11 +138,18 @@ BUILDABLE: tuple[Tool, ...] = (*ALL, HELM, *OTHERS)
 VOLCANO = Tool("volcano", "volcano", "volcano.sh/volcano", versions.VOLCANO, {})
 """Not built: tests apply a CRD that its authors publish."""
 
+CLUSTER_INVENTORY = Tool(
+    "cluster-inventory", _SHARED, "sigs.k8s.io/cluster-inventory-api", versions.CLUSTER_INVENTORY, {}
+)
+"""The same."""
+
+UNBUILT: tuple[Tool, ...] = (VOLCANO, CLUSTER_INVENTORY)
+
 
 def named(name: str) -> Tool:
     """The tool called `name`, or the one that has a program called so; of today's version, unless one stands after an @."""
     wanted, _, version = name.partition("@")
-    found = [tool for tool in (*BUILDABLE, VOLCANO) if wanted == tool.name or wanted in tool.programs]
+    found = [tool for tool in (*BUILDABLE, *UNBUILT) if wanted == tool.name or wanted in tool.programs]
     for tool in found:
         if version in ("", tool.version):
             return tool

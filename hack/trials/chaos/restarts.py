@@ -112,11 +112,12 @@ class Container:
 
     def _logs(self, pod: str, lines: int) -> list[str]:
         path = self.cluster.reader.path("pods", pod, self.namespace) + "/log"
-        parts = []
-        for title, more in (("before its last start", {"previous": "true"}), ("now", {})):
+        parts: list[str] = []
+        # What runs now is asked first: one that starts again in between is then told twice, and not missed by both.
+        for title, more in (("now", {}), ("before its last start", {"previous": "true"})):
             with suppress(NotThere):  # there need not have been one before
                 said = self.cluster.reader.text(path, {"tailLines": str(lines), **more}, accept="*/*")
-                parts.append(f"--- {pod} {title}\n{said.rstrip()}")
+                parts.insert(0, f"--- {pod} {title}\n{said.rstrip()}")
         return parts
 
     def _at_work(self) -> list[Raw]:
