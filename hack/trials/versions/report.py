@@ -3,6 +3,7 @@
 It claims what a row says and nothing more: a pair without a row was not run.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -14,6 +15,7 @@ from hack.trials.versions.rows import Row
 
 PAGE: Final = REPO / "docs" / "versions.md"
 NOT_RUN: Final = "**not run**"
+_FOLDERS: Final = re.compile(r"/(?:[^/\s`]+/)+")
 _NAMES: Final = {"kubernetes": "Kubernetes", "kueue": "Kueue", "kuberay": "KubeRay"}
 
 
@@ -25,8 +27,8 @@ def page(rows: Mapping[str, Row], checks: Sequence[str]) -> str:
 
 
 def sentence(said: str) -> str:
-    """What a failure says before it goes on with all that it knows."""
-    first = said.splitlines()[0].partition(". ")[0]
+    """What a failure says before it goes on with all that it knows, without the folders of the machine that it happened on."""
+    first = _FOLDERS.sub("", said.splitlines()[0].partition(". ")[0])
     return f"{first.rstrip('.:')}."
 
 

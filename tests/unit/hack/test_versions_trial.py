@@ -60,7 +60,10 @@ def test_versions_that_are_not_todays_stand_out_and_are_those_that_were_seen() -
     ("said", "want"),
     [
         ("After 120 s still not: it ended. {'a': 1}\nlog", "After 120 s still not: it ended."),
-        ("`kubectl apply` failed with status 1:\nerror", "`kubectl apply` failed with status 1."),
+        (
+            "`/home/me/bin/kubectl --kubeconfig=/var/lib/mgr/kubeconfig apply` failed with status 1:\nerror",
+            "`kubectl --kubeconfig=kubeconfig apply` failed with status 1.",
+        ),
         ("east runs kubernetes v1.35.4.", "east runs kubernetes v1.35.4."),
     ],
 )
