@@ -56,7 +56,7 @@ def _tried(pair: Pair, *, ray: bool) -> Row:
     try:
         with _alone(), step(f"{pair.name}: {teardown.describe(lab)}"):
             startup.up(lab)
-        fleet = install.on_lab()
+        fleet = install.on_lab(manager_overlay=pair.overlay)
         seen.update(course.seen(fleet, lab))
         course.run(fleet, checks, ray=ray)
     except LabError as failure:

@@ -10,6 +10,7 @@ from typing import Final
 from hack.lab.base.lab import MANAGER
 from hack.lab.base.versions import TODAY, Runs
 
+_WEBHOOK: Final = "demo-webhook"
 CLUSTERS: Final = (MANAGER, "east", "west")
 
 
@@ -20,6 +21,8 @@ class Pair:
     name: str
     what: str
     versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    overlay: str = "demo"
+    """How Rayspan is installed in the manager: of kustomize/overlays."""
 
     def runs(self, cluster: str) -> Runs:
         """What a cluster of it runs."""
@@ -35,13 +38,15 @@ PAIRS: Final[tuple[Pair, ...]] = (
     Pair("newer-worker", "a worker cluster that was upgraded first", {"west": {"kubernetes": "v1.37.2"}}),
     Pair("newer-manager", "a manager that was upgraded first", {MANAGER: {"kubernetes": "v1.37.2"}}),
     Pair("older-kueue-manager", "an older Kueue in the manager", {MANAGER: {"kueue": "v0.18.3"}}),
-    Pair("older-manager", "a manager without MutatingAdmissionPolicies", {MANAGER: {"kubernetes": "v1.35.4"}}),
+    Pair("older-manager", "a manager with [a webhook](admission.md#the-gate-before-kubernetes-136) for the gate", {MANAGER: {"kubernetes": "v1.35.4"}}, _WEBHOOK),
+    Pair("oldest-manager", "the same, two minor versions older", {MANAGER: {"kubernetes": "v1.34.4"}}, _WEBHOOK),
     Pair(
-        "oldest", "the oldest of everything that the lab has, but for Kubernetes in the manager",
+        "oldest", "the oldest of everything that the lab has",
         {
-            MANAGER: {"kueue": "v0.18.3", "kuberay": "v1.5.1"},
+            MANAGER: {"kubernetes": "v1.34.4", "kueue": "v0.18.3", "kuberay": "v1.5.1"},
             "east": {"kubernetes": "v1.34.4", "kueue": "v0.18.3"},
             "west": {"kubernetes": "v1.34.4", "kueue": "v0.18.3"},
         },
+        _WEBHOOK,
     ),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 It claims what a row says and nothing more: a pair without a row was not run.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -14,6 +15,7 @@ from hack.trials.versions.rows import Row
 
 PAGE: Final = REPO / "docs" / "versions.md"
 NOT_RUN: Final = "**not run**"
+_FOLDERS: Final = re.compile(r"/(?:[^/\s`]+/)+")
 _NAMES: Final = {"kubernetes": "Kubernetes", "kueue": "Kueue", "kuberay": "KubeRay"}
 
 
@@ -25,8 +27,8 @@ def page(rows: Mapping[str, Row], checks: Sequence[str]) -> str:
 
 
 def sentence(said: str) -> str:
-    """What a failure says before it goes on with all that it knows."""
-    first = said.splitlines()[0].partition(". ")[0]
+    """What a failure says before it goes on with all that it knows, without the folders of the machine that it happened on."""
+    first = _FOLDERS.sub("", said.splitlines()[0].partition(". ")[0])
     return f"{first.rstrip('.:')}."
 
 
@@ -103,6 +105,6 @@ What sets the oldest version that can work, found by reading what Rayspan uses. 
 | Kubernetes in a worker cluster | 1.29 | Kueue asks for it, from 0.14 to 0.19. Rayspan itself uses nothing newer there: pods, ConfigMaps, Secrets, Services, Leases and EndpointSlices of their stable versions. |
 | KubeRay in a worker cluster | none | It is not needed there. |
 | Kueue in the manager | 0.15 | `kueue.x-k8s.io/v1beta2`, as in a worker cluster. |
-| Kubernetes in the manager | 1.36 | The gate is a MutatingAdmissionPolicy of `admissionregistration.k8s.io/v1`. Without it the floor would be 1.31, whose rules for CRDs are the first to have `cidr()`. |
+| Kubernetes in the manager | 1.36, or 1.31 with [the webhook](admission.md#the-gate-before-kubernetes-136) | The gate is a MutatingAdmissionPolicy of `admissionregistration.k8s.io/v1`, or that webhook. WorkerClusters have rules with `cidr()`, which a CRD may use from 1.31 on. |
 | KubeRay in the manager | 1.5 for zones by label | A worker group has `labels` since 1.5; only [zones by Ray's own label](elastic.md#a-group-for-each-zone-ray-chooses) use them. What else is used is older. |
 """
