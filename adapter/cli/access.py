@@ -1,11 +1,13 @@
-"""`rayspan access`: the process of the component worker-access, which its Deployment runs until SIGTERM."""
+"""`rayspan access`: the process of the component worker-access, which its Deployment runs until SIGTERM.
+
+It runs on the loop of the standard library. That of uvloop, on which the controller runs, loses what a TLS connection has said last, when
+the other side closes it while nobody reads for a moment: the end of a file that is copied, and the exit code of a command.
+"""
 
 import asyncio
 import logging
 import signal
 import sys
-
-import uvloop
 
 from adapter.shell import guard, logs
 from adapter.shell.access import certificate, server, sweep
@@ -21,7 +23,7 @@ def main(port: int, health_port: int, *, log_format: str = "text") -> int:
     handler.setFormatter(logs.FORMATS[log_format])
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it would quote requests, and keys are in them
-    return uvloop.run(_run(port, health_port))
+    return asyncio.run(_run(port, health_port))
 
 
 async def _run(port: int, health_port: int) -> int:

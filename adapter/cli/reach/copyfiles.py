@@ -21,6 +21,8 @@ from adapter.objects.raw import Raw
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import Client
 
+_REST = 65_536
+
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -92,6 +94,8 @@ def _fetched(command: Sequence[str], goal: Path) -> int:
                     packed.extractall(goal, filter="data")
                 else:
                     _renamed(packed, goal)
+            while cast("IO[bytes]", child.stdout).read(_REST):  # with which tar fills its last block
+                pass
         except (tarfile.TarError, OSError) as error:
             child.kill()
             return complain(f"It could not be unpacked: {error}", TROUBLE)

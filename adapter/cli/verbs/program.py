@@ -136,24 +136,19 @@ def _completion(given: argparse.Namespace) -> int:
 
 
 def _access(given: argparse.Namespace) -> int:
-    try:
-        from adapter.cli import access
-    except ModuleNotFoundError as missing:
-        return _lacks("access server", missing)
+    from adapter.cli import access
 
     return access.main(given.port, given.health_port, log_format=given.log_format)
-
-
-def _lacks(what: str, missing: ModuleNotFoundError) -> int:
-    sys.stderr.write(f"The {what} needs {missing.name}, which the plugin does not: install rayspan[controller].\n")
-    return TROUBLE
 
 
 def _controller(given: argparse.Namespace) -> int:
     try:
         from adapter.cli import controller
     except ModuleNotFoundError as missing:
-        return _lacks("controller", missing)
+        sys.stderr.write(
+            f"The controller needs {missing.name}, which the plugin does not: install rayspan[controller].\n"
+        )
+        return TROUBLE
 
     return controller.main(
         given.port,

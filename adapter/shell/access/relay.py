@@ -50,22 +50,28 @@ def here(there: aiohttp.ClientWebSocketResponse) -> web.WebSocketResponse:
 async def both_ways(here: web.WebSocketResponse, there: aiohttp.ClientWebSocketResponse) -> None:
     """Pass messages on in both directions until one side ends; then both are closed.
 
-    A worker that did not end it by itself is told of as such: kubectl takes a command without an exit code for one that succeeded.
+    A worker that did not say that it ends is told of as such: kubectl takes a command without an exit code for one that succeeded.
     """
-    ways = {asyncio.create_task(_pass_on(here, there)), asyncio.create_task(_pass_on(there, here))}
+    heard, said = asyncio.create_task(_pass_on(here, there)), asyncio.create_task(_pass_on(there, here))
     try:
-        await asyncio.wait(ways, timeout=LONGEST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({heard, said}, timeout=LONGEST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not here.closed:  # what the worker said last is still on its way, though it hears nothing any more
+            await asyncio.wait({said}, timeout=CLOSING_SECONDS)
     finally:
-        for way in ways:
+        for way in (heard, said):
             way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
-    ended = there.close_code == aiohttp.WSCloseCode.OK
+        _, code = await asyncio.gather(heard, said, return_exceptions=True)
+    ended = code == aiohttp.WSCloseCode.OK
     await here.close(code=aiohttp.WSCloseCode.OK if ended else aiohttp.WSCloseCode.INTERNAL_ERROR)
     await there.close()
 
 
-async def _pass_on(source: _Socket, goal: _Socket) -> None:
-    async for message in source:
-        if message.type is not aiohttp.WSMsgType.BINARY:
-            return  # of the protocols that are let through none says text
+async def _pass_on(source: _Socket, goal: _Socket) -> int:
+    """The code with which the source said that it ends; one of a broken connection where it did not.
+
+    Its own `close_code` is none: it is of the answer to that, too, and an API server does not wait for one.
+    """
+    while (message := await source.receive()).type is aiohttp.WSMsgType.BINARY:
         await goal.send_bytes(message.data)
+    said = message.data if message.type is aiohttp.WSMsgType.CLOSE else None
+    return said if isinstance(said, int) else aiohttp.WSCloseCode.ABNORMAL_CLOSURE

@@ -28,7 +28,7 @@ async def serve(server: Server, adviser: Adviser) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of each question that it was answered,
     logging.getLogger("kopf.objects").setLevel(
         logging.CRITICAL
-    )  # and of each fault what the exception says: guard.py tells of these
+    )  # and of each fault what the exception says: shell/guard.py tells of these
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
     settings.posting.enabled = False

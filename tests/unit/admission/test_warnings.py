@@ -221,7 +221,7 @@ def test_a_cluster_that_cannot_be_read_says_why() -> None:
     raw["spec"]["source"] = {}
     (said,) = warnings.OF_KIND["WorkerCluster"](raw, WRITTEN)
     assert said.startswith(
-        "WorkerCluster north: spec.source: must name either kubeConfig.secretRef or multiKueueClusterRef"
+        "WorkerCluster north: spec.source: must name exactly one of kubeConfig.secretRef, multiKueueClusterRef and clusterProfileRef"
     )
 
 

@@ -194,7 +194,7 @@ def test_evidence_is_read_before_a_pod_is_deleted() -> None:
     container.begin()
     manager.__dict__["pods"] = [pod("c0", BACK_OFF, over("c0", 1))]
     assert container.mend() == 1
-    assert manager.__dict__["done"] == ["log previous", "log now", "delete a"]
+    assert manager.__dict__["done"] == ["log now", "log previous", "delete a"]
     manager.__dict__["pods"] = [pod("d0", RUNS, name="b")]
     container.take_evidence()
     assert container.book.ends() == 1, "the end is counted, though the pod is gone"

@@ -7,26 +7,32 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+import yaml
 from aiohttp import web
 
 from adapter.shell.access import certificate, relay
 from adapter.shell.kube import streams
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from tests.unit.apiserver import PATIENCE, connected
+from tests.unit.apiserver import PATIENCE, kubeconfig
 
 PROTOCOL = "v5.channel.k8s.io"
+MESSAGES, PIECE = 300, 32 * 1024  # far more than all buffers between the two hold
 LEFT = web.AppKey("left", asyncio.Event)  # set when a command has nobody any more who hears it
 
 
 async def echo(request: web.Request) -> web.StreamResponse:
-    """A container: it says again what it hears, and at `end` says a last word and ends."""
-    socket = web.WebSocketResponse(protocols=[PROTOCOL], max_msg_size=streams.MOST_MESSAGE)
+    """A container: it says again what it hears, and at `end` says a last word and ends, as an API server does: it waits for no answer."""
+    socket = web.WebSocketResponse(protocols=[PROTOCOL], max_msg_size=streams.MOST_MESSAGE, timeout=0.0)
     await socket.prepare(request)
     await socket.send_bytes(b"&".join(word.encode() for word in request.query.getall("command")))
     async for message in socket:
-        if message.data == b"die":
+        if message.data in (b"die", b"leave"):
             assert request.transport is not None
-            request.transport.abort()
+            (request.transport.abort if message.data == b"die" else request.transport.close)()
+        if message.data == b"much":
+            for _ in range(MESSAGES):
+                await socket.send_bytes(bytes(PIECE))
+            break
         if message.data == b"end":
             await socket.send_bytes(b"last word")
             break
@@ -59,12 +65,12 @@ async def refused(_: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def _running(app: web.Application, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+async def _running(app: web.Application, context: ssl.SSLContext) -> AsyncIterator[str]:
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     try:
-        yield f"{'https' if context else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+        yield f"https://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
 
@@ -81,8 +87,11 @@ async def worker(left: asyncio.Event) -> AsyncIterator[Client]:
     app[LEFT] = left
     for path, answer in (("/exec", echo), ("/endless", endless), ("/log", lines), ("/moved", moved), ("/no", refused)):
         app.router.add_get(path, answer)
-    async with _running(app) as url, connected(url) as client:
+    async with _running(app, await certificate.own()) as url:
+        login = kubeconfig(url, cluster={"insecure-skip-tls-verify": True})
+        client = await Client.from_kubeconfig(yaml.safe_dump(login), "east")
         yield client
+        await client.close()
 
 
 @pytest.fixture
@@ -135,10 +144,22 @@ async def test_a_command_hears_and_is_heard_until_it_ends(front: aiohttp.ClientS
         assert socket.close_code == 1000
 
 
-async def test_a_command_that_is_cut_off_did_not_succeed(front: aiohttp.ClientSession) -> None:
+async def test_much_that_is_said_at_the_end_comes_whole_to_who_is_slow(front: aiohttp.ClientSession) -> None:
     async with asyncio.timeout(PATIENCE), front.ws_connect("/exec", protocols=[PROTOCOL]) as socket:
         await socket.receive_bytes()
-        await socket.send_bytes(b"die")
+        await socket.send_bytes(b"much")
+        for _ in range(MESSAGES):
+            await asyncio.sleep(0)  # others have their turn
+            assert len(await socket.receive_bytes()) == PIECE
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+        assert socket.close_code == aiohttp.WSCloseCode.OK
+
+
+@pytest.mark.parametrize("word", [b"die", b"leave"])
+async def test_a_command_that_is_cut_off_did_not_succeed(front: aiohttp.ClientSession, word: bytes) -> None:
+    async with asyncio.timeout(PATIENCE), front.ws_connect("/exec", protocols=[PROTOCOL]) as socket:
+        await socket.receive_bytes()
+        await socket.send_bytes(word)
         assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
         assert socket.close_code == aiohttp.WSCloseCode.INTERNAL_ERROR
 
