@@ -1,0 +1,109 @@
+"""What does one controller process of the fleet's bench spend? The engine as it is shipped, in a process of its own, which tells when it is asked.
+
+`python -m hack.bench.fleetprocess SOCKET RESYNC` logs in by $KUBECONFIG, takes part in the election, and answers each connection to the socket with
+its `Numbers` since the last one. A stall is CPU time that the loop's thread spent between two turns of it: that others used the machine does not
+count.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import uvloop
+from prometheus_client import REGISTRY
+
+from adapter.shell.controller import engine
+from adapter.shell.controller.engine import Engine
+from adapter.shell.controller.lease import Lease
+from adapter.shell.kube.client import Client
+from hack.testbed import procstat
+
+_TURN_SECONDS = 0.002
+_WRITES = ("create", "patch", "update", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Since the process was asked last, but for what it holds now, and its peak."""
+
+    leads: bool
+    stall_ms: float
+    cpu_s: float
+    looks: float  # of pods
+    others: float  # looks at all other keys
+    manager: float  # writes, without those of Leases
+    workers: float
+    faults: float  # of tasks, which were contained; there is to be none
+    rss_mb: float
+    peak_mb: float
+
+
+class _Meter:
+    """Measures this process."""
+
+    def __init__(self) -> None:
+        self._stall = 0.0
+        self._before = self._counts()
+
+    async def run(self) -> None:
+        """Turn with the loop, until cancelled."""
+        while True:
+            began = time.thread_time()
+            await asyncio.sleep(_TURN_SECONDS)
+            self._stall = max(self._stall, time.thread_time() - began)
+
+    def numbers(self) -> Numbers:
+        """And begin anew."""
+        now, before = self._counts(), self._before
+        spent = {name: now[name] - before[name] for name in now}
+        self._before, stall, self._stall = now, self._stall, 0.0
+        pid = os.getpid()
+        return Numbers(
+            leads=bool(REGISTRY.get_sample_value("rayspan_leader")),
+            stall_ms=stall * 1000,
+            rss_mb=procstat.memory([pid]),
+            peak_mb=procstat.peak(pid),
+            **spent,
+        )
+
+    def _counts(self) -> dict[str, float]:
+        found = {"cpu_s": time.process_time(), "looks": 0.0, "others": 0.0, "manager": 0.0, "workers": 0.0, "faults": 0.0}
+        for one in (sample for family in REGISTRY.collect() for sample in family.samples):
+            if one.name == "rayspan_looks_total":
+                found["looks" if one.labels["kind"] == "pod" else "others"] += one.value
+            elif one.name == "rayspan_task_failures_total":
+                found["faults"] += one.value
+            elif one.name == "rayspan_api_requests_total" and one.labels["verb"] in _WRITES:
+                if one.labels["kind"] != "leases":
+                    found["workers" if one.labels["cluster"] else "manager"] += one.value
+        return found
+
+
+async def _run(at: Path) -> None:
+    meter = _Meter()
+
+    async def tell(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(json.dumps(asdict(meter.numbers())).encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(tell, at), asyncio.TaskGroup() as tasks:
+        lease = Lease(await Client.local(), str(os.getpid()))
+        tasks.create_task(meter.run())
+        tasks.create_task(Engine(await Client.local(lease.may_write), lease).run())
+
+
+def main() -> None:
+    at, resync = sys.argv[1:]
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    vars(engine)["RESYNC_SECONDS"] = float(resync)
+    uvloop.run(_run(Path(at)))
+
+
+if __name__ == "__main__":
+    main()
