@@ -207,7 +207,7 @@ class Servers:
     async def __aenter__(self) -> "Servers":
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, shutdown_timeout=0.1).start()
-        self.url = "http://127.0.0.1:{}".format(self._runner.addresses[0][1])
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -127,7 +127,11 @@ class Gang:
         yield resources.PLACEMENTS, self.placement
         owner = Job(names.RAY_API_VERSION, "RayCluster", NAMESPACE, f"ray-{self.number}", f"ray-uid-{self.number}")
         job, ray = _about(self.job.name), _about(owner.name)
-        cluster = {"workerGroupSpecs": [{"groupName": GROUP, "replicas": self.workers, "minReplicas": 0, "maxReplicas": 99_999}]}
+        cluster = {
+            "workerGroupSpecs": [
+                {"groupName": GROUP, "replicas": self.workers, "minReplicas": 0, "maxReplicas": 99_999}
+            ]
+        }
         yield resources.RAY_JOBS, {"metadata": {**job, "uid": self.job.uid}, "spec": {"rayClusterSpec": cluster}}
         yield (
             resources.RAY_CLUSTERS,
@@ -192,12 +196,21 @@ class Gang:
             "ray.io/worker-group-replica-index": _INDEX,
         }
         owner = Job(names.RAY_API_VERSION, "RayCluster", NAMESPACE, f"ray-{self.number}", f"ray-uid-{self.number}")
-        about = {**golden["metadata"], **_about(_POD), "uid": _UID, "labels": labels, "ownerReferences": [_owner(owner)]}
+        about = {
+            **golden["metadata"],
+            **_about(_POD),
+            "uid": _UID,
+            "labels": labels,
+            "ownerReferences": [_owner(owner)],
+        }
         return _written({**golden, "metadata": about})
 
     def _pair(self, cluster: str) -> tuple[Raw, Raw]:
         pod = self._pod()
-        notes = {"labels": {**pod["metadata"]["labels"], names.CLUSTER_LABEL: cluster}, "annotations": {names.SLOT_ANNOTATION: _SLOT}}
+        notes = {
+            "labels": {**pod["metadata"]["labels"], names.CLUSTER_LABEL: cluster},
+            "annotations": {names.SLOT_ANNOTATION: _SLOT},
+        }
         pod = {**pod, "metadata": {**pod["metadata"], **notes}}
         body = rewriter.remote_pod(
             pod, head=HeadAddress.of(pod, HEAD_IP), target=self._target(cluster), role=self.role,
@@ -226,12 +239,14 @@ def ran(copy: Raw) -> Raw:
     return _written({**copy, "spec": {**spec, "schedulingGates": [], "nodeName": "node-0"}, "status": status})
 
 
-def fill(size: Size, clusters: dict[str, Cluster], url: str) -> list[Gang]:
-    """Have in all API servers what stands there before there is a worker; returns the gangs that are placed."""
+def fill(size: Size, clusters: dict[str, Cluster], url: str, fresh: int = 0) -> list[Gang]:
+    """Have in all API servers what stands there before there is a worker; returns the gangs that are placed, and last one of so many
+    workers that comes on top, if any."""
     manager = clusters[MANAGER]
     of_manager = {"metadata": {"name": "kube-system", "uid": MANAGER}}
     manager.put(resources.NAMESPACES, of_manager)
-    gangs = [Gang(number, workers, size.names, identity(of_manager)) for number, workers in enumerate(size.gangs)]
+    workers = [*size.gangs, *([fresh] if fresh else [])]
+    gangs = [Gang(number, many, size.names, identity(of_manager)) for number, many in enumerate(workers)]
     for resource, raw in _rules(size, url):
         manager.put(resource, raw)
     for gang in gangs:
@@ -271,7 +286,12 @@ def _rules(size: Size, url: str) -> Iterator[tuple[resources.Resource, Raw]]:
 
 
 def _worker_cluster(name: str, uid: str) -> Raw:
-    about = {"name": name, "uid": f"registered-{name}", "labels": {"kind": "worker"}, "creationTimestamp": timestamp(_SINCE)}
+    about = {
+        "name": name,
+        "uid": f"registered-{name}",
+        "labels": {"kind": "worker"},
+        "creationTimestamp": timestamp(_SINCE),
+    }
     source = {"kubeConfig": {"secretRef": {"name": name}}}
     return {"metadata": about, "spec": {"source": source}, "status": {"clusterUID": uid}}
 
@@ -324,7 +344,13 @@ def _named(text: str, name: str, slot: str, number: int) -> Raw:
 
 
 def _container(one: Raw, state: str, since: str) -> Raw:
-    ended = {"exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": since, "containerID": f"containerd://{'0' * 64}"}
+    ended = {
+        "exitCode": 0,
+        "reason": "Completed",
+        "startedAt": since,
+        "finishedAt": since,
+        "containerID": f"containerd://{'0' * 64}",
+    }
     return {
         "name": one["name"], "image": one["image"], "imageID": f"{one['image']}@sha256:{'0' * 64}",
         "containerID": f"containerd://{'0' * 64}", "ready": True, "restartCount": 0, "started": state == "running", "lastState": {},
@@ -351,5 +377,3 @@ def _fields(raw: Any) -> Any:
         key = next((key for key in ("name", "type", "key") if key in raw[0]), "")
         return {f'k:{{"{key}":"{one.get(key)}"}}': {".": {}, **_fields(one)} for one in raw} if key else {}
     return {}
-
-

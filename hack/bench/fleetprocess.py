@@ -11,7 +11,8 @@ import logging
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import uvloop
@@ -24,6 +25,7 @@ from adapter.shell.kube.client import Client
 from hack.testbed import procstat
 
 _TURN_SECONDS = 0.002
+_LATEST = "leads", "rss_mb", "peak_mb"
 _WRITES = ("create", "patch", "update", "delete")
 
 
@@ -41,6 +43,12 @@ class Numbers:
     faults: float  # of tasks, which were contained; there is to be none
     rss_mb: float
     peak_mb: float
+
+    def __add__(self, more: "Numbers") -> "Numbers":
+        """Both one after the other."""
+        added = (field.name for field in fields(Numbers) if field.name not in (*_LATEST, "stall_ms"))
+        both = {name: getattr(self, name) + getattr(more, name) for name in added}
+        return replace(more, **both, stall_ms=max(self.stall_ms, more.stall_ms))
 
 
 class _Meter:
@@ -72,16 +80,27 @@ class _Meter:
         )
 
     def _counts(self) -> dict[str, float]:
-        found = {"cpu_s": time.process_time(), "looks": 0.0, "others": 0.0, "manager": 0.0, "workers": 0.0, "faults": 0.0}
+        found = {
+            "cpu_s": time.process_time(),
+            "looks": 0.0,
+            "others": 0.0,
+            "manager": 0.0,
+            "workers": 0.0,
+            "faults": 0.0,
+        }
         for one in (sample for family in REGISTRY.collect() for sample in family.samples):
             if one.name == "rayspan_looks_total":
                 found["looks" if one.labels["kind"] == "pod" else "others"] += one.value
             elif one.name == "rayspan_task_failures_total":
                 found["faults"] += one.value
-            elif one.name == "rayspan_api_requests_total" and one.labels["verb"] in _WRITES:
-                if one.labels["kind"] != "leases":
-                    found["workers" if one.labels["cluster"] else "manager"] += one.value
+            elif one.name == "rayspan_api_requests_total" and _counts(one.labels):
+                found["workers" if one.labels["cluster"] else "manager"] += one.value
         return found
+
+
+def _counts(request: Mapping[str, str]) -> bool:
+    """Whether a request writes something that somebody waits for."""
+    return request["verb"] in _WRITES and request["kind"] != "leases"
 
 
 async def _run(at: Path) -> None:

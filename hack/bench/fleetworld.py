@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -54,9 +54,11 @@ class Process:
                     await asyncio.sleep(_POLL)
                     more = await self.ask()
                     still = 0 if more.looks + more.others > 2 else still + 1
-                    found = _sum(found, more)
+                    found += more
         except TimeoutError:
-            raise LabError(f"A controller did not come to its end in {PATIENCE:.0f} s: {found}.\n{self._tail()}") from None
+            raise LabError(
+                f"A controller did not come to its end in {PATIENCE:.0f} s: {found}.\n{self._tail()}"
+            ) from None
         if found.faults:
             raise LabError(f"A controller met faults of its own.\n{self._tail()}")
         return found
@@ -70,18 +72,12 @@ class Process:
         await self._process.wait()
 
 
-def _sum(one: Numbers, more: Numbers) -> Numbers:
-    latest, most = ("leads", "rss_mb", "peak_mb"), ("stall_ms",)
-    kept = {name: getattr(more, name) for name in latest} | {name: max(getattr(one, name), getattr(more, name)) for name in most}
-    added = (field.name for field in fields(Numbers) if field.name not in kept)
-    return replace(more, **kept, **{name: getattr(one, name) + getattr(more, name) for name in added})
-
-
 class World:
     """The API servers of a fleet, and who works there."""
 
-    def __init__(self, size: Size, resync: float) -> None:
-        self.size, self._resync = size, resync
+    def __init__(self, size: Size, resync: float, fresh: int = 0) -> None:
+        """`resync`: seconds between two looks of a controller at everything; `fresh`: the workers of one more gang."""
+        self.size, self._resync, self._fresh = size, resync, fresh
         self.clusters = {name: Cluster(name) for name in (MANAGER, *size.names)}
         self.gangs: list[Gang] = []
         self.made: dict[str, int] = dict.fromkeys(size.names, 0)  # copies that controllers made
@@ -91,7 +87,7 @@ class World:
 
     async def __aenter__(self) -> Self:
         await self._servers.__aenter__()
-        self.gangs = fleetinput.fill(self.size, self.clusters, self._servers.url)
+        self.gangs = fleetinput.fill(self.size, self.clusters, self._servers.url, self._fresh)
         for name in self.size.names:
             self.clusters[name].listen("pods", self._copy)
         return self
@@ -150,7 +146,13 @@ class World:
 
     def workers(self, gang: Gang, cluster: str) -> list[Raw]:
         """A gang's pods in the manager, or its copies in a worker cluster."""
-        return [pod for pod in self.clusters[cluster].all(resources.PODS) if label(pod, names.PLACEMENT_LABEL) == gang.name]
+        return [
+            pod for pod in self.clusters[cluster].all(resources.PODS) if label(pod, names.PLACEMENT_LABEL) == gang.name
+        ]
+
+    def any_made(self) -> bool:
+        """Whether a controller has made a copy."""
+        return any(self.made.values())
 
     def runs(self, gang: Gang) -> bool:
         """Whether the manager's pods of a gang say that they run."""
