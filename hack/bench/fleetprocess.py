@@ -18,13 +18,17 @@ from pathlib import Path
 import uvloop
 from prometheus_client import REGISTRY
 
+from adapter import leaderelection
+from adapter.shell import heap
 from adapter.shell.controller import engine
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease
+from adapter.shell.kube import client
 from adapter.shell.kube.client import Client
 from hack.testbed import procstat
 
 _TURN_SECONDS = 0.002
+_LONG = 60.0  # seconds
 _LATEST = "leads", "rss_mb", "peak_mb"
 _WRITES = ("create", "patch", "update", "delete")
 
@@ -114,13 +118,17 @@ async def _run(at: Path) -> None:
     async with await asyncio.start_unix_server(tell, at), asyncio.TaskGroup() as tasks:
         lease = Lease(await Client.local(), str(os.getpid()))
         tasks.create_task(meter.run())
-        tasks.create_task(Engine(await Client.local(lease.may_write), lease).run())
+        heap.rarely()
+        tasks.create_task(Engine(await Client.local(lease.may_write), lease, heap.settled).run())
 
 
 def main() -> None:
     at, resync = sys.argv[1:]
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
     vars(engine)["RESYNC_SECONDS"] = float(resync)
+    # Nobody else leads here, and on a busy machine a process may not run for long.
+    vars(leaderelection).update(RENEW_SECONDS=_LONG, REQUEST_SECONDS=_LONG / 2)
+    vars(client)["TIMEOUT_SECONDS"] = _LONG / 2
     uvloop.run(_run(Path(at)))
 
 

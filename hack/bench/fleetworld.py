@@ -40,7 +40,10 @@ class Process:
 
     async def ask(self) -> Numbers:
         """What it spent since it was asked last."""
-        reader, writer = await asyncio.open_unix_connection(self._at)
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._at)
+        except ConnectionError:
+            raise LabError(f"A controller ended.\n{self._tail()}") from None
         told = await reader.read()
         writer.close()
         return Numbers(**json.loads(told))

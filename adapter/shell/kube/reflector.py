@@ -69,6 +69,13 @@ async def anybody() -> None:
     """Nobody doubts who answers."""
 
 
+def at_once() -> asyncio.Event:
+    """Nobody waits."""
+    begun = asyncio.Event()
+    begun.set()
+    return begun
+
+
 @dataclass(frozen=True, slots=True)
 class Following:
     """What to follow, and whom to tell of trouble (None: all is well again)."""
@@ -82,6 +89,7 @@ class Following:
     restored: Callable[[], None] = _nobody  # the cluster went back to an older version
     room: Room = field(default_factory=lambda: Budget(OF_WORKER_CLUSTER).room("objects"))  # what may be kept of it
     prove: Prove = anybody
+    begun: asyncio.Event = field(default_factory=at_once)  # it is not followed before
     told: Bucket = field(
         default_factory=lambda: Bucket(10, 60.0)
     )  # lines in the log: whoever sends odd objects decides how many
@@ -110,7 +118,8 @@ Anew = asyncio.Future[Unreachable]  # why nothing that was read of the cluster c
 
 async def follow(what: Following, anew: Anew | None = None) -> None:
     """Keep a store true until cancelled; says in `anew` when nothing that was read of the cluster counts any more."""
-    place, backoff, again = _Place(), FIRST_BACKOFF, False
+    place, backoff, again = _Place(), FIRST_BACKOFF, not what.begun.is_set()
+    await what.begun.wait()
     clock = asyncio.get_running_loop().time
     while True:
         began = clock()

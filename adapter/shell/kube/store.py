@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from adapter.objects import shape, slim
 from adapter.objects.raw import UNREADABLE, Key, Raw, key_of, meta
-from adapter.shell.kube import weight
+from adapter.shell.kube import alike, weight
 
 Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 ReadT = TypeVar("ReadT")
@@ -162,7 +162,7 @@ class Store:
         if why := shape.odd(raw):
             raise Odd(why)
         try:
-            kept = self._slims(raw)
+            kept = alike.shared(self._slims(raw))
             self._places(kept)
         except UNREADABLE as error:
             raise Odd(f"it cannot be read ({type(error).__name__})") from None
