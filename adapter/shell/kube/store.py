@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from adapter.objects import shape, slim
 from adapter.objects.raw import UNREADABLE, Key, Raw, key_of, meta
-from adapter.shell.kube import alike, weight
+from adapter.shell.kube import weight
+from adapter.shell.kube.alike import Holder, Parts
 
 Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 ReadT = TypeVar("ReadT")
@@ -52,14 +53,19 @@ class Store:
         self._changed = changed
         self._objects: dict[Key, Raw] = {}
         self._readings: dict[Key, dict[Callable[[Raw], Any], Any]] = {}  # what was read of them, by who reads
-        self._weights: dict[Key, int] = {}
-        self.weight = 0  # the memory that all of them take
+        self._held: dict[Key, Holder] = {}  # of which parts they are
+        self._parts, self._own = Parts(), 0  # what they have in common, and the weight of what they have not
         self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
         self._floor = -1  # version of the last full list
         self._restoring = False  # a list is being taken of a cluster that counts from lower down
         self._index, self._counted, self._slims = index, counted, slims
         self._groups: dict[str, set[Key]] = defaultdict(set)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+
+    @property
+    def weight(self) -> int:
+        """The memory that all of them take."""
+        return self._own + self._parts.weight
 
     def listen(self, changed: Changed) -> None:
         """Tell somebody else of each change from now on."""
@@ -125,10 +131,11 @@ class Store:
 
     def forget(self) -> None:
         """Drop everything, as if it had never been read. Nobody is told: whoever calls this has said that nothing can be seen."""
-        for known in (self._objects, self._readings, self._weights, self._gone, self._groups, self._counts):
+        for known in (self._objects, self._readings, self._held, self._gone, self._groups, self._counts):
             known.clear()
         self.changes += 1
-        self.weight, self.synced, self._restoring = 0, False, False
+        self._parts, self._own = Parts(), 0
+        self.synced, self._restoring = False, False
 
     def _listed(self, at: int, *, restored: bool) -> None:
         """Note that it is as a full list of this version says."""
@@ -162,7 +169,7 @@ class Store:
         if why := shape.odd(raw):
             raise Odd(why)
         try:
-            kept = alike.shared(self._slims(raw))
+            kept = self._slims(raw)
             self._places(kept)
         except UNREADABLE as error:
             raise Odd(f"it cannot be read ({type(error).__name__})") from None
@@ -176,13 +183,13 @@ class Store:
     def _set(self, key: Key, raw: Raw) -> None:
         group, counted = self._places(raw)
         self._unindex(key)
-        self._weigh(key, weight.of(raw))
-        before = self._hold(key, raw)
+        kept = self._share(key, raw)
+        before = self._hold(key, kept)
         if self._index:
             self._groups[group].add(key)
             if counted:
                 self._counts[group][counted] += 1
-        self._changed(before, raw)
+        self._changed(before, kept)
 
     def remove(self, raw: Raw) -> str:
         """Take a deletion; that of an earlier object of the same name is ignored. Returns why it says nothing, if it is no object."""
@@ -209,8 +216,7 @@ class Store:
 
     def _drop(self, key: Key) -> None:
         self._unindex(key)
-        self._weigh(key, 0)
-        del self._weights[key]
+        self._leave(self._held.pop(key))
         self._changed(self._hold(key, None), None)
 
     def _hold(self, key: Key, raw: Raw | None) -> Raw | None:
@@ -225,9 +231,18 @@ class Store:
         self.changes += 1
         return before
 
-    def _weigh(self, key: Key, now: int) -> None:
-        self.weight += now - self._weights.get(key, 0)
-        self._weights[key] = now
+    def _share(self, key: Key, raw: Raw) -> Raw:
+        """Another state of an object, of parts that others have as well: those of the state before are let go after that."""
+        kept, holder = self._parts.take(raw)
+        if before := self._held.get(key):
+            self._leave(before)
+        self._held[key] = holder
+        self._own += holder.weight
+        return kept
+
+    def _leave(self, holder: Holder) -> None:
+        self._own -= holder.weight
+        self._parts.leave(holder)
 
     def _unindex(self, key: Key) -> None:
         if self._index and key in self._objects:
@@ -257,7 +272,8 @@ class Listing:
         self._store, self._listed, self._restored = store, listed, restored
         self._held: dict[Key, Raw] = {}
         self._seen: set[Key] = set()
-        self._holds, self._idle = 0, 0  # the weight of what is held, and of what nothing comes of
+        self._parts = Parts()  # what those that are held have in common
+        self._own, self._idle = 0, 0  # the weight of what is theirs alone, and of what nothing comes of
         self.refused, self.first = 0, ""  # how much of it was not taken in, and why the first of it was not
 
     @property
@@ -265,6 +281,10 @@ class Listing:
         """The memory that it takes beside its store. What is no object, or comes again, counts as if it were kept: a list of nothing
         else would have no end."""
         return self._holds + self._idle + _SEEN * len(self._seen)
+
+    @property
+    def _holds(self) -> int:
+        return self._own + self._parts.weight
 
     def take(self, objects: Iterable[Raw]) -> None:
         """Take a page."""
@@ -286,19 +306,19 @@ class Listing:
             self._seen.add(key_of(known))  # nothing of what came is kept
         else:
             self._seen.add(key)
-            self._held[key] = kept
-            self._holds += weight.of(kept)
+            self._held[key], holder = self._parts.take(kept)
+            self._own += holder.weight
 
     def _settle(self) -> None:
         """Put into the store what is held. It is of this list's version: whoever lists anew is behind it or not, also where this one
         comes to no end."""
         if not self._restored:
             self._store.newest = max(self._store.newest, self._listed)
-        for key, raw in self._held.items():
+        for key in list(self._held):
+            raw = self._held.pop(key)  # it is in the store next, and not twice
             if not self._outlived(key) and self._store.get(key) != raw:
                 self._store._set(key, raw)
-        self._held.clear()
-        self._holds = 0
+        self._parts, self._own = Parts(), 0
 
     def end(self) -> None:
         """Take it that this was all of it."""

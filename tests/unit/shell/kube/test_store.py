@@ -455,7 +455,7 @@ def test_what_objects_weigh_is_known_as_they_come_and_go(heard: Heard) -> None:
     store.replace([thing("b", 5), thing("c", 5)], "9")
     assert store.weight == 2 * first
     store.replace([], "10")
-    assert store.weight == 0 and not store._weights
+    assert store.weight == 0 and not store._held
 
 
 def test_what_is_forgotten_was_never_read(heard: Heard) -> None:
