@@ -23,7 +23,7 @@ from hack.bench.fleetinput import MANAGER, Gang, Size
 from hack.bench.fleetprocess import Numbers
 from hack.lab.base.progress import LabError
 
-PATIENCE = 180.0  # seconds for anything
+PATIENCE = 400.0  # seconds for anything
 _POLL = 0.25
 _QUIET = 4  # polls in a row in which a process looked at nothing
 _STARTS_IN = 0.2  # seconds from a copy's creation until it runs

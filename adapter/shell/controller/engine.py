@@ -27,11 +27,14 @@ from adapter.shell.write import anchors
 
 log = logging.getLogger(__name__)
 
-# A net under the watches: every key is looked at once in this many seconds. Seldom, since nothing should hang on it.
+# A net under the watches: every key is looked at once in this many seconds, each at a moment of its own. Seldom, since nothing should hang
+# on it.
 RESYNC_SECONDS = 60.0
 # How long a start waits for its worker clusters: a list takes a fraction of a second, and one that is cut off shall not
 # hold up the others for longer than a user would notice.
 FIRST_CONTACT_SECONDS = 3.0
+# Whose kubeconfigs and certificates are read in one turn of the loop: some milliseconds each, and a fleet has a hundred.
+ENGAGED_AT_ONCE = 4
 
 
 def _nobody() -> None:
@@ -102,17 +105,21 @@ class Engine:
 
     async def _first_contact(self, parts: Parts) -> None:
         """Give the worker clusters a moment to be read, so that a restart does not report each of them as silent."""
-        await asyncio.gather(*(self._engage(parts, key_of(raw)[1]) for raw in self.manager.worker_clusters))
+        few = asyncio.Semaphore(ENGAGED_AT_ONCE)
+        await asyncio.gather(*(self._engage(parts, key_of(raw)[1], few) for raw in self.manager.worker_clusters))
         await _seen(parts)
 
-    async def _engage(self, parts: Parts, name: str) -> None:
-        with contained("fleet", name):
-            await parts.conditions.engage(name)
+    async def _engage(self, parts: Parts, name: str, few: asyncio.Semaphore) -> None:
+        async with few:
+            with contained("fleet", name):
+                await parts.conditions.engage(name)
 
     async def _resync(self, parts: Parts) -> None:
+        over = 0.0  # whoever has just come to lead looks at all there is
         while True:
             with contained("resync", "everything"):
-                parts.waker.everything()
+                parts.waker.everything(over)
+            over = RESYNC_SECONDS
             with contained("resync", "memory"):
                 shares = (raw for member in parts.fleet.seen().values() for raw in member.workloads)
                 alive = self.manager.placements, self.manager.pods, shares

@@ -181,10 +181,10 @@ async def _list(what: Following) -> str:
     taking = _Taking(what)
     try:
         await pages.read(what.client, what.path, taking.page, what.room.budget.page, **what.selectors)
+        return await taking.end()
     except BaseException:  # also where the following of this kind is given up
         what.room.take(what.store.weight)  # what was held of the list goes with it
         raise
-    return taking.end()
 
 
 class _Taking:
@@ -212,10 +212,11 @@ class _Taking:
         self._version = version
         return what.store.listing(version, restored=restored)
 
-    def end(self) -> str:
+    async def end(self) -> str:
         """Take it that this was all of it; returns the version that it is of."""
         if self._listing:  # there is a first page, or there was an error
-            self._listing.end()
+            for _ in self._listing.ending():
+                await asyncio.sleep(0)
             _odd(self._what, self._listing.refused, self._listing.first)
         self._what.room.take(self._what.store.weight)
         return self._version

@@ -4,6 +4,7 @@ A store that was never filled is not synced, and whoever asks must do nothing th
 never changed in place. It knows how much memory they take, and leaves to others how much that may be. What is no object (`objects.shape`) does not come in, and an object comes in as a whole or not at all.
 """
 
+import itertools
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +25,8 @@ REMEMBERED_SECONDS = 60.0
 # object may be (`bodies.OBJECT_BYTES`): little beside what is kept of a cluster, and what changed while a watch was down goes in
 # as a whole all the same, but where hundreds of objects changed.
 HELD = 4 * 2**20
+# Objects of a first list that go in at once: some tens of milliseconds.
+PIECE = 250
 # What it takes to remember that a list has an object: a pair, whose texts are the object's, and its place in a set.
 _SEEN = 200
 
@@ -61,6 +64,9 @@ class Store:
         self._index, self._counted, self._slims = index, counted, slims
         self._groups: dict[str, set[Key]] = defaultdict(set)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self._having: dict[tuple[str, str], dict[Key, None]] = defaultdict(
+            dict
+        )  # by group and counted value, empty ones too
 
     @property
     def weight(self) -> int:
@@ -108,6 +114,10 @@ class Store:
         """The counted values of that group's objects, and how many have each; never empty ones, and not to be changed."""
         return self._counts.get(value, {})
 
+    def having(self, value: str, counted: str) -> list[Raw]:
+        """The objects of that group with this counted value, or with none where it is empty."""
+        return [self._objects[key] for key in self._having.get((value, counted), ())]
+
     def passed(self, at: str) -> None:
         """Note that the cluster has come to this version."""
         self.newest = max(self.newest, number(at))
@@ -131,7 +141,7 @@ class Store:
 
     def forget(self) -> None:
         """Drop everything, as if it had never been read. Nobody is told: whoever calls this has said that nothing can be seen."""
-        for known in (self._objects, self._readings, self._held, self._gone, self._groups, self._counts):
+        for known in (self._objects, self._readings, self._held, self._gone, self._groups, self._counts, self._having):
             known.clear()
         self.changes += 1
         self._parts, self._own = Parts(), 0
@@ -187,6 +197,8 @@ class Store:
         before = self._hold(key, kept)
         if self._index:
             self._groups[group].add(key)
+            if self._counted:
+                self._having[group, counted][key] = None
             if counted:
                 self._counts[group][counted] += 1
         self._changed(before, kept)
@@ -248,11 +260,18 @@ class Store:
         if self._index and key in self._objects:
             group, counted = self._places(self._objects[key])
             self._groups[group].discard(key)
+            self._unlike(key, group, counted)
             if counted:
                 self._uncount(group, counted)
             if not self._groups[group]:
                 del self._groups[group]
                 self._counts.pop(group, None)
+
+    def _unlike(self, key: Key, group: str, counted: str) -> None:
+        if like := self._having.get((group, counted)):
+            like.pop(key, None)
+            if not like:
+                del self._having[group, counted]
 
     def _uncount(self, group: str, counted: str) -> None:
         self._counts[group][counted] -= 1
@@ -309,23 +328,32 @@ class Listing:
             self._held[key], holder = self._parts.take(kept)
             self._own += holder.weight
 
-    def _settle(self) -> None:
-        """Put into the store what is held. It is of this list's version: whoever lists anew is behind it or not, also where this one
+    def _settle(self, most: int | None = None) -> None:
+        """Put into the store what is held, or so many of it. It is of this list's version: whoever lists anew is behind it or not, also where this one
         comes to no end."""
         if not self._restored:
             self._store.newest = max(self._store.newest, self._listed)
-        for key in list(self._held):
+        for key in list(itertools.islice(self._held, most)):
             raw = self._held.pop(key)  # it is in the store next, and not twice
             if not self._outlived(key) and self._store.get(key) != raw:
                 self._store._set(key, raw)
-        self._parts, self._own = Parts(), 0
+        if not self._held:
+            self._parts, self._own = Parts(), 0
 
     def end(self) -> None:
         """Take it that this was all of it."""
+        for _ in self.ending():
+            pass
+
+    def ending(self) -> Iterator[None]:
+        """The same in pieces, where nobody can look meanwhile: a first list may be of ten thousand, and its store is not synced before."""
         store = self._store
         for key in set(store._objects) - self._seen:
             if not self._outlived(key):
                 store._drop(key)
+        while not store.synced and len(self._held) > PIECE:
+            self._settle(PIECE)
+            yield
         store._listed(self._listed, restored=self._restored)
         self._settle()
 
