@@ -6,7 +6,7 @@ and the loop stands still meanwhile; Python does so after each 700 objects that 
 
 import gc
 
-# Objects that hold others, between two looks at those that were made since: a page of 250 pods, of which most go with the page. Some
+# Objects that hold others, between two looks at those that were made since: two pages of pods, of which most go with the page. Some
 # milliseconds each, and a few megabytes of what might be garbage.
 _MADE = 50_000
 _YOUNG, _OLD = 5, 10  # of these looks, until those are looked at that stood one, and those that stood two

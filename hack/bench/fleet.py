@@ -14,7 +14,7 @@ import uvloop
 
 from hack.bench import promises
 from hack.bench.fleetinput import Size
-from hack.bench.fleetprocess import Numbers
+from hack.bench.fleetprocess import RESYNC, Numbers
 from hack.bench.fleetworld import Process, World
 from hack.bench.promises import Found
 from hack.lab.base.progress import LabError, step
@@ -23,8 +23,6 @@ from hack.testbed.figures import Value
 
 NAME = "fleet"
 HELP = "stalls of the loop, costs of a worker, and memory, with thousands of workers"
-_RESYNC = 20.0  # seconds, in place of a minute: a third of the time for the same looks
-_NEVER = 3600.0
 _FRESH = 20  # workers that have nothing yet when a controller starts
 # Of pods, clusters and the workers of a gang. A gang of 4 000 is to end.
 SHAPES = {
@@ -89,7 +87,7 @@ def _flat(measured: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:
 
 async def _stands(size: Size) -> dict[str, Value]:
     """Workers run: a controller starts, another one stands by, all is looked at once more, clusters are lost and come back, a gang ends."""
-    async with World(size, _RESYNC, fresh=_FRESH) as world:
+    async with World(size, _FRESH) as world:
         for gang in world.gangs[:-1]:
             world.run(gang)
         await world.create(world.gangs[-1])
@@ -97,7 +95,8 @@ async def _stands(size: Size) -> dict[str, Value]:
         values = await _starts(world, leader)
         standby = await world.controller()
         values["standby_mb"] = (await standby.until(quiet=True)).rss_mb
-        values |= _of("resync", await leader.until(looks=size.pods), size.pods)
+        await leader.ask(RESYNC)
+        values |= _of("resync", await leader.until(looks=size.pods, quiet=False), size.pods)
         values |= _of("contact", await _loses(world, leader), size.pods)
         if size.gang >= 1_000:
             values |= _of("teardown", await _ends(world, leader), size.gang)
@@ -139,7 +138,7 @@ def _of(what: str, spent: Numbers, pods: int) -> dict[str, Value]:
 
 async def _comes(size: Size) -> dict[str, Value]:
     """A gang's workers are made while a controller leads and another one stands by, until all of them run."""
-    async with World(size, _NEVER) as world:
+    async with World(size) as world:
         leader = await world.controller()
         await leader.until(lambda: all(world.connected()))
         standby = await world.controller()

@@ -38,12 +38,13 @@ class Process:
     _at: Path
     _log: Path
 
-    async def ask(self) -> Numbers:
-        """What it spent since it was asked last."""
+    async def ask(self, for_: bytes = b"\n") -> Numbers:
+        """What it spent since it was asked last; `for_` a resync, if that is wanted."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._at)
         except ConnectionError:
             raise LabError(f"A controller ended.\n{self._tail()}") from None
+        writer.write(for_)
         told = await reader.read()
         writer.close()
         return Numbers(**json.loads(told))
@@ -78,9 +79,9 @@ class Process:
 class World:
     """The API servers of a fleet, and who works there."""
 
-    def __init__(self, size: Size, resync: float, fresh: int = 0) -> None:
-        """`resync`: seconds between two looks of a controller at everything; `fresh`: the workers of one more gang."""
-        self.size, self._resync, self._fresh = size, resync, fresh
+    def __init__(self, size: Size, fresh: int = 0) -> None:
+        """`fresh`: the workers of one more gang."""
+        self.size, self._fresh = size, fresh
         self.clusters = {name: Cluster(name) for name in (MANAGER, *size.names)}
         self.gangs: list[Gang] = []
         self.made: dict[str, int] = dict.fromkeys(size.names, 0)  # copies that controllers made
@@ -107,7 +108,7 @@ class World:
         config, number = folder / "kubeconfig", len(self._processes)
         config.write_text(fleetinput.kubeconfig(self._servers.url, MANAGER))
         at, log = folder / f"{number}.sock", folder / f"{number}.log"
-        command = [sys.executable, "-m", "hack.bench.fleetprocess", str(at), str(self._resync)]
+        command = [sys.executable, "-m", "hack.bench.fleetprocess", str(at)]
         environment = {**os.environ, "KUBECONFIG": str(config), "no_proxy": "127.0.0.1"}
         with log.open("wb") as said:
             started = await asyncio.create_subprocess_exec(*command, env=environment, stdout=said, stderr=said)

@@ -221,7 +221,7 @@ class Waker:
             (POLICY, self._manager.policies),
             (CHECK, self._manager.checks),
             (GANG, self._manager.workloads),
-            (POD, self._manager.pods),
+            (POD, sorted(self._manager.pods, key=lambda pod: bool(slot_of(pod)))),  # who waits comes first
             (SERVICE, self._manager.services),
         ):
             self._keys.spread(what, store, over)

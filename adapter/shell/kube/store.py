@@ -26,7 +26,7 @@ REMEMBERED_SECONDS = 60.0
 # as a whole all the same, but where hundreds of objects changed.
 HELD = 4 * 2**20
 # Objects of a first list that go in at once: some tens of milliseconds.
-PIECE = 250
+PIECE = 100
 # What it takes to remember that a list has an object: a pair, whose texts are the object's, and its place in a set.
 _SEEN = 200
 
@@ -190,10 +190,11 @@ class Store:
         group = self._index(raw) if self._index else ""
         return group, self._counted(raw) if self._counted else ""
 
-    def _set(self, key: Key, raw: Raw) -> None:
+    def _set(self, key: Key, raw: Raw, holder: Holder | None = None) -> None:
+        """`holder`: what it holds of this store's parts already."""
         group, counted = self._places(raw)
         self._unindex(key)
-        kept = self._share(key, raw)
+        kept = self._share(key, raw, holder)
         before = self._hold(key, kept)
         if self._index:
             self._groups[group].add(key)
@@ -243,9 +244,9 @@ class Store:
         self.changes += 1
         return before
 
-    def _share(self, key: Key, raw: Raw) -> Raw:
+    def _share(self, key: Key, raw: Raw, known: Holder | None) -> Raw:
         """Another state of an object, of parts that others have as well: those of the state before are let go after that."""
-        kept, holder = self._parts.take(raw)
+        kept, holder = (raw, known) if known else self._parts.take(raw)
         if before := self._held.get(key):
             self._leave(before)
         self._held[key] = holder
@@ -289,7 +290,7 @@ class Listing:
 
     def __init__(self, store: Store, listed: int, *, restored: bool) -> None:
         self._store, self._listed, self._restored = store, listed, restored
-        self._held: dict[Key, Raw] = {}
+        self._held: dict[Key, tuple[Raw, Holder]] = {}
         self._seen: set[Key] = set()
         self._parts = Parts()  # what those that are held have in common
         self._own, self._idle = 0, 0  # the weight of what is theirs alone, and of what nothing comes of
@@ -325,7 +326,7 @@ class Listing:
             self._seen.add(key_of(known))  # nothing of what came is kept
         else:
             self._seen.add(key)
-            self._held[key], holder = self._parts.take(kept)
+            self._held[key] = _, holder = self._parts.take(kept)
             self._own += holder.weight
 
     def _settle(self, most: int | None = None) -> None:
@@ -333,10 +334,13 @@ class Listing:
         comes to no end."""
         if not self._restored:
             self._store.newest = max(self._store.newest, self._listed)
+        ours = self._store._parts is self._parts
         for key in list(itertools.islice(self._held, most)):
-            raw = self._held.pop(key)  # it is in the store next, and not twice
+            raw, holder = self._held.pop(key)  # it is in the store next, and not twice
             if not self._outlived(key) and self._store.get(key) != raw:
-                self._store._set(key, raw)
+                self._store._set(key, raw, holder if ours else None)
+            elif ours:
+                self._parts.leave(holder)
         if not self._held:
             self._parts, self._own = Parts(), 0
 
@@ -351,6 +355,8 @@ class Listing:
         for key in set(store._objects) - self._seen:
             if not self._outlived(key):
                 store._drop(key)
+        if not store._objects:
+            store._parts = self._parts  # they need not be told apart once more
         while not store.synced and len(self._held) > PIECE:
             self._settle(PIECE)
             yield
