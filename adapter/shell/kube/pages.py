@@ -19,7 +19,7 @@ from adapter.shell.kube.store import number
 
 # Objects in a page, and what is asked for instead while they are too large; of the last, whatever they are, each fits. A hundred pods are
 # read in some tens of milliseconds, in which nothing else runs. In one piece, a list peaks at seven times the memory (docs/upstream.md, "A list comes in pages").
-SIZES = (100, 25, 5, 2)
+SIZES = (100, 50, 10, 2)
 # A continue token is good for about five minutes, because etcd is compacted as often; nobody can read on for longer.
 LIST_SECONDS = 300.0
 # What a list takes of memory that nobody gives a room to: a verb's, which runs on a user's machine and keeps whole objects, twenty

@@ -37,7 +37,9 @@ def test_objects_are_as_they_were_and_leave_nothing_behind(objects: list[dict[st
 
 
 @given(_OBJECTS)
-def test_what_is_shared_weighs_no_more_for_a_twin_and_as_much_for_the_last_who_has_it(objects: list[dict[str, Any]]) -> None:
+def test_what_is_shared_weighs_no_more_for_a_twin_and_as_much_for_the_last_who_has_it(
+    objects: list[dict[str, Any]],
+) -> None:
     parts = Parts()
     first = [parts.take(one)[1] for one in objects]
     weighed = parts.weight
@@ -52,7 +54,10 @@ def test_what_is_shared_weighs_no_more_for_a_twin_and_as_much_for_the_last_who_h
 def test_what_is_made_up_weighs_as_much_as_it_takes() -> None:
     """Nobody gets more into a store by parts that nobody else has."""
     store = Store()
-    odd = {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"x": [[{"n": [number]}] for number in range(2000)]}}
+    odd = {
+        "metadata": {"name": "a", "resourceVersion": "1"},
+        "spec": {"x": [[{"n": [number]}] for number in range(2000)]},
+    }
     store.put(odd)
     assert store.weight >= weight.of(odd)
 
