@@ -1,1 +1,0 @@
-../../shared/kubernetes/main.go
