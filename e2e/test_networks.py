@@ -1,6 +1,7 @@
 """Do real Ray workers find their head by the names that others than Rayspan make resolve, each worker cluster by another one?
 
-They show it the token that KubeRay made, for which it names a Secret in its pods only. By the head's address and by its mirror every kind of worker finds it in test_kinds.py.
+They show it the token that KubeRay made, for which it names a Secret in its pods only. By the head's address and by its mirror every
+kind of worker finds it in test_kinds.py.
 """
 
 from collections.abc import Iterator
