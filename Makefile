@@ -162,6 +162,10 @@ serving: $(VENV)/.ready ## Ask a RayService 50 times a second while it is upgrad
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.trials.serving
 
+.PHONY: versions
+versions: $(VENV)/.ready ## Run other versions of Kubernetes, Kueue and KubeRay, on a second lab, and write docs/versions.md; PAIRS="older-kueue" for some
+	@RAYSPAN_LAB=1 $(RUN) -m hack.trials.versions $(if $(PAIRS),--only $(PAIRS))
+
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
 	@$(LAB) up

@@ -201,6 +201,8 @@ def not_to_join(one: Membership, found: Found) -> str:
         return f"{_other(one)} Choose another name, or let that one leave first."
     if source.get("multiKueueClusterRef"):
         return f"WorkerCluster {one.name} uses the kubeconfig of a MultiKueueCluster (spec.source.multiKueueClusterRef): renew it there, or choose another name."
+    if source.get("clusterProfileRef"):
+        return f"WorkerCluster {one.name} uses a ClusterProfile (spec.source.clusterProfileRef), and the token beside it: renew that, or choose another name."
     if ref and ref.get("name") != one.name:
         return f"WorkerCluster {one.name} uses Secret {ref.get('name')} (spec.source.kubeConfig.secretRef), and join writes Secret {one.name}: set that there, or choose another name."
     return ""

@@ -34,7 +34,26 @@ COPIES_ROLE: Final = "rayspan-copies"  # shipped, and bound to the controller's 
 CONTROLLER_ACCOUNT: Final = "rayspan-controller"
 DEPLOYMENT: Final = "rayspan-controller"  # its image is that of probe pods, too
 PREFLIGHT_MANAGER: Final = f"{DOMAIN}/preflight"  # field manager of what `rayspan preflight` writes
+ADMISSION: Final = (
+    "rayspan-admission"  # Deployment, Service, account and Secret of the optional webhooks, in the system namespace
+)
+ADMISSION_CERTIFICATE: Final = "rayspan-admission-certificate"  # the Job that makes their certificate, and its account
+ADMISSION_MANAGER: Final = f"{DOMAIN}/admission"  # field manager of what that Job writes
+WARNINGS: Final = "rayspan-warnings"  # name of the ValidatingWebhookConfiguration,
+WARNINGS_WEBHOOK: Final = f"warnings.{DOMAIN}"  # and the webhook in it
+GATE_PATH: Final = "/gate"  # where the API server asks for the gate
+WARNINGS_PATH: Final = "/warnings"  # and for what its user should know
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
+
+# --- the component worker-access: logs of a worker, and commands in it, by rights in the manager ----------------------------
+WORKER_ACCESS_KIND: Final = "WorkerAccess"
+ACCESS_POLICY: Final = "rayspan-access"  # who may have such a grant says the ValidatingAdmissionPolicy of this name
+ACCESS_ACCOUNT: Final = "rayspan-access"  # also its Deployment and its Service, in the system namespace
+ACCESS_PROXIED: Final = f"https:{ACCESS_ACCOUNT}:443"  # the Service and port, as a right to its proxy names them
+ACCESS_ROLE: Final = "rayspan-access-user"  # shipped, and bound to nobody
+LOGS_ROLE: Final = "rayspan-worker-logs"  # of a worker cluster, whose admin adds and binds it
+EXEC_ROLE: Final = "rayspan-worker-exec"  # the same
+DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"  # of users, on a pod
 
 # --- written by `rayspan join` on both sides of a membership -----------------------------------------------------------
 JOIN_MANAGER: Final = f"{DOMAIN}/join"  # field manager of all that it writes
@@ -49,12 +68,17 @@ ROOT_AUTHORITY: Final = "kube-root-ca.crt"  # the ConfigMap in which Kubernetes 
 
 # --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
 PLACEMENT_LABEL: Final = f"{DOMAIN}/placement"  # value: name of the Placement in the pod's namespace
+# "<cluster>/<round>/<role>/<count> ...": the slots of a worker group, in the order of the index that KubeRay gives its pods
+SLOTS_ANNOTATION: Final = f"{DOMAIN}/slots"
 LOCK_NODE_SELECTOR: Final = f"{DOMAIN}/remote"  # no node carries it: the second lock beside the gate
 LOCK_NODE_SELECTOR_VALUE: Final = "only"
 
 # --- written by the admission policy on the same pods ---------------------------------------------------------------
 GATE: Final = f"{DOMAIN}/dispatch"
-GATE_POLICY: Final = "rayspan-gate"  # name of the MutatingAdmissionPolicy and of its binding
+GATE_POLICY: Final = (
+    "rayspan-gate"  # name of the MutatingAdmissionPolicy and of its binding, and of the webhook's configuration
+)
+GATE_WEBHOOK: Final = f"gate.{DOMAIN}"  # the webhook in that
 SERVICE_POLICY: Final = "rayspan-rayservice"  # the same, of what keeps KubeRay's hands off a RayService's RayClusters
 
 # --- written by us on a manager's Workload, while it makes room for those behind it ------------------------------------
@@ -69,7 +93,8 @@ POOL_REMOTE: Final = "remote"  # its value where workers go away
 # --- written by us on a manager's worker pods ------------------------------------------------------------------------
 CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"  # also on every remote object and, as a Ray label, on every remote node
 ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"  # of users, on a worker group's template: the only zone that it may run in
-SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"  # "<cluster>/<round>/<role>/<index>"; also on the remote pod
+# "<cluster>/<round>/<role>/<index>", also on the remote pod; of one that has the slot that it came with, at the first news of its copy
+SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"
 # True once the remote pod was seen, Unknown while its cluster cannot be seen; the pod's absence later means lost.
 DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"
 
@@ -150,6 +175,15 @@ CHECK_READY: Final = "Ready"
 CHECK_RETRY: Final = "Retry"
 CHECK_REJECTED: Final = "Rejected"
 
+# --- node autoscalers, in worker clusters --------------------------------------------------------------------------------
+KARPENTER_STAYS_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"  # "true": its node is not consolidated under it
+AUTOSCALER_STAYS_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # "false": the same
+# --- the cluster inventory API (SIG Multicluster) -----------------------------------------------------------------------
+INVENTORY_API_VERSION: Final = "multicluster.x-k8s.io/v1alpha1"
+SECRET_READER: Final = "secretreader"  # the access provider whose program reads a token out of a Secret
+EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"  # of a provider's cluster: what its program is told
+TOKEN_KEY: Final = "token"  # of that Secret
+
 # --- Volcano, in worker clusters whose pods it schedules ---------------------------------------------------------------
 VOLCANO_SCHEDULER: Final = "volcano"  # as a pod's schedulerName
 VOLCANO_GROUP: Final = "scheduling.volcano.sh"
@@ -163,6 +197,8 @@ RAY_API_VERSION: Final = "ray.io/v1"
 RAY_NODE_TYPE_LABEL: Final = "ray.io/node-type"
 RAY_GCS_CLUSTER_LABEL: Final = "ray.io/cluster"
 RAY_GCS_GROUP_LABEL: Final = "ray.io/group"
+# on each worker, from KubeRay 1.6 on: the lowest number that no other pod of its group has, from 0
+RAY_REPLICA_INDEX_LABEL: Final = "ray.io/worker-group-replica-index"
 RAY_HOST_INDEX_LABEL: Final = "ray.io/replica-host-index"  # on a worker whose replica has several hosts
 HEAD: Final = "head"  # podset and node type of the head
 WORKER: Final = "worker"  # node type of the others
@@ -181,6 +217,10 @@ RAY_ZONE_LABEL: Final = "ray.io/availability-zone"
 RAY_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its autoscaler resizes pods in place
 RAY_REGION_LABEL: Final = "ray.io/availability-region"
 RAY_MARKET_LABEL: Final = f"{RAY_DOMAIN}/market-type"
+# Of users, for Ray's autoscaler, in autoscalerOptions.env: after how many seconds it gives up a worker that does not start, and one that
+# nobody needs any more before it did (ray:python/ray/autoscaler/v2/instance_manager/config.py)
+RAY_ALLOCATED_TIMEOUT: Final = "RAY_AUTOSCALER_RECONCILE_ALLOCATE_STATUS_TIMEOUT_S"
+RAY_PENDING_IDLE_TIMEOUT: Final = "RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S"
 RAY_ACCELERATOR_LABEL: Final = f"{RAY_DOMAIN}/accelerator-type"
 
 # --- conditions and reasons of ours ------------------------------------------------------------------------------------

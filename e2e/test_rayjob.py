@@ -1,23 +1,36 @@
 """Does a stock RayJob span the clusters, seen from inside Ray, and is it gone when its owner deletes it?"""
 
+import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
 from adapter import names
 from hack.lab.base.paths import REPO
-from hack.testbed.clusters import Cluster, wait
-from hack.testbed.rayjob import QUEUE, SAMPLE, Job
+from hack.testbed.clusters import Cluster, Clusters, program, wait
+from hack.testbed.rayjob import NAMESPACE, QUEUE, SAMPLE, Job
+from hack.testbed.stage import added
 
 
 def test_rayjob_spans_both_clusters(job: Job) -> None:
     """Four workers, two in each cluster by quota: one RayCluster, work done in every zone, addresses of both networks."""
     job.submit()
+    watching = _watching(job)
     job.wait_for_workers()
     addresses = {pod["status"]["podIP"]: pod["metadata"]["labels"][names.CLUSTER_LABEL] for pod in job.pods()}
     assert sorted(addresses.values()) == ["east", "east", "west", "west"]
     assert job.wait_for_end() == "SUCCEEDED", job.output()
+    said, _ = watching.communicate(timeout=30)
+    assert watching.returncode == 0 and "Placed: 4 of 4 workers, 2 east, 2 west." in said, said
+    assert "Runs: Its head runs, and all of its 4 workers have joined." in said, said
+    assert any(line.endswith("Done: It has succeeded.") for line in said.splitlines()[-3:]), (
+        said
+    )  # what was placed may be told after it
 
     result = job.result()
     assert result["ok"] and 3.1 < result["pi"] < 3.2
@@ -43,15 +56,56 @@ def test_a_plan_says_beforehand_where_it_will_run(job: Job) -> None:
     assert not job.status() and not job.placement()
 
 
-@pytest.mark.long  # with pods that end at once: tests/integration/test_gang.py
-def test_deleted_in_the_middle(pair: Job) -> None:
-    """A job that is deleted while its workers run leaves no pod, Workload or copy in any cluster within 60 s."""
+@pytest.mark.long  # with pods that end at once: tests/integration/test_gang.py; of logs test_access.py there asks for more
+def test_deleted_in_the_middle(pair: Job, reachable: None) -> None:
+    """A job that is deleted while its workers run leaves no pod, Workload or copy in any cluster within 60 s. Whoever follows
+    its logs in the manager has read what both workers printed, and is at the end of them, too."""
     pair.submit()
     pair.wait_for_workers()
     assert pair.leftovers()
-    pair.delete()
+    names_of = [pod["metadata"]["name"] for pod in pair.pods()]
+    with _following(pair) as followed:
+        wait(lambda: all(f"[pod/{name}/" in followed.read_text() for name in names_of), 60, "both logs are followed")
+        assert "Local node IP" in followed.read_text()
+        pair.delete()
     pair.wait_until_gone()
     wait(lambda: not any(_reserving(cluster) for cluster in pair.fleet.workers.values()), 30, "the quota is free")
+
+
+@pytest.fixture
+def reachable(fleet: Clusters) -> Iterator[None]:
+    """Logs of workers are reached in the manager: the component there, and what each worker cluster's administrator adds."""
+    overlay = REPO / "kustomize/overlays/worker-logs"
+    with ExitStack() as stack:
+        for cluster in fleet.workers.values():
+            cluster.kubectl("apply", "-k", overlay)
+            stack.callback(cluster.kubectl, "delete", "-k", overlay, "--ignore-not-found")
+        stack.enter_context(added(fleet.manager, "worker-access"))
+        server = f"deployment/{names.ACCESS_ACCOUNT}"
+        fleet.manager.kubectl("-n", names.SYSTEM_NAMESPACE, "rollout", "status", server, "--timeout=90s")
+        yield
+
+
+@contextmanager
+def _following(job: Job) -> Iterator[Path]:
+    """`rayspan logs -f` of a job for as long as it goes on, which the job's end is to end; gives the file that has what it printed."""
+    words = ["logs", "-f", f"rayjob/{job.name}", "--kubeconfig", str(job.manager.kubeconfig)]
+    path = f"{Path(program()).parent}{os.pathsep}{os.environ['PATH']}"
+    with tempfile.NamedTemporaryFile("w") as file:
+        command = [sys.executable, "-m", "adapter", *words]
+        with subprocess.Popen(command, cwd=REPO, env={**os.environ, "PATH": path}, stdout=file) as child:
+            try:
+                yield Path(file.name)
+                assert child.wait(90) == 0
+            finally:
+                child.terminate()
+
+
+def _watching(job: Job) -> "subprocess.Popen[str]":
+    """`rayspan watch`, which ends with the job."""
+    words = [sys.executable, "-m", "adapter", "watch", f"rayjob/{job.name}", "-n", NAMESPACE]
+    login = ["--kubeconfig", str(job.manager.kubeconfig)]
+    return subprocess.Popen([*words, *login], cwd=REPO, stdout=subprocess.PIPE, text=True)
 
 
 def _reserving(cluster: Cluster) -> int:

@@ -5,7 +5,7 @@ that: an inactive check stops the whole ClusterQueue, local jobs included
 (docs/upstream.md, "An inactive check stops its queue").
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,17 +27,6 @@ REASONS = (
     names.ANOTHER_CLUSTER, names.REGISTERED_TWICE, names.HELD_BY_ANOTHER, names.NOT_CLAIMED,
 )  # fmt: skip
 """All that a WorkerCluster's condition Connected can have."""
-
-
-def gate_problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw]) -> str:
-    """Why worker pods would not be held in the manager cluster, empty when the gate's policy is in place."""
-    if names.GATE_POLICY not in policies:
-        missing = f"MutatingAdmissionPolicy {names.GATE_POLICY}"
-    elif (bindings.get(names.GATE_POLICY, {}).get("spec") or {}).get("policyName") != names.GATE_POLICY:
-        missing = f"MutatingAdmissionPolicyBinding {names.GATE_POLICY}"
-    else:
-        return ""
-    return f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml."
 
 
 def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[str], now: datetime) -> Patch | None:

@@ -91,7 +91,12 @@ LIMITS = (*_REQUESTS, *_PLANNED, *_COPIED)
 
 def of_template(template: Raw) -> str:
     """Say in a fragment what in a pod template is too long, empty when nothing is: field, how many, the most, what to do."""
-    return next(_excess(template, LIMITS), "")
+    return next(excesses(template), "")
+
+
+def excesses(template: Raw) -> Iterator[str]:
+    """The same for all that is too long."""
+    return _excess(template, LIMITS)
 
 
 def can_be_added_up(template: Raw) -> bool:

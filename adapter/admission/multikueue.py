@@ -1,9 +1,11 @@
-"""Where does an existing MultiKueueCluster keep its kubeconfig, so that nothing is registered twice?
+"""Where does an existing MultiKueueCluster keep its login, so that nothing is registered twice: in which Secret, or by which ClusterProfile?
 
 Reads the object only. Whether Kueue itself reaches the cluster (its condition Active) is not asked: Kueue needs other
 rights there than we do, and each of us tells of its own trouble.
 """
 
+from adapter import names
+from adapter.admission.clusterprofile import Profile
 from adapter.objects import specs
 from adapter.objects.raw import UNREADABLE, Raw
 
@@ -11,16 +13,23 @@ FIELD = "spec.source.multiKueueClusterRef"
 _INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig"
 
 
-def secret_name(name: str, found: Raw | None) -> str:
-    """Name the Secret in Kueue's namespace that holds the kubeconfig of MultiKueueCluster `name`.
+def login(name: str, found: Raw | None) -> str | Profile:
+    """Name the Secret in Kueue's namespace that holds the kubeconfig of MultiKueueCluster `name`, or the ClusterProfile there that leads to it.
 
-    `found` is the object, None if there is none. Raises specs.Invalid with a sentence where there is no such Secret.
-    Source: kueue apis/kueue/v1beta2/multikueue_types.go, MultiKueueClusterSpec.
+    `found` is the object, None if there is none. Raises specs.Invalid with a sentence where there is neither.
+    Source: kueue apis/kueue/v1beta2/multikueue_types.go, MultiKueueClusterSpec; a profile is in Kueue's own namespace:
+    kueue:pkg/controller/admissionchecks/multikueue/multikueuecluster.go, getRestConfigFromClusterProfile.
     """
     if found is None:
         raise specs.Invalid(f"{FIELD} names MultiKueueCluster {name}, which does not exist; create it, or {_INSTEAD}.")
     try:
-        secret, why = _secret(found["spec"]["clusterSource"])
+        source = found["spec"]["clusterSource"]
+        if source.get("clusterProfileRef") is not None:
+            profile = str(source["clusterProfileRef"]["name"])
+            return Profile(
+                profile, names.KUEUE_NAMESPACE, field=f"{FIELD}: clusterProfileRef of MultiKueueCluster {name}"
+            )
+        secret, why = _secret(source)
     except UNREADABLE as error:
         raise specs.Invalid(f"{FIELD}: MultiKueueCluster {name} cannot be read ({type(error).__name__}).") from None
     if why:
@@ -38,8 +47,6 @@ def unread(why: str) -> specs.Invalid:
 
 def _secret(source: Raw) -> tuple[str, str]:
     """The Secret's name, or why there is none."""
-    if source.get("clusterProfileRef") is not None:
-        return "", "clusterSource.clusterProfileRef, and only Kueue can log in by a ClusterProfile"
     config = source["kubeConfig"]
     kind = config.get("locationType", "Secret")
     if kind != "Secret":

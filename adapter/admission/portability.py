@@ -24,11 +24,20 @@ def of_template(template: Raw, *, account_given: bool = False) -> str | None:
     "Jobs whose workers must stay together". `account_given`: wherever it may go, the cluster gives it a service account in
     place of its own.
     """
-    if why := limits.of_template(template):  # before anything that goes through all of it
-        return why
+    return next(reasons(template, account_given=account_given), None)
+
+
+def reasons(template: Raw, *, account_given: bool = False) -> Iterator[str]:
+    """Say the same of all that is in the way; of a template that is too long, that alone."""
+    too_long = False
+    for why in limits.excesses(template):  # before anything that goes through all of it
+        too_long = True
+        yield why
+    if too_long:
+        return
     spec = template.get("spec") or {}
     rules = [rule for rule in _RULES if not (account_given and rule[0] is _service_account)]
-    return next((f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec)), None)
+    yield from (f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec))
 
 
 def of_marks(template: Raw, own: str = "") -> str:
@@ -38,15 +47,19 @@ def of_marks(template: Raw, own: str = "") -> str:
     what our check adds to it. A running job that was written to a file and submitted anew has some. Kueue leaves what our check
     added in the templates of an elastic job: there they name its `own` Placement, and say the truth.
     """
+    return next(marks(template, own), "")
+
+
+def marks(template: Raw, own: str = "") -> Iterator[str]:
+    """Say the same of all of them."""
     found, spec = template.get("metadata") or {}, template.get("spec") or {}
     left = own and (found.get("labels") or {}).get(names.PLACEMENT_LABEL) == own
     free = (*_OF_USERS, names.PLACEMENT_LABEL, names.LOCK_NODE_SELECTOR) if left else _OF_USERS
-    marks = [("metadata.labels", found.get("labels")), ("metadata.annotations", found.get("annotations"))]
-    for where, held in [*marks, ("spec.nodeSelector", spec.get("nodeSelector"))]:
+    places = [("metadata.labels", found.get("labels")), ("metadata.annotations", found.get("annotations"))]
+    for where, held in [*places, ("spec.nodeSelector", spec.get("nodeSelector"))]:
         for key in held or {}:
             if key.startswith(f"{names.DOMAIN}/") and key not in free:
-                return f"{where} has {quoted(key)}: Rayspan writes that itself, and reads it; remove it"
-    return ""
+                yield f"{where} has {quoted(key)}: Rayspan writes that itself, and reads it; remove it"
 
 
 def of_pod(pod: Raw) -> str:

@@ -35,19 +35,37 @@ def of_workload(
             return _of_service_as_job(work, check)
         kind = work.job.kind if work.job else "pod"
         return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
-    if beside := of_job(work.job.kind, job) or _fixed(work, job):
-        return f"{_of_whom(work)}: {beside}. {again(work)}"
+    if why := next(every(work, job, podsets, chosen, clusters), ""):
+        return f"{_of_whom(work)}: {why}. {again(work)}"
+    if why := _needs_all(work.job.kind, job, chosen):
+        return f"{_of_whom(work)}: {why}"
+    return ""
+
+
+def every(
+    work: Workload, job: Raw, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+) -> Iterator[str]:
+    """Say in fragments all that its user must take out of a job, the first one as `of_workload` says it; of a kind that is dispatched."""
+    assert work.job is not None
+    yield from _job_reasons(work.job.kind, job)
+    if why := _fixed(work, job):
+        yield why
     given = _account_given(chosen, clusters)
     own, zones = placement_name(work) if work.elastic else "", rayjob.zones(work, job)
     for podset in podsets:
-        template = podset.template
-        if why := portability.of_template(template, account_given=given) or portability.of_marks(template, own):
-            return f"{_of_whom(work)}: worker group {quoted(podset.name)}: {why}. {again(work)}"
-        if why := _two_zones(podset, zones.get(podset.name, "")):
-            return f"{_of_whom(work)}: worker group {quoted(podset.name)}: {why}. {again(work)}"
-    if chosen and chosen.policy.gang == "BestEffort" and (why := waits_for_all(work.job.kind, job)):
-        return f"{_of_whom(work)}: {why}"
-    return ""
+        for why in _of_group(podset, given, own, zones.get(podset.name, "")):
+            yield f"worker group {quoted(podset.name)}: {why}"
+
+
+def _of_group(podset: PodSet, given: bool, own: str, zone: str) -> Iterator[str]:
+    yield from portability.reasons(podset.template, account_given=given)
+    yield from portability.marks(podset.template, own)
+    if why := _two_zones(podset, zone):
+        yield why
+
+
+def _needs_all(kind: str, job: Raw, chosen: Chosen | None) -> str:
+    return waits_for_all(kind, job) if chosen and chosen.policy.gang == "BestEffort" else ""
 
 
 def again(work: Workload) -> str:
@@ -101,6 +119,18 @@ def caution(work: Workload, chosen: Chosen | None) -> str:
     return (
         f"The policy's onShareLost is Restart: when a worker cluster loses its workers, the whole RayCluster stops and queues again, and "
         f"{names.RAY_SERVICE} {service.name} answers nobody until it runs; use a queue whose policy says Replace."
+    )
+
+
+def impatience(work: Workload, job: Raw) -> str:
+    """Say in a sentence what Ray's autoscaler does with workers that wait, and which time its user is to set; empty where it does not
+    run, or that is set (ray:python/ray/autoscaler/v2/instance_manager/config.py)."""
+    given = rayjob.autoscaler_env(work.job.kind, job) if work.job else None
+    if given is None or names.RAY_PENDING_IDLE_TIMEOUT in given:
+        return ""
+    return (
+        f"Ray's autoscaler keeps a worker that waits and that nobody needs any more for an hour ({names.RAY_ALLOCATED_TIMEOUT}), and the "
+        f"manager's quota with it; set {names.RAY_PENDING_IDLE_TIMEOUT} to 60 in autoscalerOptions.env."
     )
 
 

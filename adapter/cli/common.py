@@ -4,9 +4,10 @@ The rights are the user's own, by the kubeconfig that kubectl would take. What c
 """
 
 import asyncio
+import json
 import re
 import sys
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +55,13 @@ def columns(rows: Sequence[Row]) -> str:
 
 def as_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
+
+
+def written(document: Mapping[str, Any], output: str) -> str:
+    """A document for programs, as indented `json` or as `yaml`; its last line ended."""
+    if output == "json":
+        return json.dumps(document, indent=2) + "\n"
+    return yaml.safe_dump(dict(document), sort_keys=False, width=160)
 
 
 def read_text(filename: str) -> str:

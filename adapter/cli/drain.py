@@ -7,12 +7,13 @@ stopped and started again at any time. Exit code 0: the cluster is empty (or is 
 
 import argparse
 import asyncio
+import json
 import sys
 
 from adapter import names
 from adapter.cli import common, cordon
 from adapter.cli.common import DONE, TROUBLE, complain
-from adapter.gang.drain import Stay, news, stays, total
+from adapter.gang.drain import Stay, document, news, stays, total
 from adapter.objects.raw import Key, Raw, condition, meta
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.pages import listed
@@ -44,13 +45,14 @@ async def _begin(given: argparse.Namespace) -> int:
         new = await common.told(doing, "Waiting for the manager cluster ...")
     finally:
         await client.close()
-    print(f"workercluster/{given.cluster} {'' if new else 'already '}draining", flush=True)
+    if given.output == "text":
+        print(f"workercluster/{given.cluster} {'' if new else 'already '}draining", flush=True)
     return DONE
 
 
 async def _watch(given: argparse.Namespace) -> int:
     client = await Client.of_user(given.kubeconfig, given.context)
-    watch = Watch(client, given.cluster)
+    watch = Watch(client, given.cluster, programs=given.output == "json")
     try:
         async with asyncio.timeout(given.timeout.total_seconds() or None):
             return await watch.run()
@@ -63,8 +65,10 @@ async def _watch(given: argparse.Namespace) -> int:
 class Watch:
     """Looks at what is left in a worker cluster, and tells each change once."""
 
-    def __init__(self, client: Client, name: str) -> None:
-        self._client, self._name = client, name
+    def __init__(self, client: Client, name: str, *, programs: bool = False) -> None:
+        """`programs`: what is printed is for them, a document a line."""
+        self._client, self._name, self._programs = client, name, programs
+        self._printed = ""
         self._found: dict[Key, Stay] = {}
         self._silent = False
         self._unseen = 0  # looks in which nothing was left, but the controller did not know yet
@@ -92,10 +96,17 @@ class Watch:
             return None
         self._silent = False
         now = stays(self._name, pods, placements)
-        for line in news(self._found, now):
-            print(line, flush=True)
+        self._tell(now)
         self._found = now
         return self._ended(cluster)
+
+    def _tell(self, now: dict[Key, Stay]) -> None:
+        if not self._programs:
+            for line in news(self._found, now):
+                print(line, flush=True)
+        elif (line := json.dumps(document(self._name, now))) != self._printed:
+            print(line, flush=True)
+            self._printed = line
 
     async def _read(self) -> tuple[Raw, list[Raw], list[Raw]]:
         cluster = await self._client.get(WORKER_CLUSTERS.path(name=self._name))
@@ -117,7 +128,8 @@ class Watch:
             return None
         # Until the controller knows of the drain, a plan that it just made may still send workers here.
         if condition(cluster, names.CONNECTED).get("observedGeneration") == meta(cluster).get("generation"):
-            print(f"workercluster/{self._name} drained", flush=True)
+            if not self._programs:
+                print(f"workercluster/{self._name} drained", flush=True)
             return DONE
         self._unseen += 1
         if self._unseen == UNSEEN_LOOKS:

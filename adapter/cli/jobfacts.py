@@ -1,4 +1,4 @@
-"""What do `where` and `why` read of a job, with nothing but the rights that whoever sees its namespace has?
+"""What do `where`, `why` and `watch` read of a job, with nothing but the rights that whoever sees its namespace has?
 
 Each kind is read once, by name, label or namespace: never the pods of a whole cluster. A RayService is no job, and its RayClusters are: that
 which serves and that of an upgrade, each of which is read so.
@@ -66,28 +66,42 @@ def attempt(given: argparse.Namespace, tell: Callable[[Client, Asked], Awaitable
         return complain(f"{given.job}: {error}.", USAGE)
 
 
+def namespace(given: argparse.Namespace) -> str:
+    """Where the job is."""
+    return given.namespace or default_namespace(given.kubeconfig, given.context)
+
+
+def identity(asked: Asked) -> tuple[str, str]:
+    """Which one was found: as `rayjob/NAME`, by which it is found again, and its uid."""
+    if asked.service is not None:
+        return f"rayservice/{key_of(asked.service)[1]}", uid_of(asked.service)
+    (facts,) = asked.jobs
+    return f"{facts.kind.lower()}/{facts.name}", uid_of(facts.job)
+
+
 async def _attempt(given: argparse.Namespace, tell: Callable[[Client, Asked], Awaitable[int]]) -> int:
-    namespace = given.namespace or default_namespace(given.kubeconfig, given.context)
     client = await Client.of_user(given.kubeconfig, given.context)
     try:
-        found = await common.told(read(Look(client), namespace, given.job), "Waiting for the manager cluster ...")
+        found = await common.told(
+            read(Look(client), namespace(given), given.job), "Waiting for the manager cluster ..."
+        )
         return await tell(client, found)
     finally:
         await client.close()
 
 
-async def read(look: Look, namespace: str, word: str) -> Asked:
+async def read(look: Look, where: str, word: str) -> Asked:
     """Everything of one job, or of the RayClusters of a RayService; raises Unusable where there is no such job."""
-    kind, job = await _job(look, namespace, word)
+    kind, job = await _job(look, where, word)
     if kind != names.RAY_SERVICE:
-        return Asked((await _facts(look, namespace, kind, job),))
+        return Asked((await _facts(look, where, kind, job),))
     status = job.get("status") or {}
     named = {
         release: str((status.get(field) or {}).get("rayClusterName") or "") for release, field in _RELEASES.items()
     }
-    found = {one: await look.one(RAY_CLUSTERS, name, namespace) for one, name in named.items() if name}
+    found = {one: await look.one(RAY_CLUSTERS, name, where) for one, name in named.items() if name}
     there = {release: ray_cluster for release, ray_cluster in found.items() if ray_cluster}
-    return Asked([await _facts(look, namespace, "RayCluster", one) for one in there.values()], job, tuple(there))
+    return Asked([await _facts(look, where, "RayCluster", one) for one in there.values()], job, tuple(there))
 
 
 async def _facts(look: Look, namespace: str, kind: str, job: Raw) -> Facts:

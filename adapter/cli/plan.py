@@ -12,8 +12,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from adapter import names
 from adapter.admission import refusal
 from adapter.cli import common, plantable
@@ -23,9 +21,9 @@ from adapter.objects.raw import UNREADABLE
 from adapter.objects.rayjob import Unusable
 from adapter.planning.preview import Answer
 from adapter.shell.controller.servers import MOST_BYTES
+from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
-from adapter.shell.kube.resources import SERVICES
 
 FITS, DOES_NOT_FIT = 0, 3
 
@@ -100,12 +98,7 @@ async def _ask(given: argparse.Namespace, job: dict[str, Any]) -> Answer:
 
 async def answered(client: Client, question: Mapping[str, Any]) -> Answer:
     """The controller's plan for a question: `namespace` and `object`."""
-    return await client.create(path_to(names.PLAN_PATH), question)
-
-
-def path_to(path: str) -> str:
-    """Where the manager's API server hands a question on to the controller, for those who may ask for plans."""
-    return SERVICES.path(names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{path}")
+    return await client.create(resources.to_controller(names.PLAN_PATH), question)
 
 
 def _namespace(given: argparse.Namespace, job: dict[str, Any]) -> str:
@@ -136,8 +129,4 @@ def explained(error: ApiError) -> str:
 
 
 def _printed(answer: Answer, output: str) -> str:
-    if output == "json":
-        return json.dumps(answer, indent=2) + "\n"
-    if output == "yaml":
-        return yaml.safe_dump(answer, sort_keys=False, width=160)
-    return plantable.render(answer)
+    return plantable.render(answer) if output == "table" else common.written(answer, output)

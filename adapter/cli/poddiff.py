@@ -111,6 +111,11 @@ _TEXTS: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first that fits
     ),
     (r"^metadata\.labels\.app\.kubernetes\.io/", ("removed",), "KubeRay did not make the copy"),
     (r"^metadata\.annotations\.kubernetes\.io/", ("removed",), "the manager's API server or kubelet wrote it"),
+    (
+        r"^metadata\.annotations\.(karpenter\.sh/do-not-disrupt|cluster-autoscaler\.kubernetes\.io/safe-to-evict)$",
+        ("added",),
+        f"no node autoscaler there empties its node, or {_MAPPED}",
+    ),
     (r"^metadata\.annotations\..*", ("changed",), f"{_HEAD}, or {_MAPPED}"),
     (r"^metadata\.(labels|annotations)\.", ("added", "changed"), _MAPPED),
     (r"^metadata\.", ("removed",), "it belongs to the object in the manager"),

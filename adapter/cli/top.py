@@ -6,7 +6,6 @@ is wrong; 1: the manager cannot be asked.
 
 import argparse
 import asyncio
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -48,7 +47,7 @@ def main(given: argparse.Namespace) -> int:
         return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
     except ApiError as error:
         return complain(common.UNKNOWN_USER if error.status == 401 else error.message or str(error), TROUBLE)
-    print(json.dumps(found, indent=2) + "\n" if given.output == "json" else render(found), end="")
+    print(render(found) if given.output == "table" else common.written(found, given.output), end="")
     return STOPPED if found["stopped"] else DONE
 
 
@@ -63,7 +62,7 @@ async def _read(given: argparse.Namespace) -> Document:
 async def _fleet(client: Client) -> Document:
     look = Look(client)
     clusters = await look.all(WORKER_CLUSTERS)
-    pods = await look.all(PODS, labelSelector=names.CLUSTER_LABEL)
+    pods = await look.all(PODS, labelSelector=names.PLACEMENT_LABEL)
     queues, checks = await look.all(CLUSTER_QUEUES), await look.all(ADMISSION_CHECKS)
     written = await _written(look, clusters)
     stopped = (

@@ -4,10 +4,9 @@ Exit code 0: it is shown; 2: there is no such job; 1: the manager cannot be aske
 """
 
 import argparse
-import json
 from datetime import UTC, datetime
 
-from adapter.cli import jobfacts, ofservice, wheretable
+from adapter.cli import common, jobfacts, ofservice, wheretable
 from adapter.cli.common import DONE
 from adapter.cli.jobfacts import Asked
 from adapter.shell.kube.client import Client
@@ -19,10 +18,10 @@ def main(given: argparse.Namespace) -> int:
 
     async def tell(_: Client, asked: Asked) -> int:
         found, now = [document(facts) for facts in asked.jobs], datetime.now(UTC)
-        if given.output == "json":
-            print(json.dumps(ofservice.document(asked, found), indent=2))
-        else:
+        if given.output == "table":
             print(ofservice.rendered(asked, [wheretable.render(one, now) for one in found]), end="")
+        else:
+            print(common.written(ofservice.document(asked, found), given.output), end="")
         return DONE
 
     return jobfacts.attempt(given, tell)

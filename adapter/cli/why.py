@@ -5,7 +5,6 @@ manager cannot be asked. Of a RayService it is that of its RayCluster which is w
 """
 
 import argparse
-import json
 from typing import Any
 
 from adapter.cli import common, jobfacts, ofservice, plan, plantable
@@ -26,10 +25,10 @@ def main(given: argparse.Namespace) -> int:
     async def tell(client: Client, asked: Asked) -> int:
         links = [walk(facts) for facts in asked.jobs]
         found = [await _told(client, facts, link) for facts, link in zip(asked.jobs, links, strict=True)]
-        if given.output == "json":
-            print(json.dumps(ofservice.document(asked, found), indent=2))
-        else:
+        if given.output == "table":
             print(ofservice.rendered(asked, list(map(render, found))), end="")
+        else:
+            print(common.written(ofservice.document(asked, found), given.output), end="")
         return max((link.exit_code for link in links), default=EXIT_CODES["Waits"])
 
     return jobfacts.attempt(given, tell)

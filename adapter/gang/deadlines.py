@@ -5,7 +5,7 @@ when one is over is decided by who asks (lifecycle.py, reserving.py, running.py,
 """
 
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from adapter.gang import trying
@@ -54,17 +54,19 @@ ABSENT_AGAIN = timedelta(seconds=5)
 RETRY = timedelta(seconds=2)  # after which a share that was refused is asked for again, within its deadline
 
 
-def answering(gang: Gang, current: Placement) -> frozenset[str]:
-    """The clusters that have admitted a share of the last plan: of many they admit one after the other."""
+def answering(gang: Gang, current: Placement) -> dict[str, datetime]:
+    """The clusters that have admitted a share of the last plan, and when they did last: of many they admit one after the other."""
     standing = gang.standing(current, filter(current.is_new, current.live))
-    return frozenset(share.cluster for share, found in standing.items() if found and found.admitted)
+    found = [(one.cluster, one.reserved_at) for one in standing.values() if one and one.admitted and one.reserved_at]
+    return {cluster: max(when for name, when in found if name == cluster) for cluster, _ in found}
 
 
 def patience(
-    gang: Gang, current: Placement, asked: Mapping[Share, Reservation | None], busy: Collection[str]
+    gang: Gang, current: Placement, asked: Mapping[Share, Reservation | None], busy: Mapping[str, datetime]
 ) -> timedelta:
     """How long a round may take, by what stands for the shares that it asks for: those that preempt, once they are asked for, have as
-    long again as the others had; and clusters that are `busy` with it (`answering`) are not taken for ones that say nothing.
+    long again as the others had; and clusters that are `busy` with it (`answering`) are not taken for ones that say nothing: they have
+    the whole timeout after each share that they admit, so that a job of hundreds is not given up while it is being let in.
 
     A round is given up before they are asked for when the others take too long: asked for at the last moment, they would
     preempt somebody for a round that is then given up.
@@ -78,7 +80,16 @@ def patience(
         return min(SPILL_AFTER, gang.timeout)
     if any(found.unanswered and found.cluster not in busy for found in waiting):
         return min(_doubled(SPILL_AFTER, current.given_up), gang.timeout)
-    return gang.timeout
+    filling = [busy[found.cluster] for found in waiting if found.unanswered]
+    return _filling(gang, current, max(filling)) if filling else gang.timeout
+
+
+def _filling(gang: Gang, current: Placement, last: datetime) -> timedelta:
+    """How long a round may take of which the last share was admitted at that time, by the clock of its cluster: quota that waits for the
+    others is kept from everybody else, so no longer than twice the timeout at first, and twice as long after each round that was given up.
+    """
+    since = last - current.planned_at if current.planned_at else timedelta(0)
+    return min(max(since, timedelta(0)) + gang.timeout, _doubled(gang.timeout * 2, current.given_up))
 
 
 def excluded_for(current: Placement) -> timedelta:

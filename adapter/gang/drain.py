@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from adapter import names
 from adapter.objects.placement import Placement, placement
@@ -50,6 +51,15 @@ def news(before: Mapping[Key, Stay], now: Mapping[Key, Stay]) -> Iterator[str]:
     for key, stay in before.items():
         if key not in now:
             yield f"{stay.job}: no worker left"
+
+
+def document(cluster: str, found: Mapping[Key, Stay]) -> dict[str, Any]:
+    """All that is left, for programs; names are camelCase and stay."""
+    jobs = [
+        {"job": one.job, "workers": one.workers, "reserved": one.reserved, "reason": one.reason or None}
+        for one in found.values()
+    ]
+    return {"workerCluster": cluster, "left": sum(one.workers or one.reserved for one in found.values()), "jobs": jobs}
 
 
 def total(found: Mapping[Key, Stay]) -> str:

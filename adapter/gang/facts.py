@@ -62,6 +62,7 @@ class Gang:
     together: bool = False  # all of its workers must be in one cluster
     unsuspended: bool = False  # an elastic job, and it is let run: whatever its Workload of now lacks
     caution: str = ""  # what its user is to know when it starts, a sentence
+    impatience: str = ""  # what becomes of its workers that wait for long, a sentence
     # By cluster and worker group: what copies would be there, as far as that is known; and who that can be seen is yet to be asked, of the
     # shares that stand nowhere, and of those that the last plan would take.
     tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict)

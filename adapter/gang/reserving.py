@@ -14,6 +14,7 @@ from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck, say
 from adapter.gang import status, trying
 from adapter.gang.deadlines import RETRY, answering, begun, excluded_for, patience
 from adapter.gang.facts import Gang
+from adapter.objects import workerpod
 from adapter.objects.placement import Placement, Share
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
@@ -95,22 +96,29 @@ def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: da
     actions: list[Action] = list(status.record(current, body))
     if not ready:
         actions += say(work.job, "StopsAsAWhole", gang.caution, warning=True) if gang.caution else []
-        updates, shares = locks(gang, current.name), sorted(gang.reservations, key=lambda one: (one.cluster, one.name))
+        updates = locks(gang, current.name, current)
+        shares = sorted(gang.reservations, key=lambda one: (one.cluster, one.name))
         actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(body["reason"]), updates, tuple(shares)))
     again = ready and (bool(current.lost) or current.job is None)  # else an elastic job has grown
     return actions + say(work.job, "Replaced" if again else "Placed", str(body["reason"]))
 
 
-def locks(gang: Gang, placement: str) -> tuple[dict[str, object], ...]:
+def locks(gang: Gang, placement: str, placed: Placement | None = None) -> tuple[dict[str, object], ...]:
     """What keeps the pods of each worker group out of the manager, also of one that has none yet: somebody may scale its
-    RayCluster by hand."""
-    return tuple(_update(name, placement) for name in (*gang.remote_podsets, *gang.idle_podsets))
+    RayCluster by hand. And where they are to go, of a gang that is placed.
+
+    Not of an elastic job: Kueue leaves in its templates what stands there, and does not start a slice whose check says otherwise.
+    """
+    listed = placed if placed and placed.job is None else None
+    return tuple(_update(name, placement, listed) for name in (*gang.remote_podsets, *gang.idle_podsets))
 
 
-def _update(podset: str, placement: str) -> dict[str, object]:
+def _update(podset: str, placement: str, placed: Placement | None) -> dict[str, object]:
+    slots = workerpod.listed(placed, podset) if placed else ""
     return {
         "name": podset,
         "labels": {names.PLACEMENT_LABEL: placement},
+        **({"annotations": {names.SLOTS_ANNOTATION: slots}} if slots else {}),
         "nodeSelector": {names.LOCK_NODE_SELECTOR: names.LOCK_NODE_SELECTOR_VALUE},
     }
 

@@ -102,6 +102,7 @@ def _whole(
     looks += [bad.due - now] if bad.due else []
     if missing and current.job:
         recorded += say(work.job, "Waiting", elastic.told(gang, current, lacking))
+        recorded += say(work.job, "AutoscalerGivesUp", gang.impatience) if gang.impatience else []
     elif recorded and current.job and not coming and current.status.get("state") == names.RESERVING:
         recorded += say(work.job, "Replaced" if current.lost else "Placed", current.explanation)
     return [*asks, *moved, *ended, *recorded, *([LookAgain(min(looks))] if looks else [])]

@@ -10,7 +10,7 @@ Nothing here is asked of a Workload that has quota, and nothing is said of how l
 """
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from adapter import names
@@ -50,6 +50,18 @@ def in_vain(raw: Raw) -> bool:
         return True
     text = _said(raw)
     return text.startswith(_TRIED) and not all(map(_OTHERS_MAY_END.search, text.split(_TRIED)[1:]))
+
+
+def stands_still(raw: Raw) -> bool:
+    """Whether a strict queue of which it is the first gets no further: it was tried, and no quota that others hold would help it.
+    (kueue:pkg/cache/queue/cluster_queue.go, RequeueIfNotPresent: there it stays the first.)"""
+    return is_pending(raw) and _said(raw).startswith(_TRIED) and in_vain(raw)
+
+
+def turn(raw: Raw) -> tuple[int, datetime]:
+    """Whose turn is earlier in a ClusterQueue, to be sorted by: by priority, then by age."""
+    created = moment(meta(raw).get("creationTimestamp")) or datetime.max.replace(tzinfo=UTC)
+    return -int((raw.get("spec") or {}).get("priority") or 0), created
 
 
 def is_pending(raw: Raw) -> bool:

@@ -58,9 +58,21 @@ def worker_groups(work: Workload, job: Raw) -> list[PodSet]:
 
 def groups(kind: str, job: Raw) -> Sequence[Raw]:
     """The worker groups as its user wrote them, of a RayJob or RayCluster that an API server shows."""
+    return _cluster(kind, job).get("workerGroupSpecs") or ()
+
+
+def autoscaler_env(kind: str, job: Raw) -> frozenset[str] | None:
+    """Which variables its user gave to Ray's autoscaler; None where that does not run."""
+    cluster = _cluster(kind, job)
+    if cluster.get("enableInTreeAutoscaling") is not True:
+        return None
+    env = (cluster.get("autoscalerOptions") or {}).get("env") or ()
+    return frozenset(str(one.get("name")) for one in env)
+
+
+def _cluster(kind: str, job: Raw) -> Raw:
     spec = job.get("spec") or {}
-    cluster = (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
-    return cluster.get("workerGroupSpecs") or ()
+    return (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
 
 
 def least(work: Workload, job: Raw) -> dict[str, int]:
@@ -195,7 +207,8 @@ def _refuse_lacking(asked: Asked, where: str, cluster: Raw, groups: list[Any]) -
         lacks.append(f"rayStartParams: {{}} in {' and '.join(bare)} of {where.removeprefix(f'{asked}: ')}")
     if lacks:
         raise Unusable(
-            f"{asked} lacks {', and '.join(lacks)}: Kueue's webhooks let no {asked.kind} into a queue without; add each line there."
+            f"{asked} lacks {', and '.join(lacks)}: Kueue's webhooks let no {asked.kind} into a queue without; add each "
+            "line there, or ask for what `kubectl create --dry-run=server -o yaml` prints of it, if a policy of your cluster adds them."
         )
 
 

@@ -70,16 +70,28 @@ class KubeConfigSource(_Spec):
     secret_ref: Named = Field(alias="secretRef")
 
 
+class ClusterProfileSource(_Spec):
+    """A ClusterProfile says where the cluster is; the token is in a Secret of ours."""
+
+    name: str
+    namespace: str = names.SYSTEM_NAMESPACE
+    token_secret_ref: Named | None = Field(default=None, alias="tokenSecretRef")  # None: of the profile's name
+
+
 class Source(_Spec):
-    """How to reach a worker cluster: exactly one of the two is set."""
+    """How to reach a worker cluster: exactly one of the three is set."""
 
     kube_config: KubeConfigSource | None = Field(default=None, alias="kubeConfig")
     multi_kueue_cluster_ref: Named | None = Field(default=None, alias="multiKueueClusterRef")
+    cluster_profile_ref: ClusterProfileSource | None = Field(default=None, alias="clusterProfileRef")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.kube_config is None) == (self.multi_kueue_cluster_ref is None):
-            raise ValueError("must name either kubeConfig.secretRef or multiKueueClusterRef")
+        ways = (self.kube_config, self.multi_kueue_cluster_ref, self.cluster_profile_ref)
+        if sum(way is not None for way in ways) != 1:
+            raise ValueError(
+                "must name exactly one of kubeConfig.secretRef, multiKueueClusterRef and clusterProfileRef"
+            )
         return self
 
 

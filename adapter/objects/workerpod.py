@@ -3,8 +3,13 @@
 A slot is `cluster/round/role/index`: a share, a worker group on it, and a number below the share's count of that group. It is
 written into an annotation, which may say anything: of what is no slot, nothing is believed. Which pod gets which is decided
 in worker/dispatch.py.
+
+A pod may come with one, so that nobody has to write it before its copy is made: its template lists the slots of its group, and KubeRay
+numbers the pods. Both stand in the pod from its creation on, and neither moves when its gang is planned anew. What was written into
+the pod itself counts for more. Whether the slot that it came with is its own is asked in worker/preassigned.py.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
@@ -16,6 +21,11 @@ from adapter.objects.workload import Workload
 # A pod that should have ended by then counts as gone, though its cluster still shows it: its node is lost, and nobody may ever say
 # that it has ended. As long as Kubernetes waits for a node before it gives its pods up (tolerationSeconds of 300 by default).
 GONE_AFTER = timedelta(minutes=5)
+
+
+# Slots are listed for no more shares, and read of no longer list: it stands in each pod of the group, and an annotation may say anything.
+# Twenty shares take about a kilobyte, a tenth of what a worker pod has; a gang in more pieces has its slots written one by one.
+_MOST_LISTED, _LONGEST_LIST = 20, 4096
 
 
 def share_key(slot: str) -> tuple[str, int]:
@@ -30,8 +40,45 @@ def role_of(slot: str) -> str:
 
 
 def slot_of(pod: Raw) -> str:
-    """The slot that a pod or a copy says it holds, empty when none."""
-    return annotation(pod, names.SLOT_ANNOTATION)
+    """The slot that a pod or a copy says it holds, or came with; empty when none."""
+    return annotation(pod, names.SLOT_ANNOTATION) or _came_with(pod)
+
+
+def is_preassigned(pod: Raw) -> bool:
+    """Whether a pod has no other slot than the one that it came with, of which nothing is written in it."""
+    return not annotation(pod, names.SLOT_ANNOTATION) and bool(_came_with(pod))
+
+
+def without_slot(pod: Raw) -> Raw:
+    """The pod as if it had come with no slot."""
+    left = {key: value for key, value in (meta(pod).get("annotations") or {}).items() if key != names.SLOTS_ANNOTATION}
+    return {**pod, "metadata": {**meta(pod), "annotations": left}}
+
+
+def _came_with(pod: Raw) -> str:
+    """KubeRay's number of the pod counts through the listed slots, whoever wrote either."""
+    index, listed = label(pod, names.RAY_REPLICA_INDEX_LABEL), annotation(pod, names.SLOTS_ANNOTATION)
+    return _nth(listed, int(index)) if _is_number(index) and 0 < len(listed) <= _LONGEST_LIST else ""
+
+
+@functools.lru_cache(maxsize=4096)  # a look at a gang asks it again and again of each of its pods
+def _nth(listed: str, index: int) -> str:
+    left = index
+    for part in listed.split(" "):
+        prefix, _, count = part.rpartition("/")
+        if not _is_number(count):
+            return ""
+        if left < int(count):
+            return f"{prefix}/{left}"
+        left -= int(count)
+    return ""
+
+
+def listed(placement: Placement, group: str) -> str:
+    """What the template of a worker group lists: its slots, in the order of the plan; empty when they are too many shares."""
+    parts = [(share, part) for share in placement.live for part in share.groups if part.name == group]
+    found = " ".join(f"{_prefix(placement, share, part)}{part.count}" for share, part in parts)
+    return found if len(parts) <= _MOST_LISTED and len(found) <= _LONGEST_LIST else ""
 
 
 def slots(placement: Placement, pod: Raw) -> Iterator[str]:
@@ -62,9 +109,14 @@ def _prefix(placement: Placement, share: Share, group: GroupShare) -> str:
 
 def _is_on(prefix: str, count: int, slot: str) -> bool:
     index = slot.removeprefix(prefix)
-    # No more digits than a count can have: an annotation may hold thousands, which Python refuses to read.
-    number = int(index) if slot.startswith(prefix) and index.isdecimal() and len(index) < 10 else count
+    number = int(index) if slot.startswith(prefix) and _is_number(index) else count
     return number < count and index == str(number)
+
+
+def _is_number(text: str) -> bool:
+    """Whether this is a count or an index. It has no more digits than a count can have: an annotation may hold thousands, which Python
+    refuses to read."""
+    return text.isascii() and text.isdecimal() and len(text) < 10
 
 
 def group_of(pod: Raw) -> str:

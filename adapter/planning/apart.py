@@ -5,6 +5,7 @@ of an elastic job only those share one that must come together; whoever else com
 preempts and gives back by itself. Who goes where is decided before (planner.py).
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,18 +16,25 @@ from adapter.objects.placement import GroupShare, Share
 def apart(shares: Sequence[Share], together: Mapping[str, int] | None, *, most: int, starts: bool) -> tuple[Share, ...]:
     """The same workers in the same clusters: of each group the first `together` in one share for each cluster, all others alone.
 
-    None: all that go to a cluster stay together, and so they do where there were more than `most` shares. When a gang `starts`, a share
-    that preempts stays whole, too: one by one, others would lose workers for a round that is then given up.
+    None: all that go to a cluster stay together. Where there were more than `most` shares, so many are alone as there may be, and those
+    beyond stay together, too. When a gang `starts`, a share that preempts stays whole: one by one, others would lose workers for a round
+    that is then given up.
     """
     if together is None:
         return tuple(shares)
-    left, whole, alone = Counter(together), list[Share](), list[Share]()
+    left, kept = Counter(together), list[Sequence[GroupShare]]()
     for share in shares:
-        kept = share.groups if starts and share.preempts else _kept(share.groups, left)
-        left.subtract({group.name: group.count for group in kept})
-        whole += [replace(share, groups=kept)] if kept else []
-        alone += _alone(share, kept)
-    return (*whole, *alone) if len(whole) + len(alone) <= most else tuple(shares)
+        kept.append(share.groups if starts and share.preempts else _kept(share.groups, left))
+        left.subtract({group.name: group.count for group in kept[-1]})
+    alone = [list(_alone(share, stay)) for share, stay in zip(shares, kept, strict=True)]
+    if sum(map(bool, kept)) + sum(map(len, alone)) > most:
+        room = max(most - len(shares), 0)
+        for at, share in enumerate(shares):
+            alone[at], beyond = alone[at][:room], alone[at][room:]
+            room -= len(alone[at])
+            kept[at] = _with(share, kept[at], beyond)
+    whole = [replace(share, groups=tuple(stay)) for share, stay in zip(shares, kept, strict=True) if stay]
+    return (*whole, *_in_turn(alone))
 
 
 def numbered(shares: Iterable[Share], last: int) -> tuple[tuple[Share, ...], int]:
@@ -40,9 +48,21 @@ def numbered(shares: Iterable[Share], last: int) -> tuple[tuple[Share, ...], int
     return tuple(found), last + (others or not found)
 
 
+def _in_turn(alone: Sequence[Sequence[Share]]) -> Iterator[Share]:
+    """Of each cluster one, again and again: workers take their places in this order as they come, and each cluster's Kueue lets them in one
+    after the other. In the order of the clusters, the last of these would do nothing until all others are done."""
+    return (one for turn in itertools.zip_longest(*alone) for one in turn if one is not None)
+
+
 def _kept(groups: Sequence[GroupShare], left: Mapping[str, int]) -> tuple[GroupShare, ...]:
     counts = ((group, min(group.count, max(left.get(group.name, 0), 0))) for group in groups)
     return tuple(replace(group, count=count) for group, count in counts if count)
+
+
+def _with(share: Share, kept: Iterable[GroupShare], more: Iterable[Share]) -> Sequence[GroupShare]:
+    """Those who stay together, and single workers who join them."""
+    counts = Counter({group.name: group.count for group in kept}) + Counter(one.groups[0].name for one in more)
+    return tuple(replace(group, count=counts[group.name]) for group in share.groups if counts[group.name])
 
 
 def _alone(share: Share, kept: Iterable[GroupShare]) -> Iterator[Share]:

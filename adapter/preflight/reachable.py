@@ -104,4 +104,6 @@ def _source(cluster: Raw) -> str:
     """Where the kubeconfig is from, which says which cluster is meant."""
     source = (cluster.get("spec") or {}).get("source") or {}
     lent, secret = source.get("multiKueueClusterRef"), (source.get("kubeConfig") or {}).get("secretRef") or {}
+    if profile := source.get("clusterProfileRef"):
+        return f"ClusterProfile {profile.get('namespace') or names.SYSTEM_NAMESPACE}/{profile.get('name')}"
     return f"MultiKueueCluster {lent.get('name')}" if lent else f"Secret {secret.get('name')}"

@@ -19,6 +19,10 @@ from adapter.rewrite.target import Target, anchor_owner, origin_annotations, ori
 # Where a command or an address can stand in a container; `name`, `image` and mounts are names, never addresses.
 _TEXT_FIELDS = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
+# A node autoscaler may empty a node whose pods would fit elsewhere. A Ray worker is no such pod: tasks and objects go with it, and those
+# who wait for them wait again. Whoever wants it says so in the template, or for all pods of a cluster in its WorkerCluster.
+_STAYS = {names.KARPENTER_STAYS_ANNOTATION: "true", names.AUTOSCALER_STAYS_ANNOTATION: "false"}
+
 
 def remote_pod(
     pod: Raw,
@@ -43,6 +47,7 @@ def remote_pod(
     head = head.seen_from(target.head)
     kept = {key: value for key, value in meta(pod).items() if key not in stripping.METADATA}
     annotations = {
+        **_STAYS,
         **head.relocate(stripping.annotations(kept.get("annotations"))),
         **target.pods.annotations,
         **origin_annotations(target),

@@ -13,6 +13,7 @@ from adapter import names
 from adapter.admission.policy import Written, policy, policy_name
 from adapter.objects import admissioncheck, specs
 from adapter.objects.raw import Raw, condition, is_true, key_of, label
+from adapter.objects.workerpod import share_key, slot_of
 from adapter.whereabouts.document import Document
 
 _DISPATCHES = ("Ready", "QueueLayout")  # the reasons of an active AdmissionCheck by which jobs are dispatched
@@ -117,7 +118,7 @@ def _phases(pods: Iterable[Raw]) -> dict[str, Counter[str]]:
     """How many of the manager's worker pods of each cluster are in which phase."""
     found: dict[str, Counter[str]] = {}
     for pod in pods:
-        if cluster := label(pod, names.CLUSTER_LABEL):
+        if cluster := label(pod, names.CLUSTER_LABEL) or share_key(slot_of(pod))[0]:
             phase = str((pod.get("status") or {}).get("phase") or "Pending")
             found.setdefault(cluster, Counter())[phase] += 1
     return found

@@ -10,7 +10,7 @@ from typing import Literal
 
 from adapter import names
 from adapter.objects.raw import LONGEST, Raw, condition, label, meta, quoted
-from adapter.objects.workerpod import in_place, slot_of, waits_for_quota
+from adapter.objects.workerpod import in_place, share_key, slot_of, waits_for_quota
 from adapter.whereabouts.facts import Facts, is_head
 
 MANAGER = "manager"  # where a pod is that has no copy elsewhere
@@ -49,7 +49,7 @@ class PodState:
 def read(pod: Raw, facts: Facts) -> PodState:
     """Read one pod of the job."""
     status, spec = pod.get("status") or {}, pod.get("spec") or {}
-    cluster = label(pod, names.CLUSTER_LABEL) or ("" if gated(pod) else MANAGER)
+    cluster = label(pod, names.CLUSTER_LABEL) or share_key(slot_of(pod))[0] or ("" if gated(pod) else MANAGER)
     ready = condition(pod, "Ready")
     joined = ready.get("status") == "True"
     step, reason, message = _step(pod)

@@ -6,15 +6,16 @@ that KubeRay replaces it; a copy is made only for a pod that holds a slot on an 
 Clusters that cannot be seen are left alone: what runs there counts as running, until it counts as lost.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from adapter import names
-from adapter.actions import Action, AssignSlot, DeletePod, say
+from adapter.actions import Action, AssignSlot, DeletePod, LookAgain, say
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Raw, key_of, meta, uid_of
 from adapter.objects.workerpod import (
     dispatched,
     ended,
+    is_preassigned,
     is_slot,
     leaving,
     share_key,
@@ -31,6 +32,9 @@ from adapter.worker.facts import Worker
 # Why a copy goes, where nothing stands for it; the metrics know these apart.
 POD_GONE = "its pod in the manager cluster is gone"
 SLOT_ELSEWHERE = "its pod holds a slot in another cluster"
+# For a pod that came with a slot which is not its own. Who leaves that slot, or gets another plan, wakes it; who leaves another one wakes
+# those that have none, among which it is not found. So few wait like this, and so seldom, that they may ask.
+LOOKS_AROUND = timedelta(seconds=5)
 
 
 def decide(worker: Worker, now: datetime) -> list[Action]:
@@ -80,7 +84,10 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
     if _may_choose(worker, pod, placement) and (slot in worker.taken or not is_slot(placement, pod, slot)):
         free = _free_slot(worker, pod, placement, now)
-        return [AssignSlot(pod, share_key(free)[0], free)] if free else []
+        waits: list[Action] = [LookAgain(LOOKS_AROUND)] if worker.slotless else []
+        return [AssignSlot(pod, share_key(free)[0], free)] if free else waits
+    if better := _better_slot(worker, pod, placement, now):
+        return [AssignSlot(pod, share_key(better)[0], better)]
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
         return report.unseen(worker.job, pod, cluster, worker.silence, now) if worker.silence else []
@@ -91,7 +98,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if own:
         kept = create.mirrors(worker, pod, placement, (cluster, number)) if _reads_mirrors(worker, cluster) else []
         beyond = report.beyond(own, worker.reservations.get((cluster, number)), slot, cluster)
-        mirrored = report.mirrored(worker.job, pod, own, cluster, now, beyond)
+        mirrored = report.mirrored(worker.job, pod, own, cluster, now, beyond, busy=worker.busy)
         going = report.ending(own, now) or _replaced(worker, cluster, own)
         return report.stuck(pod, own, cluster, now) or kept + mirrored + going
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
@@ -124,12 +131,27 @@ def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
 def _free_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> str:
     """The first free slot, in the order of the plan, empty when there is none; one in a cluster that the plan leaves out now only
     when there is no other: workers of this gang may not start there."""
-    avoided = {one.cluster for one in placement.excluded if one.until > now}
+    avoided = _avoided(placement, now)
     free = (slot for slot in slots(placement, pod) if slot not in worker.taken and _open(worker, slot))
     first = next(free, "")
     if share_key(first)[0] not in avoided:
         return first
     return next((slot for slot in free if share_key(slot)[0] not in avoided), first)
+
+
+def _better_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> str:
+    """A free slot elsewhere for a pod that came with one in a cluster which the plan leaves out now: there nobody chose it. Empty when
+    there is none, and it stays."""
+    avoided = _avoided(placement, now)
+    if not is_preassigned(pod) or share_key(slot_of(pod))[0] not in avoided or not _may_choose(worker, pod, placement):
+        return ""
+    free = _free_slot(worker, pod, placement, now)
+    return "" if share_key(free)[0] in avoided else free
+
+
+def _avoided(placement: Placement, now: datetime) -> set[str]:
+    """The clusters in which workers of this gang may not start."""
+    return {one.cluster for one in placement.excluded if one.until > now}
 
 
 def _open(worker: Worker, slot: str) -> bool:

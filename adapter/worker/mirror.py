@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw, bounded, condition, is_true, key_of, meta, quoted, turned, uid_of
+from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, condition, is_true, key_of, meta, quoted, turned, uid_of
 from adapter.objects.rayjob import LONGEST_NAME
+from adapter.objects.workerpod import is_preassigned, share_key, slot_of
 from adapter.objects.workload import Job
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.
@@ -28,6 +29,9 @@ _THERE = "; there it is pod "  # what follows is no reason to write
 # MaxContainerTerminationMessageLength and MaxPodTerminationMessageLogLength; status_manager.go, normalizeStatus, which divides a pod's by its
 # containers). One that keeps to it is never cut. Who does not, in a cluster that is not ours, makes no pod of the manager larger.
 _MOST_OF_ONE, _MOST_OF_A_POD = 4 * 1024, 12 * 1024
+# Of what a pod says of itself no kubelet bounds anything, and one that evicts names every container. So much of it is for people.
+_MOST_SAID = 4 * 1024
+_MOST_CONDITIONS = 32  # Kubernetes has ten, and every readiness gate adds one
 # Reasons with which a kubelet waits because something is wrong, beside those that end so (k8s:pkg/kubelet/images/types.go,
 # pkg/kubelet/kuberuntime/kuberuntime_container.go).
 _WRONG = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
@@ -49,12 +53,16 @@ def status_patch(
         return None
     status = remote.get("status") or {}
     said = bounded(trouble(remote, cluster) or note or f"runs in worker cluster {cluster}")
-    wanted = {field: status.get(field) or None for field in MIRRORED} | {
-        "phase": status.get("phase") or "Pending",
-        "conditions": _conditions(local, remote, _before(local, said)),
-        "containerStatuses": _containers(local, status, "containers", "containerStatuses"),
-        "initContainerStatuses": _containers(local, status, "initContainers", "initContainerStatuses"),
-    }
+    wanted = (
+        {field: status.get(field) or None for field in MIRRORED}
+        | _texts(status, _MOST_SAID)
+        | {
+            "phase": status.get("phase") or "Pending",
+            "conditions": _conditions(local, remote, _before(local, said)),
+            "containerStatuses": _containers(local, status, "containers", "containerStatuses"),
+            "initContainerStatuses": _containers(local, status, "initContainers", "initContainerStatuses"),
+        }
+    )
     if not _patch(local, wanted):
         return None
     text = _with_place(said, _place(local, remote, cluster, job))
@@ -97,11 +105,19 @@ def _patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
     status = local.get("status") or {}
     # In a merge-patch null removes a field, so a field that the copy has lost goes here too.
     changed = {field: value for field, value in wanted.items() if _plain(status.get(field)) != _plain(value)}
-    return {"metadata": {"uid": uid_of(local)}, "status": changed} if changed else None
+    return {"metadata": {"uid": uid_of(local), **_record(local)}, "status": changed} if changed else None
+
+
+def _record(local: Raw) -> Raw:
+    """What is written with the first news of a pod that has the slot that it came with: where it is, for all who look for it there."""
+    slot = slot_of(local)
+    here = {names.CLUSTER_LABEL: share_key(slot)[0]}
+    return {"labels": here, "annotations": {names.SLOT_ANNOTATION: slot}} if is_preassigned(local) else {}
 
 
 def _conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:
-    mirrored = [one for one in _all_conditions(remote) if one.get("type") != SCHEDULED]
+    theirs = [one for one in _all_conditions(remote) if one.get("type") != SCHEDULED][:_MOST_CONDITIONS]
+    mirrored = [{**one, **_texts(one, LONGEST_OF_ONE)} for one in theirs]
     # Until the copy has a node, the manager pod must go on saying SchedulingGated: a cluster-autoscaler takes a copied
     # Unschedulable for its own shortage and adds nodes in the manager (kueue PR #12262; #13136 for the other half).
     scheduled = condition(remote if is_true(remote, SCHEDULED) else local, SCHEDULED)
@@ -202,6 +218,12 @@ def _most(status: Raw) -> int:
     """How many bytes each container of a pod may say."""
     many = sum(len(status.get(field) or ()) for field in ("containerStatuses", "initContainerStatuses"))
     return min(_MOST_OF_ONE, max(1, _MOST_OF_A_POD // max(1, many)))
+
+
+def _texts(found: Raw, most: int) -> dict[str, Any]:
+    """Reason and message of a status or of a condition, as far as it has them, with no more than so many characters each."""
+    said = {field: found.get(field) for field in ("reason", "message")}
+    return {field: bounded(text, most) if isinstance(text, str) else text for field, text in said.items() if text}
 
 
 def _ended(container_status: Raw) -> Raw:

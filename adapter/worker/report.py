@@ -17,8 +17,11 @@ from adapter.worker import mirror
 from adapter.worker.silence import Silence
 
 # A copy whose image is at hand runs within a second or two, in a large gang within five, and then one write says all; before
-# that there is nothing in it that anybody waits for. The write that is spared is a third of all writes to the manager.
+# that there is nothing in it that anybody waits for. The write that is spared is half of all writes to the manager.
 SETTLES_IN = timedelta(seconds=5)
+# While copies are made, of whichever job, API servers are busy and all of it takes longer: half a minute is what a gang of a thousand
+# takes. What is wrong with a copy is said at once all the same.
+SETTLES_IN_A_CROWD = timedelta(seconds=30)
 # Longer than a kubelet takes after the grace period, and than clocks of two clusters differ.
 STUCK_AFTER = timedelta(seconds=60)
 
@@ -39,26 +42,29 @@ def beyond(remote: Raw, found: Reservation | None, slot: str, cluster: str) -> s
     )
 
 
-def mirrored(job: Job | None, pod: Raw, remote: Raw, cluster: str, now: datetime, more: str = "") -> list[Action]:
+def mirrored(
+    job: Job | None, pod: Raw, remote: Raw, cluster: str, now: datetime, more: str = "", *, busy: bool = False
+) -> list[Action]:
     """Say of the pod what its copy says, if that is news, and what it asks for beyond its share (`more`); of one that just starts only
-    when it does, or takes its time."""
+    when it does, or takes its time, which is more while others are made (`busy`)."""
     patch = mirror.status_patch(pod, remote, cluster, more, job)
     if not patch:
         return []
-    said, left = _told(job, remote, cluster), _starting(remote, now)
+    said, left = _told(job, remote, cluster), _starting(remote, now, SETTLES_IN_A_CROWD if busy else SETTLES_IN)
     said += say(job, "BeyondShare", more, warning=True) if more else []
     if left and not said and not dispatched(pod):
         return [LookAgain(left)]
     return [PatchStatus(pod, patch), *said]
 
 
-def _starting(remote: Raw, now: datetime) -> timedelta:
-    """For how long a copy that is pending may well run in a moment; nothing by a clock of which that cannot be told."""
+def _starting(remote: Raw, now: datetime, within: timedelta) -> timedelta:
+    """For how long a copy that is pending may well run in a moment, and no longer than until it is to be asked again; nothing by a
+    clock of which that cannot be told."""
     created = moment(meta(remote).get("creationTimestamp"))
     if created is None or (remote.get("status") or {}).get("phase") not in (None, "Pending"):
         return timedelta(0)
-    left = created + SETTLES_IN - now
-    return left if timedelta(0) < left <= SETTLES_IN else timedelta(0)
+    left = created + within - now
+    return min(left, SETTLES_IN) if timedelta(0) < left <= within else timedelta(0)
 
 
 def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:

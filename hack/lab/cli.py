@@ -7,10 +7,11 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from hack.lab import faults, logs, startup, status, teardown
+from hack.lab.base import choice, lock, sidebyside
 from hack.lab.base import lab as definition
-from hack.lab.base import lock, sidebyside
 from hack.lab.base.lab import MOST_WORKERS, Lab
 from hack.lab.base.paths import STATE
 from hack.lab.base.progress import LabError, step
@@ -47,6 +48,8 @@ def _lifecycle(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     up.add_argument("--fake-nodes", type=_count, default=0, metavar="N", help="kwok nodes per cluster (default 0)")
     up.add_argument("--network", choices=("flat", "isolated"), default="flat",
                     help="isolated: pods reach no other cluster's pods, only its API server (default flat)")  # fmt: skip
+    for component, purpose in choice.HELP.items():
+        up.add_argument(f"--{component}", action="append", default=[], metavar="[CLUSTER=]VERSION", help=purpose)
     _add(commands, "down", _down, "end everything and leave nothing behind")
     load = _add(commands, "load", _load, "build an image and import it into a cluster")
     load.add_argument("image", choices=images.NAMES)
@@ -78,7 +81,9 @@ def _faults(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 
 def _up(asked: argparse.Namespace) -> int:
-    lab = Lab(workers=asked.workers, fake_nodes=asked.fake_nodes, network=asked.network)
+    usual = Lab(workers=asked.workers, fake_nodes=asked.fake_nodes, network=asked.network)
+    words = {component: getattr(asked, component) for component in choice.HELP}
+    lab = replace(usual, versions=choice.versions(words, [cluster.name for cluster in usual.clusters]))
     with _alone(), step(f"lab: {teardown.describe(lab)}"):
         startup.up(lab)
     return 0

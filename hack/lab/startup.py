@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from hack.lab import teardown
-from hack.lab.base import commands, sidebyside
+from hack.lab.base import commands, sidebyside, versions
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Cluster, Lab
 from hack.lab.base.progress import LabError, step
-from hack.lab.build import prerequisites, system, tools
+from hack.lab.build import catalog, prerequisites, system, tools
 from hack.lab.cluster import (
     addons,
     certificates,
@@ -31,8 +31,7 @@ from hack.lab.cluster import (
 )
 from hack.lab.images import images
 
-_EVERYWHERE = ("pause", "coredns", "kueue")  # a node cannot become useful without these
-_MANAGER_ONLY = ("kuberay", "rayspan")
+_EVERYWHERE = ("pause", "coredns")  # a node cannot become useful without these, nor without Kueue
 _LAST = "ray"  # large, and nothing of ours waits for it
 _OURS = "rayspan"
 
@@ -43,7 +42,7 @@ def up(lab: Lab) -> None:
     lab = _with_nodes_that_stand(lab)
     _make_room(lab)
     system.prepare()
-    archives = _made()
+    archives = _made(lab)
     if definition.find() != lab:
         definition.save(lab)
     kernel.prepare()
@@ -74,14 +73,28 @@ def _wipe_broken(lab: Lab) -> None:
     _side_by_side(teardown.wipe, broken)
 
 
-def _made() -> dict[str, Path]:
+def _made(lab: Lab) -> dict[str, Path]:
     """Build what is missing, and return the images' archives. Compiling takes every core; the large images mostly the network.
 
-    All tools, also those that only fake nodes need: beside the others they take seconds, by themselves a minute or two.
+    All of today's tools, also those that only fake nodes need: beside the others they take seconds, by themselves a minute or two.
     """
     large: dict[str, Path] = {}
-    sidebyside.run((tools.build, lambda: large.update(_large())))
-    return large | {name: images.archive_for(name) for name in (*_EVERYWHERE, "kuberay")}
+    wanted = [tool.key for tool in catalog.ALL] + _asked_for(lab)
+    sidebyside.run((lambda: tools.build(wanted), lambda: large.update(_large())))
+    first = {name for cluster in lab.clusters for name in _first(cluster) if name != _OURS}
+    return large | {name: images.archive_for(name) for name in sorted(first)}
+
+
+def _asked_for(lab: Lab) -> list[str]:
+    """What the clusters run in other versions than today's."""
+    each = [versions.called(*one) for cluster in lab.clusters for one in cluster.runs._asdict().items()]
+    return sorted({name for name in each if "@" in name})
+
+
+def _first(cluster: Cluster) -> list[str]:
+    """The images with which a cluster begins."""
+    kueue, kuberay = (versions.called(name, getattr(cluster.runs, name)) for name in ("kueue", "kuberay"))
+    return [*_EVERYWHERE, kueue, *((kuberay, _OURS) if cluster.is_manager else ())]
 
 
 def _large() -> dict[str, Path]:
@@ -96,10 +109,9 @@ def _large() -> dict[str, Path]:
 
 
 def _cluster(lab: Lab, cluster: Cluster, archives: dict[str, Path]) -> None:
-    first = (*_EVERYWHERE, *_MANAGER_ONLY) if cluster.is_manager else _EVERYWHERE
     with step(f"{cluster.name}: control plane"):
         _begin(cluster)
-        _bring(cluster, first, archives)
+        _bring(cluster, _first(cluster), archives)
         control_plane.ensure_clients(cluster)
     with step(f"{cluster.name}: node"):
         _join(lab, cluster)

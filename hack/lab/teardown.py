@@ -38,7 +38,9 @@ def take_over(old: Lab) -> None:
 
 
 def describe(lab: Lab) -> str:
-    return f"{1 + lab.workers} clusters, {lab.fake_nodes} fake nodes each, {lab.network} network"
+    said = f"{1 + lab.workers} clusters, {lab.fake_nodes} fake nodes each, {lab.network} network"
+    each = (f"{name} with {what} {version}" for name, found in lab.versions.items() for what, version in found.items())
+    return ", ".join((said, *each))
 
 
 def wipe(cluster: Cluster) -> None:

@@ -86,16 +86,28 @@ def _template(objects: Sequence[Raw]) -> str:
 
 
 def _one(raw: Raw) -> str:
-    opened = {"Deployment": _deployment, "ServiceAccount": _account}.get(raw["kind"], copy.deepcopy)
-    text = _written(opened(raw))
+    text = _written(_opened(raw))
     if raw["kind"] != "Namespace":
         return text
     # Who lets Helm make the namespace of the release has it already, and Helm would not take it over.
     return f'{{{{- if ne .Release.Namespace "{names.SYSTEM_NAMESPACE}" }}}}\n{text}{{{{- end }}}}\n'
 
 
+def _opened(raw: Raw) -> Raw:
+    """An object with marks where values go."""
+    opened = copy.deepcopy(raw)
+    if raw["kind"] in ("Deployment", "Job"):
+        _run_as_chosen(opened["spec"]["template"]["spec"])
+    if (raw["kind"], raw["metadata"]["name"]) == ("Deployment", names.DEPLOYMENT):
+        _run_the_controller_as_chosen(opened["spec"])
+    if (raw["kind"], raw["metadata"]["name"]) == ("ServiceAccount", names.CONTROLLER_ACCOUNT):
+        opened["metadata"]["annotations"] = f"@optional {values.MANAGER}.serviceAccount.annotations@"
+    return opened
+
+
 def _component(part: overlays.Part) -> str:
-    text = _template(_secrets_open(overlays.objects(part, overlays.DEVELOPED)))
+    found = overlays.objects(part, overlays.DEVELOPED)
+    text = _template(_secrets_open(found) if part.name == "multikueue" else found)
     text = _account_open(text) if part.name == "rayservice" else text
     return f"{{{{- if .Values.{values.switch_of(part)} }}}}\n{_refusal(part)}{text}{{{{- end }}}}\n"
 
@@ -108,6 +120,11 @@ def _refusal(part: overlays.Part) -> str:
         wrong, said = (
             ".Values.enableSharedFlavor",
             "enableSharedFlavor and enableLocalRemote are two layouts of the queue ray: choose one",
+        )
+    elif part.name == "admission-gate":
+        wrong, said = (
+            "not .Values.enableAdmission",
+            "enableAdmissionGate needs enableAdmission, whose pods answer for it",
         )
     else:
         return ""
@@ -131,27 +148,25 @@ def _account_open(text: str) -> str:
     return f"{before}:{{{{ .Values.{values.KUBERAY_ACCOUNT} }}}}$'){after}"
 
 
-def _account(raw: Raw) -> Raw:
-    opened = copy.deepcopy(raw)
-    opened["metadata"]["annotations"] = f"@optional {values.MANAGER}.serviceAccount.annotations@"
-    return opened
+def _run_as_chosen(pod: Raw) -> None:
+    """What holds for all pods of ours."""
+    for key in ("imagePullSecrets", "nodeSelector", "tolerations"):
+        pod[key] = f"@optional {values.MANAGER}.{key}@"
+    (container,) = pod["containers"]
+    container["args"] += [f"@json {_OWN}.logFormat@"]
+    container["image"] = f"@image {_OWN}.image@"
+    container["imagePullPolicy"] = f"@scalar {_OWN}.image.pullPolicy@"
 
 
-def _deployment(raw: Raw) -> Raw:
-    opened = copy.deepcopy(raw)
-    spec = opened["spec"]
+def _run_the_controller_as_chosen(spec: Raw) -> None:
     spec["replicas"] = f"@scalar {values.MANAGER}.replicas@"
     spec["template"]["metadata"]["annotations"] = f"@optional {_OWN}.podAnnotations@"
     pod = spec["template"]["spec"]
-    for key in ("affinity", "imagePullSecrets", "nodeSelector", "tolerations"):
-        pod[key] = f"@optional {values.MANAGER}.{key}@"
+    pod["affinity"] = f"@optional {values.MANAGER}.affinity@"
     pod["priorityClassName"] = f"@optionalscalar {_OWN}.priorityClassName@"
     (container,) = pod["containers"]
-    container["args"] += [f"@verbose {_OWN}.logLevel@", f"@json {_OWN}.logFormat@"]
-    container["image"] = f"@image {_OWN}.image@"
-    container["imagePullPolicy"] = f"@scalar {_OWN}.image.pullPolicy@"
+    container["args"].insert(1, f"@verbose {_OWN}.logLevel@")
     container["resources"] = f"@block {_OWN}.resources@"
-    return opened
 
 
 def _written(raw: Raw) -> str:

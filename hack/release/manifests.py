@@ -14,7 +14,14 @@ from hack.release.overlays import Part, Raw
 
 RULES, DASHBOARD = "prometheus-rules.yaml", "grafana-dashboard.json"
 
-PARTS = (overlays.MANAGER, overlays.WORKER, *overlays.COMPONENTS)
+PARTS = (
+    overlays.MANAGER,
+    overlays.MANAGER_WEBHOOK,
+    overlays.WORKER,
+    overlays.WORKER_LOGS,
+    overlays.WORKER_EXEC,
+    *overlays.COMPONENTS,
+)
 
 
 def files(version: str, image: str) -> Mapping[str, str]:

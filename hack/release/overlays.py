@@ -35,7 +35,22 @@ class Part:
 MANAGER = Part(
     "manager", "overlays/manager", "For a manager cluster: CRDs, the controller with its rights, and the gate."
 )
+MANAGER_WEBHOOK = Part(
+    "manager-webhook",
+    "overlays/manager-webhook",
+    "For a manager cluster with Kubernetes 1.34 or 1.35: the same, with a webhook for the gate (docs/admission.md).",
+)
 WORKER = Part("worker", "overlays/worker", "For a worker cluster: what `kubectl rayspan join` makes there.")
+WORKER_LOGS = Part(
+    "worker-logs",
+    "overlays/worker-logs",
+    "For a worker cluster: the manager may read logs of workers, for people who may in the manager (docs/logs.md).",
+)
+WORKER_EXEC = Part(
+    "worker-exec",
+    "overlays/worker-exec",
+    "For a worker cluster: the manager may run commands in workers, for people who may in the manager (docs/logs.md).",
+)
 MONITORING = Part(
     "monitoring",
     "components/monitoring",
@@ -46,6 +61,9 @@ COMPONENTS = (
     Part("multikueue", "components/multikueue", "The right to read the Secrets of your MultiKueueClusters: put their names for east and west."),
     Part("rayservice", "components/rayservice", "What keeps KubeRay 1.6 from undoing what Kueue does to a RayService's RayClusters (docs/serving.md)."),
     Part("rayservice-endpoints", "components/rayservice-endpoints", "The right to lead requests of RayServices straight to their workers in worker clusters, and what bounds it (docs/serving.md)."),
+    Part("worker-access", "components/worker-access", "A server by which people reach workers with rights in the manager alone: kubectl rayspan logs, exec, port-forward and cp (docs/logs.md)."),
+    Part("admission", "components/admission", "Warnings for who applies jobs, WorkerClusters and DispatchPolicies (docs/admission.md)."),
+    Part("admission-gate", "components/admission-gate", "A webhook for the gate, which needs the component admission: only where MutatingAdmissionPolicies are not served (docs/admission.md)."),
     MONITORING,
     Part("shared-flavor", "components/shared-flavor", "The manager's queue `ray` with one flavor for everything."),
     Part("local-remote", "components/local-remote", "The manager's queue `ray` with one flavor for what runs there and one for what does not."),

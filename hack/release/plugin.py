@@ -25,7 +25,8 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # those for which every locked libra
 COMPILED = ("orjson", "pydantic-core")  # what does not work without: they are the same code, in Rust alone
 LARGEST = 40_000_000  # bytes on a disk, with the bytecode that Python writes beside it: what a plugin may weigh
 _LOCK = REPO / "requirements.lock"
-_CONTROLLERS = ("uvloop",)  # imported by nothing but `rayspan controller`, which the archives cannot do
+# Imported by nothing but `rayspan controller`, `access` and `admission`, which the archives cannot do.
+_CONTROLLERS = ("uvloop", "kopf", "click", "iso8601", "jsonpatch", "jsonpointer", "python-json-logger")
 _PATIENCE = 600.0  # seconds for pip; a minute on an idle line
 # The models and calls of each API, which we do not use: 50 of the 65 MB of the official client.
 _UNUSED = ("kubernetes/client/api/", "kubernetes/client/models/", "kubernetes/aio/client/api/", "kubernetes/aio/client/models/")  # fmt: skip

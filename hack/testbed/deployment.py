@@ -24,7 +24,8 @@ FAKE_NODES = 2
 _PARKED = 900.0  # seconds; as long as all integration tests take
 _PATIENCE = 120.0
 _AWAY = 600.0  # until a Deployment's last pod is gone, however busy the machine is
-_OURS = "app.kubernetes.io/name=rayspan"  # our pods, the controller's stand-ins among them
+# Our pods, the controller's stand-ins among them, and no webhooks.
+_OURS = "app.kubernetes.io/name=rayspan,app.kubernetes.io/component!=admission"
 _PORT = 8081
 _SPENT = ("process_cpu_seconds_total", "rayspan_looks_total", "rayspan_actions_total")
 _SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? ([\d.e+-]+)$", re.MULTILINE)

@@ -89,14 +89,14 @@ def on(manager: Path | None, workers: Iterable[str], *, there: bool) -> Clusters
     return clusters.of(manager, named)
 
 
-def on_lab() -> Clusters:
+def on_lab(*, manager_overlay: str = "demo") -> Clusters:
     """Install on the lab, with the controller as the checkout is now: what a developer does after each change."""
     lab, fleet = definition.load(), clusters.of_lab()
     image, archive = images.prepare("rayspan")
     with lock.held(STATE / "lock", "waiting for another command on the lab"):
         containerd.bring(lab.manager, "rayspan", archive)
     workers = {name: cluster.kubeconfig for name, cluster in fleet.workers.items()}
-    install(fleet.manager.kubeconfig, workers, image=image.image_id())
+    install(fleet.manager.kubeconfig, workers, manager_overlay=manager_overlay, image=image.image_id())
     return fleet
 
 

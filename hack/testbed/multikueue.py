@@ -135,11 +135,20 @@ def working(fleet: Clusters) -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(kueueconfig.restart, fleet.all)
         for worker in fleet.workers.values():
-            stack.callback(worker.kubectl, "delete", "crd", *RAY_DEFINITIONS, "--ignore-not-found")
-            worker.kubectl("apply", "--server-side", "-f", "-", input=_definitions(fleet.manager))
+            stack.enter_context(ray_known(fleet.manager, worker))
         stack.enter_context(kueueconfig.changed(fleet.manager, _config))
         kueueconfig.restart([fleet.manager])
         yield
+
+
+@contextmanager
+def ray_known(manager: Cluster, worker: Cluster) -> Iterator[None]:
+    """Within, a worker cluster knows KubeRay's kinds as the manager does, without KubeRay."""
+    worker.kubectl("apply", "--server-side", "-f", "-", input=_definitions(manager))
+    try:
+        yield
+    finally:
+        worker.kubectl("delete", "crd", *RAY_DEFINITIONS, "--ignore-not-found")
 
 
 def _config(before: Raw) -> Raw:

@@ -11,7 +11,15 @@ from hack.testbed.reader import Raw
 
 Row = tuple[str, str, str, bool]  # verb, resource (with a subresource or a name), more words for kubectl, allowed
 
-SUBRESOURCES: Final = ("status", "exec", "log", "proxy", "token")  # what follows a slash is else a name
+SUBRESOURCES: Final = (
+    "status",
+    "attach",
+    "exec",
+    "log",
+    "portforward",
+    "proxy",
+    "token",
+)  # what follows a slash is else a name
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _ACCOUNT: Final = "system:serviceaccount:"
 

@@ -1,11 +1,13 @@
 """Does a RayCluster that changes its size while it runs grow into whichever cluster has room, and give back what it leaves?"""
 
 from adapter import names
-from hack.testbed.clusters import wait
+from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.preemption import preempt
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, pods_by_cluster
+
+QUICKLY = 15  # seconds in which room is used: half of the resync's
 
 
 def test_it_grows_into_the_next_cluster_and_shrinks_again(stage: Stage, running: Controller) -> None:
@@ -100,8 +102,29 @@ def test_what_does_not_fit_waits_and_runs_when_room_comes(stage: Stage, running:
     assert [gate["name"] for gate in waits["spec"]["schedulingGates"]] == [names.GATE]
 
     stage.set_quota(stage.fleet.workers["west"], 2)
-    wait(lambda: stage.running(4), 90, "the fourth runs", running.tail)
+    wait(lambda: stage.running(4), QUICKLY, "the fourth runs", running.tail)
     assert _uids(stage) == before, "it waited, and nobody was restarted"
+
+
+def test_room_goes_to_whose_turn_it_is(stage: Stage, running: Controller) -> None:
+    """By priority, then by the age of the job, one worker at a time; who waits longer is not made anew, and keeps what it has."""
+    stage.build({"east": 3, "west": 0})
+    low, high = stage.priority("low", 10), stage.priority("high", 1000)
+    for number, (job, priority) in enumerate({"older": low, "younger": low, "urgent": high}.items(), 1):
+        stage.ray_cluster(job, workers=1, elastic=4, least=1, priority=priority)
+        wait(lambda: stage.running(number), 90, f"{job} runs", running.tail)  # noqa: B023
+    for job in ("younger", "older", "urgent"):
+        stage.scale(job, 0, 2)
+    for job in ("younger", "older", "urgent"):
+        wait(lambda: stage.reason(job).startswith("1 of 2 workers have a place"), 60, f"{job} waits", running.tail)  # noqa: B023
+    wait(lambda: len(stage.workers()) == 6, 30, "all are there", running.tail)
+    before, served = _uids(stage), list[str]()
+    for room, job in enumerate(("urgent", "older", "younger"), 4):
+        stage.set_quota(stage.fleet.workers["east"], room)
+        wait(lambda: stage.running(room), QUICKLY, f"{job} has it", running.tail)  # noqa: B023
+        served += [one for one in ("urgent", "older", "younger") if one not in served and _placed(stage, one) == 2]
+    assert served == ["urgent", "older", "younger"]
+    assert _uids(stage) == before, "nobody was made anew"
 
 
 def test_who_has_no_quota_in_the_manager_takes_none_elsewhere(stage: Stage, running: Controller) -> None:
@@ -170,6 +193,12 @@ def _named(stage: Stage) -> dict[str, Raw]:
 def _uids(stage: Stage) -> dict[str, str]:
     """The workers by their names: a pod that was made anew has another uid."""
     return {name: pod["metadata"]["uid"] for name, pod in _named(stage).items()}
+
+
+def _placed(stage: Stage, job: str) -> int:
+    """How many workers of a job run."""
+    mine = [pod for pod in stage.workers() if pod["metadata"]["labels"][names.RAY_GCS_CLUSTER_LABEL] == job]
+    return sum(condition(pod, "Ready").get("status") == "True" for pod in mine)
 
 
 def _held(stage: Stage) -> dict[str, int]:

@@ -53,6 +53,8 @@ REFUSED = [
     ("a part of unknown size", "DispatchPolicy", {"clusters": {"names": ["x"]}, "gang": "BestEffort"}, "minWorkers and gang BestEffort belong together"),
     ("together and apart", "DispatchPolicy", {"clusters": {"names": ["x"]}, "gang": "SameCluster", "strategy": "Spread"}, "contradict each other"),
     ("two ways to reach it", "WorkerCluster", {"source": {**SOURCE, "multiKueueClusterRef": {"name": "x"}}}, "Name exactly one"),
+    ("a Secret and a profile", "WorkerCluster", {"source": {**SOURCE, "clusterProfileRef": {"name": "x"}}}, "Name exactly one"),
+    ("a profile without a name", "WorkerCluster", {"source": {"clusterProfileRef": {}}}, "clusterProfileRef.name: Required value"),
     ("a price in words", "WorkerCluster", {"source": SOURCE, "pricePerHour": {"cpu": "cheap"}}, "is not a decimal number"),
     ("a deadline that is none", "DispatchPolicy", {"clusters": {"names": ["x"]}, "reservationTimeout": "soon"}, '"soon" is not a time'),
     ("a deadline for next week", "DispatchPolicy", {"clusters": {"names": ["x"]}, "reservationTimeout": "200h"}, "from 5s to 1h"),

@@ -1,8 +1,8 @@
 """Do the README and the pages behind its doors keep their word: every command shows what they say, in their order, and every object is accepted?
 
 The clusters have the contexts that they speak of. The tests of the commands build on each other, as the sections do. What they
-install is installed already, so nothing changes; what would remove it is a dry run. Helm's and Docker's commands are read elsewhere
-(tests/unit/repo/test_install.py).
+install is installed already, so nothing changes; what would remove it is a dry run. Helm's commands are run by
+test_helm.py, and Docker's are read (tests/unit/repo/test_install.py).
 """
 
 import json
@@ -35,7 +35,7 @@ _UNFINISHED = ("|", "\\")  # a line that ends so goes on in the next
 _PATIENCE = 330.0  # seconds; the longest is the wait for the sample job, which gives up after 300
 _SOON = 60.0  # seconds until what was begun shows
 _LOOKS = re.compile(r"^kubectl \S+ \S+ (-n \S+ )?(get|describe|logs) ")
-_ELSEWHERE = ("docker ", "helm ")  # no machine of ours has the one, no test here the other
+_ELSEWHERE = ("docker ", "helm ")  # no machine of ours has the one; the other's are run by test_helm.py
 _PLACES = {"# in the manager cluster": "manager", "# in each worker cluster": "east"}
 
 
@@ -202,6 +202,7 @@ _SHOWN: dict[str, list[str]] = {
     r"logs deployment/rayspan-controller": [r"^\[pod/rayspan-controller-\S+\] "],
     r"rayspan where ": ["^RayJob default/rayjob-pi$", "^Done: It has succeeded"],
     r"rayspan why ": ["^Done: It has succeeded"],
+    r"rayspan watch ": ["^ +0 s  RayJob default/rayjob-pi: Done: It has succeeded"],
     r"rayspan top ": ["^CLUSTER +ZONE ", "^east +", "^west +"],
     r"rayspan cordon": ["^workercluster/west cordoned$"],
     r"rayspan drain": ["^workercluster/west draining$", "^workercluster/west drained$"],

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from adapter import membership, names
+from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
-from hack.testbed import install
+from hack.testbed import install, inventory
 from hack.testbed.clusters import Cluster, Clusters
 from hack.testbed.reader import Raw
 from hack.testbed.rights import SUBRESOURCES, Row, may, wrong
@@ -18,6 +19,9 @@ pytestmark = pytest.mark.alone  # roles come and go
 
 CONTROLLER = "system:serviceaccount:rayspan-system:rayspan-controller"
 WORKER = "system:serviceaccount:rayspan-system:rayspan-worker"
+
+ACCESS = "system:serviceaccount:rayspan-system:rayspan-access"
+VIEWER = "rayspan-viewer-test"
 
 MANAGER_ROWS: list[Row] = [
     ("list", "workloads.kueue.x-k8s.io", "-A", True),
@@ -78,6 +82,15 @@ VOLCANO_ROWS: list[Row] = [
     ("delete", "podgroups.scheduling.volcano.sh", "-n default", False),
     ("create", "podgroups.scheduling.volcano.sh", "-n kube-system", False),
 ]
+# Where the cluster inventory API is.
+INVENTORY_ROWS: list[Row] = [
+    ("list", "clusterprofiles.multicluster.x-k8s.io", "-A", True),
+    ("watch", "clusterprofiles.multicluster.x-k8s.io", "-A", True),
+    ("get", "clusterprofiles.multicluster.x-k8s.io", "-n default", False),
+    ("patch", "clusterprofiles.multicluster.x-k8s.io", "-n default", False),
+    ("patch", "clusterprofiles.multicluster.x-k8s.io/status", "-n default", False),
+    ("create", "clusterprofiles.multicluster.x-k8s.io", "-n default", False),
+]
 # With the components that an admin adds.
 MULTIKUEUE_ROWS: list[Row] = [
     ("list", "secrets/east", "-n kueue-system", True),
@@ -105,6 +118,40 @@ ENDPOINTS_ROWS: list[Row] = [
     ("deletecollection", "endpointslices.discovery.k8s.io", "-n default", False),
     ("update", "endpointslices.discovery.k8s.io", "-n default", False),
     ("create", "endpoints", "-n default", False),
+]
+ACCESS_ROWS: list[Row] = [
+    ("get", "workeraccesses.rayspan.dev", "-n default", True),
+    ("list", "workeraccesses.rayspan.dev", "-A", True),
+    ("delete", "workeraccesses.rayspan.dev", "-n default", True),
+    ("create", "workeraccesses.rayspan.dev", "-n default", False),
+    ("patch", "workeraccesses.rayspan.dev", "-n default", False),
+    ("get", "pods", "-n default", True),
+    ("list", "pods", "-n default", False),
+    ("get", "pods/log", "-n default", False),
+    ("create", "pods/exec", "-n default", False),
+    ("get", "workerclusters.rayspan.dev/east", "", True),
+    ("list", "workerclusters.rayspan.dev", "", False),
+    ("get", "secrets/east", "-n rayspan-system", True),
+    ("list", "secrets", "-n rayspan-system", False),
+    ("get", "secrets/any", "-n default", False),
+    ("get", "secrets/any", "-n kueue-system", False),
+    ("get", "namespaces/kube-system", "", True),
+    ("get", "namespaces/default", "", False),
+    ("get", "validatingadmissionpolicies.admissionregistration.k8s.io/rayspan-access", "", True),
+    ("get", "validatingadmissionpolicies.admissionregistration.k8s.io/other", "", False),
+    ("patch", "validatingadmissionpolicies.admissionregistration.k8s.io/rayspan-access", "", False),
+]
+# What somebody has who may view a namespace, and what the Role for the Service's proxy adds.
+VIEWER_ROWS: list[Row] = [
+    ("create", "workeraccesses.rayspan.dev", "-n default", True),
+    ("get", "workeraccesses.rayspan.dev", "-n default", False),
+    ("delete", "workeraccesses.rayspan.dev", "-n default", False),
+    ("get", "services/https:rayspan-access:443", "-n rayspan-system --subresource=proxy", True),
+    ("create", "services/https:rayspan-access:443", "-n rayspan-system --subresource=proxy", True),
+    ("update", "services/https:rayspan-access:443", "-n rayspan-system --subresource=proxy", False),
+    ("get", "services/rayspan-access", "-n rayspan-system --subresource=proxy", False),
+    ("get", "services/https:rayspan-access:8081", "-n rayspan-system --subresource=proxy", False),
+    ("get", "secrets/east", "-n rayspan-system", False),
 ]
 WORKER_ROWS: list[Row] = [
     ("list", "clusterqueues.kueue.x-k8s.io", "", True),
@@ -280,6 +327,48 @@ def test_what_it_may_do_to_endpoints(fleet: Clusters) -> None:
         assert wrong(fleet.manager, CONTROLLER, ENDPOINTS_ROWS) == []
 
 
+@pytest.fixture(scope="module")
+def reached(fleet: Clusters) -> Iterator[Cluster]:
+    """The manager, with the component by which workers are reached, and somebody who may view `default` and speak to its server."""
+    manager, user = fleet.manager, VIEWER
+    with added(manager, "worker-access"):
+        system = ("-n", names.SYSTEM_NAMESPACE, "create", "rolebinding", user, f"--role={names.ACCESS_ROLE}")
+        manager.kubectl(*system, f"--user={user}")
+        manager.kubectl("-n", "default", "create", "rolebinding", user, "--clusterrole=view", f"--user={user}")
+        manager.wait(lambda: may(manager, ACCESS, *ACCESS_ROWS[0][:3]), 20, "the right is known")
+        manager.wait(lambda: may(manager, user, *VIEWER_ROWS[0][:3]), 20, "the right is known")
+        yield manager
+        for namespace in ("default", names.SYSTEM_NAMESPACE):
+            manager.delete("rolebinding", user, namespace)
+
+
+def test_what_the_access_server_may_do(reached: Cluster) -> None:
+    assert wrong(reached, ACCESS, ACCESS_ROWS) == []
+
+
+def test_what_somebody_may_who_may_view_and_reach(reached: Cluster) -> None:
+    assert wrong(reached, VIEWER, VIEWER_ROWS) == []
+
+
+@pytest.mark.parametrize(("overlay", "verb", "what"), [("logs", "get", "pods/log"), ("exec", "create", "pods/exec")])
+def test_what_a_worker_clusters_admin_may_add(fleet: Clusters, overlay: str, verb: str, what: str) -> None:
+    """In the namespace that is opened, and no more than this."""
+    east, folder = fleet.workers["east"], REPO / "kustomize/overlays" / f"worker-{overlay}"
+    east.kubectl("apply", "-k", folder)
+    try:
+        east.wait(lambda: may(east, WORKER, verb, what, "-n default"), 20, "the right is known")
+        rows: list[Row] = [
+            ("get", "pods/log", "-n default", overlay == "logs"),
+            ("create", "pods/exec", "-n default", overlay == "exec"),
+            ("create", "pods/portforward", "-n default", overlay == "exec"),
+            ("create", "pods/attach", "-n default", False),
+            (verb, what, "-n kube-system", False),
+        ]
+        assert wrong(east, WORKER, rows) == []
+    finally:
+        east.kubectl("delete", "-k", folder)
+
+
 def test_what_it_may_do_in_a_worker_cluster(fleet: Clusters) -> None:
     assert wrong(fleet.workers["east"], WORKER, WORKER_ROWS) == []
 
@@ -295,6 +384,14 @@ def volcano(fleet: Clusters) -> Iterator[Cluster]:
 
 def test_what_it_may_do_with_pod_groups(volcano: Cluster) -> None:
     assert wrong(volcano, WORKER, VOLCANO_ROWS) == []
+
+
+def test_what_it_may_do_with_clusterprofiles(fleet: Clusters) -> None:
+    """It asks for them by lists and watches alone; their cluster manager writes them."""
+    manager = fleet.manager
+    with inventory.known(manager):
+        manager.wait(lambda: may(manager, CONTROLLER, *INVENTORY_ROWS[0][:3]), 20, "the API server tells of the kind")
+        assert wrong(manager, CONTROLLER, INVENTORY_ROWS) == []
 
 
 def test_no_token_leaves_its_secret(deployed: None, fleet: Clusters) -> None:

@@ -15,6 +15,7 @@ from adapter import names
 from hack.testbed.auditlog import Written, gangs
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
+from hack.testbed.nodes import added
 from hack.testbed.reader import Raw
 from hack.testbed.stage import QUEUE, Stage, plain_pod, pods_by_cluster, ray_cluster
 
@@ -34,7 +35,7 @@ def test_fill_and_spill(stage: Stage, running: Controller) -> None:
         assert sorted(placed) == ["2 east", "2 east", "2 west"], "made in one second, they have no order"
         west = stage.fleet.workers["west"]
         wait(lambda: len(_unschedulable(west, stage.name)) == 2, 60, "two pods wait for a node", running.tail)
-        with _node(west, stage.name):
+        with added(west, stage.name):
             wait(lambda: stage.running(6), 90, "all six workers run", running.tail)
         assert pods_by_cluster(stage.workers()) == {"east": 4, "west": 2}
 
@@ -121,7 +122,7 @@ def test_no_worker_starts_before_its_head_can(stage: Stage, running: Controller)
     wait(lambda: _unschedulable(stage.manager, stage.name), 60, "the head finds no node", running.tail)
     assert stage.where("one") == "2 east"
     assert "pods" not in {one.what for one in written.take(["create"])}
-    with _node(stage.manager, stage.name):
+    with added(stage.manager, stage.name):
         wait(lambda: stage.running(2), 90, "head and workers run", running.tail)
     assert "pods" in {one.what for one in written.take(["create"])}, "that shows in the logs"
 
@@ -234,7 +235,7 @@ def test_quota_without_a_device_is_passed_over(stage: Stage, running: Controller
     short = f"east has room for 0 (no node there has allocatable {device}: is its device plugin ready?)"
     wait(lambda: short in stage.reason("one"), 60, "no cluster has the device", running.tail)
     assert stage.state("one") == names.WAITING
-    with _node(stage.fleet.workers["west"], stage.name, {device: "8"}):
+    with added(stage.fleet.workers["west"], stage.name, {device: "8"}):
         wait(lambda: stage.where("one") == "2 west", 60, "west has it now", running.tail)
         stage.manager.delete("rayclusters", "one", stage.name)
         wait(lambda: stage.leftovers() == [], 60, "nothing is left", running.tail)
@@ -286,31 +287,6 @@ def _active(stage: Stage) -> str:
 def _unschedulable(cluster: Cluster, namespace: str) -> list[Raw]:
     pods = cluster.items("pods", namespace)
     return [pod for pod in pods if condition(pod, "PodScheduled").get("reason") == "Unschedulable"]
-
-
-@contextmanager
-def _node(cluster: Cluster, pool: str, devices: Raw | None = None) -> Iterator[None]:
-    """Add a fake node, as an autoscaler would, that carries the label `pool`."""
-    template = next(n for n in cluster.items("nodes") if n["metadata"]["labels"].get("type") == "kwok")
-    made = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": pool,
-            "annotations": {k: v for k, v in template["metadata"]["annotations"].items() if k.startswith("kwok")},
-            "labels": {"type": "kwok", "pool": pool, "kubernetes.io/hostname": pool},
-        },
-        "spec": {"taints": [t for t in template["spec"]["taints"] if t["key"].startswith("kwok")]},
-        "status": {
-            "capacity": {**template["status"]["capacity"], **(devices or {})},
-            "allocatable": {**template["status"]["capacity"], **(devices or {})},
-        },
-    }
-    cluster.apply(yaml.safe_dump(made))
-    try:
-        yield
-    finally:
-        cluster.kubectl("delete", "node", pool, "--ignore-not-found", "--wait=false")
 
 
 @contextmanager

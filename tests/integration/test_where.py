@@ -1,4 +1,4 @@
-"""Do `rayspan where`, `why` and `top` say what is so, to somebody who may only look at one namespace of the manager?
+"""Do `rayspan where`, `why`, `watch` and `top` say what is so, to somebody who may only look at one namespace of the manager?
 
 By the commands as processes. No plan is made here: the deployed controller is parked while these tests run.
 """
@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,26 @@ def test_a_gang_that_runs_is_shown_to_who_may_view_its_namespace(
     }
     written = {name: stage.manager.get("workerclusters", name)["spec"].get("zone") or name for name in ("east", "west")}
     assert zones == {"manager": None, **written}
+
+
+def test_one_that_is_watched_is_told_until_it_is_gone(stage: Stage, running: Controller, scientist: Path) -> None:
+    """From the queue over its workers to its end, to a program, and never the same twice."""
+    stage.ray_cluster("pi", workers=2)
+    words = [sys.executable, "-m", "adapter", "watch", "raycluster/pi", "-o", "json", "--kubeconfig", str(scientist)]
+    with subprocess.Popen(words, cwd=REPO, stdout=subprocess.PIPE, text=True) as watching:
+        try:
+            found = []
+            assert watching.stdout
+            for line in watching.stdout:
+                found.append(json.loads(line))
+                if found[-1]["outcome"] == "Runs" and len(found[-1]["nodes"]) == 3:
+                    stage.manager.delete("raycluster", "pi", stage.name, wait=False)
+            assert watching.wait(30) == 0, found[-1:]
+        finally:
+            watching.kill()
+    times = [one.pop("time") for one in found]
+    assert times == sorted(times)
+    assert all(one != other for one, other in pairwise(found))
 
 
 def test_the_fleet_shows_its_workers(stage: Stage, running: Controller, scientist: Path) -> None:

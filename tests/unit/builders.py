@@ -142,12 +142,15 @@ def make_pod(
     placement: str = "",
     group: str = "workers",
     slot: str = "",
+    index: str = "",
+    listed: str = "",
     dispatched: bool = False,
     phase: str = "Pending",
     deleting: bool = False,
 ) -> Raw:
-    """A gated worker pod in the manager."""
+    """A gated worker pod in the manager; `index` and `listed` are its number and the slots that its template lists."""
     labels = {names.RAY_GCS_GROUP_LABEL: group, names.RAY_GCS_CLUSTER_LABEL: "train-abc"}
+    labels |= {names.RAY_REPLICA_INDEX_LABEL: index} if index else {}
     labels |= {names.PLACEMENT_LABEL: placement} if placement else {}
     ray_cluster = {"kind": "RayCluster", "name": "train-abc", "uid": "uid-of-train-abc", "controller": True}
     return {
@@ -156,7 +159,10 @@ def make_pod(
             uid=uid,
             deleting=deleting,
             labels=labels,
-            annotations={names.SLOT_ANNOTATION: slot} if slot else {},
+            annotations={
+                **({names.SLOT_ANNOTATION: slot} if slot else {}),
+                **({names.SLOTS_ANNOTATION: listed} if listed else {}),
+            },
             ownerReferences=[ray_cluster],
         ),
         "spec": {
@@ -201,8 +207,10 @@ def make_reservation(
     active: bool = True,
     message: str = "",
     counts: Groups | None = None,
+    reserved: float = 0,
 ) -> Raw:
-    """A share's group Workload in a worker cluster; `message` is what that Kueue says while it waits, `counts` are by role."""
+    """A share's group Workload in a worker cluster; `message` is what that Kueue says while it waits, `counts` are by role, and since
+    `reserved` it has its quota, or waits for it."""
     number, found = round or placement["spec"]["round"], placement["metadata"]
     name, work = f"{found['name']}-{number}", placement["spec"]["workload"]
     true = [names.ADMITTED, *conditions] if admitted else list(conditions)
@@ -221,7 +229,7 @@ def make_reservation(
         },
         "status": {
             "conditions": [
-                make_condition(names.QUOTA_RESERVED, admitted, message=message),
+                make_condition(names.QUOTA_RESERVED, admitted, since=reserved, message=message),
                 *(make_condition(kind) for kind in true),
             ]
         },

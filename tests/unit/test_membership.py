@@ -150,6 +150,10 @@ OWN = cluster(kubeConfig={"secretRef": {"name": "east"}})
             "WorkerCluster east uses the kubeconfig of a MultiKueueCluster (spec.source.multiKueueClusterRef): renew it there, or choose another name.",
         ),
         (
+            Found(cluster(clusterProfileRef={"name": "east"})),
+            "WorkerCluster east uses a ClusterProfile (spec.source.clusterProfileRef), and the token beside it: renew that, or choose another name.",
+        ),
+        (
             Found(cluster(kubeConfig={"secretRef": {"name": "login"}})),
             "WorkerCluster east uses Secret login (spec.source.kubeConfig.secretRef), and join writes Secret east: set that there, or choose another name.",
         ),

@@ -7,13 +7,10 @@ manager cluster could not be asked, or the preflight was stopped.
 
 import argparse
 import asyncio
-import json
 import logging
 import signal
 from datetime import UTC, datetime
 from typing import Any
-
-import yaml
 
 from adapter import names
 from adapter.cli import common
@@ -76,10 +73,8 @@ async def _write(client: Client, raw: Raw, found: Reachability) -> None:
 def _print(given: str, *found: Any) -> None:
     if given == "table":
         print(table.render(*found), end="", flush=True)
-    elif given == "json":
-        print(json.dumps(table.document(*found), indent=2), flush=True)
     else:
-        print(yaml.safe_dump(table.document(*found), sort_keys=False, width=160), end="", flush=True)
+        print(common.written(table.document(*found), given), end="", flush=True)
 
 
 def _explained(error: ApiError) -> str:

@@ -62,7 +62,7 @@ example:
   RayJob default/train: no worker left
   workercluster/east drained
 
-Ctrl-C stops the watching, not the drain. The same command watches again; `kubectl rayspan uncordon` stops the drain.
+With `-o json` each line is all that is left, whenever that changes. Ctrl-C stops the watching, not the drain. The same command watches again; `kubectl rayspan uncordon` stops the drain.
 
 exit code: 0 it is drained, 2 the command line is wrong, 1 anything else
 """
@@ -90,7 +90,7 @@ exit code: 0 all is well, 3 something would keep workers from joining, 2 the com
 def add(verbs: Verbs) -> None:
     """Add them and their options to the command line."""
     top = add_verb(verbs, "top", _top, "show what the worker clusters hold", _TOP, _TOP_MORE)
-    add_output(top, "json")
+    add_output(top)
     add_login(top)
     for name, summary, text in (
         ("cordon", "keep new workers away from a worker cluster", _CORDON),
@@ -113,6 +113,7 @@ def _add_drain(verbs: Verbs) -> None:
     verb.add_argument(
         "--wait", choices=("true", "false"), default="true", help="watch until it is empty (default: true)"
     )
+    options.add_stream(verb)
 
 
 def _add_preflight(verbs: Verbs) -> None:
@@ -141,7 +142,7 @@ def _add_preflight(verbs: Verbs) -> None:
         default=timedelta(seconds=60),
         help="how long a pod may take to start, and again to answer (default: 60s)",
     )
-    add_output(verb, "json", "yaml")
+    add_output(verb)
     add_login(verb)
 
 

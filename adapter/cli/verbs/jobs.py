@@ -1,10 +1,10 @@
-"""How are the verbs about jobs typed: where one would go, where it is, why it waits, what its workers become?"""
+"""How are the verbs about jobs typed: where one would go, where it is, why it waits, how it goes on, what its workers become?"""
 
 import argparse
 from typing import Final
 
 from adapter import names
-from adapter.cli.verbs.options import FILE, Verbs, add_job, add_login, add_output, add_verb
+from adapter.cli.verbs.options import FILE, Verbs, add_job, add_job_name, add_login, add_output, add_stream, add_verb
 
 _HEAD: Final = "192.0.2.1"  # of the range that is kept for documentation (RFC 5737)
 
@@ -108,6 +108,27 @@ namespace are enough. What could not be read is told.
 exit code: 0 it runs or has succeeded, 3 it waits, 4 it is refused or has failed and needs somebody, 2 there is no such job or the
 command line is wrong, 1 the manager cluster cannot be asked
 """
+_WATCH = """\
+Shows a RayJob as it goes on, from the queue to its end: what `kubectl rayspan where` says of it, over and over. A RayCluster or a
+RayService has no end of its own, and is shown until somebody deletes it.
+"""
+_WATCH_MORE = """\
+example:
+  kubectl rayspan watch my-job | cat
+     0 s  RayJob default/my-job: Waits: 4 workers needed at once, 2 fit now. It starts by itself as soon as there is room.
+     0 s  Waiting: 0 of 4 workers.
+    12 s  Placed: 4 of 4 workers, 2 east, 2 west.
+    14 s  manager: 1 head Pending
+    21 s  east: 2 workers Running
+    33 s  RayJob default/my-job: Done: It has succeeded.
+
+On a terminal it draws one picture over and over; elsewhere it prints a line for each thing that changes. With `-o json` each line is the
+document of `kubectl rayspan where -o json`, with the time at which it was found. It looks every other second, and while the manager cluster
+cannot be asked it says so once and asks again. Ctrl-C stops the watching, and changes nothing. It needs the rights of `where`.
+
+exit code: 0 the job has succeeded, or the RayCluster or RayService was deleted; 1 the job has failed, or was deleted before its end was seen, or
+the watching was stopped; 2 there is no such job or the command line is wrong
+"""
 _RENDER = """\
 Shows Ray worker pods as they would be in a worker cluster, and as comments what was changed and why. Nothing is created,
 and no cluster is asked.
@@ -130,6 +151,10 @@ def add(verbs: Verbs) -> None:
     _add_plan(verbs)
     add_job(add_verb(verbs, "where", _where, "show where the workers of a job are", _WHERE, _WHERE_MORE))
     add_job(add_verb(verbs, "why", _why, "say what keeps a job from running", _WHY, _WHY_MORE))
+    watch = add_verb(verbs, "watch", _watch, "show a job as it goes on, until it has ended", _WATCH, _WATCH_MORE)
+    add_job_name(watch)
+    add_stream(watch)
+    add_login(watch)
     _add_render(verbs)
 
 
@@ -146,7 +171,7 @@ def _add_plan(verbs: Verbs) -> None:
     verb.add_argument(
         "-n", "--namespace", default="", help="where it would be submitted (default: the file's, else the context's)"
     )
-    add_output(verb, "json", "yaml")
+    add_output(verb)
     add_login(verb)
 
 
@@ -182,6 +207,12 @@ def _why(given: argparse.Namespace) -> int:
     from adapter.cli import why
 
     return why.main(given)
+
+
+def _watch(given: argparse.Namespace) -> int:
+    from adapter.cli import watch
+
+    return watch.main(given)
 
 
 def _render(given: argparse.Namespace) -> int:

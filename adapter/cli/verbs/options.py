@@ -34,21 +34,32 @@ def add_login(verb: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output(verb: argparse.ArgumentParser, *others: str) -> None:
-    """Add what is printed: a table, or one of the other forms."""
-    verb.add_argument("-o", "--output", choices=("table", *others), default="table", help="default: table")
+def add_output(verb: argparse.ArgumentParser) -> None:
+    """Add what is printed: a table, or the document of which it is a view."""
+    verb.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help="default: table")
+
+
+def add_stream(verb: argparse.ArgumentParser) -> None:
+    """Add what is printed of something that changes: text, or a document a line for each change."""
+    said = "default: text; json is one line for each change"
+    verb.add_argument("-o", "--output", choices=("text", "json"), default="text", help=said)
 
 
 def add_job(verb: argparse.ArgumentParser) -> None:
-    """Add what a verb about one job is told."""
+    """Add what a verb that looks at one job is told."""
+    add_job_name(verb)
+    add_output(verb)
+    add_login(verb)
+
+
+def add_job_name(verb: argparse.ArgumentParser) -> None:
+    """Add which job is meant."""
     verb.add_argument(
         "job",
         metavar="JOB",
         help="name of a RayJob, RayCluster or RayService, also as rayjob/NAME, raycluster/NAME or rayservice/NAME",
     )
     verb.add_argument("-n", "--namespace", default="", help="where it is (default: the context's)")
-    add_output(verb, "json")
-    add_login(verb)
 
 
 def add_worker_cluster(verb: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 
 from adapter import __version__
-from adapter.cli.verbs import fleet, jobs, membership, program
+from adapter.cli.verbs import fleet, jobs, membership, program, reach
 
 _PLUGIN = "kubectl-rayspan"
 
@@ -18,8 +18,9 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=__version__)
     verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for some in (jobs, fleet, membership, program):
+    for some in (jobs, reach, fleet, membership, program):
         some.add(verbs)
-    if words[1:2] == ["controller"]:  # else argparse would name it among the verbs when one is mistyped
-        program.add_controller(verbs)
+    for hidden in words[1:2]:  # else argparse would name them among the verbs when one is mistyped
+        if hidden in program.HIDDEN:
+            program.HIDDEN[hidden](verbs)
     return made

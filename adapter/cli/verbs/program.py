@@ -1,12 +1,13 @@
-"""How are the verbs about the program itself typed: which version it is, how a shell completes it, and the controller?"""
+"""How are the verbs about the program itself typed: which version it is, how a shell completes it, the controller and the webhooks?"""
 
 import argparse
 import sys
+from types import ModuleType
 from typing import Final
 
 from adapter import __version__
 from adapter.cli import completion
-from adapter.cli.verbs.options import DONE, TROUBLE, Verbs, add_login, add_verb
+from adapter.cli.verbs.options import DONE, TROUBLE, Verbs, add_login, add_output, add_verb
 
 LOG_FORMATS: Final = ("text", "json")  # of shell/logs.py, which takes long to import
 
@@ -19,6 +20,7 @@ example:
   Client: 0.1.0
   Controller: 0.1.0
 
+With `-o json` these are `clientVersion`, `controllerVersion` and, where only that is known, `controllerImage`; what is not known is null.
 Whoever may ask for plans (Role rayspan-plan) may ask the controller. Else its image is shown, if you may read its Deployment.
 
 exit code: 0 it is shown, 2 the command line is wrong, 1 the controller's version cannot be read
@@ -39,6 +41,7 @@ installed beside this one.
 def add(verbs: Verbs) -> None:
     """Add those that people type, and their options, to the command line."""
     verb = add_verb(verbs, "version", _version, "show the version, and the controller's", _VERSION, _VERSION_MORE)
+    add_output(verb)
     add_login(verb)
     summary = "print what makes a shell complete this command"
     verb = add_verb(verbs, "completion", _completion, summary, _COMPLETION, _COMPLETION_MORE)
@@ -51,12 +54,7 @@ def add_controller(verbs: Verbs) -> None:
     verb.add_argument("--port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)")
     verb.add_argument("--plan-port", type=int, default=8082, help="port on which plans are asked for (default 8082)")
     verb.add_argument("--verbose", action="store_true", help="log every reconciliation")
-    verb.add_argument(
-        "--log-format",
-        choices=LOG_FORMATS,
-        default=LOG_FORMATS[0],
-        help="lines of text (default), or a JSON object a line",
-    )
+    _add_log_format(verb)
     verb.add_argument(
         "--leader-elect",
         action=argparse.BooleanOptionalAction,
@@ -66,10 +64,67 @@ def add_controller(verbs: Verbs) -> None:
     verb.set_defaults(run=_controller)
 
 
+def add_access(verbs: Verbs) -> None:
+    """Add what the Deployment of the component worker-access runs, and nobody types."""
+    verb = verbs.add_parser("access", description="Runs the access server, as the component worker-access does.")
+    verb.add_argument("--port", type=int, default=8443, help="port on which workers are asked for (default 8443)")
+    verb.add_argument("--health-port", type=int, default=8081, help="port of /healthz and /metrics (default 8081)")
+    _add_log_format(verb)
+    verb.set_defaults(run=_access)
+
+
+def add_admission(verbs: Verbs) -> None:
+    """Add what the optional Deployment runs."""
+    verb = verbs.add_parser(
+        "admission", description="Serves the webhooks of the component admission, as its Deployment does."
+    )
+    verb.add_argument("--port", type=int, default=9443, help="port of the webhooks (default 9443)")
+    verb.add_argument(
+        "--health-port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)"
+    )
+    verb.add_argument(
+        "--certificate",
+        metavar="FOLDER",
+        default="/certificate",
+        help="folder of tls.crt and tls.key (default /certificate)",
+    )
+    _add_log_format(verb)
+    verb.set_defaults(run=_admission)
+
+
+def add_admission_certificate(verbs: Verbs) -> None:
+    """Add what its Job runs."""
+    verb = verbs.add_parser(
+        "admission-certificate",
+        description="Makes the webhooks' certificate, as the Job of the component admission does.",
+    )
+    _add_log_format(verb)
+    verb.set_defaults(run=_admission_certificate)
+
+
+HIDDEN = {
+    "controller": add_controller,
+    "access": add_access,
+    "admission": add_admission,
+    "admission-certificate": add_admission_certificate,
+}
+"""Verbs that Deployments and a Job run, and nobody types: by their names, what adds them."""
+
+
+def _add_log_format(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default=LOG_FORMATS[0],
+        help="lines of text (default), or a JSON object a line",
+    )
+
+
 def _version(given: argparse.Namespace) -> int:
-    print(f"Client: {__version__}", flush=True)
-    if not (given.context or given.kubeconfig):
-        return DONE
+    if given.output == "table":
+        print(f"Client: {__version__}", flush=True)
+        if not (given.context or given.kubeconfig):
+            return DONE
     from adapter.cli import version
 
     return version.main(given)
@@ -78,6 +133,12 @@ def _version(given: argparse.Namespace) -> int:
 def _completion(given: argparse.Namespace) -> int:
     sys.stdout.write(completion.SCRIPTS[given.shell])
     return DONE
+
+
+def _access(given: argparse.Namespace) -> int:
+    from adapter.cli import access
+
+    return access.main(given.port, given.health_port, log_format=given.log_format)
 
 
 def _controller(given: argparse.Namespace) -> int:
@@ -96,3 +157,32 @@ def _controller(given: argparse.Namespace) -> int:
         leader_elect=given.leader_elect,
         log_format=given.log_format,
     )
+
+
+def _admission(given: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    program = _program_of_webhooks()
+    if program is None:
+        return TROUBLE
+    code: int = program.main(given.port, given.health_port, Path(given.certificate), log_format=given.log_format)
+    return code
+
+
+def _admission_certificate(given: argparse.Namespace) -> int:
+    program = _program_of_webhooks()
+    if program is None:
+        return TROUBLE
+    code: int = program.make_certificate(log_format=given.log_format)
+    return code
+
+
+def _program_of_webhooks() -> ModuleType | None:
+    try:
+        from adapter.cli import admission
+    except ModuleNotFoundError as missing:
+        sys.stderr.write(
+            f"The webhooks need {missing.name}, which the plugin does not: install rayspan[controller,admission].\n"
+        )
+        return None
+    return admission

@@ -66,6 +66,7 @@ class Manager(Cluster):
         self.secrets = Store()
         self.gate_policies = Store()
         self.gate_bindings = Store()
+        self.gate_webhooks = Store()
         self.multikueue_clusters = Store()
         self.multikueue_configs = Store()
         self.services = Store(index=by_selected_ray_cluster)  # those for Serve
@@ -91,8 +92,9 @@ class Manager(Cluster):
             _needed(resources.LOCAL_QUEUES, self.local_queues),
             _needed(resources.FLAVORS, self.flavors),
             _needed(resources.SECRETS, self.secrets, namespace=names.SYSTEM_NAMESPACE),
-            _needed(resources.GATE_POLICIES, self.gate_policies, selectors=gate),
-            _needed(resources.GATE_BINDINGS, self.gate_bindings, selectors=gate),
+            _granted(resources.GATE_POLICIES, self.gate_policies, gate),  # not served before Kubernetes 1.36
+            _granted(resources.GATE_BINDINGS, self.gate_bindings, gate),
+            _granted(resources.GATE_WEBHOOKS, self.gate_webhooks, gate),
             _optional(resources.MULTIKUEUE_CLUSTERS, self.multikueue_clusters),
             _optional(resources.MULTIKUEUE_CONFIGS, self.multikueue_configs),
             _granted(resources.SERVICES, self.services, {"labelSelector": names.RAY_SERVE_LABEL}),
@@ -237,7 +239,7 @@ def _optional(resource: Resource, store: Store) -> Row:
 
 
 def _granted(resource: Resource, store: Store, selectors: Mapping[str, str]) -> Row:
-    """What is read and written only where an admin gave the right, and only for as long as he does."""
+    """What is read only where an admin gave the right, or installed the kind, and counts only for as long as it can be read."""
 
     def lacks(error: Exception) -> bool:
         return isinstance(error, ApiError) and error.status in (403, 404)

@@ -303,9 +303,9 @@ def _is_refusal(error: Exception) -> bool:
 
 def _sentence(error: Exception, name: str, spec: WorkerCluster) -> str:
     if isinstance(error, ApiError) and error.status == 401:
-        renew = "renew the Secret" if spec.source.multi_kueue_cluster_ref else f"run `kubectl rayspan rotate {name}`"
+        renew = f"run `kubectl rayspan rotate {name}`" if spec.source.kube_config else "renew the Secret"
         return f"it does not accept the kubeconfig's token or certificate, which may have ended; {renew}"
     if isinstance(error, ApiError) and error.status == 403:
-        bind = " and bind its ClusterRoles to that account" if spec.source.multi_kueue_cluster_ref else ""
+        bind = "" if spec.source.kube_config else " and bind its ClusterRoles to that account"
         return f"the kubeconfig's account lacks a right ({error.message}); apply kustomize/overlays/worker there{bind}"
     return str(error)

@@ -7,6 +7,7 @@ what would be planned; they decide nothing and write nothing. What a look is, is
 import asyncio
 import functools
 import logging
+from datetime import UTC, datetime
 
 from adapter.leaderelection import RETRY_SECONDS
 from adapter.objects.raw import key_of, uid_of
@@ -21,6 +22,7 @@ from adapter.shell.guard import contained, guarded
 from adapter.shell.kube.client import Client
 from adapter.shell.planning.preview import Preview
 from adapter.shell.write import anchors
+from adapter.worker.preassigned import in_doubt
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +81,8 @@ class Engine:
             tasks.create_task(renewed)
             await self._lease.held.wait()
         self._leads = True
+        if self._parts:
+            self._parts.memory.lead(datetime.now(UTC), map(uid_of, filter(in_doubt, self.manager.pods)))
         metrics.LEADER.set(1)
         log.info("leading; deciding")
 

@@ -81,6 +81,7 @@ class Waker:
             (manager.policies, self._policy),
             (manager.gate_policies, self._gate),
             (manager.gate_bindings, self._gate),
+            (manager.gate_webhooks, self._gate),
             (manager.cluster_queues, self._cluster_queue),
             (manager.local_queues, self._local_queue),
             (manager.flavors, self._layout),

@@ -7,8 +7,8 @@ nobody else. A plan waits for those before it, so whether it is wanted, and of w
 
 import asyncio
 import logging
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -112,11 +112,9 @@ class Looks:
 
     async def _execute(self, key: Key, actions: Sequence[Action]) -> float | None:
         """Do the actions in order, those of different clusters side by side; the first trouble is raised at the end."""
-        parts: dict[tuple[str, str], list[Action]] = defaultdict(list)
-        for action in actions:
-            parts[cluster_of(action), _lane(action)].append(action)
         try:
-            done = await asyncio.gather(*(self._in_order(key, part) for part in parts.values()), return_exceptions=True)
+            found = (self._in_order(key, part) for part in lanes(actions).values())
+            done = await asyncio.gather(*found, return_exceptions=True)
         finally:
             self.waker.tried(actions)
         for trouble in done:
@@ -160,13 +158,24 @@ class Looks:
         return True
 
 
-def _lane(action: Action) -> str:
+def lanes(actions: Iterable[Action]) -> dict[tuple[str, str], list[Action]]:
+    """What is done one after the other, and beside all else: by cluster, and by what needs no order beside the others there."""
+    found: dict[tuple[str, str], list[Action]] = defaultdict(list)
+    single = Counter[str]()  # shares of single workers by cluster
+    for action in actions:
+        cluster = cluster_of(action)
+        found[cluster, _lane(action, single[cluster])].append(action)
+        single[cluster] += isinstance(action, Reserve) and action.share.single
+    return found
+
+
+def _lane(action: Action, number: int) -> str:
     """What needs no order beside the other actions on its cluster: what that is asked of each worker group, so that a webhook which hangs
-    is waited for once; and the shares of single workers, of which there may be hundreds."""
+    is waited for once; and the shares of single workers, of which there may be hundreds, by their `number`."""
     match action:
         case TryCopy():
             return action.podset.name
         case Reserve() if action.share.single:
-            return str(action.target.round % LANES)
+            return str(number % LANES)
         case _:
             return ""

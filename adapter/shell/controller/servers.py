@@ -21,6 +21,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from adapter import __version__, names
 from adapter.objects.rayjob import Unusable
 from adapter.shell.planning.preview import Preview
+from adapter.shell.uploads import Uploads
 
 log = logging.getLogger(__name__)
 
@@ -44,35 +45,12 @@ PLAN_SECONDS = 5.0
 Ask = Callable[[], Preview | str]  # who answers, or why nobody can now
 
 
-class _Uploads:
-    """Takes in what is sent, in a bounded time and space."""
-
-    def __init__(self) -> None:
-        self._running: dict[asyncio.Timeout, None] = {}  # the oldest first
-
-    async def read(self, request: web.Request) -> bytes:
-        """What was sent, whole; raises TimeoutError, or HTTPRequestEntityTooLarge."""
-        async with asyncio.timeout(UPLOAD_SECONDS) as deadline:
-            if len(self._running) >= MOST_UPLOADS:
-                self._give_up(next(iter(self._running)))
-            self._running[deadline] = None
-            try:
-                return await request.read()
-            finally:
-                self._running.pop(deadline, None)
-
-    def _give_up(self, oldest: asyncio.Timeout) -> None:
-        del self._running[oldest]
-        if not oldest.expired():
-            oldest.reschedule(0.0)  # long ago
-
-
 class _Desk:
     """One question at a time."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._uploads = _Uploads()
+        self._uploads = Uploads(MOST_UPLOADS, UPLOAD_SECONDS)
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._rested = 0.0  # when the next question may be answered

@@ -85,7 +85,7 @@ def read(
     """Build those who read facts, of a manager cluster that is called `manager` in the worker clusters."""
     policies, sources = Policies(manager), Sources(manager)
     refusals = Refusals(manager, policies, sources)
-    targets, shares, slots = Targets(manager, manager_id), Shares(manager, fleet), Slots(manager, fleet, claims)
+    targets, shares, slots = Targets(manager, manager_id), Shares(manager, fleet), Slots(manager, fleet, claims, memory)
     trials, seen = Trials(fleet, targets), Seen(manager, fleet, policies, memory)
     workers = Workers(manager, fleet, policies, shares, targets, slots, losses, memory)
     gangs = Gangs(manager, fleet, policies, sources, refusals, targets, shares, slots, losses, memory, trials, seen)

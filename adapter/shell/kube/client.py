@@ -78,7 +78,7 @@ class ApiError(Exception):
         return self.status == 409 or (self.status == 422 and "metadata.uid" in self.message)
 
 
-_LOST = (aiohttp.ClientError, TimeoutError, OSError, bodies.Unreadable)
+LOST = (aiohttp.ClientError, TimeoutError, OSError, bodies.Unreadable)
 # When aiohttp's own timer for a whole exchange runs out before the headers come, it takes back two cancellations, for it stands in two
 # blocks. Who is cancelled from outside in that moment would never hear of it, and go on for ever. asyncio's takes back its own.
 _NO_TIMER = aiohttp.ClientTimeout(total=None)
@@ -238,14 +238,16 @@ class Client:
         params = {"fieldManager": manager}
         return await self._send("PATCH", path, params=params, body=operations, kind="application/json-patch+json")
 
-    async def delete(self, path: str, uid: str) -> None:
-        """Delete this very object, and what it owns in the background; one that is gone already is a success."""
+    async def delete(self, path: str, uid: str) -> bool:
+        """Delete this very object, and what it owns in the background; one that is gone already is a success, and False."""
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         try:
             await self._send("DELETE", path, body=body)
         except ApiError as error:
-            if not (error.missing or error.conflict):  # a conflict says that the name belongs to another object by now
-                raise
+            if error.missing or error.conflict:  # a conflict says that the name belongs to another object by now
+                return False
+            raise
+        return True
 
     async def _send(self, method: str, path: str, **rest: Any) -> Body:
         """An exchange in its turn, and none while the cluster is silent."""
@@ -274,8 +276,8 @@ class Client:
                 self._session.request(method, self._url(path), **how) as answer,
             ):
                 return await _read(answer, most, self._large, text=text)
-        except _LOST as error:
-            raise Unreachable(_why(error)) from None
+        except LOST as error:
+            raise Unreachable(why(error)) from None
         except asyncio.CancelledError:
             # aiohttp's connector cancels the lookup of a name when it is closed, and so would end whoever waits for it without a word.
             task = asyncio.current_task()
@@ -305,8 +307,13 @@ class Client:
                     yield bodies.lines(answer)
         except bodies.Excess as error:
             raise TooLarge(f"it {error}") from None
-        except _LOST as error:
-            raise Unreachable(_why(error)) from None
+        except LOST as error:
+            raise Unreachable(why(error)) from None
+
+    async def relayed(self, path: str) -> tuple[aiohttp.ClientSession, str, dict[str, Any]]:
+        """For who passes on what is no object (`streams.py`): the session, a path's URL, and what each request of it is to have."""
+        headers = {**await self._login(), "Accept": "*/*", "Accept-Encoding": "identity"}
+        return self._session, self._url(path), {"headers": headers, **self._how}
 
     def _url(self, path: str) -> str:
         return f"{self._api.configuration.host}{path}"
@@ -322,8 +329,8 @@ def _fenced(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
 
     class Fenced(aiohttp.ClientRequest):
         async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-            if self.method != "GET" and (why := fence()):
-                raise Unreachable(why)
+            if self.method != "GET" and (closed := fence()):
+                raise Unreachable(closed)
             return await super().send(conn)
 
     return Fenced
@@ -332,7 +339,7 @@ def _fenced(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
 async def _read(answer: aiohttp.ClientResponse, most: int, turn: asyncio.Lock, *, text: bool = False) -> Body:
     """The answer's body; what is no JSON object did not come from an API server, whatever its status says."""
     if answer.status >= 300:
-        raise await _refusal(answer)
+        raise await refusal(answer)
     try:
         said = await bodies.whole(answer, bodies.WORD_BYTES if text else most, turn)
     except bodies.Excess as error:
@@ -343,7 +350,7 @@ async def _read(answer: aiohttp.ClientResponse, most: int, turn: asyncio.Lock, *
     return body
 
 
-async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
+async def refusal(answer: aiohttp.ClientResponse) -> ApiError:
     """What it says beside its status, as far as that can be read."""
     try:
         body = _object(await bodies.whole(answer, bodies.WORD_BYTES))
@@ -360,7 +367,7 @@ def _object(said: bytearray) -> Body:
     return content if isinstance(content, dict) else {}
 
 
-def _why(error: BaseException) -> str:
+def why(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, bodies.Unreadable):
@@ -393,7 +400,11 @@ def counting(cluster: str, server: str) -> aiohttp.TraceConfig:
     async def broke(_: aiohttp.ClientSession, __: SimpleNamespace, asked: aiohttp.TraceRequestExceptionParams) -> None:
         count(asked, _NO_ANSWER)
 
+    async def redirected(*_: object) -> None:
+        raise Unreachable(NO_API_SERVER)  # where aiohttp would follow, and there is no option: when it upgrades
+
     trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(redirected)
     trace.on_request_end.append(answered)
     trace.on_request_exception.append(broke)
     return trace

@@ -46,6 +46,11 @@ def kind_of(path: str) -> tuple[str, bool]:
     return "/".join([plural, *named[1:2]]), bool(named)
 
 
+def to_controller(path: str) -> str:
+    """Where the manager's API server hands a question on to the controller, for those who may ask for plans."""
+    return SERVICES.path(names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{path}")
+
+
 PODS = Resource("v1", "pods")
 CONFIG_MAPS = Resource("v1", "configmaps")
 SECRETS = Resource("v1", "secrets")
@@ -64,6 +69,7 @@ FLAVORS = Resource(names.KUEUE_API_VERSION, "resourceflavors", namespaced=False)
 ADMISSION_CHECKS = Resource(names.KUEUE_API_VERSION, "admissionchecks", namespaced=False)
 MULTIKUEUE_CLUSTERS = Resource(names.KUEUE_API_VERSION, "multikueueclusters", namespaced=False)
 MULTIKUEUE_CONFIGS = Resource(names.KUEUE_API_VERSION, "multikueueconfigs", namespaced=False)
+CLUSTER_PROFILES = Resource(names.INVENTORY_API_VERSION, "clusterprofiles")
 POD_GROUPS = Resource(names.VOLCANO_API_VERSION, "podgroups")
 RAY_JOBS = Resource(names.RAY_API_VERSION, "rayjobs")
 RAY_CLUSTERS = Resource(names.RAY_API_VERSION, "rayclusters")
@@ -71,6 +77,7 @@ RAY_SERVICES = Resource(names.RAY_API_VERSION, "rayservices")
 WORKER_CLUSTERS = Resource(names.API_VERSION, "workerclusters", namespaced=False)
 DISPATCH_POLICIES = Resource(names.API_VERSION, "dispatchpolicies", namespaced=False)
 PLACEMENTS = Resource(names.API_VERSION, "placements")
+WORKER_ACCESSES = Resource(names.API_VERSION, "workeraccesses")
 DEPLOYMENTS = Resource("apps/v1", "deployments")
 ROLES = Resource("rbac.authorization.k8s.io/v1", "roles")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "rolebindings")
@@ -79,3 +86,7 @@ CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebin
 ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
 GATE_POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
 GATE_BINDINGS = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)
+ACCESS_POLICIES = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", namespaced=False)
+ACCESS_BINDINGS = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", namespaced=False)
+GATE_WEBHOOKS = Resource("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", namespaced=False)
+WARNING_WEBHOOKS = Resource("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)

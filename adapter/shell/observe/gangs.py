@@ -86,6 +86,9 @@ class Gangs:
             together=together(chosen),
             unsuspended=unsuspended,
             caution=refusal.caution(work, chosen) if work else "",
+            impatience=refusal.impatience(work, self._manager.job(work.job))
+            if work and work.job and unsuspended
+            else "",
             problem=problem
             or self._policies.rivals(work)
             or self._policies.gate_problem()

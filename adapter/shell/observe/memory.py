@@ -32,11 +32,20 @@ class Memory:
         ] = {}  # when it was made, where it rests on nothing but figures of its own clusters
         self.settles: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
         self.aside: dict[str, tuple[Workload, datetime]] = {}  # by uid: who stepped aside, as it was then, and when
-        self.made: set[str] = set()  # worker pods of the manager whose copies were made
+        self.leads_since: datetime | None = None  # None: others may write still
+        # Worker pods of the manager whose copies were asked for, whatever came of it, or may have been before this process led.
+        self.sent: set[str] = set()
+        self.made: set[str] = set()  # and those whose copies were made
+        self.making = 0  # how many are asked for now
         self.unreleased: dict[str, str] = {}  # by uid: shares that their clusters would not have deleted, and why
         self._rounds: dict[str, dict[int, datetime]] = {}  # round of a Placement -> when it was seen first
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
         self._unusable: dict[str, dict[tuple[str, int], dict[str, str]]] = {}  # share -> pod -> why
+
+    def lead(self, now: datetime, pods: Iterable[str]) -> None:
+        """Note that this process leads from now on, and which worker pods it found: whoever led before may have sent their copies."""
+        self.leads_since = now
+        self.sent |= set(pods)
 
     def note_plan(self, uid: str, version: int, settles: datetime | None, alone: datetime | None) -> None:
         """Note that a gang was planned as of a room version, and when anew unasked; `alone`: when, if it found no room on what its own
@@ -114,7 +123,9 @@ class Memory:
     def keep(self, placements: Iterable[str], pods: Iterable[str], shares: Iterable[str]) -> None:
         """Forget all but these."""
         alive, standing = set(placements), set(shares)
-        self.made &= set(pods)
+        there = set(pods)
+        self.sent &= there
+        self.made &= there
         self.unreleased = {uid: why for uid, why in self.unreleased.items() if uid in standing}
         self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
         self.settles = {uid: when for uid, when in self.settles.items() if uid in alive}

@@ -1,6 +1,7 @@
 """Who queues behind the gangs for the manager's quota: from when on, by ClusterQueue?
 
-Of a ClusterQueue that borrows, who waits in another one of its cohort counts, too: it may wait for what was borrowed.
+Of a strict one nobody counts behind a Workload that no quota would help: who gave way would do so for nobody, and for as long as that one
+is there might not come back. Of a ClusterQueue that borrows, who waits in another one of its cohort counts, too: it may wait for what was borrowed.
 
 Read from all Workloads of the manager once a second: who gives way has waited for ten, and many that wait ask this at every look. But
 who finds nobody does not look again for long: where more or less is pending than when it was read, it is read anew for him.
@@ -8,15 +9,25 @@ who finds nobody does not look again for long: where more or less is pending tha
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from adapter import names
-from adapter.objects.pendingworkload import is_pending, waits_from
+from adapter.objects.pendingworkload import is_pending, stands_still, turn, waits_from
 from adapter.objects.raw import Raw, key_of
 from adapter.objects.workload import Workload
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.guard import each
 
 _FOR = timedelta(seconds=1)
+
+
+class _Waits(NamedTuple):
+    """A Workload without quota."""
+
+    queue: str  # its ClusterQueue
+    turn: tuple[int, datetime]
+    since: datetime | None  # from when on it counts
+    stuck: bool  # nobody behind it in its queue is tried
 
 
 class Pending:
@@ -50,19 +61,25 @@ class Pending:
 
     def _read(self, now: datetime) -> None:
         found: dict[str, datetime] = {}
-        for _, (queue, since) in each("look", self._manager.workloads, lambda raw: self._waiting(raw, now)):
-            if since is not None:
-                found[queue] = min(since, found.get(queue, since))
+        waiting = [one for _, one in each("look", self._manager.workloads, lambda raw: self._waiting(raw, now)) if one]
+        stuck: dict[
+            str, tuple[int, datetime]
+        ] = {}  # by strict queue, the turn of the first behind whom it stands still
+        for one in waiting:
+            if one.stuck:
+                stuck[one.queue] = min(one.turn, stuck.get(one.queue, one.turn))
+        for one in waiting:
+            if one.since is not None and (one.queue not in stuck or one.turn < stuck[one.queue]):
+                found[one.queue] = min(one.since, found.get(one.queue, one.since))
         counts = {key_of(one)[1]: _pending(one) for one in self._manager.cluster_queues}
         self._seen, self._counts, self._earliest = now, counts, found
 
-    def _waiting(self, raw: Raw, now: datetime) -> tuple[str, datetime | None]:
-        """The ClusterQueue of a Workload, and from when on it counts there."""
+    def _waiting(self, raw: Raw, now: datetime) -> _Waits | None:
         if not is_pending(raw):  # most are not
-            return "", None
+            return None
         queue = self._manager.cluster_queue((key_of(raw)[0], (raw.get("spec") or {}).get("queueName") or ""))
         strict = (queue.get("spec") or {}).get("queueingStrategy") == names.STRICT_FIFO
-        return key_of(queue)[1], waits_from(raw, strict, now)
+        return _Waits(key_of(queue)[1], turn(raw), waits_from(raw, strict, now), strict and stands_still(raw))
 
 
 def _pending(queue: Raw) -> int:

@@ -4,12 +4,13 @@ Read from the manager's stores alone. It decides nothing, and does not say wheth
 """
 
 from adapter import names
-from adapter.admission import conditions, queuelayout
+from adapter.admission import gate, queuelayout
 from adapter.admission.policy import Chosen, Written, policy, policy_name
 from adapter.objects import admissioncheck, specs
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workload import PodSet, Workload
 from adapter.shell.clusters.manager import Manager
+from adapter.shell.kube import resources
 from adapter.shell.kube.store import Store
 
 
@@ -88,7 +89,13 @@ class Policies:
 
     def gate_problem(self) -> str:
         """Why worker pods would not be held, empty when they would."""
-        return conditions.gate_problem(_by_name(self._manager.gate_policies), _by_name(self._manager.gate_bindings))
+        manager = self._manager
+        kinds = (
+            (resources.GATE_POLICIES, manager.gate_policies),
+            (resources.GATE_BINDINGS, manager.gate_bindings),
+            (resources.GATE_WEBHOOKS, manager.gate_webhooks),
+        )
+        return gate.problem(*({} if kind in manager.unread else _by_name(store) for kind, store in kinds))
 
     def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
         """The worker groups that the check covers and that have workers: what is to be placed."""

@@ -4,12 +4,15 @@ A slot is a worker's place on a share. It is held by the manager's pod that carr
 cluster that is silent now), and by whoever is just being given it: between a decision and the answer to its write, no store
 shows it.
 
+A slot that a pod came with counts as held by it, whether or not it is its own: who cannot have it is one without a slot to those who
+decide, and gets another one.
+
 A label and an annotation are easily forged: a pod that is known not to be of the job's RayCluster keeps no share. It may keep a slot,
 and then another one is taken: a gang has thousands of pods, and whose each of them is, is not asked for every slot.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from adapter import names
@@ -20,11 +23,25 @@ from adapter.objects import raycluster
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw, key_of, label, true_since, uid_of
 from adapter.objects.reservation import Reservation
-from adapter.objects.workerpod import dispatched, ended, gone, in_place, leaving, share_key, slot_of, waits_for_quota
+from adapter.objects.workerpod import (
+    dispatched,
+    ended,
+    gone,
+    in_place,
+    leaving,
+    share_key,
+    slot_of,
+    waits_for_quota,
+    without_slot,
+)  # fmt: skip
 from adapter.objects.workload import Job, job_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.member import Member
+from adapter.shell.observe.memory import Memory
+from adapter.worker import preassigned
+from adapter.worker.preassigned import Ground
 
 ShareKey = tuple[str, int]  # cluster and round
 
@@ -33,12 +50,14 @@ class Claims:
     """Slots by the pod that is about to hold them."""
 
     def __init__(self) -> None:
+        self.changes = 0
         self._held: dict[str, tuple[str, str]] = {}  # pod uid -> Placement's key, slot
 
     def take(self, actions: list[Action]) -> list[Action]:
         """Claim what these actions assign; call it with no await since the facts were read."""
         for action in actions:
             if isinstance(action, AssignSlot):
+                self.changes += 1
                 self._held[uid_of(action.pod)] = (by_placement(action.pod), action.slot)
         return actions
 
@@ -46,6 +65,7 @@ class Claims:
         """The writes are done, or failed: the stores tell the truth again."""
         for action in actions:
             if isinstance(action, AssignSlot):
+                self.changes += 1
                 self._held.pop(uid_of(action.pod), None)
 
     def slots(self, place: str, *, but: str | None) -> frozenset[str]:
@@ -56,8 +76,54 @@ class Claims:
 class Slots:
     """Reads the manager's and the members' pods."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, claims: Claims) -> None:
-        self._manager, self._fleet, self._claims = manager, fleet, claims
+    def __init__(self, manager: Manager, fleet: Fleet, claims: Claims, memory: Memory) -> None:
+        self._manager, self._fleet, self._claims, self._memory = manager, fleet, claims, memory
+        # The pods of a Placement, and as of which changes.
+        self._read: tuple[Placement | None, object, list[Raw]] = None, None, []
+
+    def standing(self, place: Placement, pod: Raw) -> Raw:
+        """A pod as it counts: without the slot that it came with, where that is not its own."""
+        return self._standing(place, [pod])[0]
+
+    def _standing(self, place: Placement, pods: Iterable[Raw]) -> list[Raw]:
+        """The same of some pods of a Placement, of which there may be thousands."""
+        seen, draining = self._fleet.seen(), self._fleet.draining()
+        counts, about = self._counts(_group(place)), self._claims.slots(_group(place), but=None)
+
+        def is_own(pod: Raw) -> bool:
+            if not preassigned.in_doubt(pod):
+                return True
+            slot = slot_of(pod)
+            alone = slot not in about and sum(count.get(slot, 0) for count in counts) <= 1  # which it is mostly
+            shared = not alone and self.shared(pod)
+            return preassigned.is_own(place, pod, self._ground(pod, seen.get(share_key(slot)[0]), shared, draining))
+
+        return [pod if is_own(pod) else without_slot(pod) for pod in pods]
+
+    def _ground(self, pod: Raw, member: Member | None, shared: bool, draining: Collection[str]) -> Ground:
+        uid, memory = uid_of(pod), self._memory
+        copy = member.pods.get(key_of(pod)) if member else None
+        return Ground(
+            copied=bool(copy and label(copy, names.POD_UID_LABEL) == uid) or uid in memory.made,
+            seen=member is not None,
+            sent=member is None
+            and preassigned.may_be_sent(pod, sent=uid in memory.sent, leads_since=memory.leads_since),
+            shared=shared,
+            draining=draining,
+        )
+
+    def _counts(self, group: str) -> list[Mapping[str, int]]:
+        members = self._fleet.members().values()
+        return [self._manager.pods.count(group), *(member.pods.count(group) for member in members)]
+
+    def shared(self, pod: Raw) -> bool:
+        """Whether somebody else holds a pod's slot, too, or is about to."""
+        group, slot, uid = by_placement(pod), slot_of(pod), uid_of(pod)
+        stores = [self._manager.pods, *(member.pods for member in self._fleet.members().values())]
+        mine = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
+        own = sum(by_placement(one) == group and slot_of(one) == slot for one in mine)
+        held = sum(count.get(slot, 0) for count in self._counts(group))
+        return held > own or slot in self._claims.slots(group, but=uid)
 
     def taken(self, pod: Raw) -> frozenset[str]:
         """The slots of a pod's Placement that others hold: asked for each pod of a large gang, so all are not read each time."""
@@ -82,7 +148,7 @@ class Slots:
 
     def here(self, place: Placement) -> frozenset[ShareKey]:
         """The shares of a Placement that a pod of the manager is on, also one that has ended."""
-        return self._on(place, self._manager.pods.group(_group(place)))
+        return self._on(place, self._pods(place))
 
     def there(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
@@ -109,8 +175,21 @@ class Slots:
 
     def living(self, place: Placement) -> list[Raw]:
         """The pods of a Placement in the manager cluster that neither ended nor are being deleted."""
-        pods = self._manager.pods.group(_group(place))
-        return [one for one in pods if not (leaving(one) or ended(one))]
+        return [one for one in self._pods(place) if not (leaving(one) or ended(one))]
+
+    def _pods(self, place: Placement) -> list[Raw]:
+        """The pods of a Placement in the manager cluster, as they count: a look at a gang asks for them again and again."""
+        known, as_of, pods = self._read
+        now = self._as_of()
+        if known is not place or as_of != now:
+            pods = self._standing(place, self._manager.pods.group(_group(place)))
+            self._read = place, now, pods
+        return pods
+
+    def _as_of(self) -> object:
+        stores = (self._manager.pods, *(member.pods for member in self._fleet.members().values()))
+        changes = self._claims.changes, *(store.changes for store in stores)
+        return changes, frozenset(self._fleet.seen()), self._fleet.draining()
 
     def movers(self, place: Placement, standing: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
         """The copies that are to leave clusters which are drained, now, by cluster and copy; `standing` is what stands for its
@@ -129,7 +208,7 @@ class Slots:
         return None if settled else self._gather(place, standing)
 
     def _gather(self, place: Placement, standing: Iterable[Reservation]) -> Gathered:
-        pods = self._manager.pods.group(_group(place))
+        pods = self._pods(place)
         admitted = {(one.cluster, one.round) for one in standing if one.placement == place.name and one.admitted}
         desired, head = self._desired(pods, place), self._head(pods)
         since = true_since(head, "Ready") if head else None

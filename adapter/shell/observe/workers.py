@@ -3,13 +3,13 @@
 Reads the stores and builds the facts that worker/dispatch.py decides from. Clusters that cannot be seen contribute no copies.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from adapter.admission.policy import lost_after, when_share_lost
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement
 from adapter.objects.raw import Key, Raw, uid_of
-from adapter.objects.workerpod import pull_secrets, share_key, slot_of, wants_slot
+from adapter.objects.workerpod import is_slot, pull_secrets, share_key, slot_of, wants_slot
 from adapter.objects.workload import Workload
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.servicemirror import Standing
@@ -49,6 +49,7 @@ class Workers:
         pod, members = self._manager.pods.get(key), self._fleet.seen()
         remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
         stands_for = self._shares.placement_of(pod) if pod else None
+        came, pod = pod, self._slots.standing(stands_for, pod) if pod and stands_for else pod
         near = _near(members, stands_for, pod) if pod and stands_for else {}
         work = self._shares.workload_of(stands_for) if stands_for else None
         standing = self._shares.under(stands_for, slot_of(pod)) if pod and work and stands_for else []
@@ -66,7 +67,7 @@ class Workers:
             head=address,
             reservations={(one.cluster, one.round): one for one in standing},
             targets=self._targets.every(near, work, stands_for.name) if work and stands_for else {},
-            taken=self._slots.taken(pod) if pod and unmade else (),
+            taken=self._taken(pod, stands_for) if pod and stands_for and unmade else (),
             draining=self._fleet.draining(),
             silence=self._silence(pod, work) if pod and work else None,
             made=bool(pod and uid_of(pod) in self._memory.made),
@@ -74,6 +75,8 @@ class Workers:
             head_mirrors=_head_mirrors(address.service, members),
             pull_secrets=pull_secrets(pod, work) if pod and work else (),
             job_gone=bool(work and (work.deleted or self._shares.job_of(work) != "There")),
+            slotless=pod is not came,
+            busy=self._memory.making > 0,
             restarts=self._restarts(work) if work else False,
         )
 
@@ -90,6 +93,12 @@ class Workers:
             return None
         chosen, _ = self._policies.policy(self._policies.check_of(work))
         return self._losses.of_pod(cluster, pod, lost_after(chosen))
+
+    def _taken(self, pod: Raw, place: Placement) -> Collection[str]:
+        """The slots that others hold; none where the pod keeps its own: all are not read for each pod of a large gang."""
+        slot = slot_of(pod)
+        keeps = slot and is_slot(place, pod, slot) and not self._slots.shared(pod)
+        return () if keeps and not place.excluded else self._slots.taken(pod)
 
     def _restarts(self, work: Workload) -> bool:
         chosen, _ = self._policies.policy(self._policies.check_of(work))

@@ -79,6 +79,8 @@ class PodWriter:
     async def create_pod(self, action: CreatePod) -> None:
         """Make a pod's copy, and before it what it refers to."""
         member = self._fleet.connected(action.cluster)
+        self._memory.sent.add(uid_of(action.pod))  # whether or not an answer comes
+        self._memory.making += 1
         try:
             await self._copier.ensure(member, action.references, action.body)
             member.pods.put(await create(member.client, resources.PODS, action.body))
@@ -90,6 +92,8 @@ class PodWriter:
             raise
         except Absent as absent:
             raise Unreachable(await self._trouble(action, str(absent))) from None
+        finally:
+            self._memory.making -= 1
         self._memory.made.add(uid_of(action.pod))
         self._memory.accept_pod(action.placement, action.share)
 

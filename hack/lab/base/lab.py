@@ -5,26 +5,32 @@ It is arithmetic and one JSON file: it starts nothing, and asks no cluster how i
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from hack.lab.base.paths import REPO, STATE
+from hack.lab.base.paths import NUMBER, REPO, STATE
 from hack.lab.base.progress import LabError
+from hack.lab.base.versions import TODAY, Runs
 
+_BLOCK = f"10.{240 + 2 * NUMBER}"
+_FAKE_BLOCK = f"10.{241 + 2 * NUMBER}"
 SUBNET = (
-    "10.240.0.0/16"  # everything routable: one private block, so one check tells whether the machine uses it already
+    f"{_BLOCK}.0.0/16"  # everything routable: one private block, so one check tells whether the machine uses it already
 )
-WAN = "10.240.0.0/24"
-HOST = "10.240.0.1"  # the root namespace's own address on the WAN, where tests come from
+WAN = f"{_BLOCK}.0.0/24"
+HOST = f"{_BLOCK}.0.1"  # the root namespace's own address on the WAN, where tests come from
 SERVICES = "10.96.0.0/16"  # the same everywhere, as in real fleets: a service address copied between clusters must fail
 API_SERVICE = "10.96.0.1"
 DNS_SERVICE = "10.96.0.10"
 GPUS = 4  # fake ones on each worker cluster's real node: enough for two jobs of two
 
+NAMESPACES = f"rayspan{NUMBER or ''}-"  # what the names of the lab's network namespaces begin with
+
 MANAGER = "mgr"
 _WORKERS = ("east", "west", "north", "south")  # then w5, w6, …
 _FIRST_ADDRESS = 10  # .1 is the host; the lower ones stay free for what a test adds to the WAN
-MOST_WORKERS = 14  # with mgr 15 clusters: as many /20 blocks of fake pod addresses as 10.241.0.0/16 has, less one
+MOST_WORKERS = 14  # with mgr 15 clusters: as many /20 blocks as a /16 of fake pod addresses has, less one
 
 _DEFINITION = STATE / "lab.json"
 _SHAPE = (  # a change in one of these makes other clusters, so a lab made by the old text cannot be shared
@@ -40,6 +46,7 @@ class Cluster:
 
     name: str
     index: int
+    runs: Runs = TODAY
 
     @property
     def is_manager(self) -> bool:
@@ -48,12 +55,12 @@ class Cluster:
     @property
     def namespace(self) -> str:
         """The network namespace, as `ip netns` and `nsenter --net=/run/netns/…` know it."""
-        return f"rayspan-{self.name}"
+        return f"{NAMESPACES}{self.name}"
 
     @property
     def address(self) -> str:
         """The node's and the API server's address on the WAN."""
-        return f"10.240.0.{_FIRST_ADDRESS + self.index}"
+        return f"{_BLOCK}.0.{_FIRST_ADDRESS + self.index}"
 
     @property
     def server(self) -> str:
@@ -61,12 +68,12 @@ class Cluster:
 
     @property
     def pods(self) -> str:
-        return f"10.240.{_FIRST_ADDRESS + self.index}.0/24"
+        return f"{_BLOCK}.{_FIRST_ADDRESS + self.index}.0/24"
 
     @property
     def fake_pods(self) -> str:
         """Addresses that kwok gives to pods on fake nodes. Nothing answers there."""
-        return f"10.241.{16 * self.index}.0/20"
+        return f"{_FAKE_BLOCK}.{16 * self.index}.0/20"
 
     @property
     def directory(self) -> Path:
@@ -92,13 +99,17 @@ class Lab:
     workers: int = 2
     fake_nodes: int = 0
     network: str = "flat"
+    versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Cluster → component → version, where it is not today's."""
     shape: str = field(default_factory=lambda: _fingerprint())
     """A digest of the files that say how a cluster is made."""
 
     @property
     def clusters(self) -> tuple[Cluster, ...]:
         names = (MANAGER, *(worker_name(number) for number in range(1, self.workers + 1)))
-        return tuple(Cluster(name, index) for index, name in enumerate(names))
+        return tuple(
+            Cluster(name, index, TODAY._replace(**self.versions.get(name, {}))) for index, name in enumerate(names)
+        )
 
     @property
     def manager(self) -> Cluster:

@@ -1,7 +1,10 @@
 """Where do the lab's files live? It only names places; it creates, reads and deletes nothing."""
 
 import os
+import sys
 from pathlib import Path
+
+_NUMBERS = "01234567"  # a lab takes two of the sixteen blocks from 10.240.0.0/16 on
 
 
 def _cache() -> Path:
@@ -10,6 +13,15 @@ def _cache() -> Path:
         return Path(chosen).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "rayspan"
+
+
+def _number() -> int:
+    said = os.environ.get("RAYSPAN_LAB") or "0"
+    if said not in _NUMBERS:
+        sys.exit(
+            f"RAYSPAN_LAB is {said}: a lab is one of {_NUMBERS[0]} to {_NUMBERS[-1]}, as many as there are blocks of addresses."
+        )
+    return int(said)
 
 
 REPO: Path = Path(__file__).resolve().parents[3]
@@ -21,5 +33,12 @@ CACHE: Path = _cache()
 LOGS: Path = CACHE / "logs"
 """One log per build, so that a failure can name the file to read."""
 
-STATE: Path = Path("/var/lib/rayspan-lab")
+NUMBER: int = _number()
+"""Which of the labs on this machine is meant: RAYSPAN_LAB, of 0 (where nothing is said) to 7. Each has its own names and addresses, so
+that one with other versions can stand beside the one that people work on."""
+
+NAME: str = f"rayspan-lab{NUMBER or ''}"
+"""What all of it is called that belongs to the machine."""
+
+STATE: Path = Path("/var/lib") / NAME
 """The running lab. Not under the user's home: network namespaces and cgroups are the machine's, so this is too."""

@@ -4,6 +4,9 @@ The Go modules' exact dependency trees are pinned by `hack/lab/modules/*/go.mod`
 It knows no addresses: whatever proxy or mirror the machine is set up with is used.
 """
 
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
 KUBERNETES = "v1.36.3"
 ETCD = "v3.6.8"  # what Kubernetes 1.36.3 and Kueue 0.19.2 are themselves built with
 CONTAINERD = "v2.2.0"
@@ -11,6 +14,7 @@ COREDNS = "v1.12.4"
 KUEUE = "v0.19.2"
 KUBERAY = "v1.6.2"  # what Kueue 0.19.2 itself is built with
 KWOK = "v0.8.0"
+CLUSTER_INVENTORY = "v0.1.3"  # its CRD alone; what Kueue 0.19.2 is itself built with
 VOLCANO = "v1.14.1"  # its CRDs alone
 HELM = "v4.3.1"  # only the test of the chart wants it
 PAUSE = "3.10.2"  # the one that Kubernetes 1.36.3 names
@@ -43,3 +47,28 @@ IMAGE_PACKAGES = (
     "python3",
     "wget",  # KubeRay's health probes call it
 )
+
+
+class Runs(NamedTuple):
+    """What one cluster runs of that which users have in other versions."""
+
+    kubernetes: str = KUBERNETES
+    kueue: str = KUEUE
+    kuberay: str = KUBERAY
+    """In the manager alone."""
+
+
+TODAY: Final = Runs()
+
+OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kubernetes": ("v1.34.4", "v1.35.4", "v1.37.2"),
+    "kueue": ("v0.18.3",),
+    "kuberay": ("v1.5.1",),
+}
+"""Which other versions the lab can run in a cluster, when it is asked to. Each is pinned by a module directory of its own, such as
+kubernetes-1.35, and is built by who asks for it: neither `make lab` nor `make demo` has anything of it."""
+
+
+def called(component: str, version: str) -> str:
+    """What the lab calls a component of some version: its name alone where that is today's, else such as kueue@v0.18.3."""
+    return component if version == getattr(TODAY, component, version) else f"{component}@{version}"

@@ -28,22 +28,52 @@ class Tool:
     minutes: float = 0.0
     """What it adds to the first build, downloads included, on two cores. Told beforehand, and nothing else."""
 
+    @property
+    def ours(self) -> str:
+        """Where the mains are that we write: Go packages below its module directory."""
+        return f"{_OURS}/{self.source}"
 
+    @property
+    def key(self) -> str:
+        """How it is asked for: by its name where it is today's, else such as kueue@v0.18.3."""
+        return versions.called(self.name, self.version)
+
+
+_OURS = "rayspan.dev/hack/tools"
 _SHARED = "shared"
-OURS = f"rayspan.dev/hack/tools/{_SHARED}"
-"""Where the mains are that we write: Go packages below hack/lab/modules/shared."""
 
 _SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 _CONTAINERD = "github.com/containerd/containerd/v2"
 _KUBERAY = "github.com/ray-project/kuberay/ray-operator"
-_KUEUE_STAMP = f"-X=sigs.k8s.io/kueue/pkg/version.GitVersion={versions.KUEUE}"
 
 
-def _kubernetes_version() -> tuple[str, ...]:
+def _kubernetes_stamps(version: str) -> tuple[str, ...]:
     """Without these the API server reports v0.0.0-master, and clients refuse it."""
-    major, minor, _ = versions.KUBERNETES.removeprefix("v").split(".")
-    stamps = {"gitVersion": versions.KUBERNETES, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    major, minor, _ = version.removeprefix("v").split(".")
+    stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     return tuple(f"-X=k8s.io/component-base/version.{key}={value}" for key, value in stamps.items())
+
+
+def _servers(source: str) -> dict[str, str]:
+    """All of them are one main: that of the shared module, to which the directories of other versions link."""
+    return dict.fromkeys(_SERVERS, f"{_OURS}/{source}/kubernetes")
+
+
+def _kueue(source: str, version: str) -> Tool:
+    stamp = f"-X=sigs.k8s.io/kueue/pkg/version.GitVersion={version}"
+    programs = {"kueue": "sigs.k8s.io/kueue/cmd/kueue"}
+    return Tool("kueue", source, "sigs.k8s.io/kueue", version, programs, (stamp,), minutes=1)
+
+
+def _kuberay(source: str, version: str) -> Tool:
+    return Tool("kuberay", source, _KUBERAY, version, {"kuberay": _KUBERAY}, minutes=2)
+
+
+def _kubernetes(source: str, version: str) -> Tool:
+    """Its servers; kubectl is today's, whatever it talks to."""
+    return Tool(
+        "kubernetes", source, "k8s.io/kubernetes", version, _servers(source), _kubernetes_stamps(version), minutes=6
+    )
 
 
 TOOLS: tuple[Tool, ...] = (
@@ -61,25 +91,17 @@ TOOLS: tuple[Tool, ...] = (
         _SHARED,
         "k8s.io/kubernetes",
         versions.KUBERNETES,
-        {**dict.fromkeys(_SERVERS, f"{OURS}/kubernetes"), "kubectl": "k8s.io/kubernetes/cmd/kubectl"},
-        _kubernetes_version(),
+        {**_servers(_SHARED), "kubectl": "k8s.io/kubernetes/cmd/kubectl"},
+        _kubernetes_stamps(versions.KUBERNETES),
         minutes=5.5,
     ),
-    Tool(
-        "kueue",
-        _SHARED,
-        "sigs.k8s.io/kueue",
-        versions.KUEUE,
-        {"kueue": "sigs.k8s.io/kueue/cmd/kueue"},
-        (_KUEUE_STAMP,),
-        minutes=1,
-    ),
+    _kueue(_SHARED, versions.KUEUE),
     Tool(
         "coredns",
         _SHARED,
         "github.com/coredns/coredns",
         versions.COREDNS,
-        {"coredns": f"{OURS}/coredns"},
+        {"coredns": f"{_OURS}/{_SHARED}/coredns"},
         minutes=0.25,
     ),
     Tool(
@@ -90,7 +112,7 @@ TOOLS: tuple[Tool, ...] = (
         {"etcd": "go.etcd.io/etcd/server/v3"},
         minutes=0.25,
     ),
-    Tool("kuberay", "kuberay", _KUBERAY, versions.KUBERAY, {"kuberay": _KUBERAY}, minutes=2),
+    _kuberay("kuberay", versions.KUBERAY),
     Tool("kwok", _SHARED, "sigs.k8s.io/kwok", versions.KWOK, {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, minutes=0.5),
 )
 
@@ -102,16 +124,36 @@ ALL: tuple[Tool, ...] = (PAUSE, *TOOLS)
 HELM = Tool("helm", "helm", "helm.sh/helm/v4", versions.HELM, {"helm": "helm.sh/helm/v4/cmd/helm"}, minutes=3)
 """No cluster needs it: it is built when the test of the chart asks for it."""
 
-BUILDABLE: tuple[Tool, ...] = (*ALL, HELM)
+_MAKERS = {"kubernetes": _kubernetes, "kueue": _kueue, "kuberay": _kuberay}
+
+OTHERS: tuple[Tool, ...] = tuple(
+    _MAKERS[name](f"{name}-{version.removeprefix('v').rpartition('.')[0]}", version)
+    for name, known in versions.OTHERS.items()
+    for version in known
+)
+"""Other versions, for clusters that are asked to run them. Each is pinned by a directory that is named after its minor version."""
+
+BUILDABLE: tuple[Tool, ...] = (*ALL, HELM, *OTHERS)
 
 VOLCANO = Tool("volcano", "volcano", "volcano.sh/volcano", versions.VOLCANO, {})
 """Not built: tests apply a CRD that its authors publish."""
 
+CLUSTER_INVENTORY = Tool(
+    "cluster-inventory", _SHARED, "sigs.k8s.io/cluster-inventory-api", versions.CLUSTER_INVENTORY, {}
+)
+"""The same."""
+
+UNBUILT: tuple[Tool, ...] = (VOLCANO, CLUSTER_INVENTORY)
+
 
 def named(name: str) -> Tool:
-    """The tool called `name`, or the one that has a program called so."""
-    for tool in (*BUILDABLE, VOLCANO):
-        if name == tool.name or name in tool.programs:
+    """The tool called `name`, or the one that has a program called so; of today's version, unless one stands after an @."""
+    wanted, _, version = name.partition("@")
+    found = [tool for tool in (*BUILDABLE, *UNBUILT) if wanted == tool.name or wanted in tool.programs]
+    for tool in found:
+        if version in ("", tool.version):
             return tool
-    known = ", ".join(program for tool in BUILDABLE for program in tool.programs)
-    raise LabError(f"The lab builds no program called {name}; it knows {known}.")
+    if found:
+        raise LabError(f"The lab builds no {wanted} {version}; it knows {', '.join(tool.version for tool in found)}.")
+    known = ", ".join(dict.fromkeys(program for tool in BUILDABLE for program in tool.programs))
+    raise LabError(f"The lab builds no program called {wanted}; it knows {known}.")

@@ -14,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hack.lab.base.paths import NAME
+
 _LOOKING = 2.0  # seconds for counting what a place holds already; it is asked only where room is short
 _PROBING = 4.0  # seconds for the kernel; it answers in a tenth of one
-_LINK = "rayspan-lab"  # the machine's end of a running lab, see cluster/network.py
+_LINK = NAME  # the machine's end of a running lab, see cluster/network.py
 _PROBES = """
 probe() { name=$1; shift; command -v "$1" >/dev/null || return 0; "$@" >/dev/null 2>&1 && echo "$name yes" || echo "$name no"; }
 echo "namespaces yes"

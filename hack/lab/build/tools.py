@@ -32,16 +32,18 @@ _STRIP = ("-s", "-w")  # no symbol table, no debug data: half the size
 
 
 def path(name: str) -> Path:
-    """The program called `name`, which must have been built."""
+    """The program called `name`, such as kubelet or kubelet@v1.35.4, which must have been built."""
     tool = catalog.named(name)
-    program = home(tool) / "bin" / name
+    program = home(tool) / "bin" / name.partition("@")[0]
     if not program.is_file():
-        raise LabError(f"{name} {tool.version} is not built yet: run `python -m hack.lab.build.tools {tool.name}`.")
+        raise LabError(
+            f"{program.name} {tool.version} is not built yet: run `python -m hack.lab.build.tools {tool.key}`."
+        )
     return program
 
 
 def build(names: Iterable[str] | None = None) -> None:
-    """Build the tools (or those that have these names, or programs with these names) that are not there yet."""
+    """Build today's tools (or those that have these names, or programs with these names) that are not there yet."""
     wanted = catalog.ALL if names is None else [catalog.named(name) for name in names]
     if all(home(tool).is_dir() for tool in wanted):
         return
@@ -81,7 +83,7 @@ def _fingerprint(tool: Tool) -> str:
     for pin in ("go.mod", "go.sum"):
         digest.update((_PINS / tool.source / pin).read_bytes())
     for package in sorted(set(tool.programs.values())):
-        for file in sorted((_PINS / tool.source / package.removeprefix(f"{catalog.OURS}/")).glob("*.go")):
+        for file in sorted((_PINS / tool.source / package.removeprefix(f"{tool.ours}/")).glob("*.go")):
             digest.update(file.read_bytes())
     return digest.hexdigest()[:_HASH_CHARS]
 

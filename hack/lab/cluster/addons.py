@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hack.lab.base import lock, versions
@@ -36,6 +36,11 @@ class Addon:
     """Where its module keeps its kustomizations; the one to install is `default`. Empty: a file of ours."""
 
     @property
+    def key(self) -> str:
+        """What its program and its image are called."""
+        return versions.called(self.name, self.version)
+
+    @property
     def path(self) -> str:
         return f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{self.deployment}"
 
@@ -56,7 +61,8 @@ _A_CLUSTER_QUEUE = {
 
 def of(cluster: Cluster) -> tuple[Addon, ...]:
     """In the order of installation: Kueue last, for its webhooks refuse other people's pods until it runs."""
-    return (COREDNS, KUBERAY, KUEUE) if cluster.is_manager else (COREDNS, KUEUE)
+    kueue, kuberay = replace(KUEUE, version=cluster.runs.kueue), replace(KUBERAY, version=cluster.runs.kuberay)
+    return (COREDNS, kuberay, kueue) if cluster.is_manager else (COREDNS, kueue)
 
 
 def ensure(cluster: Cluster) -> None:
@@ -103,7 +109,7 @@ def _kustomized(addon: Addon, change: str) -> str:
     with tempfile.TemporaryDirectory(prefix="rayspan-") as place:
         config = Path(place) / "config"
         if addon.config:
-            shutil.copytree(tools.module_dir(addon.name) / addon.config, config, copy_function=shutil.copyfile)
+            shutil.copytree(tools.module_dir(addon.key) / addon.config, config, copy_function=shutil.copyfile)
         else:
             (config / "default").mkdir(parents=True)
             (config / "default" / "all.yaml").write_text(_own_text(addon), encoding="utf-8")
@@ -117,7 +123,7 @@ def _kustomized(addon: Addon, change: str) -> str:
 def _change(addon: Addon) -> str:
     container = "/spec/template/spec/containers/0"
     edits: list[dict[str, object]] = [
-        {"op": "replace", "path": f"{container}/image", "value": images.reference(addon.name)},
+        {"op": "replace", "path": f"{container}/image", "value": images.reference(addon.key)},
         {"op": "add", "path": f"{container}/imagePullPolicy", "value": "IfNotPresent"},
     ]
     edits += [{"op": "add", "path": f"{_PROBE}/{key}", "value": value} for key, value in _PROBED.items()]

@@ -1,6 +1,6 @@
 """Which processes belong to a cluster, whatever became of their parents? Those in its cgroups, and the kernel keeps count.
 
-It knows only cgroups below /rayspan-lab, and never moves or ends a process outside of them.
+It knows only cgroups below one of the lab's name, and never moves or ends a process outside of them.
 """
 
 import os
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hack.lab.base.lab import Cluster
+from hack.lab.base.paths import NAME as TOP
 from hack.lab.base.progress import LabError
 
-TOP = "rayspan-lab"
 _PATIENCE = 20.0  # seconds: killed processes are gone in well under one, unless they wait for a disk
 _PAUSE = 0.05
 _COPIED = ("cpuset.cpus", "cpuset.mems")  # version 1 starts these empty, and then no process may enter

@@ -59,7 +59,7 @@ def ensure_servers(cluster: Cluster, seat: Seat = FIRST) -> None:
     for name, process, flags in zip(
         SERVERS, seat.processes, (_etcd(cluster, seat), _apiserver(cluster, seat)), strict=True
     ):
-        processes.ensure(cluster, process, [tools.path(name), *flags], inside=isolation.node(cluster))
+        processes.ensure(cluster, process, [_program(cluster, name), *flags], inside=isolation.node(cluster))
 
 
 def ensure_clients(cluster: Cluster) -> None:
@@ -67,7 +67,7 @@ def ensure_clients(cluster: Cluster) -> None:
     log = processes.log(cluster, "kube-apiserver")
     api.wait(f"The API server of {cluster.name}", lambda: serving(cluster), seconds=_PATIENCE, advice=f"see {log}")
     for name, flags in zip(CLIENTS, (_controller_manager(cluster), _scheduler(cluster)), strict=True):
-        processes.ensure(cluster, name, [tools.path(name), *flags], inside=isolation.node(cluster))
+        processes.ensure(cluster, name, [_program(cluster, name), *flags], inside=isolation.node(cluster))
 
 
 def serving(cluster: Cluster) -> bool:
@@ -80,6 +80,11 @@ def check(cluster: Cluster) -> None:
     """Refuse to wait for a control plane of which a part has ended."""
     for name in (*SERVERS, *CLIENTS):
         processes.check(cluster, name)
+
+
+def _program(cluster: Cluster, name: str) -> Path:
+    """etcd is today's, whatever Kubernetes the cluster runs: each of them takes it."""
+    return tools.path(name if name == "etcd" else f"{name}@{cluster.runs.kubernetes}")
 
 
 def _etcd(cluster: Cluster, seat: Seat) -> list[str]:

@@ -1,7 +1,7 @@
 """Which settings of the machine does the lab change, and what were they before? Remembered at `up`, put back at `down`.
 
 These have no namespace, so they change for the whole machine while the lab runs; it writes no others. A kubelet sets some of
-them; one is raised here.
+them; one is raised here. A lab that came up beside another one remembers what that one had set, so the later one goes down first.
 """
 
 import json

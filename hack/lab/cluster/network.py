@@ -11,11 +11,12 @@ import socket
 from pathlib import Path
 
 from hack.lab.base.commands import run
-from hack.lab.base.lab import HOST, SERVICES, SUBNET, WAN, Cluster, Lab
+from hack.lab.base.lab import HOST, NAMESPACES, SERVICES, SUBNET, WAN, Cluster, Lab
+from hack.lab.base.paths import NAME
 from hack.lab.base.progress import LabError
 
-SWITCH = "rayspan-wan"  # the namespace that holds the bridge
-LINK = "rayspan-lab"  # the root namespace's end of its link
+SWITCH = f"{NAMESPACES}wan"  # the namespace that holds the bridge
+LINK = NAME  # the root namespace's end of its link
 UPLINK = "wan0"  # a cluster's end of its link
 _HOST_PORT = "host"  # the bridge's end of the root namespace's link; a cluster's has the cluster's name
 _NAMED = Path("/run/netns")
@@ -53,7 +54,7 @@ def remove_switch() -> None:
 
 
 def remains() -> list[str]:
-    names = [f"namespace {place.name}" for place in _NAMED.glob("rayspan-*")]
+    names = [f"namespace {place.name}" for place in _NAMED.glob(f"{NAMESPACES}*")]
     links = [f"link {LINK}"] if _linked() else []
     routes = [f"route {route['dst']}" for route in _conflicts()]
     return names + links + routes

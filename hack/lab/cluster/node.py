@@ -21,7 +21,9 @@ def ensure(cluster: Cluster) -> None:
     (home / "resolv.conf").write_text(_CLOSED, encoding="utf-8")
     (home / "kubelet.json").write_text(json.dumps(_kubelet_config(cluster), indent=2), encoding="utf-8")
     for name, flags in zip(NAMES, (_kubelet(cluster), _kube_proxy(cluster)), strict=True):
-        processes.ensure(cluster, name, [tools.path(name), *flags], inside=isolation.node(cluster))
+        processes.ensure(
+            cluster, name, [tools.path(f"{name}@{cluster.runs.kubernetes}"), *flags], inside=isolation.node(cluster)
+        )
 
 
 def await_ready(cluster: Cluster) -> None:

@@ -34,14 +34,18 @@ def _static(tool: str, reference: str, program: str, user: str) -> Callable[[], 
     return image
 
 
+_PUBLISHED = {"kueue": "registry.k8s.io/kueue/kueue", "kuberay": "quay.io/kuberay/operator"}
+_OTHERS = tuple(tool for tool in catalog.OTHERS if tool.name in _PUBLISHED)  # the servers of Kubernetes run in no image
+
 _REFERENCES = {
     "pause": f"registry.k8s.io/pause:{versions.PAUSE}",
     "coredns": f"registry.k8s.io/coredns/coredns:{versions.COREDNS}",
-    "kueue": f"registry.k8s.io/kueue/kueue:{versions.KUEUE}",
-    "kuberay": f"quay.io/kuberay/operator:{versions.KUBERAY}",
+    "kueue": f"{_PUBLISHED['kueue']}:{versions.KUEUE}",
+    "kuberay": f"{_PUBLISHED['kuberay']}:{versions.KUBERAY}",
     "ray": rayimage.REFERENCE,
     "rayspan": adapterimage.REFERENCE,
     "redis": redisimage.REFERENCE,
+    **{tool.key: f"{_PUBLISHED[tool.name]}:{tool.version}" for tool in _OTHERS},
 }
 
 _IMAGES: dict[str, Callable[[], Image]] = {
@@ -52,6 +56,7 @@ _IMAGES: dict[str, Callable[[], Image]] = {
     "rayspan": adapterimage.image,
     "ray": rayimage.image,
     "redis": redisimage.image,  # the lab starts without it; a test that wants it brings it in
+    **{tool.key: _static(tool.key, _REFERENCES[tool.key], "manager", _NONROOT) for tool in _OTHERS},
 }
 
 NAMES: tuple[str, ...] = tuple(_IMAGES)

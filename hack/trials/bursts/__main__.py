@@ -18,6 +18,7 @@ from hack.testbed.clusters import Clusters
 from hack.testbed.stage import Stage
 from hack.trials.bursts import report, steps, waves
 from hack.trials.bursts.job import NAME, Job
+from hack.trials.bursts.steps import Taken
 from hack.trials.bursts.waves import Half
 from hack.trials.chaos.invariants import BLIND, DOUBLED, LAB, LEDGER, Finding
 from hack.trials.sampler import COPIES_PERIOD, QuotaSampler
@@ -35,8 +36,8 @@ class Found:
     """What came of it so far."""
 
     halves: list[Half] = field(default_factory=list)
-    ours: dict[str, list[float]] = field(default_factory=dict)
-    alone: dict[str, list[float]] = field(default_factory=dict)
+    ours: dict[str, list[Taken]] = field(default_factory=dict)
+    alone: dict[str, list[Taken]] = field(default_factory=dict)
     wrong: list[Finding] = field(default_factory=list)
 
 

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hack.testbed import figures
 from hack.testbed.figures import Value, percentile, ratio
+from hack.trials.bursts.steps import Taken
 from hack.trials.bursts.waves import WORKERS, Half
 from hack.trials.chaos.invariants import DOUBLED, LEDGER, LOST, ORPHAN, Finding
 
 GOAL = 1.0  # seconds that a step may take longer than in one cluster
 _NAMED = {LOST: "lost", DOUBLED: "doubled", ORPHAN: "orphans", LEDGER: "leaked"}
 
-Seconds = Mapping[str, Sequence[float]]  # by step
+Steps = Mapping[str, Sequence[Taken]]  # by kind of step
 Key = tuple[str, str, str]  # where, who, verb
 
 
@@ -47,19 +48,21 @@ def _per_worker(halves: Sequence[Half], manager: str, way: str) -> dict[Key, flo
     return {key: count / (WORKERS * len(mine)) for key, count in found.items()}
 
 
-def steps_rows(ours: Seconds, alone: Seconds) -> list[dict[str, Value]]:
-    """Of each step how long it takes over two clusters and in one, how many times as long, and how much longer."""
+def steps_rows(ours: Steps, alone: Steps) -> list[dict[str, Value]]:
+    """Of each step how long it takes over two clusters and in one, how many times as long, and how much longer; and what CPU."""
     return [_row(step, ours[step], alone[step]) for step in ours if step in alone]
 
 
-def _row(step: str, ours: Sequence[float], alone: Sequence[float]) -> dict[str, Value]:
+def _row(step: str, ours: Sequence[Taken], alone: Sequence[Taken]) -> dict[str, Value]:
     found: dict[str, Value] = {"step": step, "times": len(ours)}
     longer = []
     for percent in (50, 99):
-        mine, plain = percentile(ours, percent), percentile(alone, percent)
+        mine, plain = (percentile([one.seconds for one in taken], percent) for taken in (ours, alone))
         longer.append(mine - plain)
         found |= {f"p{percent}_s": mine, f"alone_p{percent}_s": plain}
         found |= {f"ratio_p{percent}": ratio(mine, plain), f"added_p{percent}_s": mine - plain}
+    spent, plainly = (percentile([one.cpu_s for one in taken], 50) for taken in (ours, alone))
+    found |= {"cpu_s": spent, "alone_cpu_s": plainly}
     return {**found, "met": "yes" if max(longer) <= GOAL else "no"}
 
 

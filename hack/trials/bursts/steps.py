@@ -2,16 +2,19 @@
 
 From the patch of its replicas until all workers run, or until those that go are gone with their quota: in the manager's Workload, and
 with us in the shares. A worker that goes without being named, and is replaced, ends the trial. In one cluster the same RayCluster runs
-in the manager, in a queue without our check. Times are read from what a recorder heard.
+in the manager, in a queue without our check. Times are read from what a recorder heard. Beside each stands what the clusters' processes
+spent meanwhile: where that is as much as the processors have, a step takes as long as it does because there are no more of them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from adapter import names
 from adapter.objects.raw import Raw, label
 from adapter.objects.workload import active_slice
 from adapter.shell.kube.resources import PODS, RAY_CLUSTERS, WORKLOADS
 from hack.lab.base.progress import LabError
+from hack.testbed import procstat
 from hack.testbed.recorder import Change, Place, Recorder
 from hack.testbed.stage import Stage
 from hack.trials.bursts.job import NAME, PATIENCE, Job, workers_of
@@ -25,17 +28,25 @@ Tell = Callable[[str], None]
 State = Mapping[Place, Raw]
 
 
-def run(job: Job, found: dict[str, list[float]], tell: Tell, *, spans: bool) -> None:
-    """Take every step, and note the seconds of each kind, such as `+1`. The job runs already; in the end it has BASE workers."""
+class Taken(NamedTuple):
+    """What one step took: seconds, and seconds of CPU of all clusters' processes from just before it until it was over."""
+
+    seconds: float
+    cpu_s: float
+
+
+def run(job: Job, found: dict[str, list[Taken]], tell: Tell, *, spans: bool) -> None:
+    """Take every step, and note what each kind took, such as `+1`. The job runs already; in the end it has BASE workers."""
     stage, manager = job.stage, job.stage.manager.name
     with recorder(stage, spans=spans) as seen:
         _step(job, seen, BASE, spans=spans)
         for by, times in TIMES.items():
             for _ in range(times):
                 for way, count in ((f"+{by}", BASE + by), (f"-{by}", BASE)):
-                    seconds = _step(job, seen, count, spans=spans)
-                    found.setdefault(way, []).append(seconds)
-                    tell(f"  {way:>3} {'over two clusters' if spans else f'in {manager} alone'}: {seconds:.2f} s")
+                    taken = _step(job, seen, count, spans=spans)
+                    found.setdefault(way, []).append(taken)
+                    where = "over two clusters" if spans else f"in {manager} alone"
+                    tell(f"  {way:>3} {where}: {taken.seconds:.2f} s, {taken.cpu_s:.1f} s of CPU")
 
 
 def recorder(stage: Stage, *, spans: bool) -> Recorder:
@@ -45,8 +56,8 @@ def recorder(stage: Stage, *, spans: bool) -> Recorder:
     return Recorder(stage.name, {**what, **there})
 
 
-def _step(job: Job, seen: Recorder, count: int, *, spans: bool) -> float:
-    manager, before = job.stage.manager.name, len(seen.changes)
+def _step(job: Job, seen: Recorder, count: int, *, spans: bool) -> Taken:
+    manager, before, spent = job.stage.manager.name, len(seen.changes), procstat.cpu(procstat.lab())
 
     def done(now: State) -> bool:
         return settled(now, manager, count, spans=spans)
@@ -60,7 +71,8 @@ def _step(job: Job, seen: Recorder, count: int, *, spans: bool) -> float:
         raise LabError(f"{late}\n{job.told()}") from late
     if lost := strays(list(seen.changes), before, manager, going):
         raise LabError(f"On the way to {count} workers {', '.join(lost)} went, whom nobody named.\n{job.told()}")
-    return took(list(seen.changes), before, manager, count, done)
+    spent = procstat.cpu(procstat.lab()) - spent
+    return Taken(took(list(seen.changes), before, manager, count, done), spent)
 
 
 def took(changes: Sequence[Change], before: int, manager: str, count: int, done: Callable[[State], bool]) -> float:

@@ -12,8 +12,6 @@ from tests.unit.builders import at, make_check, make_condition, make_policy, mak
 
 Raw = dict[str, Any]
 POLICIES = Written({"default": make_policy()})
-GATE = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}}}
-BINDING = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}, "spec": {"policyName": "rayspan-gate"}}}
 NO_GATE = "MutatingAdmissionPolicy rayspan-gate is missing."
 
 
@@ -81,33 +79,6 @@ def test_a_policy_that_selects_nothing_is_told_so() -> None:
     )
     assert (found["status"], found["reason"]) == ("True", "NoCluster")
     assert found["message"] == "DispatchPolicy default chooses no WorkerCluster; label or name one."
-
-
-# --- the gate --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("policies", "bindings", "missing"),
-    [
-        pytest.param(GATE, BINDING, "", id="both are there"),
-        pytest.param({}, BINDING, "MutatingAdmissionPolicy rayspan-gate", id="no policy"),
-        pytest.param({}, {}, "MutatingAdmissionPolicy rayspan-gate", id="neither: the policy is told first"),
-        pytest.param({"other": {}}, BINDING, "MutatingAdmissionPolicy rayspan-gate", id="somebody else's policy"),
-        pytest.param(GATE, {}, "MutatingAdmissionPolicyBinding rayspan-gate", id="no binding"),
-        pytest.param(
-            GATE,
-            {"rayspan-gate": {"spec": {"policyName": "other"}}},
-            "MutatingAdmissionPolicyBinding rayspan-gate",
-            id="a binding of another policy",
-        ),
-        pytest.param(
-            GATE, {"rayspan-gate": {"spec": None}}, "MutatingAdmissionPolicyBinding rayspan-gate", id="an empty binding"
-        ),
-    ],
-)
-def test_gate_problem(policies: Raw, bindings: Raw, missing: str) -> None:
-    said = f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml."
-    assert conditions.gate_problem(policies, bindings) == (said if missing else "")
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from adapter.admission import multikueue
+from adapter.admission.clusterprofile import Profile
 from adapter.objects import specs
 
 Raw = dict[str, Any]
@@ -26,7 +27,14 @@ def of(**source: Any) -> Raw:
     ],
 )
 def test_the_secret_is_named(found: Raw) -> None:
-    assert multikueue.secret_name("east", found) == "a-secret"
+    assert multikueue.login("east", found) == "a-secret"
+
+
+def test_a_clusterprofile_is_named_with_where_it_is_named() -> None:
+    """It is where Kueue runs, as Kueue itself has it."""
+    found = multikueue.login("east", of(clusterProfileRef={"name": "a-profile"}))
+    field = "spec.source.multiKueueClusterRef: clusterProfileRef of MultiKueueCluster east"
+    assert found == Profile("a-profile", "kueue-system", field=field)
 
 
 @pytest.mark.parametrize(
@@ -39,12 +47,6 @@ def test_the_secret_is_named(found: Raw) -> None:
             id="a file",
         ),
         pytest.param(
-            of(clusterProfileRef={"name": "east"}),
-            ": MultiKueueCluster east has clusterSource.clusterProfileRef, and only Kueue can log in by a ClusterProfile; "
-            + INSTEAD,
-            id="a ClusterProfile",
-        ),
-        pytest.param(
             of(kubeConfig={"location": ""}),
             ": MultiKueueCluster east has no location, and so no Secret; " + INSTEAD,
             id="no Secret",
@@ -52,12 +54,13 @@ def test_the_secret_is_named(found: Raw) -> None:
         pytest.param({}, ": MultiKueueCluster east cannot be read (KeyError).", id="nothing at all"),
         pytest.param(of(), ": MultiKueueCluster east cannot be read (KeyError).", id="an empty source"),
         pytest.param(of(kubeConfig="x"), ": MultiKueueCluster east cannot be read (AttributeError).", id="an odd source"),
+        pytest.param(of(clusterProfileRef={}), ": MultiKueueCluster east cannot be read (KeyError).", id="a profile without a name"),
         pytest.param({"spec": "x"}, ": MultiKueueCluster east cannot be read (TypeError).", id="an odd spec"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_reused_is_told_in_a_sentence(found: Raw | None, sentence: str) -> None:
     with pytest.raises(specs.Invalid) as error:
-        multikueue.secret_name("east", found)
+        multikueue.login("east", found)
     assert str(error.value) == "spec.source.multiKueueClusterRef" + sentence
 
 

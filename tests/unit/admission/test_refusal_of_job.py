@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from adapter import names
 from adapter.admission import refusal
 from adapter.objects.placement import placement_name
 from adapter.objects.workload import PodSet, workload
@@ -173,3 +174,31 @@ def test_no_workload_keeps_a_worker_cluster_as_it_was_at_its_last_look() -> None
     before = sys.getrefcount(held)
     sight.facts.refusals.refusal(asked, builders.CHECK, sight.facts.policies.policy(builders.CHECK)[0])
     assert sys.getrefcount(held) == before
+
+
+@pytest.mark.parametrize("kind", names.RAY_KINDS)
+@pytest.mark.parametrize(
+    ("cluster", "told"),
+    [
+        pytest.param({}, False, id="nobody scales it but people"),
+        pytest.param({"enableInTreeAutoscaling": True}, True, id="it says nothing"),
+        pytest.param({"enableInTreeAutoscaling": True, "autoscalerOptions": {"env": None}}, True, id="nor here"),
+        pytest.param(
+            {"enableInTreeAutoscaling": True, "autoscalerOptions": {"env": [{"name": "RAY_OTHER", "value": "1"}]}},
+            True,
+            id="it says something else",
+        ),
+        pytest.param(
+            {
+                "enableInTreeAutoscaling": True,
+                "autoscalerOptions": {"env": [{"name": "RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S", "value": "60"}]},
+            },
+            False,
+            id="it says how long",
+        ),
+    ],
+)
+def test_who_lets_ray_scale_is_told_what_becomes_of_workers_that_wait(kind: str, cluster: Raw, told: bool) -> None:
+    work = workload(builders.make_workload(owner=kind))
+    said = refusal.impatience(work, job(kind, cluster))
+    assert ("RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S to 60" in said) is told and bool(said) is told

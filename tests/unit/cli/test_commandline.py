@@ -29,11 +29,15 @@ print(*sorted({*sys.modules} - before), file=sys.stderr)
 _SLOW = {"asyncio", "email", "http", "inspect", "logging", "ssl", "subprocess", "unittest"}
 _LIGHT = {"adapter", "adapter.__main__", "adapter.names", "adapter.cli", "adapter.cli.completion"}
 VERBS = (
-    *("plan", "where", "why", "render"),
+    *("plan", "where", "why", "watch", "render"),
+    *("logs", "exec", "port-forward", "cp"),
     *("top", "cordon", "uncordon", "drain", "preflight"),
     *("join", "rotate", "leave"),
     *("version", "completion"),
 )
+
+
+HIDDEN = ("controller", "admission", "admission-certificate")
 
 
 def _loaded(*words: str) -> list[str]:
@@ -53,7 +57,7 @@ def _loaded(*words: str) -> list[str]:
             ["version"],
             ["completion", "bash"],
             ["__complete", "plan", "--"],
-            *([verb, "--help"] for verb in (*VERBS, "controller")),
+            *([verb, "--help"] for verb in (*VERBS, *HIDDEN)),
         )
     ],
 )
@@ -72,11 +76,11 @@ def test_what_a_verb_does_is_imported_when_it_is_run() -> None:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["contoller"]], ids=str)
-def test_the_controller_is_nothing_that_people_type(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_deployments_run_is_nothing_that_people_type(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser(["kubectl-rayspan", *words]).parse_args(words)
     said = "".join(capsys.readouterr())
-    assert not re.search(r"^ +controller|'controller'", said, re.MULTILINE)
+    assert not re.search(r"^ +(controller|access|admission)|'(controller|access|admission)", said, re.MULTILINE)
     assert [verb for verb in VERBS if verb not in said] == []
 
 
@@ -84,6 +88,19 @@ def test_the_deployment_runs_it_all_the_same() -> None:
     words = ["controller", "--port", "1", "--no-leader-elect"]
     given = parser(["rayspan", *words]).parse_args(words)
     assert (given.port, given.plan_port, given.verbose, given.leader_elect) == (1, 8082, False, False)
+
+
+def test_the_component_runs_the_access_server() -> None:
+    words = ["access", "--log-format=json"]
+    given = parser(["rayspan", *words]).parse_args(words)
+    assert (given.port, given.health_port, given.log_format) == (8443, 8081, "json")
+
+
+def test_the_webhooks_are_run_by_their_deployment_and_their_certificate_is_made_by_a_job() -> None:
+    words = ["admission", "--log-format=json"]
+    given = parser(["rayspan", *words]).parse_args(words)
+    assert (given.port, given.health_port, given.certificate, given.log_format) == (9443, 8081, "/certificate", "json")
+    assert parser(["rayspan", "admission-certificate"]).parse_args(["admission-certificate"]).log_format == "text"
 
 
 @pytest.mark.parametrize(("name", "shown"), [("/bin/kubectl-rayspan", "kubectl rayspan"), ("x.py", "rayspan")])
@@ -105,6 +122,9 @@ def test_each_verb_is_run_by_somebody() -> None:
         "preflight": [],
         "version": [],
         "completion": ["zsh"],
+        "exec": ["name", "--", "ls"],
+        "port-forward": ["name", "8000"],
+        "cp": ["name:/x", "y"],
     }
     for verb in VERBS:
         line = [verb, *words.get(verb, ["name"])]
@@ -124,6 +144,21 @@ def test_version_alone_asks_nobody(capsys: pytest.CaptureFixture[str], monkeypat
     monkeypatch.setattr(sys, "argv", ["rayspan", "version"])
     assert command.main() == 0
     assert capsys.readouterr() == (f"Client: {__version__}\n", "")
+
+
+@pytest.mark.parametrize("verb", ["admission", "admission-certificate"])
+def test_who_has_the_plugin_alone_is_told_what_the_webhooks_need(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kopf", None)
+    for module in ("adapter.cli.admission", "adapter.shell.admission.webhooks"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setattr(sys, "argv", ["rayspan", verb])
+    assert command.main() == 1
+    assert (
+        capsys.readouterr().err
+        == "The webhooks need kopf, which the plugin does not: install rayspan[controller,admission].\n"
+    )
 
 
 def test_who_has_the_plugin_alone_is_told_what_the_controller_needs(

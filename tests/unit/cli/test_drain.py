@@ -1,6 +1,7 @@
 """`rayspan cordon`, `uncordon` and `drain` as their user meets them: what is written, what is printed, and the exit codes."""
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -143,6 +144,18 @@ async def test_a_command_line_that_is_wrong_asks_nothing(
     said = capsys.readouterr().err
     assert "soon" not in words or "'soon' is not a duration such as 30s, 5m or 1h30m" in said
     assert not server.asked
+
+
+async def test_programs_are_told_all_that_is_left_whenever_that_changes(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = [says(cluster()), says(cluster()), *look(2), *look(2), *look(1, "no room."), *look(0)]
+    assert await run(monkeypatch, "drain", "east", "-o", "json", "--kubeconfig", config) == 0
+    said = capsys.readouterr()
+    lines = [json.loads(line) for line in said.out.splitlines()]
+    assert [(one["workerCluster"], one["left"]) for one in lines] == [("east", 2), ("east", 1), ("east", 0)]
+    assert lines[1]["jobs"] == [{"job": "RayJob demo/pi", "workers": 1, "reserved": 0, "reason": "no room."}]
+    assert said.err == ""
 
 
 # --- drain -------------------------------------------------------------------------------------------------------------

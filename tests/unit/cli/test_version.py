@@ -1,9 +1,11 @@
 """`rayspan version` as its user meets it: who is asked for the controller's version, and what is said when nobody tells."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from adapter import __version__
 from tests.unit import apiserver, verbs
@@ -15,8 +17,45 @@ DEPLOYED = says({"spec": {"template": {"spec": {"containers": [{"image": "hub.ex
 NO_RIGHT = refuses(403, "Forbidden", 'deployments.apps is forbidden: User "jane" cannot get resource "deployments"')
 
 
-async def version(monkeypatch: pytest.MonkeyPatch, config: Path) -> int:
-    return await verbs.run(monkeypatch, "version", "--kubeconfig", config)
+async def version(monkeypatch: pytest.MonkeyPatch, config: Path, *more: str) -> int:
+    return await verbs.run(monkeypatch, "version", "--kubeconfig", config, *more)
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "controller", "image"),
+    [
+        pytest.param([says({"version": "0.9.0"})], 0, "0.9.0", None, id="it tells"),
+        pytest.param([refuses(403, "Forbidden", "no"), DEPLOYED], 0, None, "hub.example/rayspan:v0.9.0", id="by its image"),
+        pytest.param([refuses(404, "NotFound", "no"), NO_RIGHT], 1, None, None, id="nobody tells"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("output", ["json", "yaml"])
+async def test_programs_read_what_is_known(
+    output: str,
+    answers: list[Answer],
+    code: int,
+    controller: str | None,
+    image: str | None,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.lists = [*answers]
+    assert await version(monkeypatch, config, "-o", output) == code
+    said = capsys.readouterr()
+    found = json.loads(said.out) if output == "json" else yaml.safe_load(said.out)
+    assert found == {"clientVersion": __version__, "controllerVersion": controller, "controllerImage": image}
+    assert bool(said.err) == bool(code)
+
+
+async def test_programs_that_name_no_cluster_read_their_own(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await verbs.run(monkeypatch, "version", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"clientVersion": __version__, "controllerVersion": None, "controllerImage": None}
+    assert not server.asked
 
 
 async def test_the_controller_tells_its_own(

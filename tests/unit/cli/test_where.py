@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from adapter import names
 from adapter.cli import jobfacts, wheretable, why
@@ -143,6 +144,18 @@ async def test_it_reads_each_kind_once_and_no_more_than_the_job(
     ]
     assert {one.method for one in server.asked} == {"GET"}
     assert {one.headers["Authorization"] for one in server.asked} == {f"Bearer {apiserver.TOKEN}"}
+
+
+@pytest.mark.parametrize("verb", ["where", "why"])
+async def test_json_and_yaml_say_the_same(
+    verb: str, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = []
+    for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+        server.lists = answers(make_facts())
+        assert await run(monkeypatch, verb, "train", "-n", NAMESPACE, "-o", output, "--kubeconfig", config) == 0
+        found.append(read(capsys.readouterr().out))
+    assert found[0] == found[1] == document(make_facts())
 
 
 async def test_a_ray_cluster_is_found_by_its_name_too(
@@ -370,7 +383,7 @@ async def test_top_shows_the_fleet(
     same_as_golden(capsys.readouterr().out, GOLDEN / "top.txt")
     assert [(one.path, one.query.get("labelSelector")) for one in server.asked if one.method == "GET"] == [
         (f"{OURS}/workerclusters", None),
-        ("/api/v1/pods", "rayspan.dev/cluster"),
+        ("/api/v1/pods", "rayspan.dev/placement"),
         (f"{KUEUE}/clusterqueues", None),
         (f"{KUEUE}/admissionchecks", None),
         (f"{OURS}/dispatchpolicies", None),

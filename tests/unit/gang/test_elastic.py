@@ -211,6 +211,14 @@ def test_growth_without_room_waits_with_a_sentence() -> None:
     assert not any(isinstance(action, Plan | SetCheck) for action in actions)
 
 
+@pytest.mark.parametrize("impatience", ["", "Ray's autoscaler keeps it for an hour."])
+def test_who_waits_is_told_what_rays_autoscaler_does_meanwhile(impatience: str) -> None:
+    """And nobody is who does not wait."""
+    waits = decide(gang(NEXT_READY, FOLLOWED, impatience=impatience), at(1))
+    assert ("AutoscalerGivesUp" in {one.reason for one in waits if isinstance(one, Say)}) is bool(impatience)
+    assert not any(isinstance(one, Say) for one in decide(gang(FIRST, impatience=impatience), at(1)))
+
+
 def test_of_several_groups_it_is_said_which_one_waits() -> None:
     work = slice_of(2, groups={"gpu": 3, "cpu": 2}, check=names.CHECK_READY)
     place = chain_of(work, shares={"east": {"gpu": 1, "cpu": 2}}, **PLACED)

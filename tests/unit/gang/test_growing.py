@@ -155,6 +155,30 @@ def test_a_cluster_that_admits_one_after_the_other_has_its_time(states: Mapping[
     assert kept(decide(facts(TWO, states), at(seconds))) == [BASE, *([FIRST] if len(states) == 1 else [])]
 
 
+def _filling(seconds: float, given_up: int = 0) -> tuple[tuple[Raw, Raw], Mapping[int, Raw | None]]:
+    """A cluster that admitted one after so many seconds, and says nothing of the next one yet."""
+    work, place = grown("west", "west")
+    place["spec"]["givenUp"] = given_up
+    return (work, place), {2: {"reserved": seconds}, 3: SILENT}
+
+
+@pytest.mark.parametrize(
+    ("admitted", "given_up", "until"),
+    [
+        pytest.param(0, 0, 30, id="its timeout"),
+        pytest.param(20, 0, 50, id="and the same after each that it admits"),
+        pytest.param(40, 0, 60, id="but twice its timeout at most"),
+        pytest.param(100, 1, 120, id="twice as long once it was given up"),
+        pytest.param(-3600, 0, 30, id="a clock that is behind takes nothing away"),
+        pytest.param(3600, 0, 60, id="and one that is ahead gives no more than that"),
+    ],
+)
+def test_one_that_goes_on_admitting_is_not_given_up(admitted: float, given_up: int, until: float) -> None:
+    made, states = _filling(admitted, given_up)
+    assert "Plan" not in kinds(decide(facts(made, states), at(until - 1)))
+    assert "Plan" in kinds(decide(facts(made, states), at(until)))
+
+
 def test_more_workers_are_planned_while_others_still_come() -> None:
     made = grown("west", "west", wanted=6)
     actions = decide(facts(made, {2: WAITS, 3: None}, room_changed=True), SOON)

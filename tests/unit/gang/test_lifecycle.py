@@ -187,8 +187,10 @@ ON_BOTH = frozenset({("east", 1), ("west", 1)})
 UPDATE = {
     "name": "workers",
     "labels": {"rayspan.dev/placement": place(ROUND1).name},
+    "annotations": {"rayspan.dev/slots": "east/1/role-workers/2 west/1/role-workers/2"},
     "nodeSelector": {"rayspan.dev/remote": "only"},
 }
+LOCKED = {key: value for key, value in UPDATE.items() if key != "annotations"}  # and no place to go to
 READY_SAID = SetCheck(W, CHECK, "Ready", str(PLACED["reason"]), (UPDATE,), (there("east", HELD), there("west", HELD)))
 COMMIT: list[Action] = [
     READY_SAID,
@@ -408,7 +410,7 @@ PLANNED = [
     Case("7. its groups are locked away, for somebody may scale them by hand",
          "their pods would start in the manager, on quota that nobody gave",
          gang(WORK, remote_podsets=(), idle_podsets=("workers",)),
-         [SetCheck(W, CHECK, "Ready", "No worker of this job is to run elsewhere.", (UPDATE,))]),
+         [SetCheck(W, CHECK, "Ready", "No worker of this job is to run elsewhere.", (LOCKED,))]),
     Case("7. and is let through once",
          "no write without news",
          gang(READY, remote_podsets=()),
@@ -615,7 +617,7 @@ RESERVED = [
     Case("11. groups that have no workers yet are locked as well",
          "whoever scales one by hand gets gated pods",
          gang(WORK, [ROUND1], BOTH, idle_podsets=("spare",)),
-         [Record(place(ROUND1), PLACED), replace(READY_SAID, updates=(UPDATE, UPDATE | {"name": "spare"})), *COMMIT[1:]]),
+         [Record(place(ROUND1), PLACED), replace(READY_SAID, updates=(UPDATE, LOCKED | {"name": "spare"})), *COMMIT[1:]]),
     Case("11. admission at the last moment counts",
          "the deadline is for what is missing",
          gang(WORK, [ROUND1], BOTH),

@@ -12,6 +12,7 @@ from hack.testbed.recorder import Change, Place
 from hack.trials.bursts import __main__ as program
 from hack.trials.bursts import report, steps
 from hack.trials.bursts.job import GROUP, NAME, workers_of
+from hack.trials.bursts.steps import Taken
 from hack.trials.bursts.waves import WORKERS, Half
 from hack.trials.chaos.invariants import LAB, ORPHAN, Finding
 from tests.unit.builders import make_condition
@@ -158,18 +159,24 @@ def test_requests_are_told_by_who_asks_what() -> None:
     }  # fmt: skip
 
 
+def taken(*seconds: float) -> list[Taken]:
+    """Steps of so many seconds, in which twice as much CPU was spent."""
+    return [Taken(one, 2 * one) for one in seconds]
+
+
 def test_a_step_is_told_beside_one_cluster() -> None:
-    ours = {"+1": [1.5, 1.0, 3.0], "-1": [1.0], "+50": [9.0]}
-    (one, fewer) = report.steps_rows(ours, {"+1": [1.0, 1.0, 1.5], "-1": [0.5]})
+    ours = {"+1": taken(1.5, 1.0, 3.0), "-1": taken(1.0), "+50": taken(9.0)}
+    (one, fewer) = report.steps_rows(ours, {"+1": taken(1.0, 1.0, 1.5), "-1": taken(0.5)})
     assert one["step"] == "+1" and one["times"] == 3
     assert (one["p50_s"], one["alone_p50_s"], one["ratio_p50"], one["added_p50_s"]) == (1.5, 1.0, 1.5, 0.5)
     assert (one["p99_s"], one["alone_p99_s"], one["ratio_p99"], one["added_p99_s"]) == (3.0, 1.5, 2.0, 1.5)
+    assert (one["cpu_s"], one["alone_cpu_s"]) == (3.0, 2.0)
     assert (one["met"], fewer["met"]) == ("no", "yes")
     assert report.steps_table([one, fewer]).count("\n") == 2 and report.steps_table([]) == ""
 
 
 def test_the_last_line() -> None:
-    rows = report.steps_rows({"+1": [1.5]}, {"+1": [1.0]})
+    rows = report.steps_rows({"+1": taken(1.5)}, {"+1": taken(1.0)})
     assert report.closing([], rows) == (
         "lost 0, doubled 0, orphans 0, leaked 0, other 0; +1 adds P50 0.50 s, P99 0.50 s; goal of 1 s met: yes"
     )
@@ -179,7 +186,7 @@ def test_the_last_line() -> None:
 
 
 def test_lines_for_programs_have_no_space_in_a_value() -> None:
-    rows = report.steps_rows({"+1": [1.5]}, {"+1": [1.0]})
+    rows = report.steps_rows({"+1": taken(1.5)}, {"+1": taken(1.0)})
     waves, step = report.lines(halves(), MGR, rows)
     assert waves.startswith("BENCH bursts-waves workers=8 up_s=2 ")
     assert step.startswith("BENCH bursts-step step=+1 times=1 p50_s=1.5 alone_p50_s=1 ratio_p50=1.5 ")
@@ -195,11 +202,11 @@ def test_it_fails_when_something_is_wrong(
             name = MGR
 
     monkeypatch.setattr(deployment, "on_lab", lambda **_: Fleet)
-    monkeypatch.setattr(program, "_alone", lambda _, found: found.alone.update({"+1": [1.0]}))
+    monkeypatch.setattr(program, "_alone", lambda _, found: found.alone.update({"+1": taken(1.0)}))
 
     def spanning(_: object, found: program.Found) -> None:
         found.halves += [*halves(), Half("up", 1.0, {}, wrong)]
-        found.ours.update({"+1": [5.0]})
+        found.ours.update({"+1": taken(5.0)})
 
     monkeypatch.setattr(program, "_spanning", spanning)
     assert program.main([]) == status

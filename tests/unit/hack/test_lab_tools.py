@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.lab.base import versions
 from hack.lab.base.progress import LabError
 from hack.lab.build import catalog, golang, tools
 
@@ -73,6 +74,22 @@ def test_what_no_cluster_needs_is_built_for_who_asks_for_it_alone(go: Go) -> Non
     tools.build(["helm"])
     assert [source for source, _ in go.calls] == ["helm"]
     assert tools.path("helm").read_text() == "helm.sh/helm/v4/cmd/helm"
+
+
+def test_another_version_is_built_for_who_asks_for_it_alone(go: Go) -> None:
+    assert not [tool for tool in catalog.OTHERS if tool in catalog.ALL]  # what `make lab` and `make demo` build
+    tools.build(["kubernetes@v1.35.4", "kueue@v0.18.3"])
+    assert [source for source, _ in go.calls] == ["kubernetes-1.35", "kueue-0.18"]
+    assert "gitVersion=v1.35.4" in " ".join(go.calls[0][1]) and "GitVersion=v0.18.3" in " ".join(go.calls[1][1])
+    assert tools.path("kubelet@v1.35.4").read_text() == "rayspan.dev/hack/tools/kubernetes-1.35/kubernetes"
+    with pytest.raises(LabError, match=r"kubelet v1\.36\.3 is not built yet"):
+        tools.path(f"kubelet@{versions.KUBERNETES}")  # today's, by its version
+    with pytest.raises(
+        LabError, match=r"builds no kubelet v1\.30\.0; it knows v1\.36\.3, v1\.34\.4, v1\.35\.4, v1\.37\.2"
+    ):
+        tools.path("kubelet@v1.30.0")
+    with pytest.raises(LabError, match=r"run `python -m hack.lab.build.tools kubernetes@v1\.34\.4`"):
+        tools.path("kubelet@v1.34.4")
 
 
 def test_programs_that_are_linked_in_one_call_are_stamped_each_with_its_own_version(go: Go) -> None:

@@ -12,23 +12,34 @@ from hack.lab.images import rayimage
 
 MODULES = REPO / "hack" / "lab" / "modules"
 
+KUBERNETES = [tool for tool in catalog.BUILDABLE if tool.name == "kubernetes"]
+
 
 def pins(source: str) -> list[str]:
     return (MODULES / source / "go.mod").read_text().splitlines()
 
 
-@pytest.mark.parametrize("tool", (*catalog.BUILDABLE, catalog.VOLCANO), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", (*catalog.BUILDABLE, *catalog.UNBUILT), ids=lambda tool: tool.key)
 def test_the_module_is_pinned_at_the_version_that_we_name(tool: Tool) -> None:
     assert any(
         re.search(rf"\b{re.escape(tool.module)} {re.escape(tool.version)}( |$)", line) for line in pins(tool.source)
     )
 
 
-def test_all_of_kubernetes_is_of_one_version() -> None:
-    of_its_own = versions.KUBERNETES.replace("v1.", "v0.")
-    parts = [line.split() for line in pins("shared") if " => " in line]
-    assert len(parts) > 30
+@pytest.mark.parametrize("tool", KUBERNETES, ids=lambda tool: tool.key)
+def test_all_of_kubernetes_is_of_one_version(tool: Tool) -> None:
+    of_its_own = tool.version.replace("v1.", "v0.")
+    parts = [line.split() for line in pins(tool.source) if " => " in line]
+    assert len(parts) > 25
     assert {(old == new, version) for old, _, new, version in parts} == {(True, of_its_own)}
+
+
+@pytest.mark.parametrize("tool", KUBERNETES, ids=lambda tool: tool.key)
+def test_every_version_of_kubernetes_is_the_same_main(tool: Tool) -> None:
+    main = MODULES / tool.source / "kubernetes" / "main.go"
+    assert main.resolve() == MODULES / "shared/kubernetes/main.go"
+    assert tool.programs["kubelet"] == f"{tool.ours}/kubernetes"
+    assert f"module {tool.ours}" in pins(tool.source)
 
 
 def test_one_binary_is_every_server_of_kubernetes() -> None:

@@ -105,7 +105,10 @@ def _without(*path: str) -> Raw:
 
 
 GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
-ADD = ": Kueue's webhooks let no RayJob into a queue without; add each line there."
+ADD = (
+    ": Kueue's webhooks let no RayJob into a queue without; add each line there, or ask for what "
+    "`kubectl create --dry-run=server -o yaml` prints of it, if a policy of your cluster adds them."
+)
 
 
 @pytest.mark.parametrize(

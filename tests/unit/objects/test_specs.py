@@ -60,6 +60,21 @@ def test_the_smallest_worker_cluster_has_defaults() -> None:
     assert (spec.cordoned, spec.draining, spec.max_unavailable, spec.max_priority) == (False, False, 1, 10**9)
 
 
+@pytest.mark.parametrize(
+    ("ref", "place"),
+    [
+        ({"name": "a"}, ("a", "rayspan-system", None)),
+        ({"name": "a", "namespace": "fleet", "tokenSecretRef": {"name": "b"}}, ("a", "fleet", "b")),
+    ],
+)
+def test_a_clusterprofile_is_in_our_namespace_unless_said_otherwise(
+    ref: Raw, place: tuple[str, str, str | None]
+) -> None:
+    found = specs.worker_cluster(make.make_worker_cluster(source={"clusterProfileRef": ref})).source.cluster_profile_ref
+    assert found
+    assert (found.name, found.namespace, found.token_secret_ref and found.token_secret_ref.name) == place
+
+
 def test_a_whole_worker_cluster_is_read() -> None:
     raw = make.make_worker_cluster(
         zone="us-east-1a",
@@ -193,7 +208,11 @@ def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -
     [
         pytest.param(
             make.make_worker_cluster(source={}),
-            ["WorkerCluster east: ", "spec.source: ", "kubeConfig.secretRef or multiKueueClusterRef"],
+            [
+                "WorkerCluster east: ",
+                "spec.source: ",
+                "kubeConfig.secretRef, multiKueueClusterRef and clusterProfileRef",
+            ],
             id="no way to reach it",
         ),
         pytest.param(

@@ -66,16 +66,40 @@ def alone(cluster: str, group: str, *, preempts: bool = False) -> Share:
             [alone("east", "a", preempts=True)] * 2,
             id="later each preempts for itself",
         ),
+        pytest.param(
+            [share("east", a=3), share("west", a=1, b=1)],
+            {},
+            False,
+            [alone("east", "a"), alone("west", "a"), alone("east", "a"), alone("west", "b"), alone("east", "a")],
+            id="of each cluster one in turn, so that none waits until another one is done",
+        ),
     ],
 )
 def test_apart(shares: list[Share], together: Mapping[str, int] | None, starts: bool, want: list[Share]) -> None:
     assert list(apart(shares, together, most=9, starts=starts)) == want
 
 
-def test_where_there_is_no_room_for_so_many_shares_they_stay_together() -> None:
-    shares = [share("east", a=4)]
-    assert len(apart(shares, {"a": 1}, most=4, starts=True)) == 4
-    assert list(apart(shares, {"a": 1}, most=3, starts=True)) == shares
+@pytest.mark.parametrize(
+    ("most", "want"),
+    [
+        pytest.param(
+            6,
+            [share("east", a=1), *[alone("east", "a"), alone("west", "b")] * 2, alone("east", "a")],
+            id="room for all",
+        ),
+        pytest.param(
+            5,
+            [share("east", a=1), share("west", b=2), *[alone("east", "a")] * 3],
+            id="those beyond share the one of their cluster",
+        ),
+        pytest.param(4, [share("east", a=2), share("west", b=2), *[alone("east", "a")] * 2], id="and more of them"),
+        pytest.param(2, [share("east", a=4), share("west", b=2)], id="one for each cluster"),
+        pytest.param(0, [share("east", a=4), share("west", b=2)], id="never fewer"),
+    ],
+)
+def test_where_there_is_no_room_for_so_many_shares_those_beyond_stay_together(most: int, want: list[Share]) -> None:
+    shares = [share("east", a=4), share("west", b=2)]
+    assert list(apart(shares, {"a": 1}, most=most, starts=True)) == want
 
 
 COUNTS = st.fixed_dictionaries({"a": st.integers(0, 4), "b": st.integers(0, 4)})
@@ -94,7 +118,11 @@ def test_nobody_moves_and_nobody_is_forgotten(
     assert all(one.workers == 1 for one in made if one.single) and all(one.workers for one in made)
     whole = Counter(one.cluster for one in made if not one.single)
     assert max(whole.values(), default=0) <= 1, "those who stay together in a cluster have one share there"
-    if together is not None and len(made) > len(shares) and not (starts and any(one.preempts for one in shares)):
+    assert len(made) <= max(most, len(shares)), "no more than there may be"
+    unbounded = apart(shares, together, most=99, starts=starts)
+    if together is not None and len(unbounded) > most >= 2 * len(shares):
+        assert most - len(made) < len(shares), "as many are alone as may be"
+    if together is not None and len(unbounded) <= most and not (starts and any(one.preempts for one in shares)):
         kept = sum((Counter({g.name: g.count for g in one.groups}) for one in made if not one.single), Counter[str]())
         assert all(kept[name] <= count for name, count in together.items())
 

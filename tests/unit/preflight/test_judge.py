@@ -430,9 +430,10 @@ def test_the_condition_is_applied_alone_and_to_this_very_object() -> None:
 
 BY_SECRET = {"kubeConfig": {"secretRef": {"name": "other"}}}
 BY_MULTIKUEUE = {"multiKueueClusterRef": {"name": "east"}}
+BY_PROFILE = {"clusterProfileRef": {"name": "east", "namespace": "fleet"}}
 
 
-@pytest.mark.parametrize("source", [BY_SECRET, BY_MULTIKUEUE])
+@pytest.mark.parametrize("source", [BY_SECRET, BY_MULTIKUEUE, BY_PROFILE])
 def test_what_was_found_of_another_cluster_counts_no_more(source: Raw) -> None:
     """Another source is another cluster, for all that is known. A cordon changes nothing of what was tried."""
     before = make_worker_cluster()
@@ -476,6 +477,7 @@ def test_why_a_policy_passes_a_cluster_over(conditions: list[Raw], want: str) ->
         pytest.param("False", {}, "The last preflight found: No way. Mend that, and run `kubectl rayspan preflight`.", id="now"),
         pytest.param("True", {}, "", id="it is reached"),
         pytest.param("False", {"source": BY_MULTIKUEUE}, "", id="it was found of another cluster"),
+        pytest.param("False", {"source": BY_PROFILE}, "", id="it was found of another profile"),
         pytest.param("False", {"cordoned": True}, "The last preflight found: No way. Mend that, and run `kubectl rayspan preflight`.", id="now, and it is cordoned"),
     ],
 )  # fmt: skip

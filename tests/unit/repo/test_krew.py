@@ -25,6 +25,7 @@ from tests.unit.apiserver import Server, says
 
 VERSION, DOWNLOADS = f"v{__version__}", f"https://example.com/us/rayspan/releases/download/v{__version__}"
 LOCKED = dict(plugin._locked((REPO / "requirements.lock").read_text()))
+_SERVERS = ("controller", "access", "admission")  # what runs in pods, and no plugin has the libraries for
 SUMS = {system.archive: f"{number:064x}" for number, system in enumerate(plugin.SYSTEMS)}
 
 
@@ -94,8 +95,14 @@ def test_each_package_of_the_lock_is_known_with_its_checksums() -> None:
 
 
 def test_what_is_left_out_is_what_the_controller_alone_needs() -> None:
-    extra = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]["controller"]
-    assert {*plugin._CONTROLLERS} == {re.split(r"[^\w-]", one)[0] for one in extra}
+    """And its webhooks: kopf, with what that alone asks for."""
+    extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {re.split(r"[^\w-]", one)[0] for extra in ("controller", "admission") for one in extras[extra]}
+    asked = {re.split(r"[^\w-]", one)[0] for one in metadata.requires("kopf") or () if "extra ==" not in one}
+    assert {*plugin._CONTROLLERS} - {"jsonpointer"} == named | asked - {
+        "aiohttp",
+        "pyyaml",
+    }  # jsonpatch asks for jsonpointer
 
 
 def test_the_checkout_is_in_it_as_in_a_wheel() -> None:
@@ -168,7 +175,7 @@ async def test_it_asks_a_cluster_with_no_library_but_its_own(unpacked: Path, ser
 
 def test_each_verb_finds_what_it_imports_and_all_of_it_weighs_no_more_than_a_plugin_may(unpacked: Path) -> None:
     """With the bytecode of whatever verb there is, and the compiled libraries of each Python, not of this one alone."""
-    verbs = {path for path in (REPO / "adapter/cli").rglob("*.py") if path.stem not in ("__init__", "controller")}
+    verbs = {path for path in (REPO / "adapter/cli").rglob("*.py") if path.stem not in ("__init__", *_SERVERS)}
     modules = sorted(".".join(path.relative_to(REPO).with_suffix("").parts) for path in verbs)
     text = f"import sys; sys.path.insert(0, 'lib'); import {', '.join(modules)}"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

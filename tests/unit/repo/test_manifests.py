@@ -10,8 +10,10 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.access import grant
 from adapter.objects import specs
 from adapter.preflight import facts
+from adapter.shell.admission import server
 from adapter.worker import endpoints
 from hack.lab.base.paths import REPO
 
@@ -23,6 +25,7 @@ _CLUSTER_SCOPED = {
     "Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
     "ResourceFlavor", "ClusterQueue", "AdmissionCheck", "MultiKueueConfig", "WorkerCluster", "DispatchPolicy",
 }  # fmt: skip
 
@@ -113,8 +116,17 @@ _SERVICE_HOLD = "kustomize/components/rayservice/hold.yaml"
 _SERVICE_GUARD = "kustomize/components/rayservice/guard.yaml"
 _ENDPOINTS_RBAC = "kustomize/components/rayservice-endpoints/rights.yaml"
 _ENDPOINTS_BOUNDS = "kustomize/components/rayservice-endpoints/bounds.yaml"
+_ACCESS = "kustomize/components/worker-access"
+_ACCESS_KIND, _ACCESS_POLICY = f"{_ACCESS}/workeraccesses.yaml", f"{_ACCESS}/policy.yaml"
+_ACCESS_RBAC, _ACCESS_SERVER = f"{_ACCESS}/rights.yaml", f"{_ACCESS}/server.yaml"
+_LOGS_RBAC, _EXEC_RBAC = (f"kustomize/overlays/worker-{what}/role.yaml" for what in ("logs", "exec"))
+_ADMISSION = "kustomize/components/admission"
+_WEBHOOKS, _WEBHOOKS_RBAC = f"{_ADMISSION}/webhook.yaml", f"{_ADMISSION}/rights.yaml"
+_GATE_WEBHOOK = f"{_ADMISSION}-gate/webhook.yaml"
+_WEBHOOKS_RUN, _CERTIFICATE = f"{_ADMISSION}/deployment.yaml", f"{_ADMISSION}/certificate.yaml"
 _SAMPLE = "manifests/samples/rayjob-pi.yaml"
 
+_SERVICE_OF = ("webhooks", 0, "clientConfig", "service")
 _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     # file, kind, path, what the code says
     (_GATE_POLICY, "MutatingAdmissionPolicy", ("metadata", "name"), names.GATE_POLICY),
@@ -171,6 +183,39 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicy", ("metadata", "name"), names.SERVING_POLICY),
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicyBinding", ("spec", "policyName"), names.SERVING_POLICY),
     (_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicyBinding", ("spec", "validationActions", 0), "Deny"),
+    (_ACCESS_POLICY, "ValidatingAdmissionPolicy", ("metadata", "name"), names.ACCESS_POLICY),
+    (_ACCESS_POLICY, "ValidatingAdmissionPolicy", ("spec", "failurePolicy"), "Fail"),
+    (_ACCESS_POLICY, "ValidatingAdmissionPolicyBinding", ("metadata", "name"), names.ACCESS_POLICY),
+    (_ACCESS_POLICY, "ValidatingAdmissionPolicyBinding", ("spec", "policyName"), names.ACCESS_POLICY),
+    (_ACCESS_POLICY, "ValidatingAdmissionPolicyBinding", ("spec", "validationActions", 0), "Deny"),
+    (_ACCESS_KIND, "CustomResourceDefinition", ("spec", "names", "kind"), names.WORKER_ACCESS_KIND),
+    (_ACCESS_KIND, "CustomResourceDefinition", ("spec", "group"), names.DOMAIN),
+    (_ACCESS_RBAC, "ServiceAccount", ("metadata", "name"), names.ACCESS_ACCOUNT),
+    (_ACCESS_RBAC, "ClusterRoleBinding", ("subjects", 0, "name"), names.ACCESS_ACCOUNT),
+    (_ACCESS_RBAC, "RoleBinding", ("subjects", 0, "name"), names.ACCESS_ACCOUNT),
+    (_ACCESS_SERVER, "Deployment", ("spec", "template", "spec", "serviceAccountName"), names.ACCESS_ACCOUNT),
+    (_ACCESS_SERVER, "Service", ("metadata", "name"), names.ACCESS_ACCOUNT),
+    (_LOGS_RBAC, "RoleBinding", ("roleRef", "name"), names.LOGS_ROLE),
+    (_LOGS_RBAC, "RoleBinding", ("subjects", 0, "name"), names.WORKER_ACCOUNT),
+    (_EXEC_RBAC, "RoleBinding", ("roleRef", "name"), names.EXEC_ROLE),
+    (_EXEC_RBAC, "RoleBinding", ("subjects", 0, "name"), names.WORKER_ACCOUNT),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", ("metadata", "name"), names.GATE_POLICY),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", ("webhooks", 0, "name"), names.GATE_WEBHOOK),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.GATE_PATH),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "namespace"), names.SYSTEM_NAMESPACE),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", ("metadata", "name"), names.WARNINGS),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", ("webhooks", 0, "name"), names.WARNINGS_WEBHOOK),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.WARNINGS_PATH),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "namespace"), names.SYSTEM_NAMESPACE),
+    (_WEBHOOKS_RUN, "Deployment", ("metadata", "name"), names.ADMISSION),
+    (_WEBHOOKS_RUN, "Service", ("metadata", "name"), names.ADMISSION),
+    (_WEBHOOKS_RBAC, "ServiceAccount", ("metadata", "name"), names.ADMISSION),
+    (_WEBHOOKS_RBAC, "RoleBinding", ("roleRef", "name"), names.PLAN_ROLE),
+    (_CERTIFICATE, "Secret", ("metadata", "name"), names.ADMISSION),
+    (_CERTIFICATE, "Job", ("metadata", "name"), names.ADMISSION_CERTIFICATE),
+    (_CERTIFICATE, "ServiceAccount", ("metadata", "name"), names.ADMISSION_CERTIFICATE),
 )
 
 
@@ -208,6 +253,46 @@ def test_no_label_of_a_template_dodges_the_gate() -> None:
         f"!('{names.MANAGER_LABEL}' in object.metadata.labels) "
         f"|| (has(object.spec.nodeSelector) && '{names.LOCK_NODE_SELECTOR}' in object.spec.nodeSelector)"
     ]
+
+
+_CONTROLLERS = (
+    "system:serviceaccount:ray-system:kuberay-operator",
+    "system:serviceaccount:kueue-system:kueue-controller-manager",
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+)
+
+
+def test_the_webhook_is_asked_of_the_same_pods_as_the_policy_and_lets_none_pass_without_an_answer() -> None:
+    policy = _find(_GATE_POLICY, "MutatingAdmissionPolicy")["spec"]
+    (webhook,) = _find(_GATE_WEBHOOK, "MutatingWebhookConfiguration")["webhooks"]
+    matched = policy["matchConstraints"]
+    assert webhook["rules"] == matched["resourceRules"]
+    for field in ("objectSelector", "namespaceSelector", "matchPolicy"):
+        assert webhook[field] == matched[field]
+    for field in ("failurePolicy", "reinvocationPolicy", "matchConditions"):
+        assert webhook[field] == policy[field]
+    assert webhook["failurePolicy"] == "Fail"
+
+
+def test_warnings_deny_nothing_and_hold_nobody_up() -> None:
+    """A dry run asks them, too, so that whoever has not the plugin has a plan by that."""
+    (webhook,) = _find(_WEBHOOKS, "ValidatingWebhookConfiguration")["webhooks"]
+    said = webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]
+    assert said == ("Ignore", "None", 2) and server.WARNING_SECONDS < 2
+
+
+@pytest.mark.parametrize(
+    ("who", "asked"),
+    [
+        *((account, False) for account in _CONTROLLERS),
+        *((account, True) for account in ("alice", "system:serviceaccount:ci:kuberay-operator-2", "system:serviceaccount:argocd:application-controller")),
+    ],
+)  # fmt: skip
+def test_who_is_warned(who: str, asked: bool) -> None:
+    (webhook,) = _find(_WEBHOOKS, "ValidatingWebhookConfiguration")["webhooks"]
+    expression = webhook["matchConditions"][0]["expression"]
+    (pattern,) = re.findall(r"^!request\.userInfo\.username\.matches\('(.*)'\)$", expression)
+    assert (re.search(pattern, who) is None) is asked
 
 
 def test_the_guard_speaks_of_the_annotation_that_the_code_names() -> None:
@@ -454,6 +539,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "rayclusters", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueclusters", {"list", "watch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "multikueueconfigs", {"list", "watch"}),
+        (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "clusterprofiles", {"list", "watch"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", "leases", {"create", "get", "patch"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
@@ -503,6 +589,16 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices/restricted", {"create"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "podgroups", {"create", "get"}),
+        (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "workeraccesses", {"get", "list", "delete"}),
+        (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "pods", {"get"}),
+        (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "workerclusters", {"get"}),
+        (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "secrets", set()),
+        (_ACCESS_RBAC, "Role", names.ACCESS_ACCOUNT, "secrets", {"get"}),
+        (_ACCESS_RBAC, "Role", names.ACCESS_ROLE, "services/proxy", {"get", "create"}),
+        (_ACCESS_RBAC, "ClusterRole", "rayspan-access-view", "workeraccesses", {"create"}),
+        (_LOGS_RBAC, "ClusterRole", names.LOGS_ROLE, "pods/log", {"get"}),
+        (_EXEC_RBAC, "ClusterRole", names.EXEC_ROLE, "pods/exec", {"get", "create"}),
+        (_EXEC_RBAC, "ClusterRole", names.EXEC_ROLE, "pods/portforward", {"get", "create"}),
     ],
 )
 def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource: str, verbs: set[str]) -> None:
@@ -526,6 +622,7 @@ def test_a_preflight_asks_for_the_rights_that_are_given(name: str, wanted: Mappi
     [
         ("mutatingadmissionpolicies", [names.GATE_POLICY]),
         ("mutatingadmissionpolicybindings", [names.GATE_POLICY]),
+        ("mutatingwebhookconfigurations", [names.GATE_POLICY]),
         ("namespaces", ["kube-system"]),
     ],
 )
@@ -549,6 +646,41 @@ def test_the_right_to_a_lease_is_to_the_one_that_the_code_holds() -> None:
 def test_the_right_to_ask_for_plans_is_one_path() -> None:
     (rule,) = _find(_MANAGER_RBAC, "Role", names.PLAN_ROLE)["rules"]
     assert rule["resourceNames"] == [f"{names.SERVICE}:{names.PLAN_PORT_NAME}"]
+
+
+def test_the_access_server_is_reached_by_one_path_and_judges_by_one_policy() -> None:
+    (rule,) = _find(_ACCESS_RBAC, "Role", names.ACCESS_ROLE)["rules"]
+    assert rule["resourceNames"] == [names.ACCESS_PROXIED]
+    (port,) = _find(_ACCESS_SERVER, "Service")["spec"]["ports"]
+    assert f"{port['name']}:{names.ACCESS_ACCOUNT}:{port['port']}" == names.ACCESS_PROXIED
+    rules = _find(_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT)["rules"]
+    named = {kind: rule.get("resourceNames") for rule in rules for kind in rule["resources"]}
+    assert named["validatingadmissionpolicies"] == named["validatingadmissionpolicybindings"] == [names.ACCESS_POLICY]
+    assert named["namespaces"] == ["kube-system"]
+    bound = {document["roleRef"]["name"] for document in _objects(REPO / _ACCESS_RBAC) if "roleRef" in document}
+    assert bound == {names.ACCESS_ACCOUNT}, "nobody has the role of users at first"
+
+
+def test_the_server_is_shut_up_as_the_controller_is() -> None:
+    access, controller = (
+        _find(path, "Deployment")["spec"]["template"]["spec"] for path in (_ACCESS_SERVER, _DEPLOYMENT)
+    )
+    assert access["securityContext"] == controller["securityContext"]
+    (server,), (other,) = access["containers"], controller["containers"]
+    assert server["securityContext"] == other["securityContext"] and server["image"] == other["image"]
+    assert "memory" in server["resources"]["limits"]
+
+
+def test_a_grant_has_the_fields_that_the_code_reads_and_bounds_for_each() -> None:
+    (version,) = _find(_ACCESS_KIND, "CustomResourceDefinition")["spec"]["versions"]
+    fields = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    pod = {"metadata": {"namespace": "n", "name": "p", "uid": "u"}}
+    words: dict[str, Any] = {"container": "c", "command": ["ls"], "stdin": True, "tty": True}
+    assert fields.keys() == grant.manifest(pod, grant.EXEC, "k", **words)["spec"].keys()
+    assert fields["subresource"]["enum"] == [*grant.SUBRESOURCES]
+    texts = [*(field for field in fields.values() if field["type"] == "string"), fields["command"]["items"]]
+    assert all("maxLength" in field or "enum" in field for field in texts) and "maxItems" in fields["command"]
+    assert all(field.get("description") for field in fields.values())
 
 
 def test_what_people_may_be_given_nobody_has() -> None:
@@ -605,12 +737,44 @@ def test_of_kueues_namespace_only_named_secrets_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC, _ENDPOINTS_RBAC]
+    "path",
+    [
+        *(_MANAGER_RBAC, _COPIES_RBAC, _WORKER_RBAC, _MULTIKUEUE_RBAC, _AGGREGATOR_RBAC, _ENDPOINTS_RBAC),
+        *(_ACCESS_RBAC, _LOGS_RBAC, _EXEC_RBAC),
+        *(_WEBHOOKS_RBAC, _CERTIFICATE),
+    ],
 )
 def test_no_right_is_a_wildcard(path: str) -> None:
     for document in _objects(REPO / path):
         for rule in document.get("rules", ()):
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+def test_the_webhooks_write_nothing() -> None:
+    rules = _find(_WEBHOOKS_RBAC, "ClusterRole")["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
+
+
+def test_whoever_makes_their_certificate_writes_by_name() -> None:
+    """Three objects, in what this component itself brings."""
+    rules = [rule for each in _objects(REPO / _CERTIFICATE) for rule in each.get("rules", ())]
+    named = {(rule["resources"][0], *rule["resourceNames"]) for rule in rules}
+    assert named == {
+        ("secrets", names.ADMISSION),
+        ("mutatingwebhookconfigurations", names.GATE_POLICY),
+        ("validatingwebhookconfigurations", names.WARNINGS),
+    }
+    assert all(rule["verbs"] == ["get", "patch"] for rule in rules)
+
+
+def test_the_webhooks_service_leads_to_them() -> None:
+    service, deployment = _find(_WEBHOOKS_RUN, "Service"), _find(_WEBHOOKS_RUN, "Deployment")
+    pod = deployment["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    job = _find(_CERTIFICATE, "Job")["spec"]["template"]["metadata"]["labels"]
+    assert not service["spec"]["selector"].items() <= job.items(), "and not to the Job"
+    ports = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert [port["targetPort"] in ports for port in service["spec"]["ports"]] == [True]
 
 
 # --- the sample and its queues ---------------------------------------------------------------------------------------

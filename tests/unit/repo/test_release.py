@@ -67,7 +67,8 @@ def _set(objects: list[Raw]) -> dict[tuple[str, str], Raw]:
 
 
 def _switched(part: Part) -> Raw:
-    return {values.switch_of(part): True, **SECRETS}
+    needed = {"enableAdmission": True} if part.name == "admission-gate" else {}
+    return {values.switch_of(part): True, **SECRETS, **needed}
 
 
 # --- the same objects ------------------------------------------------------------------------------------------------
@@ -85,8 +86,9 @@ def test_a_namespace_that_helm_makes_is_not_made_again(render: Render) -> None:
 
 @pytest.mark.parametrize("part", overlays.COMPONENTS, ids=lambda part: part.name)
 def test_a_switch_adds_its_component_and_nothing_else(render: Render, part: Part) -> None:
-    wanted = [*overlays.objects(overlays.MANAGER, IMAGE), *overlays.objects(part, IMAGE)]
-    assert _set(render(_switched(part))) == _set(wanted)
+    parts = [overlays.MANAGER, *(one for one in overlays.COMPONENTS if values.switch_of(one) in _switched(part))]
+    wanted = [each for one in parts for each in overlays.objects(one, IMAGE)]
+    assert part in parts and _set(render(_switched(part))) == _set(wanted)
 
 
 def test_each_component_of_the_checkout_has_its_switch() -> None:
@@ -99,7 +101,8 @@ def test_a_manifest_is_its_overlay_with_the_image_of_the_release(part: Part) -> 
     text = manifests.files("v9.8.7", "registry.example/rayspan:v9.8.7")[manifests.file_of(part)]
     found = list(yaml.safe_load_all(text))
     assert found == overlays.objects(part, "registry.example/rayspan:v9.8.7")
-    assert ("registry.example/rayspan:v9.8.7" in text) == (part is overlays.MANAGER)
+    runs = any(each["kind"] in ("Deployment", "Job") for each in found)
+    assert ("registry.example/rayspan:v9.8.7" in text) == runs
     assert overlays.DEVELOPED not in text
     assert text.startswith("# Rayspan v9.8.7. ") and manifests.file_of(part) in text.partition("---")[0]
 
@@ -157,6 +160,9 @@ VALUES: list[tuple[str, object, str, tuple[str | int, ...], object]] = [
 ]  # fmt: skip
 
 
+_OF_EVERY_POD = ("repository", "tag", "pullPolicy", "imagePullSecrets", "nodeSelector", "tolerations")
+
+
 def _nested(name: str, value: object) -> Raw:
     head, _, below = name.partition(".")
     return {head: _nested(below, value) if below else value}
@@ -171,6 +177,18 @@ def test_a_value_is_heard(
     for step in path:
         shown = shown[step]
     assert shown == wanted
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in VALUES if row[0].rpartition(".")[2] in _OF_EVERY_POD], ids=lambda row: row[0]
+)
+def test_what_is_said_of_image_and_nodes_is_said_of_the_access_server_too(render: Render, row: Any) -> None:
+    name, chosen, _, path, wanted = row
+    objects = render({**_nested(name, chosen), "enableWorkerAccess": True})
+    found: list[Any] = [each for each in objects if each["kind"] == "Deployment"]
+    for step in path:
+        found = [one[step] for one in found]
+    assert found == [wanted, wanted]
 
 
 def test_every_value_is_tried_here() -> None:
@@ -201,6 +219,7 @@ def _is_hold(raw: Raw) -> bool:
     [
         pytest.param({"enableMultiKueue": True}, "enableMultiKueue needs multiKueue.secretNames", id="all Secrets of Kueue"),
         pytest.param({"enableSharedFlavor": True, "enableLocalRemote": True}, "choose one", id="two layouts of one queue"),
+        pytest.param({"enableAdmissionGate": True}, "needs enableAdmission", id="a gate with nobody behind it"),
     ],
 )  # fmt: skip
 def test_what_must_not_be_installed_is_refused(render: Render, chosen: Raw, said: str) -> None:

@@ -27,7 +27,7 @@ WRITTEN = {
     "runtimeClassName": "gvisor",
     "imageRegistries": {"docker.io/rayproject": "mirror.east/rayproject"},
     "labels": {"team": "fleet", "node-selection": "luna"},
-    "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+    "annotations": {"karpenter.sh/do-not-disrupt": "4h"},
 }
 TARGET = Target(
     cluster="east", zone="east", queue="q", manager="m", workload="w", workload_uid="u", placement="p", share="p-1", round=1
@@ -65,7 +65,7 @@ def test_everything_that_is_written_is_on_the_pod() -> None:
     for kind in ("containers", "initContainers"):
         assert spec[kind][0]["image"] == "mirror.east/rayproject/ray:2.60.0"
     assert out["metadata"]["labels"]["node-selection"] == "luna"
-    assert out["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
+    assert out["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "4h"
 
 
 def test_nothing_written_changes_nothing() -> None:
@@ -133,8 +133,29 @@ def test_what_the_managers_scheduler_is_told_stays_at_home_and_what_that_of_the_
                    "yunikorn.apache.org/task-groups": "[]", "scheduling.volcano.sh/queue-name": "mgr"}  # fmt: skip
     out = rewrite({"containers": [RAY]}, target, labels=labels, annotations=annotations)
     foreign = [key for kind in ("labels", "annotations") for key in out["metadata"][kind] if "rayspan.dev" not in key]
-    assert [key for key in foreign if names.KUEUE_DOMAIN not in key] == ["volcano.sh/queue-name"]
+    ours = {names.KARPENTER_STAYS_ANNOTATION, names.AUTOSCALER_STAYS_ANNOTATION}
+    assert [key for key in foreign if names.KUEUE_DOMAIN not in key and key not in ours] == ["volcano.sh/queue-name"]
     assert out["metadata"]["labels"]["volcano.sh/queue-name"] == "east"
+
+
+# --- node autoscalers ----------------------------------------------------------------------------------------------------
+
+KARPENTER, AUTOSCALER = "karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+
+@pytest.mark.parametrize(
+    ("template", "cluster", "want"),
+    [
+        pytest.param({}, {}, ("true", "false"), id="nobody says anything: its node stays"),
+        pytest.param({KARPENTER: "false"}, {}, ("false", "false"), id="the template knows better of one"),
+        pytest.param({KARPENTER: "4h", AUTOSCALER: "true"}, {}, ("4h", "true"), id="and of both"),
+        pytest.param({}, {AUTOSCALER: "true"}, ("true", "true"), id="the cluster's administrator knows better"),
+        pytest.param({AUTOSCALER: "false"}, {AUTOSCALER: "true"}, ("true", "true"), id="also than the template"),
+    ],
+)
+def test_no_node_autoscaler_empties_a_workers_node(template: Raw, cluster: Raw, want: tuple[str, str]) -> None:
+    found = rewrite({"containers": [RAY]}, mapped(annotations=cluster), annotations=template)["metadata"]["annotations"]
+    assert (found[KARPENTER], found[AUTOSCALER]) == want
 
 
 # --- images --------------------------------------------------------------------------------------------------------------

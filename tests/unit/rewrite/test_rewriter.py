@@ -591,6 +591,8 @@ def test_metadata_of_the_copy_is_its_own() -> None:
             "kueue.x-k8s.io/managed": "true",
         },
         "annotations": {
+            "karpenter.sh/do-not-disrupt": "true",
+            "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
             "note": "x",
             "head": f"{HEAD}:8265",
             "rayspan.dev/workload": TARGET.workload,

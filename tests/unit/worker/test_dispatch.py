@@ -20,15 +20,16 @@ from adapter.objects.placement import placement
 from adapter.objects.references import Reference, wanted
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.specs import PodMapping
-from adapter.objects.workerpod import is_slot, share_key, slot_of, slots
+from adapter.objects.workerpod import is_slot, share_key, slot_of, slots, without_slot
 from adapter.objects.workload import Job, workload
 from adapter.rewrite import copies, rewriter
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.observe.slots import Claims, Slots
-from adapter.worker import mirror
+from adapter.worker import mirror, preassigned
 from adapter.worker.dispatch import decide
 from adapter.worker.facts import Worker
+from adapter.worker.preassigned import Ground
 from adapter.worker.silence import Silence
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -112,6 +113,10 @@ STRANGER_LEAVING = make_copy(make_pod(uid="an-earlier-one", slot=EAST0), deletin
 GONE, OVER = "its pod in the manager cluster is gone", "its pod in the manager cluster ended"
 ELSEWHERE = "its pod holds a slot in another cluster"
 OTHER_GROUP = make_pod(placement=NAME, group="gpu")
+CAME_EAST = make_pod(placement=NAME, index="0", listed="east/1/role-workers/2 west/1/role-workers/2")
+CAME_SECOND = make_pod(placement=NAME, index="1", listed="east/1/role-workers/2 west/1/role-workers/2")
+CAME_NORTH = make_pod(placement=NAME, index="0", listed="north/1/role-workers/2")
+EAST_AVOIDED = placement(make_placement(WORK, excluded={"east": 60}))
 UNPLANNED = make_pod(placement=NAME, slot="north/1/role-workers/0")
 
 
@@ -410,6 +415,50 @@ CASES = [
          "it need not be one of ours",
          worker(UNPLANNED, targets={"east": target("east")}),
          [AssignSlot(UNPLANNED, "east", EAST0)]),
+    Case("4. a slot that the pod came with needs no write",
+         "its record is as old as the pod",
+         worker(CAME_EAST),
+         [CreatePod("east", JOB, PLACE, ("east", 1), CAME_EAST, body(EAST0, CAME_EAST))]),
+    Case("4. nor a free slot that comes earlier",
+         "it is not moved for the order",
+         worker(CAME_SECOND),
+         [CreatePod("east", JOB, PLACE, ("east", 1), CAME_SECOND, body(EAST1, CAME_SECOND))]),
+    Case("4. one that another pod holds is given up",
+         "KubeRay gave its number again",
+         worker(CAME_EAST, taken=[EAST0]),
+         [AssignSlot(CAME_EAST, "east", EAST1)]),
+    Case("4. and waited for where none is free",
+         "the other one goes",
+         worker(CAME_EAST, taken=[EAST0, EAST1, WEST0, WEST1]),
+         []),
+    Case("4. and looked for again and again where none is free and its own is not its own",
+         "who leaves another slot does not find it among those without one",
+         worker(NEW, taken=[EAST0, EAST1, WEST0, WEST1], slotless=True),
+         [LookAgain(timedelta(seconds=5))]),
+    Case("4. not once one is",
+         "the write wakes it",
+         worker(NEW, slotless=True),
+         [AssignSlot(NEW, "east", EAST0)]),
+    Case("4. one of a share that is not any more is given up",
+         "templates keep what was planned first",
+         worker(CAME_NORTH),
+         [AssignSlot(CAME_NORTH, "east", EAST0)]),
+    Case("4. one where workers of this gang may not start is given up for a better one",
+         "nobody chose it there",
+         worker(CAME_EAST, placement=EAST_AVOIDED),
+         [AssignSlot(CAME_EAST, "west", WEST0)]),
+    Case("4. and kept where there is none",
+         "a write would change nothing",
+         worker(CAME_EAST, placement=EAST_AVOIDED, taken=[WEST0, WEST1]),
+         [CreatePod("east", JOB, EAST_AVOIDED, ("east", 1), CAME_EAST, body(EAST0, CAME_EAST))]),
+    Case("4. one that was written there is kept",
+         "it was chosen with that known",
+         worker(SLOTTED, placement=EAST_AVOIDED),
+         [CreatePod("east", JOB, EAST_AVOIDED, ("east", 1), SLOTTED, body(EAST0))]),
+    Case("4. one with a copy is kept, too",
+         "who runs is not moved by this",
+         worker(CAME_EAST, {"east": make_copy(CAME_EAST)}, placement=EAST_AVOIDED),
+         [mirrored(CAME_EAST, make_copy(CAME_EAST))]),
     Case("4. no slot is given out in a cluster that cannot be seen",
          "the pod would wait there for as long as that takes",
          worker(NEW, targets={"west": target("west")}),
@@ -530,6 +579,22 @@ CASES = [
          "people look here",
          worker(SLOTTED, {"east": STARTING}),
          [mirrored(SLOTTED, STARTING)]),
+    Case("6. which is more while others are made",
+         "they are waited for, and this is not",
+         worker(SLOTTED, {"east": STARTING}, busy=True),
+         [LookAgain(timedelta(seconds=5))]),
+    Case("6. but not for ever",
+         "people look here",
+         worker(SLOTTED, {"east": STARTING}, busy=True),
+         [LookAgain(timedelta(seconds=1))], seconds=29),
+    Case("6. as long as a large gang takes",
+         "others may come one by one all day",
+         worker(SLOTTED, {"east": STARTING}, busy=True),
+         [mirrored(SLOTTED, STARTING)], seconds=30),
+    Case("6. one that runs is told of whoever is made",
+         "KubeRay waits for it",
+         worker(SLOTTED, {"east": COPY}, busy=True),
+         [mirrored(SLOTTED, COPY)]),
     Case("6. or by a clock that is ahead",
          "nobody knows when it was made",
          worker(SLOTTED, {"east": STARTING}),
@@ -539,6 +604,10 @@ CASES = [
          worker(SLOTTED, {"east": IMAGELESS}),
          [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", mirror.trouble(IMAGELESS, "east"), warning=True)],
          seconds=2),
+    Case("6. while others are made, too",
+         "its user has to do something",
+         worker(SLOTTED, {"east": IMAGELESS}, busy=True),
+         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", mirror.trouble(IMAGELESS, "east"), warning=True)]),
     Case("6. where its share went meanwhile too",
          "the copy is what runs",
          worker(OUT, {"east": COPY}, reservations={}),
@@ -820,7 +889,7 @@ def test_a_slot_is_held_by_pods_and_copies_of_others(
     fill(sight.manager.pods, *here)
     for cluster, copy in there.items():
         fill(sight.members[cluster].pods, copy)
-    slots_of = Slots(sight.manager, sight.fleet, Claims())
+    slots_of = Slots(sight.manager, sight.fleet, Claims(), sight.memory)
     mine = facts.uid_of(SLOTTED)
     held = [one for one in (*here, *there.values()) if facts.label(one, names.PLACEMENT_LABEL) == NAME]
     assert slots_of.taken(SLOTTED) == slots_taken(held, but=mine) == taken
@@ -838,7 +907,7 @@ def test_who_has_no_quota_in_the_manager_gets_no_slot(gates: list[str]) -> None:
 def test_a_slot_that_is_just_being_given_away_is_held() -> None:
     """No store shows it before its write is answered, and two pods are looked at side by side."""
     sight, claims = Sight({"east": 1, "west": 1}), Claims()
-    slots_of = Slots(sight.manager, sight.fleet, claims)
+    slots_of = Slots(sight.manager, sight.fleet, claims, sight.memory)
     given = decide(worker(NEW), at(5))
     claims.take(given)
     assert slots_of.taken(named("another", "")) == slots_of.held(PLACE) == {EAST0}
@@ -873,14 +942,16 @@ class World:
         self.late = False  # whoever is silent now has been so for longer than the policy's timeout
         self.admitted = {"east": True, "west": True}
         self.born = 0
+        self.sent: set[str] = set()  # whose copies were asked for, as far as this controller knows
+        self.older: set[str] = set()  # the pods that are older than its lead
 
     def seen(self) -> dict[str, dict[str, Raw]]:
         return {cluster: pods for cluster, pods in self.remote.items() if cluster not in self.silent}
 
     def worker(self, name: str) -> Worker:
-        pod, seen = self.pods.get(name), self.seen()
+        pod, seen = self.standing(name), self.seen()
         uid = facts.uid_of(pod) if pod else ""
-        everyone = [*self.pods.values(), *(copy for pods in seen.values() for copy in pods.values())]
+        everyone = self.everyone()
         return worker(
             pod,
             {cluster: pods[name] for cluster, pods in seen.items() if name in pods},
@@ -890,8 +961,26 @@ class World:
             silence=self.silence(pod) if pod else None,
         )
 
+    def everyone(self) -> list[Raw]:
+        return [*self.pods.values(), *(copy for pods in self.seen().values() for copy in pods.values())]
+
+    def standing(self, name: str) -> Raw | None:
+        """The pod as it counts, which Slots reads off the stores."""
+        pod, seen = self.pods.get(name), self.seen()
+        if pod is None or not preassigned.in_doubt(pod):
+            return pod
+        cluster, uid = share_key(slot_of(pod))[0], facts.uid_of(pod)
+        ground = Ground(
+            copied=name in seen.get(cluster, {}) and _origin(seen[cluster][name]) == uid,
+            seen=cluster in seen,
+            sent=uid in self.sent | self.older,
+            shared=slot_of(pod) in slots_taken(self.everyone(), uid),
+            draining=(),
+        )
+        return pod if preassigned.is_own(PLACE, pod, ground) else dict(without_slot(pod))
+
     def silence(self, pod: Raw) -> Silence | None:
-        cluster, _ = share_key(facts.annotation(pod, names.SLOT_ANNOTATION))
+        cluster, _ = share_key(slot_of(pod))
         until = at(0) if self.late else at(99)
         return Silence("cannot be seen", at(0), until, None) if cluster in self.silent else None
 
@@ -902,8 +991,9 @@ class World:
     def do(self, action: Action) -> None:
         match action:
             case AssignSlot(pod, _, slot):
-                held = [p["metadata"]["annotations"].get(names.SLOT_ANNOTATION) for p in self.pods.values()]
+                held = [slot_of(p) for n, p in self.pods.items() if n != pod["metadata"]["name"]]
                 assert slot not in held, "two pods on one slot"
+                assert not self.copies_of(pod), "sent elsewhere though its copy stands"
                 self.pods[pod["metadata"]["name"]] = _with_slot(pod, slot)
             case CreatePod(cluster, about, _, _, pod, made):
                 assert about == JOB, "nobody hears of a refusal"
@@ -913,8 +1003,13 @@ class World:
                 assert not dispatched, "a second copy"
                 assert self.admitted[cluster], "a copy without quota"
                 assert pod["metadata"]["name"] not in self.remote[cluster], "over a pod that stands"
-                copy = make_copy(self.pods[pod["metadata"]["name"]], phase="Pending")
+                assert not self.copies_of(pod), "a second copy in another cluster"
+                copy = _with_slot(make_copy(self.pods[pod["metadata"]["name"]], phase="Pending"), slot_of(made))
+                assert slot_of(made).startswith(f"{cluster}/") and slot_of(copy) not in slots_taken(
+                    self.everyone(), uid
+                )
                 assert facts.label(made, names.POD_UID_LABEL) == uid
+                self.sent.add(uid)
                 self.remote[cluster][pod["metadata"]["name"]] = copy
             case DeletePod(cluster, pod, _):
                 assert cluster not in self.silent, "a write to a cluster that cannot be seen"
@@ -925,18 +1020,34 @@ class World:
                 stands = [c for c in self.remote.values() if facts.uid_of(pod) in map(_origin, c.values())]
                 assert patch["status"].get("reason") != "RemotePodGone" or not stands, "given up while it runs"
                 before = self.pods[pod["metadata"]["name"]]
+                noted = before["metadata"]["annotations"] | patch["metadata"].get("annotations", {})
+                before = {**before, "metadata": before["metadata"] | {"annotations": noted}}
                 self.pods[pod["metadata"]["name"]] = {**before, "status": before["status"] | patch["status"]}
             case LookAgain():
                 pass
             case _:
                 raise AssertionError(f"{action} is no business of this world")
 
+    def copies_of(self, pod: facts.Raw) -> list[str]:
+        """The clusters in which a pod's copy stands, seen or not."""
+        name = pod["metadata"]["name"]
+        return [c for c, pods in self.remote.items() if name in pods and _origin(pods[name]) == facts.uid_of(pod)]
+
+    def number(self) -> str:
+        """The lowest number that nobody has who stays, as KubeRay gives it: who leaves has it still."""
+        stay = [pod for pod in self.pods.values() if "deletionTimestamp" not in pod["metadata"]]
+        given = {facts.label(pod, names.RAY_REPLICA_INDEX_LABEL) for pod in stay}
+        return next(str(number) for number in range(9) if str(number) not in given)
+
     def happen(self, event: str, name: str, cluster: str) -> None:
         copy = self.remote[cluster].get(name)
         match event:
             case "create" if name not in self.pods:
                 self.born += 1
-                self.pods[name] = make_pod(name, uid=f"u{self.born}", placement=NAME)
+                numbered: Raw = {"index": self.number(), "listed": LISTED} if name in NUMBERED else {}
+                self.pods[name] = make_pod(name, uid=f"u{self.born}", placement=NAME, **numbered)
+            case "lead":  # another one does, which knows nothing
+                self.sent, self.older = set(), set(map(facts.uid_of, self.pods.values()))
             case "delete" if name in self.pods:
                 self.pods[name] = _leaving(self.pods[name])
             case "gone" if name in self.pods and "deletionTimestamp" in self.pods[name]["metadata"]:
@@ -976,11 +1087,16 @@ def _leaving(raw: facts.Raw) -> Raw:
 
 
 def _with_slot(pod: facts.Raw, slot: str) -> Raw:
-    return {**pod, "metadata": pod["metadata"] | {"annotations": {names.SLOT_ANNOTATION: slot}}}
+    return {
+        **pod,
+        "metadata": pod["metadata"] | {"annotations": pod["metadata"]["annotations"] | {names.SLOT_ANNOTATION: slot}},
+    }
 
 
 NAMES = [f"w{number}" for number in range(6)]  # two more than there are slots
-KINDS = ["create"] * 3 + ["delete", "gone", "silent", "late", "quota", "run", "fail", "vanish"]
+NUMBERED = NAMES[:5]  # one is of an older KubeRay
+LISTED = "east/1/role-workers/2 west/1/role-workers/2"
+KINDS = ["create"] * 3 + ["lead", "delete", "gone", "silent", "late", "quota", "run", "fail", "vanish"]
 # Mostly one pod in one cluster, so that several things happen to the same.
 PODS, WHERE = st.sampled_from([NAMES[0]] * 6 + NAMES), st.sampled_from(["east", "east", "east", "west"])
 EVENTS = st.tuples(st.sampled_from(KINDS), PODS, WHERE)
@@ -1005,12 +1121,12 @@ def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tup
     """While it plays, the world itself refuses second copies, writes to silent clusters and slots held twice."""
     world = played(script)
     world.rest()
-    placed = {n: p for n, p in world.pods.items() if facts.annotation(p, names.SLOT_ANNOTATION)}
+    placed = {n: p for n in world.pods if (p := world.standing(n)) and slot_of(p)}
     assert len(placed) == min(len(world.pods), 4), "a slot is free and a pod waits"
     standing = {
         (c, n): facts.label(raw, names.POD_UID_LABEL) for c, pods in world.remote.items() for n, raw in pods.items()
     }
-    wanted = {(facts.annotation(p, names.SLOT_ANNOTATION).split("/")[0], n): facts.uid_of(p) for n, p in placed.items()}
+    wanted = {(slot_of(p).split("/")[0], n): facts.uid_of(p) for n, p in placed.items()}
     assert standing == wanted
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter import names
 from adapter.objects.raw import condition as condition_of
 from adapter.objects.workload import Job
 from adapter.worker.mirror import MIRRORED, failed_patch, may_restart, status_patch
@@ -316,6 +317,24 @@ def test_it_says_where_it_is_and_what_to_type(remote: Raw, note: str, job: Job |
     assert told(local_pod(), remote, job, note) == want
 
 
+@pytest.mark.parametrize("field", ["reason", "message"])
+def test_what_a_copy_says_of_itself_makes_no_pod_of_the_manager_larger(field: str) -> None:
+    """Its cluster is not ours, and the manager's API server keeps what is written. Said again it is no news."""
+    long, local = "m" * 1_000_000, local_pod()
+    many = [condition(f"example.com/{number}", **{field: long}) for number in range(1_000)]
+    told = remote_pod(phase="Failed", conditions=many, **{field: long})
+    patch = status_patch(local, told, "east")
+    assert patch is not None and len(json.dumps(patch)) < 64_000
+    assert patch["status"][field].startswith("mmm")
+    told["status"]["phase"] = local["status"]["phase"] = "Running"
+    assert status_patch(patched(local, status_patch(local, told, "east")), told, "east") is None
+
+
+def test_a_word_of_another_kind_than_text_is_left_for_the_api_server_to_refuse() -> None:
+    patch = status_patch(local_pod(), remote_pod(message=["m"]), "east")
+    assert patch is not None and patch["status"]["message"] == ["m"]
+
+
 def test_a_node_of_any_name_makes_no_long_condition() -> None:
     assert len(told(local_pod(), on_node(RUNNING, "n\n" * 5_000)) or "") < 600
 
@@ -455,3 +474,27 @@ def test_neither_pod_is_touched(local: Raw, remote: Raw) -> None:
 def test_a_pod_is_failed_once(local: Raw) -> None:
     after = patched(local, failed_patch(local, reason="R", message="m", now=NOW))
     assert failed_patch(after, reason="R", message="m", now=NOW) is None
+
+
+CAME = {"labels": {names.RAY_REPLICA_INDEX_LABEL: "1"}, "annotations": {names.SLOTS_ANNOTATION: "east/1/role/3"}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "want"),
+    [
+        pytest.param(CAME, True, id="it has the slot that it came with"),
+        pytest.param({"annotations": {names.SLOT_ANNOTATION: "east/1/role/0"}}, False, id="one was written"),
+        pytest.param({}, False, id="it has none"),
+    ],
+)
+def test_with_the_first_news_it_is_written_where_a_pod_is(metadata: Raw, want: bool) -> None:
+    """Its label is for those who look for workers by it."""
+    local = local_pod()
+    local["metadata"] |= metadata
+    record = {
+        "labels": {names.CLUSTER_LABEL: "east"},
+        "annotations": {names.SLOT_ANNOTATION: "east/1/role/1"},
+    }
+    told = [status_patch(local, RUNNING, "east"), failed_patch(local, reason="x", message="y", now=NOW)]
+    for patch in told:
+        assert patch and patch["metadata"] == {"uid": "local-uid", **(record if want else {})}

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import functools
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ from prometheus_client import REGISTRY
 from adapter import names
 from adapter.objects import specs
 from adapter.shell.clusters import logins as logins_of
+from adapter.shell.clusters import named
 from adapter.shell.clusters.logins import Logins, once
 from adapter.shell.clusters.manager import Manager
-from adapter.shell.kube import resources
+from adapter.shell.kube import kubeconfig, resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.kube.reflector import Following, follow
@@ -25,7 +27,9 @@ from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
 
 Raw = dict[str, Any]
+OPTIONAL = ("multikueue_clusters", "multikueue_configs")
 OURS = specs.worker_cluster({"spec": {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}}})
+PROFILED = specs.worker_cluster({"spec": {"source": {"clusterProfileRef": {"name": "east", "namespace": "fleet"}}}})
 THEIRS = specs.worker_cluster({"spec": {"source": {"multiKueueClusterRef": {"name": "mk-east"}}}})
 
 
@@ -38,6 +42,22 @@ def secret(text: str | None, version: int = 1, namespace: str = names.KUEUE_NAME
 def multikueue_cluster(location: str = "east", version: int = 1) -> Raw:
     metadata = {"name": "mk-east", "uid": "m", "resourceVersion": str(version)}
     return {"metadata": metadata, "spec": {"clusterSource": {"kubeConfig": {"location": location}}}}
+
+
+def profile(server: str = "https://east", namespace: str = "fleet", version: int = 1) -> Raw:
+    metadata = {"namespace": namespace, "name": "east", "uid": "p", "resourceVersion": str(version)}
+    return {
+        "metadata": metadata,
+        "status": {"accessProviders": [{"name": "secretreader", "cluster": {"server": server}}]},
+    }
+
+
+def token(text: str, version: int = 1, namespace: str = names.SYSTEM_NAMESPACE) -> Raw:
+    return secret(None, version, namespace) | {"data": {"token": base64.b64encode(text.encode()).decode()}}
+
+
+def by_profile() -> Raw:
+    return multikueue_cluster(version=2) | {"spec": {"clusterSource": {"clusterProfileRef": {"name": "east"}}}}
 
 
 @dataclass
@@ -68,7 +88,7 @@ async def benched(*listed: Answer, watched: Answer | None = None, known: bool = 
             server.news.set()
 
         manager = Manager(client)
-        for name in ("secrets", "multikueue_clusters", "multikueue_configs"):
+        for name in ("secrets", *OPTIONAL):
             getattr(manager, name).listen(functools.partial(hear, name))
         if known:
             manager.multikueue_clusters.replace([multikueue_cluster()], "1")
@@ -110,21 +130,31 @@ async def test_two_worker_clusters_share_one_watch_until_neither_needs_it() -> N
         assert len(bench.server.of(watch=False)) == 1
 
 
+def fed(server: Server, changes: asyncio.Queue[str]) -> Answer:
+    """A watch that tells what is put into the queue."""
+
+    async def then(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        while not server.closing.is_set():
+            told = asyncio.ensure_future(changes.get())
+            closing = asyncio.ensure_future(server.closing.wait())
+            await asyncio.wait((told, closing), return_when=asyncio.FIRST_COMPLETED)
+            if told.done():
+                await response.write(told.result().encode())
+            told.cancel()
+            closing.cancel()
+        return response
+
+    return then
+
+
 @hurried
 async def test_a_new_kubeconfig_is_told_and_read() -> None:
     changes: asyncio.Queue[str] = asyncio.Queue()
-
     async with benched() as bench:
-
-        async def then(request: web.Request) -> web.StreamResponse:
-            response = web.StreamResponse(headers={"Content-Type": "application/json"})
-            response.enable_chunked_encoding()
-            await response.prepare(request)
-            await response.write((await changes.get()).encode())
-            await bench.server.closing.wait()
-            return response
-
-        bench.server.lists, bench.server.watches = [lists(5, [secret("old")])], [then]
+        bench.server.lists, bench.server.watches = [lists(5, [secret("old")])], [fed(bench.server, changes)]
         assert await bench.text() == "old"
         bench.heard.clear()
         changes.put_nowait(event("MODIFIED", secret("new", 6)))
@@ -167,7 +197,7 @@ async def test_what_breaks_the_reading_is_told_and_the_secret_read_anew(monkeypa
         broken.append(what)
         raise RuntimeError
 
-    monkeypatch.setattr(logins_of, "follow", breaks_once)
+    monkeypatch.setattr(named, "follow", breaks_once)
     async with benched(lists(5, [secret("theirs")])) as bench, asyncio.timeout(apiserver.PATIENCE):
         assert "Secret east in kueue-system cannot be read: reading it broke; see the controller's log" in (
             await bench.refusal()
@@ -230,6 +260,97 @@ async def test_a_multikueuecluster_that_went_is_told_and_its_secret_let_go() -> 
         assert await bench.text() == "again", "read anew, not remembered"
 
 
+# --- by a ClusterProfile -----------------------------------------------------------------------------------------------
+
+
+def read(text: str) -> tuple[str, str]:
+    """The server and the token of a kubeconfig."""
+    made = json.loads(text)
+    return made["clusters"][0]["cluster"]["server"], made["users"][0]["user"]["token"]
+
+
+@hurried
+async def test_a_profiles_address_and_the_token_beside_it_make_a_login() -> None:
+    """And one that is renewed, either of them, is another login; what a cluster manager writes beside it is no news."""
+    changes: asyncio.Queue[str] = asyncio.Queue()
+    async with benched(refuses(404, "NotFound", "no such resource"), lists(5, [])) as bench:
+
+        async def told(found: Raw, kind: str = "MODIFIED") -> None:
+            bench.heard.clear()
+            changes.put_nowait(event(kind, found))
+            await bench.server.until(lambda: "secrets" in bench.heard)
+
+        bench.server.watches = [fed(bench.server, changes)]
+        assert "does not show ClusterProfile fleet/east (404 NotFound: no such resource)" in await bench.refusal(
+            PROFILED
+        )
+        bench.heard.clear()
+        await bench.server.until(lambda: "secrets" in bench.heard)
+        assert "names ClusterProfile fleet/east, which does not exist" in await bench.refusal(PROFILED)
+        await told(profile(version=6), "ADDED")
+        assert "Secret east in rayspan-system, which is to hold the token" in await bench.refusal(PROFILED)
+        bench.manager.secrets.put(token("first"))
+        assert read(await bench.text(PROFILED)) == ("https://east", "first")
+        bench.manager.secrets.put(token("second", 2))
+        assert read(await bench.text(PROFILED)) == ("https://east", "second")
+
+        busy = profile(version=7)
+        busy["status"]["conditions"] = [{"type": "ControlPlaneHealthy"}]
+        changes.put_nowait(event("MODIFIED", busy))
+        await told(profile("https://moved", version=8))
+        assert bench.heard == ["secrets"], "the one of them that matters"
+        assert read(await bench.text(PROFILED)) == ("https://moved", "second")
+        (path,) = {one.path for one in bench.server.asked}
+        assert path == "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/fleet/clusterprofiles"
+        assert {one.query["fieldSelector"] for one in bench.server.asked} == {"metadata.name=east"}
+
+
+@hurried
+async def test_a_profile_that_nobody_names_any_more_is_read_no_more() -> None:
+    async with benched(lists(5, [profile()])) as bench:
+        assert "which is to hold the token" in await bench.refusal(PROFILED)
+        bench.manager.secrets.put(secret("ours", namespace=names.SYSTEM_NAMESPACE))
+        assert await bench.text(OURS) == "ours"
+        bench.server.lists = [lists(9, [])]
+        assert "which does not exist" in await bench.refusal(PROFILED), "read anew, not remembered"
+
+
+@hurried
+async def test_a_multikueueclusters_profile_is_in_kueues_namespace_and_so_is_its_secret() -> None:
+    theirs = profile(namespace=names.KUEUE_NAMESPACE)
+    async with benched(lists(5, [theirs]), lists(5, [token("theirs", namespace=names.KUEUE_NAMESPACE)])) as bench:
+        bench.manager.multikueue_clusters.put(by_profile())
+        assert read(await bench.text()) == ("https://east", "theirs")
+        assert [(one.path, one.query["fieldSelector"]) for one in bench.server.of(watch=False)] == [
+            ("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/kueue-system/clusterprofiles", "metadata.name=east"),
+            ("/api/v1/namespaces/kueue-system/secrets", "metadata.name=east"),
+        ]
+
+
+@hurried
+async def test_no_secret_of_kueues_is_asked_for_by_a_profile_that_leads_nowhere() -> None:
+    async with benched(lists(5, [])) as bench:
+        bench.manager.multikueue_clusters.put(by_profile())
+        assert await bench.refusal() == (
+            "spec.source.multiKueueClusterRef: clusterProfileRef of MultiKueueCluster mk-east names ClusterProfile kueue-system/east, which does "
+            "not exist; create it, or put a kubeconfig into a Secret, and name that in spec.source.kubeConfig."
+        )
+        assert len(bench.server.of(watch=False)) == 1
+
+
+@hurried
+async def test_a_profile_by_which_no_connection_can_be_made_is_told_and_not_its_secret() -> None:
+    async with benched(lists(5, [profile("https://[")])) as bench:
+        bench.manager.secrets.put(token("a-token"))
+        login = await bench.logins.of("east", PROFILED)
+        with pytest.raises(BadLogin) as error:
+            await kubeconfig.login(login.kubeconfig)
+        assert logins_of.unusable("east", login, error.value) == (
+            "ClusterProfile fleet/east leads to no cluster: clusters[].cluster.server is no URL of an API server; write https://HOST:PORT; "
+            "whoever writes its status.accessProviders is to mend that."
+        )
+
+
 def test_a_login_shows_no_kubeconfig() -> None:
     from adapter.shell.clusters.logins import Login
 
@@ -239,8 +360,8 @@ def test_a_login_shows_no_kubeconfig() -> None:
 # --- a manager without these kinds -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [403, 404], ids=["no right", "no MultiKueue"])
-def test_the_controller_starts_without_multikueue_and_takes_it_when_it_comes(status: int) -> None:
+@pytest.mark.parametrize("status", [403, 404], ids=["no right", "no such kind"])
+def test_the_controller_starts_without_these_kinds_and_takes_them_when_they_come(status: int) -> None:
     """Half a picture is no ground for a decision, but what nobody uses is no part of it."""
 
     @hurried
@@ -262,7 +383,7 @@ def test_the_controller_starts_without_multikueue_and_takes_it_when_it_comes(sta
                 assert set(bench.manager.unread) == {resources.MULTIKUEUE_CLUSTERS, resources.MULTIKUEUE_CONFIGS}
                 bench.heard.clear()
                 given.append("now")
-                await bench.server.until(lambda: {"multikueue_clusters", "multikueue_configs"} <= set(bench.heard))
+                await bench.server.until(lambda: set(OPTIONAL) <= set(bench.heard))
                 assert not bench.manager.unread and bench.manager.multikueue_configs.synced
             finally:
                 running.cancel()
@@ -274,6 +395,7 @@ def test_the_controller_starts_without_multikueue_and_takes_it_when_it_comes(sta
 # --- asked for once, by a user ---------------------------------------------------------------------------------------
 
 SECRETS = "/api/v1/namespaces/{}/secrets/east"
+PROFILE = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{}/clusterprofiles/east"
 MULTIKUEUE = "/apis/kueue.x-k8s.io/v1beta2/multikueueclusters/mk-east"
 
 
@@ -288,6 +410,19 @@ async def test_a_user_reads_what_it_needs_and_no_more(spec: specs.WorkerCluster,
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         server.lists = [says(multikueue_cluster())] * (len(paths) - 1) + [says(secret("the kubeconfig"))]
         assert (await once(client, spec)).kubeconfig == "the kubeconfig"
+        assert [(one.method, one.path) for one in server.asked] == [("GET", path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("spec", "lent", "place"), [(PROFILED, False, ("fleet", "rayspan-system")), (THEIRS, True, ("kueue-system", "kueue-system"))]
+)  # fmt: skip
+async def test_a_user_reads_a_profile_and_its_token(
+    spec: specs.WorkerCluster, lent: bool, place: tuple[str, str]
+) -> None:
+    async with apiserver.serving() as server, apiserver.connected(server.url) as client:
+        server.lists = [*([says(by_profile())] if lent else []), says(profile()), says(token("mine"))]
+        assert read((await once(client, spec)).kubeconfig) == ("https://east", "mine")
+        paths = [*([MULTIKUEUE] if lent else []), PROFILE.format(place[0]), SECRETS.format(place[1])]
         assert [(one.method, one.path) for one in server.asked] == [("GET", path) for path in paths]
 
 

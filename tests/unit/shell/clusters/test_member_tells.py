@@ -64,6 +64,7 @@ def test_why_no_claim_is_held_is_told_as_long_as_it_is_so() -> None:
     [
         ({"kubeConfig": {"secretRef": {"name": "east"}}}, "run `kubectl rayspan rotate east`"),
         ({"multiKueueClusterRef": {"name": "east"}}, "renew the Secret"),
+        ({"clusterProfileRef": {"name": "east"}}, "renew the Secret"),
     ],
 )
 def test_a_login_that_has_ended_is_told_with_what_renews_it(source: dict[str, Any], said: str) -> None:

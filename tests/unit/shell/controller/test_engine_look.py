@@ -7,14 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from adapter.actions import DeletePod, Plan
+from adapter.actions import Action, DeletePod, Plan, Reserve
 from adapter.gang.facts import Gang
+from adapter.objects.placement import GroupShare, Share, placement
 from adapter.shell.clusters.cluster import PROBE
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, POLICY, QUEUE, SERVICE
-from adapter.shell.controller.looks import SOONEST_SECONDS, Looks
+from adapter.shell.controller.looks import LANES, SOONEST_SECONDS, Looks, lanes
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import Client, Unreachable
 from adapter.shell.observe.gangs import Gangs
@@ -88,6 +89,20 @@ async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) ->
         except Postpone as lost:
             assert loses and "the manager cluster cannot be seen" in str(lost)
         assert looked.told == told
+
+
+def test_single_workers_are_asked_for_side_by_side_in_each_cluster_and_all_else_in_its_order() -> None:
+    """However they alternate in the plan: a lane is one request after the other."""
+    work = builders.make_workload()
+    place, group = placement(builders.make_placement(work)), GroupShare("workers", "role-workers", 1)
+    several, asked = Share("east", (replace(group, count=4),)), list[Action]()
+    for number in range(4 * LANES):
+        share = Share(("east", "west")[number % 2], (group,), round=number + 1, single=True)
+        asked.append(Reserve(place, share, builders.make_target(share.cluster), (), None, False, {}))
+    whole: list[Action] = [Reserve(place, several, builders.make_target("east"), (), None, False, {})] * 2
+    found = lanes([*whole, *asked])
+    assert sorted(len(one) for one in found.values()) == [2] * (2 * LANES + 1)
+    assert found["east", ""] == whole
 
 
 @pytest.mark.parametrize("what", [GANG, POD, SERVICE, CLUSTER, POLICY, CHECK, QUEUE, ANCHOR])

@@ -606,7 +606,7 @@ async def test_a_copy_that_holds_no_quota_any_more_wakes_its_gang(
 
 
 async def test_a_gate_that_changes_wakes_checks_and_gangs(bench: Bench) -> None:
-    for store in ("gate_policies", "gate_bindings"):
+    for store in ("gate_policies", "gate_bindings", "gate_webhooks"):
         bench.queue.added.clear()
         bench.heard(store, None, {"metadata": {"name": "x"}})
         assert bench.woken() == {(CHECK, "", make.CHECK), GANG_KEY}

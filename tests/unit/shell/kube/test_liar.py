@@ -83,7 +83,7 @@ async def _ask(client: Client) -> None:
     ]
     for question in asked:
         try:
-            assert isinstance(await question(), dict | tuple | None)
+            assert isinstance(await question(), dict | tuple | bool | None)
         except (ApiError, Unreachable) as error:
             no_log_is_forged(error)
     try:

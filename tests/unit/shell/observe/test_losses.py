@@ -124,7 +124,7 @@ def test_who_leaves_is_told_from_the_stores() -> None:
     fill(sight.manager.pods, *pods)
     fill(east.pods, *map(make_copy, pods[:2]))
     fill(sight.members["west"].pods, make_copy(pods[2]))
-    slots = Slots(sight.manager, sight.fleet, Claims())
+    slots = Slots(sight.manager, sight.fleet, Claims(), sight.memory)
     standing = [reservation(cluster, make_reservation(PLACE)) for cluster in ("east", "west")]
     assert [facts.key_of(copy)[1] for _, copy in slots.movers(placement(PLACE), standing)] == ["a"]
     waits = reservation("west", make_reservation(PLACE, admitted=False))
@@ -148,7 +148,10 @@ def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
         {**make_ray_cluster(), "spec": {"workerGroupSpecs": [{"groupName": "workers", "replicas": 1}]}},
     )
     fill(sight.manager.pods, ready)
-    slots, standing = Slots(sight.manager, sight.fleet, Claims()), [reservation("east", make_reservation(PLACE))]
+    slots, standing = (
+        Slots(sight.manager, sight.fleet, Claims(), sight.memory),
+        [reservation("east", make_reservation(PLACE))],
+    )
     assert slots.unready(placement(PLACE), standing) is None
     fill(sight.manager.pods, ready, starts)
     fill(sight.members["east"].pods, make_copy(starts))

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from adapter import names
 from adapter.objects.workload import workload
 from adapter.shell.observe.pending import Pending
@@ -54,6 +56,37 @@ def test_who_is_behind_another_counts_in_a_queue_of_strict_order_only() -> None:
         now = NOW + timedelta(seconds=seconds)
         at = pending.waits_from(GANG, now)
         assert at is not None and at > now, "it may get an answer at any moment, and counts then"
+
+
+@pytest.mark.parametrize(
+    ("head", "behind", "strategy", "want"),
+    [
+        pytest.param(1, 2, names.STRICT_FIFO, False, id="nobody is tried behind it"),
+        pytest.param(2, 1, names.STRICT_FIFO, True, id="who is before it is tried"),
+        pytest.param(1, 2, "BestEffortFIFO", True, id="it is passed over"),
+    ],
+)
+@pytest.mark.parametrize("says", [TAKEN, ""])
+def test_nobody_gives_way_to_who_is_behind_one_that_never_fits(
+    head: int, behind: int, strategy: str, want: bool, says: str
+) -> None:
+    """In a strict queue that one stays the first, so the quota would help nobody; and who gave it away queued behind that one."""
+    _, pending = sight(waiting(NEVER, GANG.queue, head), waiting(says, GANG.queue, behind), strategy=strategy)
+    assert (pending.waits_from(GANG, NOW) is not None) is want
+
+
+def test_in_a_strict_queue_priority_comes_before_age() -> None:
+    first = waiting(TAKEN, GANG.queue, 9)
+    first["spec"]["priority"] = 10
+    _, pending = sight(waiting(NEVER, GANG.queue, 1), first, strategy=names.STRICT_FIFO)
+    assert pending.waits_from(GANG, NOW) == START + timedelta(seconds=9)
+
+
+def test_one_that_is_in_no_queue_is_in_nobodys_way() -> None:
+    held = waiting("LocalQueue q doesn't exist", GANG.queue, 1)
+    held["status"]["conditions"][0]["reason"] = "Inadmissible"
+    _, pending = sight(held, waiting(TAKEN, GANG.queue, 2), strategy=names.STRICT_FIFO)
+    assert pending.waits_from(GANG, NOW) is not None
 
 
 def test_what_changed_is_seen_within_a_second() -> None:

@@ -96,7 +96,8 @@ def test_what_kueue_does_not_take_is_one_sentence_with_the_lines_to_add() -> Non
         asked(PASTED, ROOM)
     assert str(said.value) == (
         "RayJob llama-finetune lacks shutdownAfterJobFinishes: true in spec, and rayStartParams: {} in headGroupSpec and "
-        "workerGroupSpecs[0] of spec.rayClusterSpec: Kueue's webhooks let no RayJob into a queue without; add each line there."
+        "workerGroupSpecs[0] of spec.rayClusterSpec: Kueue's webhooks let no RayJob into a queue without; add each line there, "
+        "or ask for what `kubectl create --dry-run=server -o yaml` prints of it, if a policy of your cluster adds them."
     )
 
 

@@ -7,8 +7,10 @@ import pytest
 
 from adapter.actions import AssignSlot, CreatePod
 from adapter.objects.placement import placement
+from adapter.objects.raw import uid_of
 from adapter.objects.references import Reference
 from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.observe.memory import Memory
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -22,11 +24,14 @@ SECRET = {"kind": "Secret", "metadata": {"name": "token", "uid": "s", "resourceV
 WANTED = {Reference("Secret", "token"): "spec.imagePullSecrets"}
 
 
-async def do(action: Any, *answers: Answer, trouble: type[Exception] | None = None) -> list[apiserver.Asked]:
+async def do(
+    action: Any, *answers: Answer, trouble: type[Exception] | None = None, memory: Memory | None = None
+) -> list[apiserver.Asked]:
     """Do an action with one server for both clusters; returns what it was asked, in order."""
     server = Server(lists=list(answers))
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight = Sight({"east": 9})
+        sight.memory = memory or sight.memory
         sight.manager.client = sight.members["east"].client = client
         with pytest.raises(trouble) if trouble else nullcontext():
             await sight.executor(client).do(action)
@@ -51,8 +56,12 @@ async def test_what_a_pod_refers_to_stands_before_the_pod(
     answers: list[Answer], trouble: type[Exception] | None, writes: list[str]
 ) -> None:
     """A pod that came first would wait in its worker cluster, and for ever if its process dies between the two."""
-    asked = await do(made(), *answers, trouble=trouble)
+    memory = Memory()
+    asked = await do(made(), *answers, trouble=trouble, memory=memory)
     assert [one.path.rpartition("/")[2] for one in asked if one.method == "POST"] == writes
+    assert memory.sent == {uid_of(POD)}, "whatever came of it: who hears of no answer does not know"
+    assert memory.making == 0, "it is over"
+    assert memory.made == (set() if trouble else {uid_of(POD)})
 
 
 async def test_a_slot_is_given_to_this_very_version_of_a_pod() -> None:

@@ -1,0 +1,98 @@
+"""Are worker pods held in the manager cluster, by a policy or by a webhook, and what does the webhook write onto a pod?
+
+One of the two is enough: the MutatingAdmissionPolicy of manifests/gate-policy.yaml, or, where an API server does not serve that kind,
+the webhook of kustomize/components/admission-gate, which does the same. A webhook counts only while no worker can pass it by: the API
+server has to refuse the pod when nobody answers. Whether somebody answers now is not asked: a pod that is refused is harmless, and
+KubeRay tries again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adapter import names
+from adapter.objects.raw import Raw
+
+_SELECTOR = {"matchExpressions": [{"key": names.PLACEMENT_LABEL, "operator": "Exists"}]}
+_RULE = {"apiGroups": "", "apiVersions": "v1", "operations": "CREATE", "resources": "pods"}  # what one rule must reach
+_CONDITIONS = {"is-no-copy"}  # the names of those that may stand there
+
+
+def problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw], webhooks: Mapping[str, Raw]) -> str:
+    """Say in a sentence why worker pods would not be held, empty when they would.
+
+    Each is what there is of its kind, by name: MutatingAdmissionPolicies, their bindings, MutatingWebhookConfigurations.
+    """
+    if not (missing := _missing(policies, bindings)):
+        return ""
+    if names.GATE_POLICY not in webhooks:
+        return (
+            f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml, or, "
+            "before Kubernetes 1.36, kustomize/overlays/manager-webhook."
+        )
+    fault = _fault(webhooks[names.GATE_POLICY])
+    return fault and (
+        f"MutatingWebhookConfiguration {names.GATE_POLICY}: webhook {names.GATE_WEBHOOK} {fault}, so worker pods would not be held in the "
+        f"manager cluster; apply kustomize/components/admission-gate and kustomize/components/admission again, and see Job {names.ADMISSION_CERTIFICATE} in {names.SYSTEM_NAMESPACE}."
+    )
+
+
+def gates(pod: Raw) -> list[Any] | None:
+    """The scheduling gates that a pod which is being created must have, None when it is to stay as it is.
+
+    It is the rule of manifests/gate-policy.yaml: whoever has the label of a Placement, and is no copy that is to run.
+    """
+    spec = pod.get("spec")
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    if not isinstance(spec, dict) or names.PLACEMENT_LABEL not in labels or _is_copy(labels, spec):
+        return None
+    found = spec.get("schedulingGates")
+    there = found if isinstance(found, list) else []
+    if any(isinstance(one, dict) and one.get("name") == names.GATE for one in there):
+        return None
+    return [*there, {"name": names.GATE}]
+
+
+def _is_copy(labels: Raw, spec: Raw) -> bool:
+    """A copy has no lock; a pod of ours has, whatever its labels say."""
+    selector = spec.get("nodeSelector")
+    return names.MANAGER_LABEL in labels and not (isinstance(selector, dict) and names.LOCK_NODE_SELECTOR in selector)
+
+
+def _missing(policies: Mapping[str, Raw], bindings: Mapping[str, Raw]) -> str:
+    if names.GATE_POLICY not in policies:
+        return f"MutatingAdmissionPolicy {names.GATE_POLICY}"
+    if (bindings.get(names.GATE_POLICY, {}).get("spec") or {}).get("policyName") != names.GATE_POLICY:
+        return f"MutatingAdmissionPolicyBinding {names.GATE_POLICY}"
+    return ""
+
+
+def _fault(configuration: Raw) -> str:
+    """What keeps the webhook from holding every worker, a fragment; empty when nothing does. The API server has filled in defaults."""
+    listed = configuration.get("webhooks") or ()
+    found = next((one for one in listed if one.get("name") == names.GATE_WEBHOOK), None)
+    if found is None:
+        return "is not there"
+    if found.get("failurePolicy") != "Fail":
+        return f"has failurePolicy {found.get('failurePolicy')}, not Fail"
+    if not any(_reaches(rule) for rule in found.get("rules") or ()):
+        return "has no rule for the creation of pods"
+    if _without_empty(found.get("objectSelector")) not in ({}, _SELECTOR):
+        return f"has an objectSelector that is not {names.PLACEMENT_LABEL} alone"
+    if _without_empty(found.get("namespaceSelector")):
+        return "has a namespaceSelector, which leaves namespaces out"
+    if {one.get("name") for one in found.get("matchConditions") or ()} - _CONDITIONS:
+        return "has matchConditions of others, which may leave pods out"
+    if not (found.get("clientConfig") or {}).get("caBundle"):
+        return "has no clientConfig.caBundle, so the API server calls nobody"
+    return ""
+
+
+def _reaches(rule: Raw) -> bool:
+    def has(values: Sequence[str], wanted: str) -> bool:
+        return wanted in values or "*" in values
+
+    return rule.get("scope") != "Cluster" and all(has(rule.get(field) or (), wanted) for field, wanted in _RULE.items())
+
+
+def _without_empty(selector: Raw | None) -> dict[str, Any]:
+    return {key: value for key, value in (selector or {}).items() if value}

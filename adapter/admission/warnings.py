@@ -1,0 +1,215 @@
+"""What should its user know of a job, a WorkerCluster or a DispatchPolicy at the moment of applying it: sentences, at once all of them?
+
+Nobody is refused by them. They say early what a condition or an event would say later: what keeps workers from running elsewhere, and that a
+job which looks as if it would be dispatched goes another way. Of a job that is nobody's business here, in a namespace without a queue that
+dispatches, nothing is said. What would fit now is the controller's answer; only how it is told stands here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+from adapter import names
+from adapter.admission import queuelayout, refusal
+from adapter.admission.policy import Chosen, Written, policy, resolve
+from adapter.admission.readiness import none_chosen, of_policy
+from adapter.objects import admissioncheck, rayjob, rayservice, specs
+from adapter.objects.raw import LONGEST_OF_ONE, Raw, key_of, label, quoted
+from adapter.objects.rayjob import Asked, Unusable
+from adapter.objects.workload import workload
+
+# An API server passes 4096 characters on, of all webhooks together, and cuts each to 256 where there are more
+# (k8s:apiserver/pkg/endpoints/filters/warning.go): so a quarter is left to others. More than 16 lines nobody reads before the file is mended.
+MOST_CHARACTERS = 3_072
+MOST_SENTENCES = 16
+_MOST_COUNTED = 100  # more faults than that have one cause, and each costs time
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the manager cluster shows of queues, and what admins have written."""
+
+    local_queues: Mapping[str, Raw]  # of the object's namespace, by name
+    cluster_queues: Mapping[str, Raw]
+    checks: Mapping[str, Raw]
+    written: Written
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is said of a job, and the job of which a plan may be asked, if there is one to make."""
+
+    sentences: tuple[str, ...] = ()
+    to_plan: Raw | None = None
+
+
+_NOTHING = Said()
+
+
+def of_job(raw: Raw, seen: Seen, now: datetime) -> Said:
+    """Speak of a RayJob, RayCluster or RayService that an API server has taken for well-formed; raises UNREADABLE for another one."""
+    ours = _dispatching(seen)
+    queue = label(raw, names.QUEUE_LABEL)
+    name = queue or (names.DEFAULT_QUEUE if names.DEFAULT_QUEUE in seen.local_queues else "")
+    if astray := _astray(raw, name, ours, seen):
+        return Said((f"{_who(raw)}: {astray}.",))
+    if name not in ours:
+        return _NOTHING
+    job = rayservice.ray_cluster(raw) if raw.get("kind") == names.RAY_SERVICE else raw
+    try:
+        asked = rayjob.read(job, key_of(raw)[0])
+    except Unusable as error:
+        return Said((str(error),))
+    found = tuple(_counted(f"{_who(raw)}: {why}." for why in _of_dispatched(raw, asked, name, seen, now)))
+    return Said(found, None if found else job)
+
+
+def of_worker_cluster(raw: Raw, written: Written) -> list[str]:
+    """Speak of a WorkerCluster; `written` has it as it stood before, if it did."""
+    try:
+        specs.worker_cluster(raw)
+    except specs.Invalid as error:
+        return [str(error)]
+    name = key_of(raw)[1]
+    now = Written(written.policies, [*_others(written, name), raw], written.configs)
+    if written.policies and not any(name in _considered(found, now) for found in written.policies.values()):
+        return [
+            f"{names.WORKER_CLUSTER_KIND} {quoted(name)}: no {names.DISPATCH_POLICY_KIND} considers it, so no workers go there; name it in "
+            "spec.clusters.names of one, or give it spec.labels that a selector there matches."
+        ]
+    return []
+
+
+def of_dispatch_policy(raw: Raw, written: Written) -> list[str]:
+    """Speak of a DispatchPolicy: what its condition Ready will say, unless that it is ready."""
+    found = of_policy(raw, written)
+    return [] if found.status == "True" else [found.message]
+
+
+def of_plan(raw: Raw, answer: Mapping[str, object]) -> list[str]:
+    """Tell the controller's plan of a job in a sentence; nothing where the answer is of another version's."""
+    fits, sentence = answer.get("fits"), answer.get("sentence")
+    if not isinstance(fits, bool) or not isinstance(sentence, str) or not sentence:
+        return []
+    return [f"{_who(raw)} {'fits now' if fits else 'does not fit now'}: {sentence}"]
+
+
+def bounded(sentences: Sequence[str], *, more: str = "kubectl rayspan plan -f FILE") -> list[str]:
+    """As many of the sentences as an API server passes on whole, each on one line; and how many were left out, with where to read them."""
+    said: list[str] = []
+    left = MOST_CHARACTERS
+    for sentence in sentences[:MOST_SENTENCES]:
+        line = quoted(sentence, LONGEST_OF_ONE)
+        if len(line) > left:
+            break
+        said.append(line)
+        left -= len(line)
+    missing = len(sentences) - len(said)
+    return [*said, f"and {missing} more: {more}"] if missing else said
+
+
+def _who(raw: Raw) -> str:
+    meta = raw.get("metadata") or {}
+    return f"{raw.get('kind')} {quoted(meta.get('name') or meta.get('generateName') or '', rayjob.LONGEST_NAME)}"
+
+
+def _dispatching(seen: Seen) -> list[str]:
+    """The LocalQueues of the namespace whose jobs have a check of ours."""
+    return sorted(name for name, queue in seen.local_queues.items() if _our_checks(_cluster_queue(queue, seen), seen))
+
+
+def _cluster_queue(local_queue: Raw, seen: Seen) -> Raw:
+    return seen.cluster_queues.get((local_queue.get("spec") or {}).get("clusterQueue") or "") or {}
+
+
+def _our_checks(cluster_queue: Raw, seen: Seen) -> list[str]:
+    return [
+        name for name in admissioncheck.listed(cluster_queue) if admissioncheck.is_ours(seen.checks.get(name) or {})
+    ]
+
+
+def _astray(raw: Raw, name: str, ours: list[str], seen: Seen) -> str:
+    """Why the job goes another way than through a queue of ours, a fragment; empty where it does not, or nobody would expect that."""
+    there, namespace = seen.local_queues.get(name), key_of(raw)[0]
+    dispatches = f"{', '.join(ours)} of namespace {namespace}"
+    if not name:
+        if not ours:
+            return ""
+        return (
+            f"metadata.labels has no {names.QUEUE_LABEL}, so it waits in no queue, and its workers start in the manager cluster; for worker "
+            f"clusters name LocalQueue {dispatches}"
+        )
+    if there is None:
+        have = f"it has {', '.join(sorted(seen.local_queues))}" if seen.local_queues else "it has none"
+        return (
+            f"namespace {namespace} has no LocalQueue {quoted(name)}, {have}, so it waits until there is one; name one in metadata.labels "
+            f"{names.QUEUE_LABEL}"
+        )
+    if not (found := _cluster_queue(there, seen)):
+        target = quoted((there.get("spec") or {}).get("clusterQueue"))
+        return f"LocalQueue {name} leads to ClusterQueue {target}, which does not exist, so it waits until there is one; name another queue"
+    if ours and name not in ours:
+        return (
+            f"ClusterQueue {key_of(found)[1]} of LocalQueue {name} has no AdmissionCheck of {names.CONTROLLER_NAME}, so its workers run in the "
+            f"manager cluster; for worker clusters name LocalQueue {dispatches}"
+        )
+    return ""
+
+
+def _of_dispatched(raw: Raw, asked: Asked, queue: str, seen: Seen, now: datetime) -> Iterator[str]:
+    """What is wrong with a job in one of our queues, in fragments."""
+    cluster_queue = _cluster_queue(seen.local_queues[queue], seen)
+    checks = admissioncheck.listed(cluster_queue)
+    check = _our_checks(cluster_queue, seen)[0]
+    controllers = {name: admissioncheck.controller(seen.checks.get(name) or {}) for name in checks}
+    if rival := queuelayout.rivals(f"ClusterQueue {key_of(cluster_queue)[1]}", controllers):
+        yield rival.rstrip(".")
+    chosen, problem = _policy(seen.checks[check], seen.written)
+    if problem:
+        yield problem.rstrip(".")
+    if raw.get("kind") == names.RAY_SERVICE and (why := refusal.of_service(raw)):
+        yield why
+    work = workload(rayjob.workload(asked, queue, checks, _flavors(cluster_queue), 0, now))
+    podsets = [one for one in admissioncheck.covered(work, check, cluster_queue, asked.raw) if one.count]
+    clusters = [one for one in seen.written.clusters if chosen and key_of(one)[1] in chosen.clusters]
+    yield from refusal.every(work, asked.raw, podsets, chosen, clusters)
+    if chosen and chosen.policy.gang == "BestEffort" and (why := refusal.waits_for_all(asked.kind, asked.raw)):
+        yield why.rstrip(".")
+
+
+def _policy(check: Raw, written: Written) -> tuple[Chosen | None, str]:
+    try:
+        chosen = policy(check, written)
+    except specs.Invalid as error:
+        return None, str(error)
+    named = str(((check.get("spec") or {}).get("parameters") or {}).get("name"))
+    return chosen, "" if chosen.clusters else none_chosen(named)
+
+
+def _flavors(cluster_queue: Raw) -> set[str]:
+    groups = (cluster_queue.get("spec") or {}).get("resourceGroups") or ()
+    return {flavor.get("name") or "" for group in groups for flavor in group.get("flavors") or ()}
+
+
+def _considered(raw: Raw, written: Written) -> tuple[str, ...]:
+    """The clusters of a policy; all of them where that cannot be told."""
+    try:
+        return resolve(specs.dispatch_policy(raw).clusters, written.clusters, written.configs)
+    except specs.Invalid:
+        return tuple(key_of(one)[1] for one in written.clusters)
+
+
+def _others(written: Written, name: str) -> list[Raw]:
+    return [one for one in written.clusters if key_of(one)[1] != name]
+
+
+def _counted(fragments: Iterator[str]) -> Iterator[str]:
+    return islice(fragments, _MOST_COUNTED)
+
+
+OF_KIND: Mapping[str, Callable[[Raw, Written], list[str]]] = {
+    names.WORKER_CLUSTER_KIND: of_worker_cluster,
+    names.DISPATCH_POLICY_KIND: of_dispatch_policy,
+}
+"""What is said of the kinds that admins write."""

@@ -1,0 +1,50 @@
+"""`rayspan access`: the process of the component worker-access, which its Deployment runs until SIGTERM.
+
+It runs on the loop of the standard library. That of uvloop, on which the controller runs, loses what a TLS connection has said last, when
+the other side closes it while nobody reads for a moment: the end of a file that is copied, and the exit code of a command.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+
+from adapter.shell import guard, logs
+from adapter.shell.access import certificate, server, sweep
+from adapter.shell.controller import servers
+from adapter.shell.kube.client import Client
+
+log = logging.getLogger(__name__)
+
+
+def main(port: int, health_port: int, *, log_format: str = "text") -> int:
+    """Run the access server; returns the exit code."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logs.FORMATS[log_format])
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it would quote requests, and keys are in them
+    return asyncio.run(_run(port, health_port))
+
+
+async def _run(port: int, health_port: int) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(guard.unawaited)
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    manager = await Client.local()
+    serving = []
+    try:
+        serving.append(await server.serve(manager, await certificate.own(), port))
+        serving.append(await servers.serve_health(lambda: "", health_port))
+        await guard.guarded("sweep", lambda: sweep.run(manager))
+    except certificate.NoCertificate as error:
+        log.error("there is no certificate to serve with: %s", error)
+        return 1
+    except asyncio.CancelledError:
+        log.info("asked to stop; what is open ends")
+    finally:
+        for one in reversed(serving):
+            await one.cleanup()
+        await manager.close()
+    return 0

@@ -1,0 +1,123 @@
+"""`rayspan cp`: how does a file or folder come from a worker, or to one?
+
+As by kubectl: tar packs on one side and unpacks on the other, and its stream is a command in the worker. What comes from a worker is
+unpacked by rules that let nothing out of the folder it goes to. Exit code 0: it is copied; 2: the command line is wrong; else 1.
+"""
+
+import argparse
+import asyncio
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from adapter.access.grant import EXEC
+from adapter.cli.common import DONE, TROUBLE, complain
+from adapter.cli.reach import grants
+from adapter.objects.raw import Raw
+from adapter.objects.rayjob import Unusable
+from adapter.shell.kube.client import Client
+
+_REST = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One side of a copy: a path in a pod, or, without a pod, on this machine."""
+
+    pod: str
+    path: str
+
+
+def end(text: str) -> End:
+    """Read POD:PATH or PATH; a path with a colon begins with a dot or a slash, as for kubectl."""
+    pod, colon, path = text.partition(":")
+    if not colon or text[:1] in ("/", "."):
+        return End("", text)
+    if not pod or not path:
+        raise Unusable(f"{text} is neither a path nor POD:PATH.")
+    return End(pod, path)
+
+
+def packing(path: str) -> list[str]:
+    """The command that packs a path of a worker, under the last part of its name."""
+    whole = PurePosixPath(path)
+    return ["tar", "cf", "-", "-C", str(whole.parent), "--", whole.name or "."]
+
+
+def unpacking(path: str) -> tuple[list[str], str]:
+    """The command that unpacks below the parent of a path of a worker, and the name that is packed for it."""
+    whole = PurePosixPath(path)
+    if not whole.name:
+        raise Unusable(f"{path} is a folder and no name in one: say what it is to be called there.")
+    return ["tar", "xmf", "-", "-C", str(whole.parent)], whole.name
+
+
+def main(given: argparse.Namespace) -> int:
+    """Copy and return the exit code."""
+
+    async def doing(client: Client, namespace: str) -> int:
+        source, goal = end(given.source), end(given.goal)
+        if bool(source.pod) == bool(goal.pod):
+            raise Unusable("One of the two is POD:PATH, and the other one a path of this machine.")
+        pod = await grants.pod_of(client, namespace, source.pod or goal.pod)
+        with grants.ways(given, client) as ways:
+            if source.pod:
+                command = packing(source.path)
+                return await asyncio.to_thread(_fetched, await _exec(ways, pod, given, command), Path(goal.path))
+            command, name = unpacking(goal.path)
+            return await asyncio.to_thread(
+                _sent, await _exec(ways, pod, given, command, stdin=True), Path(source.path), name
+            )
+
+    return grants.attempt(given, doing)
+
+
+async def _exec(
+    ways: grants.Way, pod: Raw, given: argparse.Namespace, command: Sequence[str], *, stdin: bool = False
+) -> list[str]:
+    container = grants.container_of(pod, given.container)
+    kubectl = await ways.to(pod, EXEC, container=container, command=list(command), stdin=stdin)
+    flags = ["--stdin"] if stdin else []
+    return [*kubectl, "exec", str(pod["metadata"]["name"]), "-c", container, *flags, "--", *command]
+
+
+def _fetched(command: Sequence[str], goal: Path) -> int:
+    """Unpack what a command prints: into a folder that is there, else under the name of the goal."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        try:
+            with tarfile.open(fileobj=cast("IO[bytes]", child.stdout), mode="r|") as packed:
+                if goal.is_dir():
+                    packed.extractall(goal, filter="data")
+                else:
+                    _renamed(packed, goal)
+            while cast("IO[bytes]", child.stdout).read(_REST):  # with which tar fills its last block
+                pass
+        except (tarfile.TarError, OSError) as error:
+            child.kill()
+            return complain(f"It could not be unpacked: {error}", TROUBLE)
+    return DONE if child.returncode == 0 else TROUBLE
+
+
+def _renamed(packed: tarfile.TarFile, goal: Path) -> None:
+    """Unpack all of it with the goal in place of the first part of each name."""
+    with tempfile.TemporaryDirectory(dir=goal.absolute().parent, prefix=".rayspan-") as folder:
+        packed.extractall(folder, filter="data")
+        for found in Path(folder).iterdir():
+            found.rename(goal)
+
+
+def _sent(command: Sequence[str], source: Path, name: str) -> int:
+    """Pack a file or folder for a command that unpacks it."""
+    if not source.exists():
+        raise Unusable(f"There is no {source}.")
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        try:
+            with tarfile.open(fileobj=cast("IO[bytes]", child.stdin), mode="w|") as packed:
+                packed.add(source, arcname=name)
+        except BrokenPipeError:
+            pass  # it has ended, and said why
+    return DONE if child.returncode == 0 else TROUBLE

@@ -1,0 +1,140 @@
+"""`rayspan logs`: what do the workers of a job print, or one pod, wherever they run?
+
+Of a job each worker is asked, and with -f each one that comes later, too: those that replace others, and those by which it grows. Stock
+kubectl prints, so lines look as it makes them. Exit code 0: all that could be shown is; 2: there is no such job or pod; else kubectl's.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from adapter.access.grant import LOG
+from adapter.cli import jobfacts
+from adapter.cli.common import DONE, complain
+from adapter.cli.look import Look
+from adapter.cli.reach import grants
+from adapter.cli.reach.grants import Way
+from adapter.objects.raw import Raw, meta, timestamp, uid_of
+from adapter.objects.rayjob import Unusable
+from adapter.objects.workerpod import ended
+from adapter.shell.kube.client import Client, Unreachable
+from adapter.whereabouts.facts import is_head
+
+PAUSE_SECONDS = 2.0  # between two looks for workers that have come: a new one takes longer to start
+NOT_ALL = 1
+
+
+def main(given: argparse.Namespace) -> int:
+    """Print and return the exit code."""
+
+    async def doing(client: Client, namespace: str) -> int:
+        with grants.ways(given, client) as ways:
+            pod = None if _names_job(given.what) else await grants.find_pod(client, namespace, given.what)
+            if pod is not None:
+                return await grants.run([*await ways.to(pod, LOG), *_words(given, pod, one=True)])
+            return await _Followed(given, client, namespace, ways).run()
+
+    return grants.attempt(given, doing)
+
+
+def _names_job(word: str) -> bool:
+    kind, slash, _ = word.partition("/")
+    return bool(slash) and not kind.startswith("pod")
+
+
+def _words(given: argparse.Namespace, pod: Raw, *, one: bool, since: str = "") -> list[str]:
+    """What kubectl is told to print of a pod. `since`: only what came later, where more of it was printed before."""
+    options = {"-c": given.container, "--tail": given.tail, "--since": given.since}
+    if since:
+        options = {"-c": given.container, "--since-time": since}
+    flags = {
+        "--follow": given.follow,
+        "--timestamps": given.timestamps,
+        "--previous": given.previous,
+        "--prefix": not one,
+    }
+    said = [word for name, value in options.items() if value != "" for word in (name, str(value))]
+    return ["logs", str(meta(pod).get("name")), *said, *(flag for flag, on in flags.items() if on)]
+
+
+def started(pod: Raw) -> bool:
+    """Whether a container of a pod has printed anything yet, or may have."""
+    states = [one.get("state") or {} for one in (pod.get("status") or {}).get("containerStatuses") or ()]
+    return ended(pod) or any("running" in state or "terminated" in state for state in states)
+
+
+def to_begin(pods: Iterable[Raw], open_now: Iterable[str], done: Iterable[str]) -> list[Raw]:
+    """The workers whose log is to be asked for now: those that have started, and are neither open nor shown to their end."""
+    known = {*open_now, *done}
+    return [pod for pod in pods if not is_head(pod) and uid_of(pod) not in known and started(pod)]
+
+
+class _Followed:
+    """The logs of a job's workers, one kubectl for each that is open."""
+
+    def __init__(self, given: argparse.Namespace, client: Client, namespace: str, ways: Way) -> None:
+        self._given, self._client, self._namespace, self._ways = given, client, namespace, ways
+        self._open: dict[str, asyncio.Task[int]] = {}
+        self._done: set[str] = set()
+        self._broke_off: dict[str, str] = {}  # since when what came of a worker was not printed
+        self._code = DONE
+
+    async def run(self) -> int:
+        """Print until nothing more can come, or, without -f, until all is printed that there is now."""
+        try:
+            while True:
+                pods, over = await self._look()
+                await self._begin(pods)
+                if not self._given.follow:
+                    return self._code
+                if over and not self._open:
+                    return self._code
+                await self._wait(pods)
+        finally:
+            for task in self._open.values():
+                task.cancel()
+            await asyncio.gather(*self._open.values(), return_exceptions=True)
+
+    async def _look(self) -> tuple[Sequence[Raw], bool]:
+        """The job's pods, and whether none will come any more; a manager that does not answer for a while ends nothing."""
+        try:
+            found = await jobfacts.read(Look(self._client), self._namespace, self._given.what)
+        except Unreachable as error:
+            complain(f"The manager cluster cannot be asked: {error}; asking again ...", NOT_ALL)
+            return (), False
+        except Unusable:
+            if self._open or self._done:
+                return (), True  # it was deleted meanwhile
+            raise
+        over = all(str(job.status.get("jobDeploymentStatus")) in ("Complete", "Failed") for job in found.jobs)
+        return [pod for job in found.jobs for pod in job.pods], over
+
+    async def _begin(self, pods: Sequence[Raw]) -> None:
+        for pod in to_begin(pods, self._open, self._done):
+            if len(self._open) >= self._given.max_log_requests:
+                most = self._given.max_log_requests
+                print(f"{most} logs are open, and more workers run: raise --max-log-requests.", file=sys.stderr)
+                return
+            words = _words(self._given, pod, one=False, since=self._broke_off.get(uid_of(pod), ""))
+            kubectl = [*await self._ways.to(pod, LOG), *words]
+            if self._given.follow:
+                self._open[uid_of(pod)] = asyncio.create_task(grants.run(kubectl))
+            else:
+                self._ended(pod, await grants.run(kubectl))
+
+    async def _wait(self, pods: Sequence[Raw]) -> None:
+        """Wait a moment. Of a log that has ended before its worker the rest is asked for next."""
+        await asyncio.sleep(PAUSE_SECONDS)
+        for uid in [uid for uid, task in self._open.items() if task.done()]:
+            code = self._open.pop(uid).result()
+            pod = next((one for one in pods if uid_of(one) == uid), None)
+            if code == DONE or pod is None or ended(pod):
+                self._done.add(uid)
+            else:
+                self._broke_off[uid] = timestamp(datetime.now(UTC) - timedelta(seconds=PAUSE_SECONDS))
+
+    def _ended(self, pod: Raw, code: int) -> None:
+        self._done.add(uid_of(pod))
+        self._code = self._code or code

@@ -1,0 +1,64 @@
+"""Which handler answers which question, and how is kopf run so that it does nothing else?
+
+kopf reads the discovery of the API server once, which everybody may, to know the kinds; it watches nothing (`scanning.disabled`), has no
+peers (`standalone`), posts no events, and manages no configuration: two replicas would overwrite each other's.
+So the kinds are those that there are at the start: where KubeRay is installed later, the Deployment is to be restarted.
+"""
+
+import logging
+from typing import Any
+
+import kopf
+
+from adapter import names
+from adapter.admission import gate
+from adapter.shell import guard
+from adapter.shell.admission.adviser import Adviser
+from adapter.shell.admission.server import OBJECT, Server
+
+GATE_HANDLER, WARNINGS_HANDLER = names.GATE_PATH.strip("/"), names.WARNINGS_PATH.strip("/")
+_WARNED = (
+    *((names.RAY_API_VERSION, plural) for plural in ("rayjobs", "rayclusters", "rayservices")),
+    *((names.API_VERSION, plural) for plural in ("workerclusters", "dispatchpolicies")),
+)
+
+
+async def serve(server: Server, adviser: Adviser) -> None:
+    """Answer until cancelled, or until kopf gives up because the API server cannot be asked for its kinds."""
+    logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of each question that it was answered,
+    logging.getLogger("kopf.objects").setLevel(
+        logging.CRITICAL
+    )  # and of each fault what the exception says: shell/guard.py tells of these
+    settings = kopf.OperatorSettings()
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.admission.server = server
+    # Who it would be among peers: else it asks for the name of its user, and in an image that has none.
+    me: Any = names.ADMISSION
+    await kopf.operator(registry=_registry(adviser), settings=settings, standalone=True, clusterwide=True, identity=me)
+
+
+def _registry(adviser: Adviser) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login(**given: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
+
+    @kopf.on.mutate("", "v1", "pods", id=GATE_HANDLER, registry=registry)
+    async def hold(patch: kopf.Patch, **_: Any) -> None:
+        try:
+            wanted = gate.gates(OBJECT.get())
+        except Exception as error:
+            guard.failed("the gate", error)
+            raise
+        if wanted is not None:
+            patch.spec["schedulingGates"] = wanted
+
+    async def warn(warnings: list[str], **_: Any) -> None:
+        warnings += await adviser.advise(OBJECT.get())
+
+    for api_version, plural in _WARNED:
+        group, _, version = api_version.partition("/")
+        kopf.on.validate(group, version, plural, id=WARNINGS_HANDLER, registry=registry)(warn)
+    return registry

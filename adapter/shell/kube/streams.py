@@ -1,0 +1,61 @@
+"""How is what is no object passed on from an API server: a pod's log, and what kubectl says to a container and hears of it?
+
+Bytes and messages go through as they are, a bounded number at a time: who sends waits for who reads. When a stream has begun nothing is
+said of its end but that it ends.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import aiohttp
+
+from adapter.shell.kube.client import LOST, TIMEOUT_SECONDS, ApiError, Client, Unreachable, refusal, why
+
+Params = Iterable[tuple[str, str]]
+# Of one message. kubectl and the API server say no more than 32 KiB at once; the rest is room for what SPDY makes of some of them.
+MOST_MESSAGE: Final = 2**20
+# A cluster that is cut off says nothing, and so does a shell in which nobody types. What is upgraded is asked for a sign of life.
+HEARTBEAT_SECONDS: Final = 30.0
+
+
+@asynccontextmanager
+async def log(client: Client, path: str, params: Params) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Open a log, which comes in pieces until it ends; raises ApiError or Unreachable."""
+    session, url, how = await client.relayed(path)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS)
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):  # for the headers
+            answer = await session.get(url, params=[*params], timeout=timeout, **how)
+        async with answer:
+            if answer.status != 200:
+                raise await refusal(answer)
+            yield answer.content.iter_any()
+    except LOST as error:
+        raise Unreachable(why(error)) from None
+
+
+@asynccontextmanager
+async def upgraded(
+    client: Client, path: str, params: Params, protocols: Sequence[str]
+) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    """Open a WebSocket to what takes one of the protocols; raises ApiError, without words, or Unreachable."""
+    session, url, how = await client.relayed(path)
+    how = {key: value for key, value in how.items() if key != "allow_redirects"}  # see `client.counting`
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            opened = await session.ws_connect(
+                url,
+                params=[*params],
+                protocols=protocols,
+                heartbeat=HEARTBEAT_SECONDS,
+                max_msg_size=MOST_MESSAGE,
+                **how,
+            )
+    except aiohttp.WSServerHandshakeError as error:
+        raise ApiError(error.status, "Refused", "") from None
+    except LOST as error:
+        raise Unreachable(why(error)) from None
+    async with opened:
+        yield opened

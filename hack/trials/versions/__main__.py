@@ -1,0 +1,93 @@
+"""`python -m hack.trials.versions`: brings up a lab in each pair of versions, installs Rayspan, tries one gang, and writes down what came of it.
+
+What was seen goes to docs/versions.json and docs/versions.md after each pair, so an interrupted run keeps what it has. It takes the lab
+that RAYSPAN_LAB names (`make versions`: a second one beside that of the other tests), and takes it down in the end. The status is 1
+where a pair failed.
+"""
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from hack.lab import startup, teardown
+from hack.lab.base import lock, sidebyside
+from hack.lab.base.lab import Lab
+from hack.lab.base.paths import STATE
+from hack.lab.base.progress import LabError, step, told
+from hack.lab.base.versions import Runs
+from hack.testbed import install
+from hack.trials.versions import course, report, rows
+from hack.trials.versions.pairs import PAIRS, Pair
+from hack.trials.versions.rows import Check, Row
+
+_FAKE_NODES = 2  # what the part without Ray runs on
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(argv)
+    return told(lambda: _run(asked))
+
+
+def _run(asked: argparse.Namespace) -> int:
+    chosen = [pair for pair in PAIRS if pair.name in asked.only] if asked.only else PAIRS
+    failed = 0
+    try:
+        for pair in () if asked.write else chosen:
+            row = _tried(pair, ray=asked.ray)
+            _keep(row)
+            failed += bool(row.failed)
+            print(f"{pair.name}: {row.failed or 'works'}", flush=True)
+    finally:
+        if not (asked.keep or asked.write):
+            with _alone(), step("taking the lab down"):
+                teardown.down()
+    report.PAGE.write_text(report.page(rows.read(), course.ALL), encoding="utf-8")
+    return 1 if failed else 0
+
+
+def _tried(pair: Pair, *, ray: bool) -> Row:
+    """One pair from nothing to its row. A failure is what came of it, and not the end of the others."""
+    lab = Lab(workers=2, fake_nodes=_FAKE_NODES, versions=pair.versions)
+    seen: dict[str, Runs] = {}
+    checks: list[Check] = []
+    failed = ""
+    try:
+        with _alone(), step(f"{pair.name}: {teardown.describe(lab)}"):
+            startup.up(lab)
+        fleet = install.on_lab(manager_overlay=pair.overlay)
+        seen.update(course.seen(fleet, lab))
+        course.run(fleet, checks, ray=ray)
+    except LabError as failure:
+        print(failure, file=sys.stderr, flush=True)  # all of it, with what it knows of why
+        failed = report.sentence(str(failure))
+    return Row(pair.name, datetime.datetime.now(datetime.UTC).date().isoformat(), seen, tuple(checks), failed)
+
+
+def _keep(row: Row) -> None:
+    """Put it in the place of the pair's last row; what is no pair any more goes."""
+    known = {**rows.read(), row.pair: row}
+    rows.write(known[pair.name] for pair in PAIRS if pair.name in known)
+    report.PAGE.write_text(report.page(rows.read(), course.ALL), encoding="utf-8")
+
+
+def _alone() -> AbstractContextManager[None]:
+    return lock.held(STATE / "lock", "waiting for another command on the lab")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m hack.trials.versions", description=__doc__)
+    parser.add_argument(
+        "--only", nargs="+", choices=[pair.name for pair in PAIRS], metavar="PAIR",
+        help=f"these only, of {', '.join(pair.name for pair in PAIRS)}",
+    )  # fmt: skip
+    parser.add_argument("--without-ray", dest="ray", action="store_false", help="leave out the check with real Ray")
+    parser.add_argument("--keep", action="store_true", help="leave the lab of the last pair up")
+    parser.add_argument("--write", action="store_true", help="run nothing: write the page of what is kept")
+    return parser
+
+
+if __name__ == "__main__":
+    sidebyside.interruptible()
+    sys.exit(main())

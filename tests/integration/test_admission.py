@@ -1,0 +1,282 @@
+"""What do the components admission and admission-gate do on real API servers: warnings for whoever applies, the gate, and nothing at all once they are dead?
+
+With the deployed controller, and real kubectl. The API server calls the webhooks as it would anywhere: by the Service, over TLS, with the
+authority that the Job has put into the configurations.
+"""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import names
+from hack.testbed import clusters
+from hack.testbed.clusters import Cluster, Clusters, condition, wait
+from hack.testbed.rights import Row, may, wrong
+from hack.testbed.stage import QUEUE, Stage, added, local_queue, ray_cluster
+
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("deployed")]
+
+Raw = dict[str, Any]
+WEBHOOKS = "system:serviceaccount:rayspan-system:rayspan-admission"
+CERTIFICATE = "system:serviceaccount:rayspan-system:rayspan-admission-certificate"
+
+
+@pytest.fixture(scope="module")
+def manager(fleet: Clusters) -> Iterator[Cluster]:
+    """The manager, with both components."""
+    with added(fleet.manager, "admission-gate"), added(fleet.manager, "admission"):
+        _await_served(fleet.manager)
+        yield fleet.manager
+
+
+def _await_served(manager: Cluster) -> None:
+    def there() -> bool:
+        status = manager.get("deployment", names.ADMISSION, names.SYSTEM_NAMESPACE).get("status") or {}
+        return bool(status.get("availableReplicas") == 2)
+
+    wait(there, 150, "both replicas are ready", lambda: _pods(manager))
+
+    def served() -> bool:
+        return "Warning: " in _applied(manager, {**_policy(("nowhere",)), "metadata": {"name": "served"}}, dry=True)
+
+    wait(served, 60, "the API server asks the webhooks", lambda: _log(manager))
+
+
+def _pods(manager: Cluster) -> str:
+    """How they are, and their Job's."""
+    chosen = "app.kubernetes.io/component in (admission, admission-certificate)"
+    return manager.kubectl("-n", names.SYSTEM_NAMESPACE, "describe", "pods", "-l", chosen)
+
+
+def _log(manager: Cluster) -> str:
+    return manager.kubectl("-n", names.SYSTEM_NAMESPACE, "logs", f"deployment/{names.ADMISSION}", "--all-pods")
+
+
+def _applied(manager: Cluster, raw: Raw, *, dry: bool) -> str:
+    """What kubectl says on its standard error as it applies an object."""
+    words = [clusters.program(), f"--kubeconfig={manager.kubeconfig}", "apply", "-f", "-"]
+    done = subprocess.run(
+        [*words, *(["--dry-run=server"] if dry else [])],
+        input=yaml.safe_dump(raw), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def _warned(stage: Stage, raw: Raw) -> list[str]:
+    return re.findall(r"^Warning: (.*)$", _applied(stage.manager, raw, dry=True), re.MULTILINE)
+
+
+def _policy(chosen: tuple[str, ...]) -> Raw:
+    spec = {"clusters": {"names": [*chosen]}}
+    return {"apiVersion": names.API_VERSION, "kind": "DispatchPolicy", "metadata": {"name": "warned"}, "spec": spec}
+
+
+def _job(stage: Stage, kind: str = "RayCluster", **labels: str) -> Raw:
+    """A RayCluster as tests have them, or the same as a RayJob or in a RayService."""
+    made: Raw = ray_cluster("pi", stage.name, {"workers": 2})
+    made["metadata"]["labels"] = {names.QUEUE_LABEL: QUEUE} | labels
+    if kind == "RayCluster":
+        return made
+    spec = made.pop("spec")
+    spec.pop("suspend", None)
+    if kind == "RayJob":
+        made["spec"] = {"entrypoint": "true", "shutdownAfterJobFinishes": True, "rayClusterSpec": spec}
+    else:
+        made["spec"] = {"serveConfigV2": "applications: []", "rayClusterConfig": spec}
+    return {**made, "kind": kind}
+
+
+def _templates(raw: Raw) -> Iterator[Raw]:
+    spec = raw["spec"]
+    for group in (spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec)["workerGroupSpecs"]:
+        yield group["template"]["spec"]
+
+
+# --- warnings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster", "RayService"])
+def test_all_that_is_refused_is_told_at_once(manager: Cluster, stage: Stage, kind: str) -> None:
+    stage.build({"east": 2})
+    job = _job(stage, kind)
+    for pod in _templates(job):
+        pod["hostNetwork"] = True
+        pod["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    who = f"{kind} pi: worker group workers: spec."
+    wanted = [
+        f"{who}hostNetwork is true: a worker needs a pod IP of its own, which the other clusters can reach; remove it.",
+        f"{who}volumes[data].persistentVolumeClaim is data: the claim is not there; use emptyDir or object storage.",
+    ]
+    wait(lambda: _warned(stage, job) == wanted, 20, "both are told", lambda: f"{_warned(stage, job)} {_log(manager)}")
+    assert stage.manager.get(f"{kind.lower()}s", "pi", stage.name) == {}, "a dry run leaves nothing"
+    _applied(stage.manager, job, dry=False)
+    assert stage.manager.get(f"{kind.lower()}s", "pi", stage.name), "and nothing is denied"
+
+
+def test_a_job_that_goes_another_way_is_told_of_it(manager: Cluster, stage: Stage) -> None:
+    stage.build({"east": 2})
+    queue = stage.add(stage.manager, "ClusterQueue", {"spec": {"namespaceSelector": {}}}, f"{stage.name}-u")
+    stage.manager.apply(yaml.safe_dump(local_queue("unchecked", stage.name, queue)))
+    for label, said in (
+        ("gold", f"namespace {stage.name} has no LocalQueue gold, it has ray, unchecked"),
+        ("unchecked", f"ClusterQueue {queue} of LocalQueue unchecked has no AdmissionCheck of rayspan.dev/dispatch"),
+    ):
+        job = _job(stage, **{names.QUEUE_LABEL: label})
+        wait(lambda job=job, said=said: said in "".join(_warned(stage, job)), 20, said, lambda job=job: str(_warned(stage, job)))  # type: ignore[misc] # fmt: skip
+        assert len(_warned(stage, job)) == 1
+    job = _job(stage)
+    job["metadata"]["labels"] = {}
+    (said,) = _warned(stage, job)
+    assert said.startswith("RayCluster pi: metadata.labels has no kueue.x-k8s.io/queue-name, so it waits in no queue")
+
+
+def test_what_would_fit_now_is_told(manager: Cluster, stage: Stage) -> None:
+    """As `kubectl rayspan plan` says it, to people who have it not."""
+    stage.build({"east": 1, "west": 1})
+    wanted = ["RayCluster pi fits now: 1 of 2 workers to east, 1 to west."]
+    wait(
+        lambda: _warned(stage, _job(stage)) == wanted, 60, "the plan is told", lambda: str(_warned(stage, _job(stage)))
+    )
+
+
+def test_what_admins_write_is_warned_of(manager: Cluster, stage: Stage) -> None:
+    stage.build({"east": 1})
+    assert _warned(stage, _policy(("nowhere",))) == [
+        "DispatchPolicy warned: spec.clusters.names has WorkerCluster nowhere, which does not exist; join it "
+        "(`kubectl rayspan join`), or take it out."
+    ]
+    spec = {"source": {"kubeConfig": {"secretRef": {"name": "nowhere"}}}}
+    cluster = {"apiVersion": names.API_VERSION, "kind": "WorkerCluster", "metadata": {"name": "nowhere"}, "spec": spec}
+    (said,) = _warned(stage, cluster)
+    assert said.startswith("WorkerCluster nowhere: no DispatchPolicy considers it, so no workers go there")
+    assert _warned(stage, _policy(("east",))) == []
+
+
+def test_kuberay_and_kueue_are_not_warned(manager: Cluster, stage: Stage) -> None:
+    """They write to the same objects all the time: what is asked for a job that runs is what its user applied."""
+    stage.build({"east": 1})
+    before = _asked(manager)
+    stage.ray_cluster("pi", workers=1)
+    wait(lambda: stage.running(1), 90, "it runs", lambda: _log(manager))
+    assert _asked(manager) - before == 1
+
+
+def _asked(manager: Cluster) -> int:
+    """How often the API server has asked for warnings of the kinds of KubeRay."""
+    text = manager.kubectl("get", "--raw", "/metrics")
+    found = re.findall(
+        r'^apiserver_admission_webhook_request_total\{[^}]*name="warnings.rayspan.dev"[^}]*\} (\d+)', text, re.MULTILINE
+    )
+    return sum(int(one) for one in found)
+
+
+# --- dead ------------------------------------------------------------------------------------------------------------
+
+
+def test_dead_webhooks_change_nothing(manager: Cluster, stage: Stage) -> None:
+    """Nobody answers: what is applied is applied, within three seconds more, and pods that are not ours start."""
+    stage.build({"east": 1})
+    scale = ("-n", names.SYSTEM_NAMESPACE, "scale", f"deployment/{names.ADMISSION}")
+    manager.kubectl(*scale, "--replicas=0")
+    try:
+        gone = f"app.kubernetes.io/component={names.ADMISSION.removeprefix('rayspan-')},pod-template-hash"
+        wait(lambda: not manager.items("pods", names.SYSTEM_NAMESPACE, gone), 60, "the webhooks are gone")
+        began = time.monotonic()
+        assert _applied(manager, _job(stage), dry=False) == ""
+        assert time.monotonic() - began < 3 + 2  # kubectl itself takes one or two on a busy machine
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "theirs", "namespace": stage.name}}
+        assert _applied(manager, {**pod, "spec": {"containers": [{"name": "a", "image": "a"}]}}, dry=True) == ""
+    finally:
+        manager.kubectl(*scale, "--replicas=2")
+        _await_served(manager)
+
+
+# --- the gate --------------------------------------------------------------------------------------------------------
+
+
+def test_the_webhook_is_a_gate_by_itself(manager: Cluster, stage: Stage) -> None:
+    """Without the policy's binding, as before Kubernetes 1.36: the check stays Ready, and workers are held and run elsewhere."""
+    binding = manager.get("mutatingadmissionpolicybindings", names.GATE_POLICY)
+    manager.kubectl("delete", "mutatingadmissionpolicybinding", names.GATE_POLICY)
+    try:
+        stage.build({"east": 1})
+        stage.ray_cluster("pi", workers=1)
+        wait(lambda: stage.running(1), 90, "the worker runs", lambda: f"{stage.events('pi')} {_log(manager)}")
+        (worker,) = stage.workers()
+        assert {"name": names.GATE} in worker["spec"]["schedulingGates"]
+        assert "nodeName" not in worker["spec"]
+        assert condition(manager.get("admissionchecks", stage.name), names.ACTIVE)["reason"] == "Ready"
+
+        field = json.dumps([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}])
+        change = ("patch", "mutatingwebhookconfiguration", names.GATE_POLICY, "--type=json", "-p")
+        manager.kubectl(*change, field)
+        wait(lambda: _reason(stage) == "GateMissing", 30, "a gate that can be passed by is none")
+        manager.kubectl(*change, field.replace("Ignore", "Fail"))
+        wait(lambda: _reason(stage) == "Ready", 30, "and is one again")
+    finally:
+        kept = {key: binding["metadata"][key] for key in ("name", "labels")}
+        manager.apply(yaml.safe_dump({**binding, "metadata": kept}))
+
+
+def _reason(stage: Stage) -> str:
+    return str(condition(stage.manager.get("admissionchecks", stage.name), names.ACTIVE).get("reason"))
+
+
+# --- rights ----------------------------------------------------------------------------------------------------------
+
+WEBHOOK_ROWS: list[Row] = [
+    ("list", "localqueues.kueue.x-k8s.io", "-A", True),
+    ("watch", "clusterqueues.kueue.x-k8s.io", "", True),
+    ("list", "admissionchecks.kueue.x-k8s.io", "", True),
+    ("list", "workerclusters.rayspan.dev", "", True),
+    ("list", "dispatchpolicies.rayspan.dev", "", True),
+    ("create", "services/rayspan-controller:plan", "-n rayspan-system --subresource=proxy", True),
+    ("get", "services/rayspan-controller:plan", "-n rayspan-system --subresource=proxy", False),
+    ("create", "services/rayspan-admission:webhooks", "-n rayspan-system --subresource=proxy", False),
+    ("list", "secrets", "-n rayspan-system", False),
+    ("get", "secrets/rayspan-admission", "-n rayspan-system", False),
+    ("list", "workloads.kueue.x-k8s.io", "-A", False),
+    ("list", "rayjobs.ray.io", "-A", False),
+    ("list", "pods", "-A", False),
+    ("create", "pods", "-n default", False),
+    ("patch", "workerclusters.rayspan.dev", "", False),
+    ("get", "mutatingwebhookconfigurations/rayspan-gate", "", False),
+    ("patch", "mutatingwebhookconfigurations/rayspan-gate", "", False),
+    ("list", "customresourcedefinitions", "", False),
+    ("list", "namespaces", "", False),
+    ("create", "events", "-n default", False),
+]
+CERTIFICATE_ROWS: list[Row] = [
+    ("patch", "mutatingwebhookconfigurations/rayspan-gate", "", True),
+    ("patch", "validatingwebhookconfigurations/rayspan-warnings", "", True),
+    ("get", "validatingwebhookconfigurations/rayspan-warnings", "", True),
+    ("patch", "mutatingwebhookconfigurations/rayspan-warnings", "", False),
+    ("patch", "mutatingwebhookconfigurations/kueue-mutating-webhook-configuration", "", False),
+    ("delete", "mutatingwebhookconfigurations/rayspan-gate", "", False),
+    ("create", "validatingwebhookconfigurations", "", False),
+    ("list", "mutatingwebhookconfigurations", "", False),
+    ("get", "secrets/rayspan-admission", "-n rayspan-system", True),
+    ("patch", "secrets/rayspan-admission", "-n rayspan-system", True),
+    ("get", "secrets/east", "-n rayspan-system", False),
+    ("list", "secrets", "-n rayspan-system", False),
+    ("create", "secrets", "-n rayspan-system", False),
+    ("list", "workerclusters.rayspan.dev", "", False),
+    ("create", "services/rayspan-controller:plan", "-n rayspan-system --subresource=proxy", False),
+]
+
+
+def test_what_the_webhooks_may_do(manager: Cluster) -> None:
+    manager.wait(lambda: may(manager, WEBHOOKS, *WEBHOOK_ROWS[0][:3]), 20, "the right is known")
+    assert wrong(manager, WEBHOOKS, WEBHOOK_ROWS) == []
+
+
+def test_what_their_certificates_job_may_do(manager: Cluster) -> None:
+    manager.wait(lambda: may(manager, CERTIFICATE, *CERTIFICATE_ROWS[0][:3]), 20, "the right is known")
+    assert wrong(manager, CERTIFICATE, CERTIFICATE_ROWS) == []

@@ -1,0 +1,132 @@
+"""What is typed to reach into workers, which of a job's workers are followed, and what does tar do for a copy?"""
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.cli.reach import copyfiles, follow, grants
+from adapter.cli.verbs.parser import parser
+from adapter.objects.rayjob import Unusable
+from adapter.shell.kube.client import ApiError
+
+Raw = dict[str, Any]
+
+
+def pod(uid: str, state: str = "running", kind: str = names.WORKER, phase: str = "Running") -> Raw:
+    status = {"phase": phase, "containerStatuses": [{"state": {state: {}}}]}
+    return {"metadata": {"name": uid, "uid": uid, "labels": {names.RAY_NODE_TYPE_LABEL: kind}}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "stdin", "tty"),
+    [
+        ("exec a -- ls -l", ["ls", "-l"], False, False),
+        ("exec a -it -- bash", ["bash"], True, True),
+        ("exec -i -t a -- sh -c x", ["sh", "-c", "x"], True, True),
+        ("exec a -i -n ns -- cat -- -n", ["cat", "--", "-n"], True, False),
+        ("exec a -c ray -- ls", ["ls"], False, False),
+    ],
+)
+def test_a_command_is_typed_as_for_kubectl(line: str, words: list[str], stdin: bool, tty: bool) -> None:
+    said = line.split()
+    given = parser(["kubectl-rayspan", *said]).parse_args(said)
+    assert (given.pod, given.words, given.stdin, given.tty) == ("a", words, stdin, tty)
+
+
+def test_workers_are_followed_once_they_have_started_and_only_once() -> None:
+    pods = [
+        pod("head", kind=names.HEAD),
+        pod("runs"),
+        pod("pulls", "waiting", phase="Pending"),
+        pod("over", "terminated", phase="Failed"),
+        pod("open"),
+        pod("done"),
+    ]
+    found = follow.to_begin(pods, {"open"}, {"done"})
+    assert [one["metadata"]["name"] for one in found] == ["runs", "over"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("worker-a:/tmp/x", copyfiles.End("worker-a", "/tmp/x")),
+        ("./a:b", copyfiles.End("", "./a:b")),
+        ("/a:b", copyfiles.End("", "/a:b")),
+        ("a", copyfiles.End("", "a")),
+    ],
+)
+def test_a_side_of_a_copy_is_read_as_kubectl_does(text: str, wanted: copyfiles.End) -> None:
+    assert copyfiles.end(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["a:", ":/x"])
+def test_half_a_side_is_none(text: str) -> None:
+    with pytest.raises(Unusable, match="neither a path nor POD:PATH"):
+        copyfiles.end(text)
+
+
+def test_what_tar_is_told_in_a_worker() -> None:
+    assert copyfiles.packing("/tmp/ray/logs") == ["tar", "cf", "-", "-C", "/tmp/ray", "--", "logs"]
+    assert copyfiles.packing("notes") == ["tar", "cf", "-", "-C", ".", "--", "notes"]
+    assert copyfiles.packing("-x") == ["tar", "cf", "-", "-C", ".", "--", "-x"], "a name is no option"
+    assert copyfiles.unpacking("/tmp/data.csv") == (["tar", "xmf", "-", "-C", "/tmp"], "data.csv")
+    with pytest.raises(Unusable, match="is a folder and no name in one"):
+        copyfiles.unpacking("/")
+
+
+def _packed(file: Path, *members: tarfile.TarInfo) -> list[str]:
+    with tarfile.open(file, "w") as packed:
+        for one in members:
+            packed.addfile(one, io.BytesIO(b"x" * one.size))
+    return ["cat", str(file)]
+
+
+def test_a_file_is_fetched_under_another_name_and_into_a_folder(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("data")
+    member.size = 3
+    command = _packed(tmp_path / "packed", member)
+    assert copyfiles._fetched(command, tmp_path / "named") == 0
+    (tmp_path / "folder").mkdir()
+    assert copyfiles._fetched(command, tmp_path / "folder") == 0
+    assert (tmp_path / "named").read_bytes() == (tmp_path / "folder/data").read_bytes() == b"xxx"
+
+
+def test_nothing_that_a_worker_packs_gets_out_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tarfile.TarInfo("../out")
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+    (tmp_path / "folder").mkdir()
+    for number, member in enumerate((out, link)):
+        assert copyfiles._fetched(_packed(tmp_path / str(number), member), tmp_path / "folder") == 1
+        assert "could not be unpacked" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists() and not any((tmp_path / "folder").iterdir())
+
+
+def test_a_command_goes_to_the_container_that_kubectl_would_take() -> None:
+    made: Raw = {"metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}}
+    assert grants.container_of(made, "") == "a"
+    assert grants.container_of(made, "b") == "b"
+    made["metadata"]["annotations"] = {names.DEFAULT_CONTAINER_ANNOTATION: "b"}
+    assert grants.container_of(made, "") == "b"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "said"),
+    [
+        pytest.param(403, 'User "alice" cannot get resource "services/proxy"', "--role=rayspan-access-user --user='alice'`", id="no right"),
+        pytest.param(404, 'services "rayspan-access" not found', "adds the component worker-access", id="not installed"),
+        pytest.param(503, "no endpoints available", "does not answer: no endpoints available.", id="down"),
+    ],
+)  # fmt: skip
+def test_who_is_not_let_to_the_server_is_told_what_to_do(status: int, message: str, said: str) -> None:
+    assert said in grants._unreached(ApiError(status, "", message))
+
+
+def test_what_the_policy_says_is_told_without_its_preamble() -> None:
+    preamble = "workeraccesses.rayspan.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'rayspan-access' with binding 'rayspan-access' denied request: "
+    assert grants._explained(ApiError(403, "Forbidden", f"{preamble}You may not.")) == "You may not."
+    assert "adds the component worker-access" in grants._explained(ApiError(404, "NotFound", "no such kind"))

@@ -1,0 +1,180 @@
+"""`rayspan watch` as its user meets it: what is shown of a job that goes on, on a terminal and elsewhere, and with which code it ends."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.cli import watch
+from adapter.whereabouts.facts import Facts
+from tests.unit.apiserver import Answer, Server, refuses, says
+from tests.unit.builders import NAMESPACE, make_workload
+from tests.unit.cli.test_where import answers, in_queue, of_service
+from tests.unit.stores import make_group, make_ray_job
+from tests.unit.verbs import run
+from tests.unit.whereabouts.jobs import make_facts, make_head, make_job, make_worker
+
+Raw = dict[str, Any]
+GONE = refuses(404, "NotFound")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "PAUSE_SECONDS", 0.01)
+
+
+def over(status: str, **more: Any) -> Facts:
+    """The job when it has ended: KubeRay has removed its RayCluster."""
+    job = make_job(jobDeploymentStatus=status, rayClusterName="", **more)
+    return make_facts(make_workload(), job=job, ray_cluster={}, pods=[])
+
+
+WAITS = make_facts(make_workload(reserved=None), job=make_job(rayClusterName=""), pods=[], ray_cluster={})
+STARTS = make_facts(pods=[make_head(), make_worker(0), make_worker(1, cluster="west", up=False)])
+DONE = over("Complete", jobStatus="SUCCEEDED")
+FAILED = over("Failed", reason="AppFailed", message="it raised")
+
+
+def looks(*facts: Facts) -> list[Answer]:
+    return [answer for one in facts for answer in answers(one)]
+
+
+async def watched(monkeypatch: pytest.MonkeyPatch, config: Path, *more: str, job: str = "train") -> int:
+    return await run(monkeypatch, "watch", job, "-n", NAMESPACE, "--kubeconfig", config, *more)
+
+
+# --- what is shown -----------------------------------------------------------------------------------------------------
+
+
+async def test_each_line_that_is_new_is_told_once_until_it_has_succeeded(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = looks(WAITS, WAITS, STARTS, make_facts(), DONE)
+    assert await watched(monkeypatch, config) == 0
+    said = capsys.readouterr()
+    lines = [line.partition(" s  ")[2] for line in said.out.splitlines()]
+    assert lines[0].startswith("RayJob demo/train: Waits: ")
+    assert "manager: 1 head Running" in lines
+    assert [line for line in lines if line.startswith(("east:", "west:"))] == [
+        "east: 1 worker Running",
+        "west: 1 worker Pending",
+        "west: 1 worker Running",
+    ]
+    assert lines[-1] == "RayJob demo/train: Done: It has succeeded."
+    assert len(lines) == len({*lines}) and said.err == ""
+
+
+async def test_programs_read_a_document_a_line_whenever_it_has_changed(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = looks(WAITS, WAITS, make_facts(), FAILED)
+    assert await watched(monkeypatch, config, "-o", "json") == 1
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["outcome"] for one in found] == ["Waits", "Runs", "Failed"]
+    assert all(one.pop("time") for one in found) and len(found[1]["nodes"]) == 3
+
+
+async def test_on_a_terminal_one_picture_is_drawn_over_the_last_one(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", "40")
+    server.lists = looks(make_facts(), DONE)
+    assert await watched(monkeypatch, config) == 0
+    first, second = capsys.readouterr().out.split("\033[J")[:2]
+    height = first.count("\n")
+    assert "└─ RayCluster train-abc" in first and second.startswith(f"\033[{height}F\033[KNAME")
+    assert all(len(line.removeprefix("\033[K")) < 60 for line in first.splitlines())
+
+
+async def test_a_tree_that_is_higher_than_the_screen_gives_way_to_lines(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("LINES", "9")
+    monkeypatch.setenv("COLUMNS", "200")
+    server.lists = looks(make_facts(), DONE)
+    assert await watched(monkeypatch, config) == 0
+    first = capsys.readouterr().out.split("\033[J")[0]
+    assert "└─" not in first and "east: 1 worker Running" in first and first.count("\n") < 9
+
+
+# --- how it ends -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        pytest.param(DONE, 0, id="it has succeeded"),
+        pytest.param(over("Complete", jobStatus="FAILED", message="it raised"), 1, id="it has failed"),
+        pytest.param(FAILED, 1, id="KubeRay has given it up"),
+    ],
+)
+async def test_a_job_that_is_over_is_shown_once(
+    facts: Facts, code: int, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.lists = looks(facts)
+    assert await watched(monkeypatch, config) == code
+    assert server.lists == []
+
+
+async def test_who_is_refused_is_watched_on(server: Server, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may change what is wrong."""
+    refused = make_facts(
+        make_workload(check="Rejected", message="no"), job=make_job(rayClusterName=""), pods=[], ray_cluster={}
+    )
+    server.lists = looks(refused, refused, DONE)
+    assert await watched(monkeypatch, config) == 0
+
+
+async def test_one_that_is_deleted_or_another_of_its_name_ends_it(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = in_queue()
+    other = replace(facts, job={**facts.job, "metadata": {**facts.job["metadata"], "uid": "another"}})
+    for after in ([GONE], answers(other)):
+        server.lists = [*looks(facts), *after, refuses(401, "Unauthorized")]  # who looks again would say so
+        assert await watched(monkeypatch, config) == 1
+        assert capsys.readouterr().err == "rayjob/train is gone, and how it ended was not seen.\n"
+
+
+async def test_a_ray_cluster_and_a_service_are_watched_until_they_are_deleted(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = says(make_ray_job(make_group(0), kind="RayCluster", queue=None))
+    nothing = [says({"items": []})] * 5
+    server.lists = [GONE, cluster, *nothing, cluster, *nothing, GONE]
+    assert await watched(monkeypatch, config) == 0
+    assert capsys.readouterr().err == "raycluster/train was deleted.\n"
+    server.lists = [*of_service("active", "pending")[1], GONE]
+    assert await watched(monkeypatch, config, job="rayservice/chat") == 0
+    said = capsys.readouterr()
+    assert "active RayCluster demo/chat-active: " in said.out and "pending RayCluster demo/chat-pending: " in said.out
+    assert said.err == "rayservice/chat was deleted.\n"
+
+
+async def test_a_manager_that_is_away_is_asked_again_and_told_of_once(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = refuses(500, "InternalError", "etcd is away.")
+    server.lists = [*looks(make_facts()), busy, busy, *looks(make_facts(), DONE)]
+    assert await watched(monkeypatch, config) == 0
+    err = capsys.readouterr().err
+    assert err.count("asking again ...") == 1 and "etcd is away." in err
+
+
+async def test_a_right_that_is_taken_ends_it(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lists = [*looks(make_facts()), refuses(401, "Unauthorized")]
+    assert await watched(monkeypatch, config) == 1
+    assert "does not know you" in capsys.readouterr().err
+
+
+async def test_no_such_job(server: Server, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.lists = [GONE, GONE, GONE]
+    assert await watched(monkeypatch, config) == 2

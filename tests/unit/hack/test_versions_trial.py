@@ -1,0 +1,115 @@
+"""Does the page of versions say what was run, and nothing of what was not?"""
+
+from pathlib import Path
+
+import pytest
+
+from hack.lab.base import choice, versions
+from hack.lab.base.versions import TODAY
+from hack.trials.versions import course, report, rows
+from hack.trials.versions.pairs import CLUSTERS, PAIRS, Pair
+from hack.trials.versions.rows import Check, Row
+
+CHECKS = tuple(Check(what, 10.4) for what in course.ALL)
+SEEN = {name: TODAY for name in CLUSTERS}
+WELL = Row("today", "2026-11-25", SEEN, CHECKS)
+
+
+def line(page: str, pair: str) -> list[str]:
+    """The cells of a pair's row."""
+    (found,) = (one for one in page.splitlines() if one.startswith(f"| `{pair}`:"))
+    return [cell.strip() for cell in found.strip("|").split("|")][1:]
+
+
+def page(*found: Row) -> str:
+    return report.page({row.pair: row for row in found}, course.ALL)
+
+
+def test_what_was_not_run_is_said_to_be_so() -> None:
+    for pair in PAIRS:
+        assert line(page(), pair.name)[3:] == ["", "**not run**"]
+
+
+def test_what_went_well_is_said_with_its_day() -> None:
+    assert line(page(WELL), "today")[3:] == ["2026-11-25", "works (1: 10 s, 2: 10 s, 3: 10 s)"]
+    assert line(page(WELL), "older-kueue")[3:] == ["", "**not run**"]
+
+
+def test_what_failed_is_said_with_its_reason() -> None:
+    failed = Row("today", "2026-11-25", SEEN, CHECKS[:1], "after 120 s\nstill a | b")
+    assert line(page(failed).replace("\\|", "/"), "today")[3:] == [
+        "2026-11-25", "works (1: 10 s); **failed**: after 120 s still a / b",
+    ]  # fmt: skip
+
+
+def test_a_check_that_was_left_out_is_said() -> None:
+    cells = line(page(Row("today", "2026-11-25", SEEN, CHECKS[:2])), "today")
+    assert cells[-1] == "works (1: 10 s, 2: 10 s); **not run**: 3"
+    cells = line(page(Row("today", "2026-11-25", {}, (), "no API server")), "today")
+    assert cells[-1] == "**failed**: no API server"
+
+
+def test_versions_that_are_not_todays_stand_out_and_are_those_that_were_seen() -> None:
+    cells = line(page(), "oldest")
+    assert cells[:3] == ["**1.34.4**, **0.18.3**, **1.5.1**", "**1.34.4**, **0.18.3**", "**1.34.4**, **0.18.3**"]
+    other = Row("today", "2026-11-25", {**SEEN, "west": TODAY._replace(kubernetes="v1.30.0")}, CHECKS)
+    assert line(page(other), "today")[2] == "**1.30.0**, 0.19.2"
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        ("After 120 s still not: it ended. {'a': 1}\nlog", "After 120 s still not: it ended."),
+        (
+            "`/home/me/bin/kubectl --kubeconfig=/var/lib/mgr/kubeconfig apply` failed with status 1:\nerror",
+            "`kubectl --kubeconfig=kubeconfig apply` failed with status 1.",
+        ),
+        ("east runs kubernetes v1.35.4.", "east runs kubernetes v1.35.4."),
+    ],
+)
+def test_a_failure_is_kept_as_one_sentence(said: str, want: str) -> None:
+    assert report.sentence(said) == want
+
+
+def test_rows_are_kept_as_they_were(tmp_path: Path) -> None:
+    file = tmp_path / "versions.json"
+    assert rows.read(file) == {}
+    rows.write([WELL], file)
+    assert rows.read(file) == {"today": WELL}
+    file.write_text('[{"pair": "today"}]')
+    with pytest.raises(ValueError, match="is no row"):
+        rows.read(file)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+def test_a_pair_can_be_brought_up(pair: Pair) -> None:
+    """With the same words by hand: the lab knows its clusters and versions."""
+    asked: dict[str, list[str]] = {component: [] for component in choice.HELP}
+    for cluster, runs in pair.versions.items():
+        for component, version in runs.items():
+            asked[component].append(f"{cluster}={version}")
+    assert choice.versions(asked, CLUSTERS) == pair.versions
+
+
+def test_each_version_that_the_lab_can_run_is_in_a_pair() -> None:
+    tried = {
+        (component, version) for pair in PAIRS for runs in pair.versions.values() for component, version in runs.items()
+    }
+    assert tried == {(component, version) for component, known in versions.OTHERS.items() for version in known}
+
+
+def test_the_page_is_that_of_the_rows_that_are_kept() -> None:
+    assert report.PAGE.read_text() == report.page(rows.read(), course.ALL), (
+        "run `python -m hack.trials.versions --write`"
+    )
+
+
+def test_a_row_that_claims_success_has_checks_and_the_versions_of_its_pair() -> None:
+    for pair in PAIRS:
+        row = rows.read().get(pair.name)
+        if row and not row.failed:
+            assert [check.what for check in row.checks] in ([*course.ALL], [*course.ALL[:2]])
+            wanted = {name: pair.runs(name) for name in CLUSTERS}
+            assert row.seen == {
+                name: runs if name == "mgr" else runs._replace(kuberay="") for name, runs in wanted.items()
+            }

@@ -1,0 +1,227 @@
+"""Over real sockets and TLS: what is asked is answered, and nothing that is sent holds up the next question or denies an object.
+
+Who answers here is a function of the test's; kopf with its handlers answers the API server in tests/integration/test_admission.py.
+"""
+
+import asyncio
+import io
+import json
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from adapter.shell.admission import certificate, server
+from adapter.shell.admission.server import OBJECT, Server
+
+Raw = dict[str, Any]
+HOST = "rayspan-admission.rayspan-system.svc"
+POD = {"group": "", "version": "v1", "resource": "pods"}
+MADE, OTHER = certificate.made(), certificate.made()
+
+
+def review(raw: Raw, **more: Any) -> Raw:
+    asked = {"uid": "7", "resource": POD, "operation": "UPDATE", "userInfo": {"username": "a"}, "object": raw, **more}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+
+
+class Answers:
+    """Who is asked: notes what, and says what the test wants."""
+
+    def __init__(self, say: Callable[[], Awaitable[bool]] | None = None) -> None:
+        self.asked: list[Raw] = []
+        self._say = say
+
+    async def __call__(self, question: Raw, *, webhook: str) -> Raw:
+        self.asked.append({"webhook": webhook, **question["request"], "about": OBJECT.get()})
+        allowed = await self._say() if self._say else True
+        return {"response": {"uid": question["request"]["uid"], "allowed": allowed}}
+
+
+class Asking:
+    """The API server's side."""
+
+    def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
+        self._session, self.port = session, port
+
+    async def post(self, path: str, body: bytes) -> tuple[int, Any]:
+        url = f"https://127.0.0.1:{self.port}{path}"
+        async with self._session.post(url, data=io.BytesIO(body), server_hostname=HOST) as answer:
+            return answer.status, await answer.json() if answer.content_type == "application/json" else None
+
+    async def ask(self, path: str, raw: Raw, **more: Any) -> tuple[int, Any]:
+        return await self.post(path, json.dumps(review(raw, **more)).encode())
+
+
+@asynccontextmanager
+async def served(folder: Path, answer: Any, *, reread: float = 60.0) -> AsyncIterator[Asking]:
+    for name, content in MADE.items():
+        (folder / name).write_bytes(content)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serving = Server(port, folder / "tls.crt", folder / "tls.key", reread=reread)(answer)
+    await anext(serving)
+    goes_on = asyncio.ensure_future(anext(serving))  # as kopf does
+    context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    try:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+            yield Asking(session, port)
+    finally:
+        goes_on.cancel()
+        await asyncio.gather(goes_on, return_exceptions=True)
+
+
+async def test_a_question_is_answered_over_tls(tmp_path: Path) -> None:
+    answers = Answers()
+    async with served(tmp_path, answers) as api:
+        assert await api.ask("/warnings", {"kind": "RayJob", "spec": {"a": 1}, "status": {"b": 2}}) == (
+            200,
+            {"response": {"uid": "7", "allowed": True}},
+        )
+    (asked,) = answers.asked
+    assert (asked["webhook"], asked["object"]) == ("warnings", {"kind": "RayJob", "metadata": {}})
+    assert asked["about"] == {"kind": "RayJob", "spec": {"a": 1}, "status": {"b": 2}}, (
+        "it goes around kopf, which would copy it"
+    )
+
+
+async def test_kopf_is_told_of_a_create_without_the_old_object(tmp_path: Path) -> None:
+    """Of an update it would keep something for each object for good, and compare both in full."""
+    answers = Answers()
+    async with served(tmp_path, answers) as api:
+        await api.ask("/warnings", {"kind": "RayJob"}, oldObject={"kind": "RayJob"})
+    assert answers.asked[0]["operation"] == "CREATE" and "oldObject" not in answers.asked[0]
+
+
+async def test_of_a_pod_only_what_changes_is_handed_on(tmp_path: Path) -> None:
+    answers = Answers()
+    pod = {
+        "metadata": {"labels": {"a": "b"}, "name": "p"},
+        "spec": {"schedulingGates": [{"name": "g"}], "containers": [{}]},
+    }
+    async with served(tmp_path, answers) as api:
+        assert (await api.ask("/gate", pod))[0] == 200
+    (asked,) = answers.asked
+    assert asked["object"] == {"metadata": {}, "spec": {"schedulingGates": [{"name": "g"}]}}
+    assert asked["about"] == pod
+
+
+@pytest.mark.parametrize("path", ["/gate", "/warnings"])
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"[]", b"null", b'{"request": 3}', b'{"request": {}}', b"[" * 100_000, json.dumps(review(None)).encode()],  # type: ignore[arg-type]
+    ids=["no JSON", "a list", "null", "an odd request", "an empty one", "deep", "no object"],
+)
+async def test_what_is_no_question_is_an_error(tmp_path: Path, path: str, body: bytes) -> None:
+    async with served(tmp_path, Answers()) as api:
+        status, _ = await api.post(path, body)
+        assert status == 400 if path == "/gate" or b"object" not in body else status in (200, 400)
+        assert (await api.ask(path, {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/gate", "/warnings"])
+async def test_a_handler_that_breaks_denies_nothing(tmp_path: Path, path: str) -> None:
+    """An error is not an answer: the API server goes on without warnings, and refuses a worker that nobody gated."""
+
+    async def denied() -> bool:
+        return False
+
+    async def broke() -> bool:
+        raise RuntimeError("secret")
+
+    for say in (denied, broke):
+        async with served(tmp_path, Answers(say)) as api:
+            assert await api.ask(path, {"kind": "Pod", "metadata": {}, "spec": {}}) == (500, None)
+
+
+async def test_who_is_too_late_with_warnings_gets_none(tmp_path: Path) -> None:
+    async def never() -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    async with served(tmp_path, Answers(never)) as api:
+        began = time.monotonic()
+        assert await api.ask("/warnings", {"kind": "RayJob"}) == (503, None)
+        assert time.monotonic() - began < 2
+
+
+async def test_many_at_once_are_turned_away_and_the_gate_is_open(tmp_path: Path) -> None:
+    held = asyncio.Event()
+    answers = Answers()
+
+    async def waits() -> bool:
+        if answers.asked[-1]["webhook"] == "warnings":
+            await held.wait()
+        return True
+
+    answers._say = waits
+    async with served(tmp_path, answers) as api:
+        many = [asyncio.create_task(api.ask("/warnings", {"kind": "RayJob"})) for _ in range(server.MOST_WAITING + 3)]
+        done, rest = await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
+        while len(done) < 3:
+            more, rest = await asyncio.wait(rest, return_when=asyncio.FIRST_COMPLETED)
+            done |= more
+        assert {task.result()[0] for task in done} == {429}
+        assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
+        held.set()
+        assert [(await task)[0] for task in rest] == [200] * server.MOST_WAITING
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "status"),
+    [
+        ("/gate", server.GATE_BYTES + 1, 413),
+        ("/warnings", server.WARNING_BYTES + 1, 413),
+        ("/gate", 1_500_000, 200),
+        ("/warnings", 3_000_000, 200),
+    ],
+)
+async def test_what_is_too_large_is_not_read(tmp_path: Path, path: str, size: int, status: int) -> None:
+    async with served(tmp_path, Answers()) as api:
+        raw: Raw = {"kind": "Pod", "metadata": {}, "spec": {"a": ""}}
+        raw["spec"]["a"] = "x" * (size - len(json.dumps(review(raw)).encode()))
+        assert (await api.ask(path, raw))[0] == status
+
+
+async def test_a_large_object_holds_nobody_up(tmp_path: Path) -> None:
+    """Three million bytes of the most entries, four times: a pod has its gate within half a second, of this process's own time."""
+    body = json.dumps(review({"kind": "RayJob", "spec": {"a": [{} for _ in range(740_000)]}})).encode()
+    assert 2_900_000 < len(body) < server.WARNING_BYTES
+    answers, longest = Answers(), 0.0
+    async with served(tmp_path, answers) as api:
+        large = [asyncio.create_task(api.post("/warnings", body)) for _ in range(4)]
+        while not all(one.done() for one in large):
+            began = time.process_time()
+            assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
+            longest = max(longest, time.process_time() - began)
+    assert 200 in {one.result()[0] for one in large} <= {200, 503}, "on a busy machine some come too late"
+    assert longest < 0.5
+    assert max(len(json.dumps(asked["object"])) for asked in answers.asked) < 100, "kopf copies what it gets"
+
+
+async def test_a_certificate_that_was_renewed_is_read_anew(tmp_path: Path) -> None:
+    """By whoever connects from then on."""
+    async with served(tmp_path, Answers(), reread=0.01) as api:
+        assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
+        for name, content in OTHER.items():
+            (tmp_path / name).write_bytes(content)
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+        async with asyncio.timeout(10):
+            while not await _trusts(context, api.port):
+                pass
+
+
+async def _trusts(context: ssl.SSLContext, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=HOST)
+    except ssl.SSLCertVerificationError:
+        return False
+    writer.close()
+    return True

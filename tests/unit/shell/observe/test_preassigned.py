@@ -1,0 +1,168 @@
+"""Who has the slot that he came with, as the stores tell; and what his gang sees of who has not."""
+
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.actions import AssignSlot
+from adapter.objects import specs
+from adapter.objects.placement import placement
+from adapter.objects.raw import Raw, key_of, uid_of
+from adapter.objects.workerpod import is_preassigned, slot_of
+from adapter.shell.kube.client import Unreachable
+from adapter.shell.observe.slots import Claims, Slots
+from tests.unit.builders import (
+    at,
+    make_copy,
+    make_placement,
+    make_pod,
+    make_ray_cluster,
+    make_reservation,
+    make_worker_cluster,
+    make_workload,
+    stamp,
+)
+from tests.unit.stores import Sight, fill
+
+WORK = make_workload(check=names.CHECK_READY)
+PLACE_RAW = make_placement(WORK, placedRound=1)
+PLACE, NAME = placement(PLACE_RAW), PLACE_RAW["metadata"]["name"]
+LISTED = "east/1/role-workers/2 west/1/role-workers/2"
+EAST0, EAST1, WEST0, WEST1 = (f"{cluster}/1/role-workers/{index}" for cluster in ("east", "west") for index in (0, 1))
+
+
+def came(name: str, index: int, **more: Any) -> dict[str, Any]:
+    """A pod with a number, a minute and a half younger than this process's lead."""
+    pod = make_pod(name, placement=NAME, index=str(index), listed=LISTED, **more)
+    pod["metadata"]["creationTimestamp"] = stamp(90)
+    return pod
+
+
+def copy_of(pod: Raw, slot: str) -> dict[str, Any]:
+    copy = make_copy(dict(pod))
+    copy["metadata"]["labels"][names.PLACEMENT_LABEL] = NAME
+    copy["metadata"]["annotations"][names.SLOT_ANNOTATION] = slot
+    return copy
+
+
+def sight(*pods: Raw, east: list[Raw] | None = None, west: list[Raw] | None = None) -> Sight:
+    """A gang in two clusters, of which this process leads since START."""
+    found = Sight({"east": 8, "west": 8})
+    found.memory.lead(at(0), [])
+    fill(found.manager.worker_clusters, make_worker_cluster("east"), make_worker_cluster("west"))
+    fill(found.manager.workloads, WORK)
+    fill(found.manager.placements, PLACE_RAW)
+    fill(found.manager.ray_clusters, make_ray_cluster())
+    fill(found.manager.pods, *map(dict, pods))
+    for name, copies in (("east", east or []), ("west", west or [])):
+        fill(found.members[name].workloads, make_reservation(PLACE_RAW))
+        fill(found.members[name].pods, *map(dict, copies))
+    return found
+
+
+def silence(found: Sight, cluster: str) -> None:
+    found.members[cluster]._note("probe", Unreachable("no answer"))
+
+
+A, B = came("a", 0), came("b", 2)
+OLD = came("old", 2, deleting=True)
+OUT = [came("x", 2, dispatched=True, phase="Failed"), came("y", 3, dispatched=True, phase="Failed")]
+
+
+def facts(found: Sight, pod: Raw) -> tuple[str, frozenset[str]]:
+    """Which slot a pod has, and which of the plan are taken, as its own look sees them."""
+    seen = found.facts.workers.facts(key_of(pod))
+    assert seen.pod
+    return slot_of(seen.pod), frozenset(slot for slot in (EAST0, EAST1, WEST0, WEST1) if slot in seen.taken)
+
+
+def test_a_pod_has_the_slot_that_it_came_with() -> None:
+    found = sight(A, B)
+    assert facts(found, A) == (EAST0, frozenset()), "and nobody asks who has the others"
+    assert facts(found, B) == (WEST0, frozenset())
+    assert not found.facts.workers.facts(key_of(B)).slotless
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(sight(B, OLD), id="its predecessor is about to go"),
+        pytest.param(sight(B, west=[copy_of(OLD, WEST0)]), id="the copy of that is"),
+        pytest.param(sight(B, came("other", 2)), id="KubeRay gave the number twice"),
+        pytest.param(sight(B, make_pod("other", placement=NAME, slot=WEST0)), id="another one was given it"),
+    ],
+)
+def test_one_that_somebody_else_holds_is_not_its_own(found: Sight) -> None:
+    slot, taken = facts(found, B)
+    assert (slot, WEST0 in taken) == ("", True)
+    assert found.facts.workers.facts(key_of(B)).slotless
+
+
+def test_one_that_is_just_being_given_away_is_not_either() -> None:
+    found, claims = sight(B), Claims()
+    slots = Slots(found.manager, found.fleet, claims, found.memory)
+    assert slot_of(slots.standing(PLACE, B)) == WEST0
+    given: list[Any] = [AssignSlot(A, "west", WEST0)]
+    claims.take(given)
+    assert slot_of(slots.standing(PLACE, B)) == ""
+    assert slots.unplaced(PLACE), "its gang sees it at once, too"
+    claims.release(given)
+    assert not slots.unplaced(PLACE)
+
+
+def test_one_where_its_own_copy_stands_is_its_own_whoever_else_holds_it() -> None:
+    assert facts(sight(B, came("other", 2), west=[copy_of(B, WEST0)]), B)[0] == WEST0
+
+
+def test_in_a_cluster_that_is_drained_nobody_has_one_and_its_share_is_empty() -> None:
+    found = sight(B)
+    slots = Slots(found.manager, found.fleet, Claims(), found.memory)
+    assert slots.occupied(PLACE) == {("west", 1)}
+    found.members["west"].spec = specs.worker_cluster(make_worker_cluster("west", draining=True))
+    assert facts(found, B)[0] == ""
+    assert slots.occupied(PLACE) == set(), "else the share would wait for who waits for another"
+
+
+def test_a_worker_that_is_replaced_while_its_cluster_is_silent_waits_for_a_place_elsewhere() -> None:
+    """Ray has lost those who were there: KubeRay gives their numbers to pods that can have no copy, so their share is lost at once."""
+    found = sight(*OUT, B, west=[copy_of(pod, slot) for pod, slot in zip(OUT, (WEST0, WEST1), strict=True)])
+    silence(found, "west")
+    assert facts(found, B)[0] == ""
+    gang = found.facts.gangs.facts((WORK["metadata"]["namespace"], WORK["metadata"]["name"]), at(99))
+    assert (gang.unplaced, ("west", 1) in gang.alive) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("leads", "pods", "sent"),
+    [
+        pytest.param(0, [], [uid_of(B)], id="this process has asked for its copy"),
+        pytest.param(0, [uid_of(B)], [], id="or the one that led before may have: it was there"),
+        pytest.param(120, [], [], id="or by its age, where that was not seen"),
+    ],
+)
+def test_one_that_may_have_a_copy_there_keeps_it(leads: float, pods: list[str], sent: list[str]) -> None:
+    """A second copy elsewhere would be a worker too many."""
+    found = sight(B)
+    found.memory.lead(at(leads), pods)
+    found.memory.sent |= set(sent)
+    silence(found, "west")
+    assert facts(found, B)[0] == WEST0
+    gang = found.facts.gangs.facts((WORK["metadata"]["namespace"], WORK["metadata"]["name"]), at(99))
+    assert (gang.unplaced, ("west", 1) in gang.alive) == (False, True)
+
+
+def test_whose_slots_are_taken_is_read_where_a_pod_may_get_another_one() -> None:
+    """All of a large gang's are not read for each of its pods, but where it must choose, or may choose a better one."""
+    found, other = sight(A, B), make_placement(WORK, excluded={"west": 60})
+    fill(found.manager.placements, other)
+    assert facts(found, B) == (WEST0, frozenset({EAST0}))
+    assert facts(sight(A, B, make_pod("new", placement=NAME)), make_pod("new"))[1] == {EAST0, WEST0}
+
+
+def test_what_is_known_is_forgotten_with_its_pod() -> None:
+    found = sight(A)
+    found.memory.sent |= {uid_of(A), "another"}
+    found.memory.keep([], [uid_of(A)], [])
+    assert found.memory.sent == {uid_of(A)}
+    assert is_preassigned(A)
