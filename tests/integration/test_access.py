@@ -125,7 +125,15 @@ class Scene:
         labels = {names.MANAGER_LABEL: membership.identity(uid), names.POD_UID_LABEL: pod["metadata"]["uid"]}
         self.east.apply(yaml.safe_dump(self._pod({"labels": labels}, spec)))
         wait(lambda: "line 3" in self.east.log(POD, self.stage.name), 60, "the copy prints", self.dump)
+        self._mirror()
         return pod
+
+    def _mirror(self) -> None:
+        """Say in the manager that the pod runs, as the controller would: kubectl forwards no port to one that waits."""
+        running = json.dumps({"status": {"phase": "Running"}})
+        self.manager.kubectl(
+            *("-n", self.stage.name, "patch", "pod", POD, "--subresource=status", "--type=merge", "-p", running)
+        )
 
     def _pod(self, about: Raw, spec: Raw) -> Raw:
         metadata = {"namespace": self.stage.name, "name": POD, **about}
