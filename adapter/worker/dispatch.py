@@ -121,11 +121,11 @@ def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
 
 
 def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
-    """Whether the pod has no slot yet, or may have another one than it has."""
+    """Whether the pod has no slot yet, or may have another one than it has: not while a copy may stand in a cluster that cannot be seen."""
     slot = slot_of(pod)
     cluster = share_key(slot)[0]
     seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
-    return not slot or (seen and not worker.made and wants_slot(pod, worker.remotes))
+    return not slot or ((seen or not worker.sent) and not worker.made and wants_slot(pod, worker.remotes))
 
 
 def _free_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> str:

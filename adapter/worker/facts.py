@@ -33,6 +33,7 @@ class Worker:
     draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
     silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
     made: bool = False  # whether this process made its copy, of which the manager may not be told yet
+    sent: bool = True  # whether somebody may have sent its copy to a cluster that cannot be seen now
     head_pod: Raw | None = None  # the head itself, None while it has no address
     # cluster that mirrors heads -> what it has of this one's mirror
     head_mirrors: Mapping[str, servicemirror.Standing] = field(default_factory=dict)

@@ -106,11 +106,15 @@ class Slots:
         return Ground(
             copied=bool(copy and label(copy, names.POD_UID_LABEL) == uid) or uid in memory.made,
             seen=member is not None,
-            sent=member is None
-            and preassigned.may_be_sent(pod, sent=uid in memory.sent, leads_since=memory.leads_since),
+            sent=member is None and self.may_be_sent(pod),
             shared=shared,
             draining=draining,
         )
+
+    def may_be_sent(self, pod: Raw) -> bool:
+        """Whether somebody, this process or one that led before, may have sent a pod's copy anywhere."""
+        memory = self._memory
+        return preassigned.may_be_sent(pod, sent=uid_of(pod) in memory.sent, leads_since=memory.leads_since)
 
     def _counts(self, group: str) -> list[Mapping[str, int]]:
         members = self._fleet.members().values()

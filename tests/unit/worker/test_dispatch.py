@@ -403,6 +403,14 @@ CASES = [
          "something may stand there",
          worker(SLOTTED, taken=[EAST0], targets={"west": target("west")}),
          []),
+    Case("4. but for one of which nobody can have sent a copy",
+         "nothing can stand there",
+         worker(SLOTTED, taken=[EAST0], targets={"west": target("west")}, sent=False),
+         [AssignSlot(SLOTTED, "west", WEST0)]),
+    Case("4. which keeps a slot that is planned",
+         "its cluster may come back in a moment",
+         worker(SLOTTED, targets={"west": target("west")}, sent=False, silence=QUIET),
+         [LookAgain(timedelta(seconds=55))]),
     Case("4. nor is one that its cluster's share does not have",
          "something may stand there all the same",
          worker(make_pod(placement=NAME, slot="east/1/role-workers/9"), targets={"west": target("west")}),
@@ -959,6 +967,7 @@ class World:
             reservations=shares(**{c: make_reservation(PLACE_RAW, admitted=self.admitted[c]) for c in seen}),
             taken=slots_taken(everyone, uid),
             silence=self.silence(pod) if pod else None,
+            sent=uid in self.sent | self.older,
         )
 
     def everyone(self) -> list[Raw]:
