@@ -174,6 +174,13 @@ serving: $(VENV)/.ready ## Ask a RayService 50 times a second while it is upgrad
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.trials.serving
 
+SINCE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
+
+.PHONY: upgrade
+upgrade: $(VENV)/.ready ## Start gangs under the controller of SINCE=COMMIT, install this checkout over it, and see that all go on
+	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m hack.trials.upgrade --since "$(SINCE)"
+
 .PHONY: versions
 versions: $(VENV)/.ready ## Run other versions of Kubernetes, Kueue and KubeRay, on a second lab, and write docs/versions.md; PAIRS="older-kueue" for some
 	@RAYSPAN_LAB=1 $(RUN) -m hack.trials.versions $(if $(PAIRS),--only $(PAIRS))

@@ -1,0 +1,137 @@
+"""`python -m hack.trials.upgrade --since REV`: do gangs that run under an earlier controller go on under this checkout's?
+
+The earlier one is that of a commit, installed on the lab from a checkout of its own, by its own program. A gang of fixed size and an
+elastic one start under it. Then the checkout is installed over it, as docs/install.md says. Nobody who ran may be restarted, nobody may
+run twice, and all that a controller does must go on with what the earlier one wrote: an elastic job grows, a worker that is lost is
+replaced, a new job starts, and what ends leaves nothing behind. The status is 1 where one of these was not so.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hack.lab.base.paths import REPO
+from hack.lab.base.progress import LabError, step, told
+from hack.testbed import clusters, deployment, install
+from hack.testbed.clusters import Clusters, wait
+from hack.testbed.stage import Stage
+from hack.trials.chaos import invariants, snapshot
+from hack.trials.sampler import CopySampler
+
+_CPU = 8  # quota of each of two clusters, where a worker has one: room for all jobs of the trial, and for neither gang in one of them
+_GANG, _ELASTIC, _NEW = "gang", "elastic", "new"
+_SIZES = {_GANG: 6, _ELASTIC: 2}
+_GROWN = 4
+_PATIENCE = 120.0  # seconds for a step, as in the other trials: a few on an idle machine
+_WELL = 60.0  # and for the books to be right again: what the project promises
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m hack.trials.upgrade", description=__doc__)
+    parser.add_argument("--since", required=True, metavar="REV", help="the commit of the earlier controller")
+    asked = parser.parse_args(argv)
+    return told(lambda: _run(asked.since))
+
+
+def _run(since: str) -> int:
+    deployment.on_lab(renew=False)
+    with _checkout(since) as folder, step(f"rayspan: install {since}"):
+        _install(folder)
+    fleet = clusters.of_lab()
+    with Stage(fleet, "upgrade", tuple(fleet.workers)[:2]) as stage:
+        wrong = _course(fleet, stage)
+    print(*(f"FAILED: {one}" for one in wrong), f"wrong after an upgrade from {since}: {len(wrong)}", sep="\n")
+    return 1 if wrong else 0
+
+
+def _course(fleet: Clusters, stage: Stage) -> list[str]:
+    """Run the whole of it; returns sentences about what must not be."""
+    stage.build(dict.fromkeys(stage.clusters, _CPU), policy={"strategy": "Spread"})
+    stage.ray_cluster(_GANG, workers=_SIZES[_GANG])
+    stage.ray_cluster(_ELASTIC, workers=_SIZES[_ELASTIC], elastic=2 * _GROWN)
+    _until(stage, sum(_SIZES.values()), "all workers run under the earlier controller")
+    before = _uids(stage)
+    sampler = CopySampler([fleet.workers[name] for name in stage.clusters], stage.name)
+    with sampler:
+        begun = time.monotonic()
+        install.on_lab()
+        wrong = _well(stage, _SIZES)
+        print(f"all is well {time.monotonic() - begun:.0f} s after the upgrade began", flush=True)
+        wrong += [f"{name} was restarted" for name, uid in before.items() if _uids(stage).get(name) != uid]
+        wrong += _goes_on(stage, before)
+    return [*wrong, *sampler.lives.doubled()]
+
+
+def _goes_on(stage: Stage, before: dict[str, str]) -> list[str]:
+    """Let everything happen once that a controller answers, to jobs that the earlier one started."""
+    stage.scale(_ELASTIC, 0, _GROWN)
+    workers = sum(_SIZES.values()) + _GROWN - _SIZES[_ELASTIC]
+    _until(stage, workers, "the elastic job grows")
+    cluster = stage.clusters[0]
+    lost = next(copy["metadata"]["name"] for copy in stage.remote()[cluster] if copy["metadata"]["name"] in before)
+    stage.fleet.workers[cluster].delete("pod", lost, stage.name)
+    wait(lambda: before[lost] not in _uids(stage).values(), _PATIENCE, "a lost worker is given up")
+    _until(stage, workers, "it is replaced")
+    stage.ray_cluster(_NEW, workers=2)
+    _until(stage, workers + 2, "a new job runs")
+    wrong = _well(stage, {_GANG: _SIZES[_GANG], _ELASTIC: _GROWN, _NEW: 2})
+    for name in (_GANG, _ELASTIC, _NEW):
+        stage.manager.delete("raycluster", name, stage.name)
+    wait(lambda: not stage.leftovers() and not stage.reserving(), _PATIENCE, "nothing is left behind")
+    return wrong
+
+
+def _until(stage: Stage, workers: int, what: str) -> None:
+    with step(what):
+        wait(lambda: stage.running(workers), _PATIENCE, what, lambda: snapshot.text(snapshot.take(stage, {})))
+
+
+def _well(stage: Stage, sizes: dict[str, int]) -> list[str]:
+    """What is still not as it must be after a while, sentences."""
+    deadline = time.monotonic() + _WELL
+    while True:
+        seen = snapshot.take(stage, sizes)
+        found = [*invariants.never(seen), *invariants.findings(seen)]
+        if not found or time.monotonic() > deadline:
+            return [f"{one.kind}: {one.text}" for one in found]
+        time.sleep(0.2)
+
+
+def _uids(stage: Stage) -> dict[str, str]:
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in stage.workers()}
+
+
+@contextmanager
+def _checkout(revision: str) -> Iterator[Path]:
+    """A checkout of a commit, for a while."""
+    folder = REPO / "build" / "upgrade"
+    shutil.rmtree(folder, ignore_errors=True)
+    _git("worktree", "prune")
+    _git("worktree", "add", "--detach", str(folder), revision)
+    try:
+        yield folder
+    finally:
+        _git("worktree", "remove", "--force", str(folder))
+
+
+def _git(*words: str) -> None:
+    done = subprocess.run(["git", *words], cwd=REPO, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"git {' '.join(words)} failed: {done.stderr.strip()}")
+
+
+def _install(folder: Path) -> None:
+    """Install by the program of that checkout."""
+    command = [sys.executable, "-m", "hack.testbed.install"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"{folder.name} cannot be installed: {(done.stderr or done.stdout).strip()[-2000:]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
