@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import base64
 import json
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,11 @@ CONTROLLER = "rayspan-controller"
 PODS = "app.kubernetes.io/name=rayspan,app.kubernetes.io/component=controller"
 
 _OVERLAYS = REPO / "kustomize" / "overlays"
+_TELLS_IMAGE = """
+from hack.lab.images import images
+image, archive = images.prepare("rayspan")
+print(image.image_id(), archive)
+"""
 _FIRST = "customresourcedefinition.apiextensions.k8s.io"
 _TELLS = {  # which condition says that an applied object works
     _FIRST: "Established",
@@ -48,16 +54,17 @@ def install(
     manager_overlay: str = "demo",
     fleet_overlay: str | None = "demo-fleet",
     image: str | None = None,
+    overlays: Path = _OVERLAYS,
 ) -> None:
     """Install on these clusters, and wait until it works.
 
-    `image` is the id that the controller is to run: under the reference rayspan/rayspan:dev the content changes, and a
+    `overlays`: those of another checkout, whose `image` it is. `image` is the id that the controller is to run: under the reference rayspan/rayspan:dev the content changes, and a
     controller that runs another one is restarted. Without a fleet overlay the queues cannot be Active and are not waited for.
     """
     fleet = clusters.of(manager, workers)
     with step("rayspan: apply the overlays"), ThreadPoolExecutor() as pool:
-        done = [pool.submit(_apply, each, worker_overlay) for each in fleet.workers.values()]
-        applied = _apply(fleet.manager, manager_overlay)
+        done = [pool.submit(_apply, each, overlays / worker_overlay) for each in fleet.workers.values()]
+        applied = _apply(fleet.manager, overlays / manager_overlay)
         queues = {each: one.result() for each, one in zip(fleet.workers.values(), done, strict=True)}
         _await(fleet.manager, [each for each in applied if each.startswith(_FIRST)])
         for (
@@ -71,7 +78,7 @@ def install(
         if fleet_overlay is None:
             _await(fleet.manager, [each for each in applied if each.startswith("deployment.")])
             return
-        _await(fleet.manager, [*applied, *_apply(fleet.manager, fleet_overlay)])
+        _await(fleet.manager, [*applied, *_apply(fleet.manager, overlays / fleet_overlay)])
         for cluster, objects in queues.items():
             _await(cluster, objects)
 
@@ -89,15 +96,33 @@ def on(manager: Path | None, workers: Iterable[str], *, there: bool) -> Clusters
     return clusters.of(manager, named)
 
 
-def on_lab(*, manager_overlay: str = "demo") -> Clusters:
-    """Install on the lab, with the controller as the checkout is now: what a developer does after each change."""
+def on_lab(*, manager_overlay: str = "demo", checkout: Path = REPO) -> Clusters:
+    """Install on the lab, with the controller as a checkout is now, this one mostly: what a developer does after each change."""
     lab, fleet = definition.load(), clusters.of_lab()
-    image, archive = images.prepare("rayspan")
+    image, archive = _image() if checkout == REPO else _image_of(checkout)
     with lock.held(STATE / "lock", "waiting for another command on the lab"):
         containerd.bring(lab.manager, "rayspan", archive)
     workers = {name: cluster.kubeconfig for name, cluster in fleet.workers.items()}
-    install(fleet.manager.kubeconfig, workers, manager_overlay=manager_overlay, image=image.image_id())
+    overlays = checkout / _OVERLAYS.relative_to(REPO)
+    install(fleet.manager.kubeconfig, workers, manager_overlay=manager_overlay, image=image, overlays=overlays)
     return fleet
+
+
+def _image() -> tuple[str, Path]:
+    """The id and the archive of our image."""
+    image, archive = images.prepare("rayspan")
+    return image.image_id(), archive
+
+
+def _image_of(checkout: Path) -> tuple[str, Path]:
+    """The same of another checkout, by its own program."""
+    with step("image of the other checkout"):
+        command = [sys.executable, "-c", _TELLS_IMAGE]
+        done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LabError(f"{checkout} cannot make its image: {done.stderr.strip()[-2000:]}")
+    number, archive = done.stdout.splitlines()[-1].split(maxsplit=1)
+    return number, Path(archive)
 
 
 def leader(manager: Cluster) -> str:
@@ -120,9 +145,9 @@ def worker_kubeconfig(manager: Cluster, name: str) -> str:
     return base64.b64decode(found["data"][names.KUBECONFIG_KEY]).decode()
 
 
-def _apply(cluster: Cluster, overlay: str) -> list[str]:
+def _apply(cluster: Cluster, overlay: Path) -> list[str]:
     """The names of what was applied, as kind.group/name."""
-    return cluster.kubectl("apply", "-k", _OVERLAYS / overlay, "-o", "name").split()
+    return cluster.kubectl("apply", "-k", overlay, "-o", "name").split()
 
 
 async def _hand_over(manager: Cluster, name: str, cluster: Cluster) -> None:

@@ -1,6 +1,6 @@
 """`python -m hack.trials.upgrade --since REV`: do gangs that run under an earlier controller go on under this checkout's?
 
-The earlier one is that of a commit, installed on the lab from a checkout of its own, by its own program. A gang of fixed size and an
+The earlier one is that of a commit, with the image and the manifests of its own checkout. A gang of fixed size and an
 elastic one start under it. Then the checkout is installed over it, as docs/install.md says. Nobody who ran may be restarted, nobody may
 run twice, and all that a controller does must go on with what the earlier one wrote: an elastic job grows, a worker that is lost is
 replaced, a new job starts, and what ends leaves nothing behind. The status is 1 where one of these was not so.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError, step, told
-from hack.testbed import clusters, deployment, install
+from hack.testbed import deployment, install
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.stage import Stage
 from hack.trials.chaos import invariants, snapshot
@@ -40,9 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(since: str) -> int:
     deployment.on_lab(renew=False)
-    with _checkout(since) as folder, step(f"rayspan: install {since}"):
-        _install(folder)
-    fleet = clusters.of_lab()
+    with _checkout(since) as folder:
+        fleet = install.on_lab(checkout=folder)
     with Stage(fleet, "upgrade", tuple(fleet.workers)[:2]) as stage:
         wrong = _course(fleet, stage)
     print(*(f"FAILED: {one}" for one in wrong), f"wrong after an upgrade from {since}: {len(wrong)}", sep="\n")
@@ -123,14 +122,6 @@ def _git(*words: str) -> None:
     done = subprocess.run(["git", *words], cwd=REPO, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"git {' '.join(words)} failed: {done.stderr.strip()}")
-
-
-def _install(folder: Path) -> None:
-    """Install by the program of that checkout."""
-    command = [sys.executable, "-m", "hack.testbed.install"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LabError(f"{folder.name} cannot be installed: {(done.stderr or done.stdout).strip()[-2000:]}")
 
 
 if __name__ == "__main__":
