@@ -46,6 +46,7 @@ from adapter.worker import endpoints
 # How often a worker cluster may wake the whole fleet: five losses and returns in a row as they come, as of a link that flaps; then
 # as often as it takes a cluster to count as steady. One whose watches are refused and allowed in turn would else do so twice a second.
 CONTACTS, CONTACT_SECONDS = 10, STEADY_AFTER.total_seconds()
+AT_MOST = 64  # who are woken where one of them is enough, if any
 
 
 class Waker:
@@ -199,10 +200,14 @@ class Waker:
         self._fleet.room.changed()
         self._keys.named(CLUSTER, "", cluster, after)
         self._keys.all(GANG, self._manager.workloads, after)
-        self._keys.all(POD, self._manager.pods, after)
+        self._keys.all(POD, self._bound(cluster), after)
         self._keys.all(SERVICE, self._manager.services, after)
         self._keys.member(cluster, after)
         self._keys.quotas(after)
+
+    def _bound(self, cluster: str) -> Iterable[Raw]:
+        """The manager's pods whose fate hangs on a worker cluster: those with a slot there, and those that may get one."""
+        return (pod for pod in self._manager.pods if share_key(slot_of(pod))[0] in ("", cluster))
 
     def opened(self, cluster: str) -> None:
         """A worker cluster may be written to from now on: what was to be done there failed meanwhile. As seldom as it may come into
@@ -210,21 +215,25 @@ class Waker:
         after = self._openings.setdefault(cluster, Bucket(CONTACTS, CONTACT_SECONDS)).delay(time.monotonic())
         self._keys.failed(after)
 
-    def everything(self) -> None:
-        """Every key there is."""
+    def everything(self, over: float = 0.0) -> None:
+        """Every key there is, each at a time of its own within so many seconds."""
         for what, store in (
             (CLUSTER, self._manager.worker_clusters),
             (POLICY, self._manager.policies),
             (CHECK, self._manager.checks),
             (GANG, self._manager.workloads),
-            (POD, self._manager.pods),
+            (POD, sorted(self._manager.pods, key=lambda pod: bool(slot_of(pod)))),  # who waits comes first
             (SERVICE, self._manager.services),
         ):
-            self._keys.all(what, store)
+            self._keys.spread(what, store, over)
         for found in self._manager.slices:
             self._slice(None, found)
-        for cluster in self._fleet.members():
-            self._keys.member(cluster)
+        for member in self._fleet.members().values():
+            # The others' keys are there already.
+            alone = (copy for copy in member.pods if self._manager.pods.get(key_of(copy)) is None)
+            self._keys.spread(POD, alone, over)
+            for share in member.workloads:
+                self._keys.owner_of_share(share, over)
         self._keys.quotas()
 
     def _workload(self, before: Raw | None, after: Raw | None) -> None:
@@ -266,9 +275,14 @@ class Waker:
             self._keys.gang_of(place, BURST_SECONDS)
         left = slot_of(before or {})
         if after is None or left not in ("", slot_of(after)):
-            # Its slot may be free: those without one look for it, and those who had the same one find that it is theirs.
-            siblings = self._manager.pods.group(by_placement(raw))
-            self._keys.all(POD, (pod for pod in siblings if slot_of(pod) in ("", left)))
+            self._free(by_placement(raw), left)
+
+    def _free(self, place: str, slot: str) -> None:
+        """A slot may be free: those without one look for it, and those who had the same one find that it is theirs. Of one who had none
+        that is known, it was one at most, which was just being given to it."""
+        without = self._manager.pods.having(place, "")
+        self._keys.all(POD, without if slot else without[:AT_MOST])
+        self._keys.all(POD, self._manager.pods.having(place, slot) if slot else ())
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
         if predicates.changed(before, after, predicates.head):
@@ -316,7 +330,8 @@ class Waker:
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(CLUSTER, after or before or {})
         if predicates.changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
-            self._keys.all(POD, self._manager.pods)  # when their workers count as lost is reckoned from it
+            # When their workers count as lost is reckoned from it.
+            self._keys.all(POD, self._bound(key_of(after or before or {})[1]))
             self._keys.all(GANG, self._manager.workloads)
         if predicates.changed(before, after, recorded):
             self._keys.all(CLUSTER, self._manager.worker_clusters)  # it may have stood in the way of another one

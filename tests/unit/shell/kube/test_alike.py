@@ -1,0 +1,85 @@
+"""What objects have in common is kept once and reckoned once; each of them is as it was, and nothing is left when they are gone."""
+
+import copy
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.shell.kube import weight
+from adapter.shell.kube.alike import Parts
+from adapter.shell.kube.store import Store
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "a", "worker" * 20, "é"]) | st.floats(0, 1),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=20,
+)
+_OBJECTS = st.lists(st.fixed_dictionaries({"spec": _JSON, "status": _JSON, "data": _JSON}), min_size=1, max_size=6)
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    env = [{"name": f"SETTING_{number}", "value": "on"} for number in range(20)]
+    about = {"name": name, "namespace": "demo", "uid": name, "resourceVersion": "1"}
+    return {"metadata": about, "spec": {"containers": [{"name": "ray", "env": env, "args": ["x" * 300]}], **spec}}
+
+
+@given(_OBJECTS)
+def test_objects_are_as_they_were_and_leave_nothing_behind(objects: list[dict[str, Any]]) -> None:
+    parts, before = Parts(), copy.deepcopy(objects)
+    taken = [parts.take(one) for one in objects]
+    assert json.dumps([made for made, _ in taken]) == json.dumps(before), "letter by letter: 1 is not true"
+    assert objects == before, "what came in is not changed"
+    for _, holder in taken:
+        parts.leave(holder)
+    assert parts.weight == 0 and not parts._known
+
+
+@given(_OBJECTS)
+def test_what_is_shared_weighs_no_more_for_a_twin_and_as_much_for_the_last_who_has_it(
+    objects: list[dict[str, Any]],
+) -> None:
+    parts = Parts()
+    first = [parts.take(one)[1] for one in objects]
+    weighed = parts.weight
+    twins = [parts.take(copy.deepcopy(one))[1] for one in objects]
+    assert parts.weight == weighed
+    for holder in first:
+        parts.leave(holder)
+    assert parts.weight == weighed, "whoever came first is gone, and what it brought is still held"
+    assert [one.weight for one in twins] == [one.weight for one in first]
+
+
+def test_what_is_made_up_weighs_as_much_as_it_takes() -> None:
+    """Nobody gets more into a store by parts that nobody else has."""
+    store = Store()
+    odd = {
+        "metadata": {"name": "a", "resourceVersion": "1"},
+        "spec": {"x": [[{"n": [number]}] for number in range(2000)]},
+    }
+    store.put(odd)
+    assert store.weight >= weight.of(odd)
+
+
+def test_pods_of_one_template_are_kept_for_a_part_of_what_they_are() -> None:
+    store, plain = Store(), weight.of(pod("p-0", hostname="p-0"))
+    for number in range(100):
+        store.put(pod(f"p-{number}", hostname=f"p-{number}"))
+    assert store.weight < 100 * plain / 4
+    one, other = (store.get(("demo", name)) or {} for name in ("p-1", "p-2"))
+    assert one["spec"]["containers"][0]["env"] is other["spec"]["containers"][0]["env"]
+    store.replace([], "9")
+    assert store.weight == 0
+
+
+def test_what_is_nested_too_deep_is_kept_as_it_is() -> None:
+    deep: Any = {}
+    for _ in range(600):
+        deep = {"a": deep}
+    odd = {"spec": deep}
+    parts = Parts()
+    made, holder = parts.take(odd)
+    assert made == odd and holder.weight > 600 * 100
+    parts.leave(holder)
+    assert parts.weight == 0
