@@ -102,8 +102,15 @@ class Cluster:
         tell = functools.partial(self._note, PROBE)
         await reflector.keep(self.client, tell, followed, self._forget, self.prove)
 
+    def release(self) -> None:
+        """Keep nothing of it, for it is followed no more. It and its stores hold each other: what stood when all was settled is never
+        looked through for such (`shell.heap`), and would stay for as long as the process."""
+        for row in self._rows:
+            row.store.forget()
+        self._forget()
+
     def _forget(self) -> None:
-        """Hear that its stores were emptied: they held more than may be kept of one cluster."""
+        """Hear that its stores were emptied: they held more than may be kept of one cluster, or it is followed no more."""
 
     async def prove(self) -> None:
         """Ask who answers; raises Stranger when it is not the cluster that it was. Nobody doubts it here."""

@@ -162,6 +162,7 @@ class Fleet:
             before.task.cancel()
             await asyncio.gather(before.task, return_exceptions=True)
             await _close(before)  # by nobody else, where its task had not begun
+            before.member.release()
             if claim:
                 self._tasks.create_task(_give_back(claim))
             self._tell.contact(name)
