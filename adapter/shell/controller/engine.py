@@ -97,9 +97,11 @@ class Engine:
             await self._lease.near.wait()
             self.manager.complete()
             parts.fleet.complete()
+            # From now on, not from when the Lease is held: a worker cluster that is cut off shall not prolong the time without a leader.
+            seen = tasks.create_task(_seen(parts))
             await self._lease.held.wait()
             await self.manager.filled.wait()
-            await _seen(parts)
+            await seen
             self._settled()
         self._leads = True
         if self._parts:
