@@ -1,13 +1,14 @@
 """What do we know of one kind of object in one cluster: the last state of each, as list and watch delivered it.
 
 A store that was never filled is not synced, and whoever asks must do nothing then rather than read "none". Objects are
-never changed in place. It knows how much memory they take, and leaves to others how much that may be. What is no object (`objects.shape`) does not come in, and an object comes in as a whole or not at all.
+never changed in place: they share parts (`alike`). It knows how much memory they take, and leaves to others how much that may be. What is no
+object (`objects.shape`) does not come in, and an object comes in as a whole or not at all.
 """
 
 import itertools
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from adapter.objects import shape, slim
@@ -330,8 +331,8 @@ class Listing:
             self._own += holder.weight
 
     def _settle(self, most: int | None = None) -> None:
-        """Put into the store what is held, or so many of it. It is of this list's version: whoever lists anew is behind it or not, also where this one
-        comes to no end."""
+        """Put into the store what is held, or so many of it. It is of this list's version: whoever lists anew is behind it or not, also
+        where this one comes to no end."""
         if not self._restored:
             self._store.newest = max(self._store.newest, self._listed)
         ours = self._store._parts is self._parts
@@ -349,7 +350,7 @@ class Listing:
         for _ in self.ending():
             pass
 
-    def ending(self) -> Iterator[None]:
+    def ending(self) -> Generator[None]:
         """The same in pieces, where nobody can look meanwhile: a first list may be of ten thousand, and its store is not synced before."""
         store = self._store
         for key in set(store._objects) - self._seen:
@@ -357,11 +358,21 @@ class Listing:
                 store._drop(key)
         if not store._objects:
             store._parts = self._parts  # they need not be told apart once more
-        while not store.synced and len(self._held) > PIECE:
-            self._settle(PIECE)
-            yield
+        try:
+            while not store.synced and len(self._held) > PIECE:
+                self._settle(PIECE)
+                yield
+        except GeneratorExit:
+            self._give_up()
+            raise
         store._listed(self._listed, restored=self._restored)
         self._settle()
+
+    def _give_up(self) -> None:
+        """Leave nothing behind of what has not gone in: the store knows its parts already."""
+        for _, holder in self._held.values() if self._store._parts is self._parts else ():
+            self._parts.leave(holder)
+        self._held.clear()
 
     def _outlived(self, key: Key) -> bool:
         """Whether what is known of an object is newer than this list."""

@@ -4,12 +4,21 @@ import copy
 import json
 from typing import Any
 
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.objects import slim
+from adapter.objects.raw import key_of
+from adapter.objects.workerpod import without_slot
+from adapter.rewrite import rewriter
+from adapter.rewrite.headaddress import HeadAddress
 from adapter.shell.kube import weight
 from adapter.shell.kube.alike import Parts
 from adapter.shell.kube.store import Store
+from adapter.worker import mirror
+from hack.lab.base.paths import REPO
+from tests.unit import builders
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "a", "worker" * 20, "é"]) | st.floats(0, 1),
@@ -17,6 +26,7 @@ _JSON = st.recursive(
     max_leaves=20,
 )
 _OBJECTS = st.lists(st.fixed_dictionaries({"spec": _JSON, "status": _JSON, "data": _JSON}), min_size=1, max_size=6)
+PODS = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.in.yaml"))
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:
@@ -83,3 +93,35 @@ def test_what_is_nested_too_deep_is_kept_as_it_is() -> None:
     assert made == odd and holder.weight > 600 * 100
     parts.leave(holder)
     assert parts.weight == 0
+
+
+def test_a_part_that_is_met_again_after_all_who_had_it_went_is_known_anew() -> None:
+    store = Store()
+    for version in ("1", "2", "3"):
+        one = pod("p-0")
+        one["metadata"] |= {"resourceVersion": version}
+        store.replace([one], version)
+        weighed = store.weight
+        store.replace([], str(int(version) * 10))
+        assert store.weight == 0 and not store._parts._known
+    assert weighed > 0
+
+
+def test_whoever_makes_a_copy_of_one_changes_no_other() -> None:
+    """They hold the same parts: who changed one of them in place would change all pods of a gang."""
+    store = Store()
+    for path in PODS:
+        for name in ("one", "other"):
+            raw = yaml.safe_load(path.read_text())
+            raw["metadata"] |= {"name": f"{path.stem}-{name}"}
+            store.put(raw)
+    before = {key_of(raw): json.dumps(raw) for raw in store}
+    assert len(before) == 2 * len(PODS) > 20
+    how: dict[str, Any] = {"role": "workers", "total": 1, "slot": "east/1/workers/0", "anchor_uid": "uid"}
+    for raw in store:
+        rewriter.remote_pod(raw, head=HeadAddress.of(raw, "10.9.9.9"), target=builders.make_target("east"), **how)
+        mirror.status_patch(raw, raw, "east")
+        mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp())
+        without_slot(raw)
+        slim.worker(raw)
+    assert {key_of(raw): json.dumps(raw) for raw in store} == before
