@@ -5,6 +5,7 @@ more than finding those keys.
 """
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -15,7 +16,7 @@ from adapter.admission.identity import recorded
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.placement import placement
 from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, number, uid_of
-from adapter.objects.workerpod import ended, share_key, slot_of
+from adapter.objects.workerpod import ended, group_of, leaving, share_key, slot_of, waits_for_quota
 from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, by_selected_ray_cluster
@@ -274,15 +275,22 @@ class Waker:
         ):  # a share may be lost with its last worker, or be left
             self._keys.gang_of(place, BURST_SECONDS)
         left = slot_of(before or {})
-        if after is None or left not in ("", slot_of(after)):
+        if after is None and not left:
+            self._undone(by_placement(raw), raw)
+        elif after is None or left not in ("", slot_of(after)):
             self._free(by_placement(raw), left)
 
     def _free(self, place: str, slot: str) -> None:
-        """A slot may be free: those without one look for it, and those who had the same one find that it is theirs. Of one who had none
-        that is known, it was one at most, which was just being given to it."""
-        without = self._manager.pods.having(place, "")
-        self._keys.all(POD, without if slot else without[:AT_MOST])
-        self._keys.all(POD, self._manager.pods.having(place, slot) if slot else ())
+        """A slot may be free: those without one look for it, and those who had the same one find that it is theirs."""
+        for one in ("", slot):
+            self._keys.all(POD, self._manager.pods.having(place, one))
+
+    def _undone(self, place: str, gone: Raw) -> None:
+        """A pod is gone of which no slot is known: it held one at most, which was just being given to it, and any other of its group may
+        take that."""
+        without, group = self._manager.pods.having(place, ""), group_of(gone)
+        fit = (pod for pod in without if group_of(pod) == group and not (leaving(pod) or waits_for_quota(pod)))
+        self._keys.all(POD, itertools.islice(fit, AT_MOST))
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
         if predicates.changed(before, after, predicates.head):

@@ -575,6 +575,15 @@ async def test_of_those_without_a_slot_few_are_woken_by_one_that_had_none(bench:
     assert len(bench.woken()) > 1000, "a slot that somebody had is for whoever may take it"
 
 
+async def test_whoever_may_take_what_one_without_a_slot_was_just_being_given_is_among_those_few(bench: Bench) -> None:
+    """Others of the gang have no use for it, however many they are and whoever comes first."""
+    others = [make_pod(f"g-{n}", placement=NAME, group="gpus") for n in range(handlers.AT_MOST)]
+    leaving = [make_pod(f"l-{n}", placement=NAME, deleting=True) for n in range(handlers.AT_MOST)]
+    bench.manager.pods.replace([*others, *leaving, FREE])
+    bench.heard("pods", make_pod("gone", placement=NAME), None)
+    assert bench.woken() == {(POD, NAMESPACE, "gone"), (POD, NAMESPACE, "free"), GANG_KEY}
+
+
 async def test_a_pod_that_changed_wakes_itself_only(bench: Bench) -> None:
     bench.heard("pods", SLOTTED, changed(SLOTTED, "status", "podIP", to="10.12.0.9"))
     assert bench.woken() == {(POD, NAMESPACE, "slotted")}
