@@ -153,6 +153,31 @@ async def test_who_stands_by_follows_no_pods_until_the_leader_is_late(monkeypatc
 
 
 @stoppable
+async def test_a_cluster_that_comes_after_that_is_followed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with standing_by(monkeypatch) as stand:
+        await stand.passes(6.0)
+        await stand.server.until(lambda: stand.manager.asked() == {HERE, "east"})
+        stand.manager.grown.set()
+        await stand.server.until(lambda: "west" in stand.manager.asked())
+
+
+@stoppable
+async def test_when_the_lease_is_given_back_the_copies_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There was no time before, and each cluster would be said to be out of sight for a moment."""
+    async with standing_by(monkeypatch) as stand:
+        stand.manager.hold("east")
+        stand.manager.shelf.put("")
+        await stand.passes(RETRY_SECONDS)
+        await stand.until(stand.lease.held.is_set)
+        await stand.settles()
+        assert (stand.looks, stand.leads) == ([], False)
+        stand.manager.release()
+        await stand.until(lambda: bool(stand.looks))
+        await stand.settles()
+        assert stand.leads and set(stand.looks) == {(2, 2)}
+
+
+@stoppable
 async def test_it_takes_over_with_all_pods_known(monkeypatch: pytest.MonkeyPatch) -> None:
     async with standing_by(monkeypatch) as stand:
         await stand.passes(LEASE_SECONDS + RETRY_SECONDS)

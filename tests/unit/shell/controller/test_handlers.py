@@ -919,6 +919,18 @@ async def test_a_resync_looks_at_each_in_its_own_time_and_a_start_at_all_at_once
     assert {bench.queue.added[POD, NAMESPACE, key_of(pod)[1]] for pod in pods} == {0}
 
 
+async def test_a_resync_looks_at_what_stands_in_worker_clusters_and_nobody_in_the_manager_knows(bench: Bench) -> None:
+    """A copy whose pod is gone, and a share whose gang is: the others are looked at already."""
+    member, orphan = make_member("east", 8), make_pod("orphan", placement=NAME, slot="east/1/role-workers/1")
+    member.pods.replace([SLOTTED, orphan])
+    member.workloads.replace([SHARE])
+    bench.fleet._members = {"east": member}
+    bench.manager.workloads.replace([])
+    bench.waker.everything(50.0)
+    assert {(POD, NAMESPACE, "orphan"), *PODS, GANG_KEY} <= bench.woken()
+    assert max(bench.queue.added[POD, NAMESPACE, name] for name in ("orphan", "slotted")) <= 50
+
+
 # --- contact ---------------------------------------------------------------------------------------------------------
 
 

@@ -87,7 +87,7 @@ def test_what_is_nested_too_deep_is_kept_as_it_is() -> None:
     deep: Any = {}
     for _ in range(600):
         deep = {"a": deep}
-    odd = {"spec": deep}
+    odd = {"status": {"met": {"before": "that"}}, "spec": deep}
     parts = Parts()
     made, holder = parts.take(odd)
     assert made == odd and holder.weight > 600 * 100
