@@ -67,7 +67,8 @@ def run(asked: argparse.Namespace) -> Found:
 
 def _sized(size: Size, asked: argparse.Namespace) -> Size:
     pods = asked.fleet_pods or size.pods
-    return replace(size, pods=pods, clusters=asked.fleet_clusters or size.clusters, gang=min(size.gang, pods))
+    gang = pods if size.gang == size.pods else min(size.gang, pods)
+    return replace(size, pods=pods, clusters=asked.fleet_clusters or size.clusters, gang=gang)
 
 
 def _table(rows: Mapping[str, Mapping[str, Value]]) -> str:
