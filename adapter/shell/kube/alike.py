@@ -15,6 +15,12 @@ from adapter.shell.kube import weight
 
 # Bytes of a part's JSON. A container's probes, mounts and statuses are of some hundred; what is larger is looked at part by part.
 _LONGEST = 1024
+# Levels that are looked into: thirteen lead to the last list of an affinity in a RayCluster's worker group. What stands deeper is its
+# object's own, for each level is written as JSON once more: whoever nests hundreds of them decides how long that takes.
+_DEEPEST = 16
+# What weighs more is kept as it is: four times what a pod weighs, and of what is larger there are seldom two. It bounds how long the loop
+# stands still for what somebody made up, which is a few milliseconds for each object of a page.
+_LARGEST = 2**18
 # What it takes to know a part, beside its JSON and itself: its record, its place in the table, and one in whatever has it.
 _KNOWN = 400
 
@@ -45,6 +51,8 @@ class Parts:
     def take(self, raw: Raw) -> tuple[Raw, Holder]:
         """The same object, of parts that others have as well; `leave` takes back what it holds."""
         holder = Holder(weight.of(raw))
+        if holder.weight > _LARGEST:
+            return raw, holder
         try:
             made = {field: self._inside(field, value, holder) for field, value in raw.items()}
         except TypeError:  # nested deeper than orjson writes
@@ -63,33 +71,35 @@ class Parts:
                 self.leave(part)
 
     def _inside(self, field: str, value: Any, holder: Holder) -> Any:
-        return self._within(value, holder) if field in ("spec", "status") else _own(value)
+        return self._within(value, holder, _DEEPEST) if field in ("spec", "status") else _own(value)
 
-    def _within(self, found: Any, holder: Holder) -> Any:
+    def _within(self, found: Any, holder: Holder, levels: int) -> Any:
         """A dict or list of its holder's own, of parts that may be others' as well."""
-        if isinstance(found, dict):
-            return {key: self._part(value, holder) for key, value in found.items()}
-        if isinstance(found, list):
-            return [self._part(value, holder) for value in found]
+        if isinstance(found, dict) and levels:
+            return {key: self._part(value, holder, levels - 1) for key, value in found.items()}
+        if isinstance(found, list) and levels:
+            return [self._part(value, holder, levels - 1) for value in found]
         return found
 
-    def _part(self, found: Any, holder: Holder) -> Any:
+    def _part(self, found: Any, holder: Holder, levels: int) -> Any:
         if not isinstance(found, dict | list):
             return _text(found)
+        if not levels:
+            return found
         said = orjson.dumps(found)
         if len(said) > _LONGEST:
-            return self._within(found, holder)
-        part = self._known.get(said) or self._met(found, said)
+            return self._within(found, holder, levels)
+        part = self._known.get(said) or self._met(found, said, levels)
         part.holders += 1
         holder.parts.append(part)
         holder.weight -= part.whole
         return part.value
 
-    def _met(self, found: Any, said: bytes) -> _Part:
+    def _met(self, found: Any, said: bytes, levels: int) -> _Part:
         """A part that nobody had."""
         whole = weight.of_text(said)
         part = _Part(whole, said=bytes(memoryview(said)), whole=whole)  # orjson's own has room for more, which it keeps
-        part.value = self._within(found, part)
+        part.value = self._within(found, part, levels)
         part.weight = max(part.weight, 0) + len(said) + _KNOWN
         self._known[part.said] = part
         self.weight += part.weight

@@ -2,8 +2,11 @@
 
 import copy
 import json
+from types import SimpleNamespace
 from typing import Any
 
+import orjson
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +16,7 @@ from adapter.objects.raw import key_of
 from adapter.objects.workerpod import without_slot
 from adapter.rewrite import rewriter
 from adapter.rewrite.headaddress import HeadAddress
-from adapter.shell.kube import weight
+from adapter.shell.kube import alike, weight
 from adapter.shell.kube.alike import Parts
 from adapter.shell.kube.store import Store
 from adapter.worker import mirror
@@ -125,3 +128,35 @@ def test_whoever_makes_a_copy_of_one_changes_no_other() -> None:
         without_slot(raw)
         slim.worker(raw)
     assert {key_of(raw): json.dumps(raw) for raw in store} == before
+
+
+@pytest.mark.parametrize(
+    ("made_up", "kept"),
+    [
+        pytest.param({"x": [{"n": number} for number in range(40_000)]}, True, id="a hundred times more than a pod"),
+        pytest.param({"x": [{"n": number} for number in range(400)]}, False, id="what pods are like"),
+    ],
+)
+def test_what_is_far_larger_than_a_pod_is_kept_as_it_is(made_up: Any, kept: bool) -> None:
+    """To look for its parts would hold up the loop for as long as whoever made it up likes."""
+    parts, raw = Parts(), {"metadata": {"name": "a"}, "spec": made_up}
+    made, holder = parts.take(raw)
+    assert (made is raw, bool(parts._known)) == (kept, not kept)
+    assert kept == (holder.weight == weight.of(raw)) and made == raw
+
+
+def test_what_stands_deeper_than_any_field_of_a_pod_is_its_own_and_not_written_out_for_each_level() -> None:
+    deep: Any = {"text": "x" * 5000}
+    for _ in range(200):
+        deep = {"a": deep}
+    dumped = list[int]()
+
+    def dumps(one: Any) -> bytes:
+        dumped.append(1)
+        return orjson.dumps(one)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alike, "orjson", SimpleNamespace(dumps=dumps))
+        parts, raw = Parts(), {"spec": deep}
+        made, holder = parts.take(raw)
+    assert made == raw and len(dumped) <= alike._DEEPEST and holder.weight == weight.of(raw)
