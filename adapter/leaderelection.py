@@ -28,6 +28,11 @@ RETRY_SECONDS = 2.0
 REQUEST_SECONDS = RENEW_SECONDS / 2
 
 
+# Not renewed for so long, a Lease may well be free soon: half of the deadline, three looks. It leaves ten seconds in which what only a leader
+# knows can be read; one that is renewed after all costs its candidate that read, and the memory.
+LATE_SECONDS = RENEW_SECONDS / 2
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One process; all times are seconds of its own monotonic clock."""
@@ -86,6 +91,12 @@ def saw(me: Candidate, lease: Raw | None, now: float) -> Candidate:
     """
     version = "" if lease is None else str(meta(lease).get("resourceVersion") or "")
     return me if version == me.seen else replace(me, seen=version, since=now)
+
+
+def near(me: Candidate, lease: Raw | None, now: float) -> bool:
+    """Whether a candidate leads, or may do so soon: nobody else holds the Lease, or its holder is late."""
+    holder = str(_spec(lease).get("holderIdentity") or "")
+    return me.until is not None or holder in ("", me.name) or now - me.since >= LATE_SECONDS
 
 
 def granted(me: Candidate, sent: float) -> Candidate:

@@ -10,7 +10,7 @@ import uuid
 import uvloop
 from prometheus_client import REGISTRY
 
-from adapter.shell import guard, logs
+from adapter.shell import guard, heap, logs
 from adapter.shell.controller import servers
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease, Lost
@@ -37,7 +37,8 @@ async def _run(port: int, plan_port: int, leader_elect: bool) -> int:
     election = await Client.local()
     lease = Lease(election, _name()) if leader_elect else None
     client = await Client.local(lease.may_write) if lease else await Client.local()
-    engine = Engine(client, lease)
+    heap.rarely()
+    engine = Engine(client, lease, heap.settled)
     REGISTRY.register(Census(engine.manager))
     serving = [
         # A replica that stands by is ready, for it is able to take over; and it plans as well as the one that leads.

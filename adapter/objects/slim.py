@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeGuard
 
 from adapter import names
-from adapter.objects.raw import Raw, meta
+from adapter.objects.raw import Raw, condition, meta
 
 # kubectl writes the whole object a second time into this annotation.
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -23,6 +23,11 @@ _OF_A_SHARE: Final = {"spec": ("active", "priority", "podSets"), "status": ("con
 _OF_ITS_PODS: Final = ("name", "flavors", "resourceUsage")
 _OF_A_COPY: Final = ("nodeName", "overhead", "resources")
 _OF_ITS_CONTAINERS: Final = ("resources", "restartPolicy")  # what podrequests.py adds up
+# Of a worker pod's once its copy was seen: who else may run it, and what its status must agree with (worker/mirror.py).
+_OF_A_WORKER: Final = ("nodeName", "nodeSelector", "restartPolicy", "schedulingGates")
+_OF_WORKERS_CONTAINERS: Final = ("name", "ports", "envFrom", "restartPolicy", "restartPolicyRules")
+_HEADS: Final = ("FQ_RAY_IP", "RAY_PORT")  # by which the head is known (rewrite/headaddress.py)
+_REFERS: Final = ("secret", "configMap", "projected")  # of volumes, what is copied along (objects/references.py)
 _OURS: Final = f"{names.DOMAIN}/"
 _OF_A_NODE: Final = {"spec": ("taints", "unschedulable"), "status": ("allocatable", "conditions")}
 
@@ -66,6 +71,21 @@ def share(raw: Raw) -> Raw:
     return {**kept, "metadata": metadata, **_with_admission(raw, _OF_A_SHARE, _OF_ITS_PODS)}
 
 
+def worker(raw: Raw) -> Raw:
+    """A worker pod of the manager: all of it while a copy may be made. Once one was seen, none is ever made again, and of the spec is
+    kept where its head is, what it refers to, its ports, and what of its status may be written."""
+    kept = bare(raw)
+    if not condition(raw, names.DISPATCHED_CONDITION) or not raw.get("spec"):
+        return kept
+    spec = dict(_part(raw["spec"], _OF_A_WORKER))
+    for field in ("initContainers", "containers"):
+        if isinstance(found := raw["spec"].get(field), list):
+            spec[field] = [_container(one) if _is_mapping(one) else one for one in found]
+    if isinstance(volumes := raw["spec"].get("volumes"), list):
+        spec["volumes"] = [one for one in volumes if _is_mapping(one) and any(kind in one for kind in _REFERS)]
+    return {**kept, "spec": spec}
+
+
 def copy(raw: Raw) -> Raw:
     """A worker's copy: which node it has, what it asks for, and what is said of it. Of its annotations ours, for what users and tools
     write into them may be long."""
@@ -97,6 +117,16 @@ def _asking(spec: Raw) -> Raw:
     for field in ("initContainers", "containers"):
         if isinstance(found := spec.get(field), list):
             kept[field] = [_part(one, _OF_ITS_CONTAINERS) if _is_mapping(one) else one for one in found]
+    return kept
+
+
+def _container(one: Raw) -> Raw:
+    """What is kept of a container of a worker pod: of its env what names the head, or refers to something."""
+    kept = dict(_part(one, _OF_WORKERS_CONTAINERS))
+    if isinstance(env := one.get("env"), list):
+        kept["env"] = [
+            said for said in env if _is_mapping(said) and ("valueFrom" in said or said.get("name") in _HEADS)
+        ]
     return kept
 
 

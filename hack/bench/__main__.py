@@ -7,10 +7,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hack.bench import crowd, dispatch, planner, reserve, rewriter, walk
+from hack.bench import crowd, dispatch, fleet, planner, reserve, rewriter, walk
 from hack.lab.base.progress import LabError
 
-_BENCHES = {module.NAME: module for module in (crowd, dispatch, planner, reserve, rewriter, walk)}
+_BENCHES = {module.NAME: module for module in (crowd, dispatch, fleet, planner, reserve, rewriter, walk)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -37,7 +37,7 @@ class MemoryApi:
         """Change an object, or its status, by a merge patch."""
         self.writes += 1
         at = path.removesuffix("/status")
-        self._objects[at] = versioned(_merged(self._objects[at], body))
+        self._objects[at] = versioned(merged(self._objects[at], body))
         return self._objects[at]
 
     async def apply(self, path: str, body: Raw, _: str) -> Raw:
@@ -49,7 +49,7 @@ class MemoryApi:
         return {"items": []}
 
 
-def _merged(before: Any, patch: Any) -> Any:
+def merged(before: Any, patch: Any) -> Any:
     """A merge patch (RFC 7386)."""
     if not isinstance(patch, Mapping):
         return patch
@@ -58,5 +58,5 @@ def _merged(before: Any, patch: Any) -> Any:
         if value is None:
             found.pop(key, None)
         else:
-            found[key] = _merged(found.get(key), value)
+            found[key] = merged(found.get(key), value)
     return found

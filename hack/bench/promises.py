@@ -95,6 +95,29 @@ REFUSED = Promise("our refused requests per worker", 0.5, 2.0)
 WALK = {"running_ratio": RUNNING, "ours_refused": REFUSED}
 
 
+# A leader's Lease is renewed every 2 s and lost after 10: a loop that stands still for a quarter of a second is in nobody's way. All that is
+# promised of a fleet is CPU time, counts or memory, and no more than doubled by who works beside.
+_STALL = Promise("milliseconds for which the loop stands still", 250.0, 1000.0)
+FLEET = {
+    **{f"{what}_stall_ms": _STALL for what in ("start", "resync", "contact", "teardown")},
+    "stall_ms": _STALL,
+    "start_cpu_s": Promise("seconds of CPU time from a start to its first decision", 8.0, 16.0),
+    "start_peak_mb": Promise("megabytes at most while it starts", 350.0, 500.0),
+    "leader_mb": Promise("megabytes of a leader", 250.0, 400.0),
+    "standby_mb": Promise("megabytes of who stands by", 150.0, 250.0),
+    "teardown_cpu_ms": Promise("milliseconds for each worker of a gang that ends", 5.0, 10.0),
+    "cpu_ms": Promise("milliseconds for a worker, both replicas", 5.0, 15.0),
+    "looks": Promise("looks at a worker until it runs", 4.0, 7.0),
+    "manager_writes": Promise("our writes to the manager per worker", 2.0, 3.5),
+    "worker_writes": Promise("our writes to worker clusters per worker", 1.0, 1.5),
+}
+FLAT = {
+    "cpu_factor": Promise(
+        "the cost of a worker among a thousand in a hundred clusters against one of a hundred in two", 1.5, 3.0
+    )
+}
+
+
 def complaints(about: str, values: Mapping[str, Value], promises: Mapping[str, Promise]) -> list[str]:
     """A sentence for each promise that one row of values breaks."""
     said = (promise.complaint(about, float(values[key])) for key, promise in promises.items())

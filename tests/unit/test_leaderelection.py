@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter import leaderelection, names
-from adapter.leaderelection import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Candidate, Put, StepDown, Wait
+from adapter.leaderelection import (
+    LATE_SECONDS,
+    LEASE_SECONDS,
+    RENEW_SECONDS,
+    RETRY_SECONDS,
+    Candidate,
+    Put,
+    StepDown,
+    Wait,
+)
 
 Raw = dict[str, Any]
 WALL = datetime(2026, 5, 1, 12, 0, 0, 250, tzinfo=UTC)
@@ -35,6 +44,25 @@ def seen(seconds: float) -> Candidate:
 def leading(seconds: float) -> Candidate:
     """A leader whose last renewal was sent so long ago."""
     return leaderelection.granted(seen(0), NOW - seconds)
+
+
+@pytest.mark.parametrize(
+    ("me", "found", "near"),
+    [
+        pytest.param(seen(0), lease(OTHER), False, id="another one holds it"),
+        pytest.param(seen(LATE_SECONDS - 0.1), lease(OTHER), False, id="and was renewing it a moment ago"),
+        pytest.param(seen(LATE_SECONDS), lease(OTHER), True, id="and is late"),
+        pytest.param(seen(0), lease(""), True, id="it was given back"),
+        pytest.param(FRESH, None, True, id="there is none"),
+        pytest.param(seen(0), lease(ME), True, id="it is ours: the answer was lost"),
+        pytest.param(leading(1), lease(ME), True, id="we lead"),
+    ],
+)
+def test_whoever_may_lead_soon_knows_it_before(me: Candidate, found: Raw | None, near: bool) -> None:
+    assert leaderelection.near(me, found, NOW) is near
+    assert RETRY_SECONDS * 2 < LATE_SECONDS < LEASE_SECONDS / 2, (
+        "two looks may miss a renewal; and there is time left to read"
+    )
 
 
 # --- what a candidate does -------------------------------------------------------------------------------------------

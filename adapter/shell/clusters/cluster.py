@@ -4,6 +4,7 @@ The manager and each worker cluster are one of these. Which kinds they read, and
 table; what follows from a silence is for them and their listeners to judge.
 """
 
+import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ class Row:
     selectors: Mapping[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
     spared: Says = never  # the cluster does without this kind, until it is read after all
     silences: Says = always  # nothing may be concluded from the whole cluster; asked where it is not spared
+    late: bool = False  # thousands of objects, which nobody reads who does not decide
 
 
 class Cluster:
@@ -49,16 +51,29 @@ class Cluster:
         self.unread: dict[Resource, Exception] = {}  # kinds that it does without, and why
         self.restored_at: datetime | None = None  # when it was last found to have gone back to an older version
         self._rows: Sequence[Row] = ()
+        self._whole = asyncio.Event()  # kinds that are `late` are followed, too
+        self._whole.set()
         self._troubles: dict[Row | str, Exception] = {}  # by who met it: one watch that is refused is enough
 
     def aside(self, kept: int) -> Budget:
         """A budget for what is read of it beside its stores, a page in turn with theirs."""
         return Budget(kept, self._budget.page)
 
+    def spare(self) -> None:
+        """Leave out the kinds that are `late`, until `complete`; for a process that stands by, before `run`."""
+        self._whole.clear()
+
+    def complete(self) -> None:
+        """Follow those, too: it is not synced until they were read."""
+        self._whole.set()
+
     @property
     def synced(self) -> bool:
-        """Whether each kind was read at least once, but for those that it does without."""
-        return all(row.store.synced or row.resource in self.unread for row in self._rows)
+        """Whether each kind that is to be followed was read at least once, but for those that it does without."""
+        return all(row.store.synced or row.resource in self.unread or self._left_out(row) for row in self._rows)
+
+    def _left_out(self, row: Row) -> bool:
+        return row.late and not self._whole.is_set()
 
     @property
     def trouble(self) -> Exception | None:
@@ -80,14 +95,22 @@ class Cluster:
                 self._restored,
                 self._budget.room(row.resource.plural),
                 self.prove,
+                begun=self._whole if row.late else reflector.at_once(),
             )
             for row in self._rows
         ]
         tell = functools.partial(self._note, PROBE)
         await reflector.keep(self.client, tell, followed, self._forget, self.prove)
 
+    def release(self) -> None:
+        """Keep nothing of it, for it is followed no more. It and its stores hold each other: what stood when all was settled is never
+        looked through for such (`shell.heap`), and would stay for as long as the process."""
+        for row in self._rows:
+            row.store.forget()
+        self._forget()
+
     def _forget(self) -> None:
-        """Hear that its stores were emptied: they held more than may be kept of one cluster."""
+        """Hear that its stores were emptied: they held more than may be kept of one cluster, or it is followed no more."""
 
     async def prove(self) -> None:
         """Ask who answers; raises Stranger when it is not the cluster that it was. Nobody doubts it here."""
@@ -109,7 +132,7 @@ class Cluster:
             self.unread.pop(row.resource, None)
         elif row.spared(error):
             self.unread[row.resource] = error
-        silences = error is not None and not row.spared(error) and row.silences(error)
+        silences = error is not None and not row.spared(error) and row.silences(error) and not self._left_out(row)
         self._note(row, error if silences else None)
 
     def _note(self, source: Row | str, error: Exception | None) -> None:

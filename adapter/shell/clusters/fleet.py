@@ -41,7 +41,7 @@ class Fleet:
         self.problems: dict[str, str] = {}
         self.room = Room()
         self._tasks, self._manager_id, self._may_write, self._election = tasks, manager_id, may_write, election
-        self._tell = Listeners()
+        self._tell, self._spares = Listeners(), False
         self._engaged: dict[str, _Engagement] = {}
         self._members: dict[
             str, Member
@@ -50,6 +50,16 @@ class Fleet:
     def listen(self, tell: Listeners) -> None:
         """Tell of what changes in the members that are engaged from now on."""
         self._tell = tell
+
+    def spare(self) -> None:
+        """Read of those that are engaged from now on only what can be planned by, until `complete`."""
+        self._spares = True
+
+    def complete(self) -> None:
+        """Follow in all of them what is to be known to decide."""
+        self._spares = False
+        for member in self._members.values():
+            member.complete()
 
     def members(self) -> dict[str, Member]:
         """All engaged members, seen or not; not to be changed."""
@@ -120,6 +130,8 @@ class Fleet:
             return
         self.problems.pop(name, None)
         member = Member(name, spec, client, self._manager_id, self._tell, known)
+        if self._spares:
+            member.spare()
         client.guard = member.fence
         if self._election:
             own = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
@@ -150,6 +162,7 @@ class Fleet:
             before.task.cancel()
             await asyncio.gather(before.task, return_exceptions=True)
             await _close(before)  # by nobody else, where its task had not begun
+            before.member.release()
             if claim:
                 self._tasks.create_task(_give_back(claim))
             self._tell.contact(name)

@@ -49,11 +49,11 @@ class Manager(Cluster):
 
     def __init__(self, client: Client) -> None:
         super().__init__(client, OF_MANAGER)
-        self.filled = asyncio.Event()  # every store has had its first list
+        self.filled = asyncio.Event()  # every store that is to be filled has had its first list
         self.back: Callable[[], None] = _nobody  # told when it can be seen after it could not
         self.workloads = Store(index=by_own_gang, slims=slim.workload)
         self.placements = Store(index=by_gang)
-        self.pods = Store(index=by_placement, counted=slot_of)
+        self.pods = Store(index=by_placement, counted=slot_of, slims=slim.worker)
         self.heads = Store(index=by_ray_cluster)
         self.ray_clusters = Store(slims=slim.ray_cluster)
         self.ray_jobs = Store(slims=slim.ray_job)
@@ -81,7 +81,7 @@ class Manager(Cluster):
         return [
             _needed(resources.WORKLOADS, self.workloads),
             _needed(resources.PLACEMENTS, self.placements),
-            _needed(resources.PODS, self.pods, selectors={"labelSelector": names.PLACEMENT_LABEL}),
+            _needed(resources.PODS, self.pods, selectors={"labelSelector": names.PLACEMENT_LABEL}, late=True),
             _needed(resources.PODS, self.heads, selectors=heads),
             _needed(resources.RAY_CLUSTERS, self.ray_clusters),
             _needed(resources.RAY_JOBS, self.ray_jobs),
@@ -117,6 +117,11 @@ class Manager(Cluster):
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
             else:
                 return membership.identity(found)
+
+    def complete(self) -> None:
+        super().complete()
+        if not self.synced:
+            self.filled.clear()
 
     def _followed(self, row: Row, error: Exception | None) -> None:
         before, straight = self.unread.get(row.resource), self.serves
@@ -223,9 +228,11 @@ class Manager(Cluster):
         return self.beside(work).of(Manager.known, (work, found), lambda: replace(work, job=of_service))
 
 
-def _needed(resource: Resource, store: Store, *, namespace: str = "", selectors: Mapping[str, str] = _ALL) -> Row:
+def _needed(
+    resource: Resource, store: Store, *, namespace: str = "", selectors: Mapping[str, str] = _ALL, late: bool = False
+) -> Row:
     """A kind that is refused is one that this cluster does not have; one that is silent stops everything."""
-    return Row(resource, store, namespace, selectors, silences=_is_silence)
+    return Row(resource, store, namespace, selectors, silences=_is_silence, late=late)
 
 
 def _optional(resource: Resource, store: Store) -> Row:

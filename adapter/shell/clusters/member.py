@@ -71,7 +71,7 @@ class Member(Cluster):
         self.identity = Identity(known or Known(name))
         self.claim: Claim | None = None  # where this process takes part in no election
         self._tell, self._manager_id = tell, manager_id
-        self.seen = asyncio.Event()  # set once it was seen for the first time
+        self.seen = asyncio.Event()  # set once it was seen, with all that is to be followed
         # What the listeners were told last: why it is silent, in words and in a word, and what its claim lacks.
         self._told = "not connected yet", "", ""
         self._silent_since: datetime | None = datetime.now(UTC)
@@ -264,7 +264,7 @@ class Member(Cluster):
         return [
             *(mirrors if self.spec.head.mirrored else ()),
             Row(resources.WORKLOADS, self.workloads, selectors=ours),
-            Row(resources.PODS, self.pods, selectors=ours),
+            Row(resources.PODS, self.pods, selectors=ours, late=True),
             Row(resources.CLUSTER_QUEUES, self.cluster_queues),
             Row(resources.LOCAL_QUEUES, self.local_queues),
             Row(resources.COHORTS, self.cohorts),
@@ -272,6 +272,12 @@ class Member(Cluster):
             Row(resources.NAMESPACES, self.namespaces),
             Row(resources.NODES, self._node_objects),
         ]
+
+    def complete(self) -> None:
+        super().complete()
+        if not self.synced:  # who waits for it, and who listens, is told when it is
+            self.seen.clear()
+            self._told = self.why_silent, self.stranger, self.unclaimed
 
     def _followed(self, row: Row, error: Exception | None) -> None:
         before = self.unmirrored

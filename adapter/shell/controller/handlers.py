@@ -5,6 +5,7 @@ more than finding those keys.
 """
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -15,7 +16,7 @@ from adapter.admission.identity import recorded
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.placement import placement
 from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, label, meta, number, uid_of
-from adapter.objects.workerpod import ended, share_key, slot_of
+from adapter.objects.workerpod import ended, group_of, leaving, share_key, slot_of, waits_for_quota
 from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, by_selected_ray_cluster
@@ -46,6 +47,7 @@ from adapter.worker import endpoints
 # How often a worker cluster may wake the whole fleet: five losses and returns in a row as they come, as of a link that flaps; then
 # as often as it takes a cluster to count as steady. One whose watches are refused and allowed in turn would else do so twice a second.
 CONTACTS, CONTACT_SECONDS = 10, STEADY_AFTER.total_seconds()
+AT_MOST = 64  # who are woken where one of them is enough, if any
 
 
 class Waker:
@@ -199,10 +201,14 @@ class Waker:
         self._fleet.room.changed()
         self._keys.named(CLUSTER, "", cluster, after)
         self._keys.all(GANG, self._manager.workloads, after)
-        self._keys.all(POD, self._manager.pods, after)
+        self._keys.all(POD, self._bound(cluster), after)
         self._keys.all(SERVICE, self._manager.services, after)
         self._keys.member(cluster, after)
         self._keys.quotas(after)
+
+    def _bound(self, cluster: str) -> Iterable[Raw]:
+        """The manager's pods whose fate hangs on a worker cluster: those with a slot there, and those that may get one."""
+        return (pod for pod in self._manager.pods if share_key(slot_of(pod))[0] in ("", cluster))
 
     def opened(self, cluster: str) -> None:
         """A worker cluster may be written to from now on: what was to be done there failed meanwhile. As seldom as it may come into
@@ -210,21 +216,25 @@ class Waker:
         after = self._openings.setdefault(cluster, Bucket(CONTACTS, CONTACT_SECONDS)).delay(time.monotonic())
         self._keys.failed(after)
 
-    def everything(self) -> None:
-        """Every key there is."""
+    def everything(self, over: float = 0.0) -> None:
+        """Every key there is, each at a time of its own within so many seconds."""
         for what, store in (
             (CLUSTER, self._manager.worker_clusters),
             (POLICY, self._manager.policies),
             (CHECK, self._manager.checks),
             (GANG, self._manager.workloads),
-            (POD, self._manager.pods),
+            (POD, sorted(self._manager.pods, key=lambda pod: bool(slot_of(pod)))),  # who waits comes first
             (SERVICE, self._manager.services),
         ):
-            self._keys.all(what, store)
+            self._keys.spread(what, store, over)
         for found in self._manager.slices:
             self._slice(None, found)
-        for cluster in self._fleet.members():
-            self._keys.member(cluster)
+        for member in self._fleet.members().values():
+            # The others' keys are there already.
+            alone = (copy for copy in member.pods if self._manager.pods.get(key_of(copy)) is None)
+            self._keys.spread(POD, alone, over)
+            for share in member.workloads:
+                self._keys.owner_of_share(share, over)
         self._keys.quotas()
 
     def _workload(self, before: Raw | None, after: Raw | None) -> None:
@@ -265,10 +275,22 @@ class Waker:
         ):  # a share may be lost with its last worker, or be left
             self._keys.gang_of(place, BURST_SECONDS)
         left = slot_of(before or {})
-        if after is None or left not in ("", slot_of(after)):
-            # Its slot may be free: those without one look for it, and those who had the same one find that it is theirs.
-            siblings = self._manager.pods.group(by_placement(raw))
-            self._keys.all(POD, (pod for pod in siblings if slot_of(pod) in ("", left)))
+        if after is None and not left:
+            self._undone(by_placement(raw), raw)
+        elif after is None or left not in ("", slot_of(after)):
+            self._free(by_placement(raw), left)
+
+    def _free(self, place: str, slot: str) -> None:
+        """A slot may be free: those without one look for it, and those who had the same one find that it is theirs."""
+        for one in ("", slot):
+            self._keys.all(POD, self._manager.pods.having(place, one))
+
+    def _undone(self, place: str, gone: Raw) -> None:
+        """A pod is gone of which no slot is known: it held one at most, which was just being given to it, and any other of its group may
+        take that."""
+        without, group = self._manager.pods.having(place, ""), group_of(gone)
+        fit = (pod for pod in without if group_of(pod) == group and not (leaving(pod) or waits_for_quota(pod)))
+        self._keys.all(POD, itertools.islice(fit, AT_MOST))
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
         if predicates.changed(before, after, predicates.head):
@@ -316,7 +338,8 @@ class Waker:
     def _worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._keys.add(CLUSTER, after or before or {})
         if predicates.changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
-            self._keys.all(POD, self._manager.pods)  # when their workers count as lost is reckoned from it
+            # When their workers count as lost is reckoned from it.
+            self._keys.all(POD, self._bound(key_of(after or before or {})[1]))
             self._keys.all(GANG, self._manager.workloads)
         if predicates.changed(before, after, recorded):
             self._keys.all(CLUSTER, self._manager.worker_clusters)  # it may have stood in the way of another one

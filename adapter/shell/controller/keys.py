@@ -53,6 +53,12 @@ class Keys:
         for raw in objects:
             self.add(what, raw, after)
 
+    def spread(self, what: str, objects: Iterable[Raw], over: float) -> None:
+        """The keys of objects, one after the other within so many seconds."""
+        found = list(objects)
+        for number, raw in enumerate(found):
+            self.add(what, raw, over * number / len(found))
+
     def gang_of(self, place: Raw, after: float = 0.0) -> None:
         """The gang that a Placement stands for."""
         self.named(GANG, *_gang(place), after)

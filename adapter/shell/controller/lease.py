@@ -37,6 +37,7 @@ class Lease:
     def __init__(self, client: Client, name: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`client`: for the Lease alone, so that no renewal waits behind writes that hang, and not fenced by this."""
         self.held = asyncio.Event()
+        self.near = asyncio.Event()  # it is held, or may be soon
         self._client, self._now = client, clock
         self._me = Candidate(name)
         self._told = ""  # what was logged last: an attempt every two seconds is no news
@@ -87,6 +88,8 @@ class Lease:
         lease = await self._client.find(_PATH)
         self._me = leaderelection.saw(self._me, lease, self._now())
         self._heed(lease)
+        if leaderelection.near(self._me, lease, self._now()):
+            self.near.set()
         move = leaderelection.decide(self._me, lease, self._now(), datetime.now(UTC))
         if isinstance(move, Put):
             await self._put(move)

@@ -24,7 +24,7 @@ FIRST_BACKOFF, LAST_BACKOFF = 0.2, 30.0
 NEWS_BACKOFF = 3.0
 # Keys that are started at once. A resync or a cluster's return makes thousands due in one moment, each look takes up to some
 # milliseconds before it first waits, and whatever else runs on the loop, the Lease's renewal first of all, comes in between.
-SLICE = 64
+SLICE = 16
 
 
 class Postpone(Exception):

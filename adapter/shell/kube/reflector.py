@@ -69,6 +69,13 @@ async def anybody() -> None:
     """Nobody doubts who answers."""
 
 
+def at_once() -> asyncio.Event:
+    """Nobody waits."""
+    begun = asyncio.Event()
+    begun.set()
+    return begun
+
+
 @dataclass(frozen=True, slots=True)
 class Following:
     """What to follow, and whom to tell of trouble (None: all is well again)."""
@@ -82,6 +89,7 @@ class Following:
     restored: Callable[[], None] = _nobody  # the cluster went back to an older version
     room: Room = field(default_factory=lambda: Budget(OF_WORKER_CLUSTER).room("objects"))  # what may be kept of it
     prove: Prove = anybody
+    begun: asyncio.Event = field(default_factory=at_once)  # it is not followed before
     told: Bucket = field(
         default_factory=lambda: Bucket(10, 60.0)
     )  # lines in the log: whoever sends odd objects decides how many
@@ -110,7 +118,8 @@ Anew = asyncio.Future[Unreachable]  # why nothing that was read of the cluster c
 
 async def follow(what: Following, anew: Anew | None = None) -> None:
     """Keep a store true until cancelled; says in `anew` when nothing that was read of the cluster counts any more."""
-    place, backoff, again = _Place(), FIRST_BACKOFF, False
+    place, backoff, again = _Place(), FIRST_BACKOFF, not what.begun.is_set()
+    await what.begun.wait()
     clock = asyncio.get_running_loop().time
     while True:
         began = clock()
@@ -172,10 +181,10 @@ async def _list(what: Following) -> str:
     taking = _Taking(what)
     try:
         await pages.read(what.client, what.path, taking.page, what.room.budget.page, **what.selectors)
+        return await taking.end()
     except BaseException:  # also where the following of this kind is given up
         what.room.take(what.store.weight)  # what was held of the list goes with it
         raise
-    return taking.end()
 
 
 class _Taking:
@@ -203,10 +212,11 @@ class _Taking:
         self._version = version
         return what.store.listing(version, restored=restored)
 
-    def end(self) -> str:
+    async def end(self) -> str:
         """Take it that this was all of it; returns the version that it is of."""
         if self._listing:  # there is a first page, or there was an error
-            self._listing.end()
+            for _ in self._listing.ending():
+                await asyncio.sleep(0)
             _odd(self._what, self._listing.refused, self._listing.first)
         self._what.room.take(self._what.store.weight)
         return self._version

@@ -1,17 +1,20 @@
 """What do we know of one kind of object in one cluster: the last state of each, as list and watch delivered it.
 
 A store that was never filled is not synced, and whoever asks must do nothing then rather than read "none". Objects are
-never changed in place. It knows how much memory they take, and leaves to others how much that may be. What is no object (`objects.shape`) does not come in, and an object comes in as a whole or not at all.
+never changed in place: they share parts (`alike`). It knows how much memory they take, and leaves to others how much that may be. What is no
+object (`objects.shape`) does not come in, and an object comes in as a whole or not at all.
 """
 
+import itertools
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from adapter.objects import shape, slim
 from adapter.objects.raw import UNREADABLE, Key, Raw, key_of, meta
 from adapter.shell.kube import weight
+from adapter.shell.kube.alike import Holder, Parts
 
 Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 ReadT = TypeVar("ReadT")
@@ -23,6 +26,8 @@ REMEMBERED_SECONDS = 60.0
 # object may be (`bodies.OBJECT_BYTES`): little beside what is kept of a cluster, and what changed while a watch was down goes in
 # as a whole all the same, but where hundreds of objects changed.
 HELD = 4 * 2**20
+# Objects of a first list that go in at once: some tens of milliseconds.
+PIECE = 100
 # What it takes to remember that a list has an object: a pair, whose texts are the object's, and its place in a set.
 _SEEN = 200
 
@@ -52,14 +57,22 @@ class Store:
         self._changed = changed
         self._objects: dict[Key, Raw] = {}
         self._readings: dict[Key, dict[Callable[[Raw], Any], Any]] = {}  # what was read of them, by who reads
-        self._weights: dict[Key, int] = {}
-        self.weight = 0  # the memory that all of them take
+        self._held: dict[Key, Holder] = {}  # of which parts they are
+        self._parts, self._own = Parts(), 0  # what they have in common, and the weight of what they have not
         self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
         self._floor = -1  # version of the last full list
         self._restoring = False  # a list is being taken of a cluster that counts from lower down
         self._index, self._counted, self._slims = index, counted, slims
         self._groups: dict[str, set[Key]] = defaultdict(set)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self._having: dict[tuple[str, str], dict[Key, None]] = defaultdict(
+            dict
+        )  # by group and counted value, empty ones too
+
+    @property
+    def weight(self) -> int:
+        """The memory that all of them take."""
+        return self._own + self._parts.weight
 
     def listen(self, changed: Changed) -> None:
         """Tell somebody else of each change from now on."""
@@ -102,6 +115,10 @@ class Store:
         """The counted values of that group's objects, and how many have each; never empty ones, and not to be changed."""
         return self._counts.get(value, {})
 
+    def having(self, value: str, counted: str) -> list[Raw]:
+        """The objects of that group with this counted value, or with none where it is empty."""
+        return [self._objects[key] for key in self._having.get((value, counted), ())]
+
     def passed(self, at: str) -> None:
         """Note that the cluster has come to this version."""
         self.newest = max(self.newest, number(at))
@@ -125,10 +142,11 @@ class Store:
 
     def forget(self) -> None:
         """Drop everything, as if it had never been read. Nobody is told: whoever calls this has said that nothing can be seen."""
-        for known in (self._objects, self._readings, self._weights, self._gone, self._groups, self._counts):
+        for known in (self._objects, self._readings, self._held, self._gone, self._groups, self._counts, self._having):
             known.clear()
         self.changes += 1
-        self.weight, self.synced, self._restoring = 0, False, False
+        self._parts, self._own = Parts(), 0
+        self.synced, self._restoring = False, False
 
     def _listed(self, at: int, *, restored: bool) -> None:
         """Note that it is as a full list of this version says."""
@@ -173,16 +191,19 @@ class Store:
         group = self._index(raw) if self._index else ""
         return group, self._counted(raw) if self._counted else ""
 
-    def _set(self, key: Key, raw: Raw) -> None:
+    def _set(self, key: Key, raw: Raw, holder: Holder | None = None) -> None:
+        """`holder`: what it holds of this store's parts already."""
         group, counted = self._places(raw)
         self._unindex(key)
-        self._weigh(key, weight.of(raw))
-        before = self._hold(key, raw)
+        kept = self._share(key, raw, holder)
+        before = self._hold(key, kept)
         if self._index:
             self._groups[group].add(key)
+            if self._counted:
+                self._having[group, counted][key] = None
             if counted:
                 self._counts[group][counted] += 1
-        self._changed(before, raw)
+        self._changed(before, kept)
 
     def remove(self, raw: Raw) -> str:
         """Take a deletion; that of an earlier object of the same name is ignored. Returns why it says nothing, if it is no object."""
@@ -209,8 +230,7 @@ class Store:
 
     def _drop(self, key: Key) -> None:
         self._unindex(key)
-        self._weigh(key, 0)
-        del self._weights[key]
+        self._leave(self._held.pop(key))
         self._changed(self._hold(key, None), None)
 
     def _hold(self, key: Key, raw: Raw | None) -> Raw | None:
@@ -225,19 +245,35 @@ class Store:
         self.changes += 1
         return before
 
-    def _weigh(self, key: Key, now: int) -> None:
-        self.weight += now - self._weights.get(key, 0)
-        self._weights[key] = now
+    def _share(self, key: Key, raw: Raw, known: Holder | None) -> Raw:
+        """Another state of an object, of parts that others have as well: those of the state before are let go after that."""
+        kept, holder = (raw, known) if known else self._parts.take(raw)
+        if before := self._held.get(key):
+            self._leave(before)
+        self._held[key] = holder
+        self._own += holder.weight
+        return kept
+
+    def _leave(self, holder: Holder) -> None:
+        self._own -= holder.weight
+        self._parts.leave(holder)
 
     def _unindex(self, key: Key) -> None:
         if self._index and key in self._objects:
             group, counted = self._places(self._objects[key])
             self._groups[group].discard(key)
+            self._unlike(key, group, counted)
             if counted:
                 self._uncount(group, counted)
             if not self._groups[group]:
                 del self._groups[group]
                 self._counts.pop(group, None)
+
+    def _unlike(self, key: Key, group: str, counted: str) -> None:
+        if like := self._having.get((group, counted)):
+            like.pop(key, None)
+            if not like:
+                del self._having[group, counted]
 
     def _uncount(self, group: str, counted: str) -> None:
         self._counts[group][counted] -= 1
@@ -255,9 +291,10 @@ class Listing:
 
     def __init__(self, store: Store, listed: int, *, restored: bool) -> None:
         self._store, self._listed, self._restored = store, listed, restored
-        self._held: dict[Key, Raw] = {}
+        self._held: dict[Key, tuple[Raw, Holder]] = {}
         self._seen: set[Key] = set()
-        self._holds, self._idle = 0, 0  # the weight of what is held, and of what nothing comes of
+        self._parts = Parts()  # what those that are held have in common
+        self._own, self._idle = 0, 0  # the weight of what is theirs alone, and of what nothing comes of
         self.refused, self.first = 0, ""  # how much of it was not taken in, and why the first of it was not
 
     @property
@@ -265,6 +302,10 @@ class Listing:
         """The memory that it takes beside its store. What is no object, or comes again, counts as if it were kept: a list of nothing
         else would have no end."""
         return self._holds + self._idle + _SEEN * len(self._seen)
+
+    @property
+    def _holds(self) -> int:
+        return self._own + self._parts.weight
 
     def take(self, objects: Iterable[Raw]) -> None:
         """Take a page."""
@@ -286,28 +327,52 @@ class Listing:
             self._seen.add(key_of(known))  # nothing of what came is kept
         else:
             self._seen.add(key)
-            self._held[key] = kept
-            self._holds += weight.of(kept)
+            self._held[key] = _, holder = self._parts.take(kept)
+            self._own += holder.weight
 
-    def _settle(self) -> None:
-        """Put into the store what is held. It is of this list's version: whoever lists anew is behind it or not, also where this one
-        comes to no end."""
+    def _settle(self, most: int | None = None) -> None:
+        """Put into the store what is held, or so many of it. It is of this list's version: whoever lists anew is behind it or not, also
+        where this one comes to no end."""
         if not self._restored:
             self._store.newest = max(self._store.newest, self._listed)
-        for key, raw in self._held.items():
+        ours = self._store._parts is self._parts
+        for key in list(itertools.islice(self._held, most)):
+            raw, holder = self._held.pop(key)  # it is in the store next, and not twice
             if not self._outlived(key) and self._store.get(key) != raw:
-                self._store._set(key, raw)
-        self._held.clear()
-        self._holds = 0
+                self._store._set(key, raw, holder if ours else None)
+            elif ours:
+                self._parts.leave(holder)
+        if not self._held:
+            self._parts, self._own = Parts(), 0
 
     def end(self) -> None:
         """Take it that this was all of it."""
+        for _ in self.ending():
+            pass
+
+    def ending(self) -> Generator[None]:
+        """The same in pieces, where nobody can look meanwhile: a first list may be of ten thousand, and its store is not synced before."""
         store = self._store
         for key in set(store._objects) - self._seen:
             if not self._outlived(key):
                 store._drop(key)
+        if not store._objects:
+            store._parts = self._parts  # they need not be told apart once more
+        try:
+            while not store.synced and len(self._held) > PIECE:
+                self._settle(PIECE)
+                yield
+        except GeneratorExit:
+            self._give_up()
+            raise
         store._listed(self._listed, restored=self._restored)
         self._settle()
+
+    def _give_up(self) -> None:
+        """Leave nothing behind of what has not gone in: the store knows its parts already."""
+        for _, holder in self._held.values() if self._store._parts is self._parts else ():
+            self._parts.leave(holder)
+        self._held.clear()
 
     def _outlived(self, key: Key) -> bool:
         """Whether what is known of an object is newer than this list."""

@@ -13,6 +13,7 @@ and then another one is taken: a gang has thousands of pods, and whose each of t
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from adapter import names
@@ -44,6 +45,24 @@ from adapter.worker import preassigned
 from adapter.worker.preassigned import Ground
 
 ShareKey = tuple[str, int]  # cluster and round
+
+
+@dataclass(frozen=True, slots=True)
+class _Stands:
+    """What a gang asks of each of its pods."""
+
+    pod: Raw
+    share: ShareKey | None  # None: it has no slot
+    living: bool  # it neither ended nor is it being deleted
+    dispatched: bool
+    waits: bool  # for the manager's quota
+    in_place: bool
+
+
+def _stands(pod: Raw) -> _Stands:
+    slot, living = slot_of(pod), not (leaving(pod) or ended(pod))
+    share = share_key(slot) if slot else None
+    return _Stands(pod, share, living, dispatched(pod), waits_for_quota(pod), in_place(pod))
 
 
 class Claims:
@@ -80,6 +99,7 @@ class Slots:
         self._manager, self._fleet, self._claims, self._memory = manager, fleet, claims, memory
         # The pods of a Placement, and as of which changes.
         self._read: tuple[Placement | None, object, list[Raw]] = None, None, []
+        self._stood: tuple[list[Raw], list[_Stands]] = [], []  # the same pods, and how they stand
 
     def standing(self, place: Placement, pod: Raw) -> Raw:
         """A pod as it counts: without the slot that it came with, where that is not its own."""
@@ -152,7 +172,7 @@ class Slots:
 
     def here(self, place: Placement) -> frozenset[ShareKey]:
         """The shares of a Placement that a pod of the manager is on, also one that has ended."""
-        return self._on(place, self._pods(place))
+        return self._on(place, self._seen(place))
 
     def there(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
@@ -167,19 +187,19 @@ class Slots:
 
     def alive(self, place: Placement) -> frozenset[ShareKey]:
         """The shares of a Placement that its living pods are on."""
-        return self._on(place, self.living(place))
+        return self._on(place, (one for one in self._seen(place) if one.living))
 
     def dispatched(self, place: Placement) -> frozenset[ShareKey]:
         """The shares of a Placement that a copy of a living pod was seen on: also where this process has not seen the cluster."""
-        return self._on(place, filter(dispatched, self.living(place)))
+        return self._on(place, (one for one in self._seen(place) if one.living and one.dispatched))
 
     def unplaced(self, place: Placement) -> bool:
         """Whether a living pod has no slot, and the manager's quota for one."""
-        return any(not (slot_of(one) or waits_for_quota(one)) for one in self.living(place))
+        return any(one.living and not (one.share or one.waits) for one in self._seen(place))
 
     def living(self, place: Placement) -> list[Raw]:
         """The pods of a Placement in the manager cluster that neither ended nor are being deleted."""
-        return [one for one in self._pods(place) if not (leaving(one) or ended(one))]
+        return [one.pod for one in self._seen(place) if one.living]
 
     def _pods(self, place: Placement) -> list[Raw]:
         """The pods of a Placement in the manager cluster, as they count: a look at a gang asks for them again and again."""
@@ -206,8 +226,8 @@ class Slots:
 
     def unready(self, place: Placement, standing: Iterable[Reservation]) -> Gathered | None:
         """The workers of a Placement; None while all that its RayCluster is to have are ready, and then they are not gathered."""
-        pods = self._manager.pods.group(_group(place))
-        ready = sum(in_place(pod) for pod in pods)
+        seen = self._seen(place)
+        pods, ready = [one.pod for one in seen], sum(one.in_place for one in seen)
         settled = ready == len(pods) and ready >= self._desired(pods, place)
         return None if settled else self._gather(place, standing)
 
@@ -218,14 +238,22 @@ class Slots:
         since = true_since(head, "Ready") if head else None
         return Gathered(place, pods, self._copies(pods), self.held(place), admitted, desired, since)
 
-    def _on(self, place: Placement, pods: Iterable[Raw]) -> frozenset[ShareKey]:
+    def _seen(self, place: Placement) -> list[_Stands]:
+        """How the pods of a Placement stand, as they count: a gang's look asks several times, and each was read once for each of its
+        versions."""
+        pods = self._pods(place)
+        known, stands = self._stood
+        if known is not pods:
+            stands = [self._manager.pods.reading(pod, _stands) for pod in pods]
+            self._stood = pods, stands
+        return stands
+
+    def _on(self, place: Placement, pods: Iterable[_Stands]) -> frozenset[ShareKey]:
         """The shares that these pods of a Placement are on, but for those that only say so; while its job is not known, nobody does."""
         job, found = place.job or self._job(place), set[ShareKey]()
-        for pod in pods:
-            slot = slot_of(pod)
-            share = share_key(slot)
-            if slot and share not in found and self._is_of(job, pod):  # once for each share, mostly
-                found.add(share)
+        for one in pods:
+            if one.share and one.share not in found and self._is_of(job, one.pod):  # once for each share, mostly
+                found.add(one.share)
         return frozenset(found)
 
     def _is_of(self, job: Job | None, pod: Raw) -> bool:

@@ -18,12 +18,12 @@ from adapter.objects.reservation import anchor_uid, anchors, reservation
 from adapter.objects.shape import odd
 from adapter.objects.workload import workload
 from adapter.quota import nodes, preemption
-from adapter.rewrite import copies
+from adapter.rewrite import copies, rewriter
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.shell.clusters import indexes
 from adapter.shell.controller import predicates
 from adapter.shell.observe.reservations import _workers
-from adapter.worker import mirror, report
+from adapter.worker import endpoints, mirror, report
 from hack.lab.base.paths import REPO
 from tests.unit import builders, stores
 from tests.unit.builders import START, make_condition, make_placement, make_pod
@@ -279,6 +279,43 @@ def test_a_copy_that_asks_for_more_than_is_held_still_shows_it() -> None:
     assert podrequests.pod_requests(left["spec"])["cpu"] == 4000
 
 
+# --- a worker pod of the manager, once its copy was seen -------------------------------------------------------------
+
+RUNS = STATUSES["runs"]
+TOLD = make_condition(names.DISPATCHED_CONDITION)
+SERVE = builders.make_service("serve")
+OF_WORKERS: list[Callable[[Any], object]] = [
+    key_of, uid_of, controller_uid, odd, indexes.by_placement, indexes.by_ray_cluster, workerpod.slot_of, workerpod.group_of,
+    workerpod.leaving, workerpod.ended, workerpod.dispatched, workerpod.in_place, workerpod.unheld, workerpod.waits_for_quota,
+    predicates.stand, predicates.endpoint, predicates.backend, predicates.head,
+    lambda raw: workerpod.wants_slot(raw, {}), lambda raw: HeadAddress.of(raw, "10.9.9.9"), lambda raw: HeadAddress.of(raw, "").service,
+    rewriter.referred, lambda raw: endpoints._target({"targetPort": "metrics"}, "TCP", raw),
+    lambda raw: mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp()),
+    lambda raw: mirror.unknown_patch(raw, "east", "cannot be seen", builders.stamp()),
+    lambda raw: [mirror.status_patch(raw, {"metadata": {}, "status": status}, "east") for status in STATUSES.values()],
+    lambda raw: report.gone(raw, "east", START) and None,
+]  # fmt: skip
+WORKERS = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.in.yaml"))
+
+
+@pytest.mark.parametrize("read", range(len(OF_WORKERS)))
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_worker_whose_copy_was_seen_is_read_the_same(status: str, read: int) -> None:
+    assert len(WORKERS) > 10
+    for path in WORKERS:
+        whole = yaml.safe_load(path.read_text())
+        said = STATUSES[status]
+        whole["status"] = {**said, "conditions": [*said.get("conditions", ()), TOLD]}
+        assert OF_WORKERS[read](slim.worker(whole)) == OF_WORKERS[read](whole), path
+
+
+def test_of_a_worker_whose_copy_was_seen_is_not_kept_what_a_copy_is_made_of() -> None:
+    whole = yaml.safe_load(WORKERS[0].read_text())
+    assert slim.worker(whole)["spec"] == whole["spec"], "it is yet to be made"
+    whole["status"]["conditions"].append(TOLD)
+    assert not {"command", "args", "image", "livenessProbe", "affinity"} & _fields(slim.worker(whole)["spec"])
+
+
 ANCHOR = {
     "metadata": builders.make_meta(
         "train-1",
@@ -298,7 +335,7 @@ def test_of_an_anchor_its_frame_is_enough() -> None:
     assert slim.frame(5) == 5 and slim.frame({}) == {"metadata": {}}
 
 
-@pytest.mark.parametrize("slims", [slim.workload, slim.share, slim.copy])
+@pytest.mark.parametrize("slims", [slim.workload, slim.share, slim.copy, slim.worker])
 @pytest.mark.parametrize(
     "part",
     [

@@ -147,3 +147,13 @@ async def test_a_member_that_breaks_is_out_of_sight_until_all_of_it_is_read_anew
         assert member.why_silent, "an old store would be taken for true"
         member._followed(row, None)
     assert not member.why_silent
+
+
+async def test_a_cluster_that_is_let_go_takes_along_what_was_read_of_it() -> None:
+    """Whoever still holds it concludes nothing."""
+    async with benched() as bench:
+        await bench.look(encoded(yaml.safe_dump(kubeconfig(bench.server.url))))
+        member = bench.fleet.members()["east"]
+        member.pods.replace([builders.make_pod()])
+        await bench.fleet._disengage("east")
+        assert len(member.pods) == 0 and member.why_silent

@@ -275,7 +275,7 @@ class Breaks:
     def seen(self) -> dict[str, object]:
         return {}
 
-    def everything(self) -> None:
+    def everything(self, over: float) -> None:
         self._break("everything")
 
     def keep(self, *_: object) -> None:
@@ -292,7 +292,7 @@ class Breaks:
 async def test_of_a_resync_and_a_first_contact_no_part_holds_up_another() -> None:
     breaks, engine = Breaks(), Engine(cast(Client, None), None)
     parts = cast(Any, breaks)
-    await engine._engage(parts, "east")
+    await engine._engage(parts, "east", asyncio.Semaphore())
     resync = asyncio.create_task(engine._resync(parts))
     await asyncio.sleep(0)
     assert breaks.called == ["east", "everything", "memory"] and not resync.done(), "it waits for the next one"

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from adapter import names
 from adapter.actions import Rejoin, Reserve, TryCopy
 from adapter.objects.placement import placement
+from adapter.objects.raw import key_of
 from adapter.objects.workload import workload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
@@ -555,6 +557,33 @@ async def test_a_pod_that_leaves_its_slot_wakes_who_waits_for_one(bench: Bench) 
     assert bench.woken() >= set(PODS)
 
 
+async def test_one_of_a_thousand_that_goes_wakes_those_alone_who_may_want_its_slot(bench: Bench) -> None:
+    """A gang that ends is as many deletions as it has pods, and each of them must not cost as much as the gang is large."""
+    placed = [make_pod(f"p-{n}", placement=NAME, slot=f"east/1/role-workers/{n}") for n in range(1, 1000)]
+    twin = make_pod("twin", placement=NAME, slot="east/1/role-workers/0")
+    bench.manager.pods.replace([FREE, twin, *placed])
+    bench.heard("pods", SLOTTED, None)
+    assert bench.woken() == {*PODS, (POD, NAMESPACE, "twin"), GANG_KEY}
+
+
+async def test_of_those_without_a_slot_few_are_woken_by_one_that_had_none(bench: Bench) -> None:
+    without = [make_pod(f"p-{n}", placement=NAME) for n in range(1000)]
+    bench.manager.pods.replace(without)
+    bench.heard("pods", FREE, None)
+    assert 0 < len(bench.woken() - {(POD, NAMESPACE, "free"), GANG_KEY}) <= handlers.AT_MOST
+    bench.heard("pods", SLOTTED, None)
+    assert len(bench.woken()) > 1000, "a slot that somebody had is for whoever may take it"
+
+
+async def test_whoever_may_take_what_one_without_a_slot_was_just_being_given_is_among_those_few(bench: Bench) -> None:
+    """Others of the gang have no use for it, however many they are and whoever comes first."""
+    others = [make_pod(f"g-{n}", placement=NAME, group="gpus") for n in range(handlers.AT_MOST)]
+    leaving = [make_pod(f"l-{n}", placement=NAME, deleting=True) for n in range(handlers.AT_MOST)]
+    bench.manager.pods.replace([*others, *leaving, FREE])
+    bench.heard("pods", make_pod("gone", placement=NAME), None)
+    assert bench.woken() == {(POD, NAMESPACE, "gone"), (POD, NAMESPACE, "free"), GANG_KEY}
+
+
 async def test_a_pod_that_changed_wakes_itself_only(bench: Bench) -> None:
     bench.heard("pods", SLOTTED, changed(SLOTTED, "status", "podIP", to="10.12.0.9"))
     assert bench.woken() == {(POD, NAMESPACE, "slotted")}
@@ -878,7 +907,47 @@ async def test_one_object_that_cannot_be_read_is_no_ground_to_wake_nobody(bench:
     assert {(GANG, NAMESPACE, WORK["metadata"]["name"]), (POD, NAMESPACE, FREE["metadata"]["name"])} <= bench.woken()
 
 
+async def test_a_resync_looks_at_each_in_its_own_time_and_a_start_at_all_at_once(bench: Bench) -> None:
+    pods = [make_pod(f"p-{n}", placement=NAME, slot=f"east/1/role-workers/{n}") for n in range(100)]
+    bench.manager.pods.replace([*pods, FREE])
+    bench.waker.everything(50.0)
+    due = sorted(bench.queue.added[POD, NAMESPACE, key_of(pod)[1]] for pod in [*pods, FREE])
+    assert due[0] == 0 and 49 <= due[-1] < 50 and max(b - a for a, b in pairwise(due)) < 1
+    assert bench.queue.added[POD, NAMESPACE, "free"] == 0, "who waits comes first"
+    bench.queue.added.clear()
+    bench.waker.everything()
+    assert {bench.queue.added[POD, NAMESPACE, key_of(pod)[1]] for pod in pods} == {0}
+
+
+async def test_a_resync_looks_at_what_stands_in_worker_clusters_and_nobody_in_the_manager_knows(bench: Bench) -> None:
+    """A copy whose pod is gone, and a share whose gang is: the others are looked at already."""
+    member, orphan = make_member("east", 8), make_pod("orphan", placement=NAME, slot="east/1/role-workers/1")
+    member.pods.replace([SLOTTED, orphan])
+    member.workloads.replace([SHARE])
+    bench.fleet._members = {"east": member}
+    bench.manager.workloads.replace([])
+    bench.waker.everything(50.0)
+    assert {(POD, NAMESPACE, "orphan"), *PODS, GANG_KEY} <= bench.woken()
+    assert max(bench.queue.added[POD, NAMESPACE, name] for name in ("orphan", "slotted")) <= 50
+
+
 # --- contact ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cluster_that_falls_silent_wakes_who_has_to_do_with_it(bench: Bench) -> None:
+    """With a hundred clusters, all of which come into sight at a start, all others are looked at a hundred times."""
+    elsewhere = make_pod("elsewhere", placement=NAME, slot="west/1/role-workers/0")
+    bench.manager.pods.replace([SLOTTED, FREE, elsewhere])
+    silent = make.make_worker_cluster("east")
+    tells: list[Callable[[], object]] = [
+        lambda: bench.waker.contact("east"),
+        lambda: bench.heard("worker_clusters", silent, {**silent, "status": {"lostSince": make.stamp()}}),
+    ]
+    for tell in tells:
+        bench.queue.added.clear()
+        tell()
+        assert {key for key in bench.woken() if key[0] == POD} == PODS
+        assert GANG_KEY in bench.woken()
 
 
 async def test_a_cluster_that_flaps_wakes_the_fleet_a_few_times_and_then_now_and_then(

@@ -164,13 +164,14 @@ def test_what_is_as_it_was_is_not_kept_twice(heard: Heard) -> None:
     there = [thing(str(number), 1, size=5_000) for number in range(50)]
     heard.store.replace(there, "5")
     heard.changes.clear()
+    known = list(heard.store)
     listing = heard.store.listing("9")
     for page in paged([thing(str(number), 1, size=5_000) for number in range(50)], 10):
         listing.take(page)
     assert listing.weight < weight.of(there) / 20
     listing.end()
     assert heard.changes == []
-    assert all(heard.store.get(key_of(one)) is one for one in there)
+    assert all(heard.store.get(key_of(one)) is one for one in known) and len(known) == len(there)
 
 
 @pytest.mark.parametrize("held", [0, 60_000])
@@ -425,3 +426,61 @@ def test_who_follows_a_server_by_pages_shows_what_it_holds(steps: list[tuple[str
                 assert after or uid_of(before or {}) not in alive, "what is there is never gone"
             if cluster.place is not None and what == "follow":
                 assert heard.texts() == {raw["text"] for raw in cluster.there.values()}
+
+
+# --- a first list of many --------------------------------------------------------------------------------------------
+
+MANY = [
+    thing(f"n{number}", 1) | {"spec": {"like": {"all": "others"}, "own": {"of": number}}}
+    for number in range(stores.PIECE * 2 + 1)
+]
+
+
+def _first(heard: Heard) -> Listing:
+    listing = heard.store.listing("9")
+    listing.take(MANY)
+    return listing
+
+
+def test_a_first_list_goes_in_piece_by_piece_and_counts_from_its_end(heard: Heard) -> None:
+    """Ten thousand pods take a second to put away, in which the Lease is to be renewed."""
+    there = list[int]()
+    for _ in _first(heard).ending():
+        there.append(len(heard.store))
+        assert not heard.store.synced
+    assert (there, len(heard.store), heard.store.synced) == ([stores.PIECE, 2 * stores.PIECE], len(MANY), True)
+    assert [before for before, _ in heard.changes] == [None] * len(MANY), "each was told of once"
+
+
+def test_a_later_list_goes_in_as_a_whole(heard: Heard) -> None:
+    """Somebody may look between two pieces."""
+    heard.store.replace([], "5")
+    assert list(_first(heard).ending()) == [] and len(heard.store) == len(MANY)
+
+
+def test_what_is_told_between_two_pieces_counts_for_more_than_the_list(heard: Heard) -> None:
+    """The answer to a write of ours, say."""
+    ending = _first(heard).ending()
+    next(ending)
+    last = f"n{len(MANY) - 1}"
+    heard.store.put(thing(last, 10))
+    assert list(ending) == [None]
+    assert heard.store.get(("demo", last)) == thing(last, 10) and len(heard.store) == len(MANY)
+    known = Heard()
+    known.store.replace([*MANY[:-1], thing(last, 10)], "10")
+    assert heard.store.weight == known.store.weight, "of the state that lost nothing is held"
+
+
+def test_a_first_list_that_is_given_up_between_two_pieces_leaves_what_went_in_and_no_more(heard: Heard) -> None:
+    """The cluster falls silent just then, and all is listed anew."""
+    ending = _first(heard).ending()
+    next(ending)
+    ending.close()
+    assert (len(heard.store), heard.store.synced) == (stores.PIECE, False)
+    known = Heard()
+    known.store.replace(MANY[: stores.PIECE], "9")
+    assert heard.store.weight == known.store.weight
+    heard.store.replace(MANY, "12")
+    assert (len(heard.store), heard.store.synced) == (len(MANY), True)
+    heard.store.replace([], "13")
+    assert heard.store.weight == 0

@@ -25,9 +25,9 @@ async def test_a_list_is_read_page_by_page(server: Server, client: Client) -> No
     found = await listed(client, PATH, lambda raw: raw["metadata"]["name"], labelSelector="x=y")
     assert found == (["1", "2"], "7")
     assert [asked.query for asked in server.asked] == [
-        {"limit": "250", "labelSelector": "x=y"},
-        {"limit": "250", "labelSelector": "x=y", "continue": "more"},
-        {"limit": "250", "labelSelector": "x=y", "continue": "still more"},
+        {"limit": "100", "labelSelector": "x=y"},
+        {"limit": "100", "labelSelector": "x=y", "continue": "more"},
+        {"limit": "100", "labelSelector": "x=y", "continue": "still more"},
     ]
 
 
@@ -62,7 +62,7 @@ async def test_large_objects_come_in_smaller_pages(server: Server, client: Clien
     server.lists = [answer] * 20
     found, version = await listed(client, PATH, lambda raw: raw["metadata"])
     assert ([one["name"] for one in found], version) == ([str(number) for number in range(12)], "7")
-    assert [asked.query["limit"] for asked in server.asked] == ["250", "50", "10", *["2"] * 6]
+    assert [asked.query["limit"] for asked in server.asked] == ["100", "50", "10", *["2"] * 6]
 
 
 def test_a_page_of_the_smallest_size_holds_whatever_there_is() -> None:
@@ -129,7 +129,7 @@ async def test_a_page_that_takes_too_much_memory_is_asked_for_in_smaller_ones(se
     odd = [{"metadata": {"name": str(number)}, "x": [{}] * 25_000} for number in range(100)]
     server.lists = [lists(7, odd[:45]), lists(7, odd[:10])]
     found, _ = await listed(client, PATH, lambda raw: raw["metadata"])
-    assert (len(found), [asked.query["limit"] for asked in server.asked]) == (10, ["250", "50"])
+    assert (len(found), [asked.query["limit"] for asked in server.asked]) == (10, ["100", "50"])
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ async def test_a_list_is_read_to_its_last_page_and_then_watched() -> None:
         assert bench.texts() == {"a:5", "b:6"}
         assert "managedFields" not in (bench.store.get(("demo", "a")) or {})["metadata"]
         first, second, watch = (asked.query for asked in bench.server.asked)
-        assert first == {"limit": "250", "labelSelector": "x=y"}
+        assert first == {"limit": "100", "labelSelector": "x=y"}
         assert second == first | {"continue": "more"}
         assert watch["resourceVersion"] == "7"
         assert (watch["labelSelector"], watch["allowWatchBookmarks"]) == ("x=y", "true")

@@ -441,6 +441,30 @@ def test_a_store_shows_what_the_server_holds_however_late_answers_come(steps: li
         assert heard.texts() == {raw["text"] for raw in server.values()}
 
 
+def test_of_a_group_those_with_a_counted_value_are_found_and_those_without(heard: Heard) -> None:
+    def read(field: str) -> Callable[[Any], str]:
+        return lambda raw: str(raw["metadata"].get("labels", {}).get(field, ""))
+
+    store = Store(index=read("group"), counted=read("slot"))
+
+    def names(group: str, slot: str) -> set[str]:
+        return {key_of(raw)[1] for raw in store.having(group, slot)}
+
+    def labelled(name: str, version: int, **labels: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "uid": name, "resourceVersion": str(version), "labels": labels}}
+
+    for raw in (labelled("a", 1, group="x", slot="0"), labelled("b", 1, group="x"), labelled("c", 1, group="y")):
+        store.put(raw)
+    assert (names("x", "0"), names("x", ""), names("y", ""), names("y", "0")) == ({"a"}, {"b"}, {"c"}, set())
+    store.put(labelled("b", 2, group="x", slot="0"))
+    store.put(labelled("c", 2, group="x"))
+    assert (names("x", "0"), names("x", ""), names("y", "")) == ({"a", "b"}, {"c"}, set())
+    store.remove(labelled("a", 3, group="x", slot="0"))
+    assert names("x", "0") == {"b"}
+    store.replace([], "9")
+    assert not store._having
+
+
 def test_what_objects_weigh_is_known_as_they_come_and_go(heard: Heard) -> None:
     store = heard.store
     store.put(thing("a", 1))
@@ -455,7 +479,7 @@ def test_what_objects_weigh_is_known_as_they_come_and_go(heard: Heard) -> None:
     store.replace([thing("b", 5), thing("c", 5)], "9")
     assert store.weight == 2 * first
     store.replace([], "10")
-    assert store.weight == 0 and not store._weights
+    assert store.weight == 0 and not store._held
 
 
 def test_what_is_forgotten_was_never_read(heard: Heard) -> None:

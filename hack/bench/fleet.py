@@ -1,0 +1,159 @@
+"""What does a fleet cost the controller: how long does its loop stand still, what does a worker cost, what is held of ten thousand? No cluster is
+needed.
+
+The whole controller, in processes of its own, over API servers that are kept in memory (fleetapi.py): stalls and costs are CPU time, so who
+works on the machine meanwhile changes little; memory is the process's. What it does is proved elsewhere, on real API servers.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+import uvloop
+
+from hack.bench import promises
+from hack.bench.fleetinput import Size
+from hack.bench.fleetprocess import RESYNC, Numbers
+from hack.bench.fleetworld import Process, World
+from hack.bench.promises import Found
+from hack.lab.base.progress import LabError, step
+from hack.testbed import figures
+from hack.testbed.figures import Value
+
+NAME = "fleet"
+HELP = "stalls of the loop, costs of a worker, and memory, with thousands of workers"
+_FRESH = 20  # workers that have nothing yet when a controller starts
+# Of pods, clusters and the workers of a gang. A gang of 4 000 is to end.
+SHAPES = {
+    "10k": Size(10_000, 2, 4_000),
+    "wide": Size(3_000, 100, 1_000),
+    "chosen": Size(1_000, 100, 500, selector=True),
+}
+PACES = {f"{pods}x{clusters}": Size(pods, clusters, pods) for pods in (100, 1_000) for clusters in (2, 100)}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which of its rows, and how large."""
+    rows = [*SHAPES, *PACES]
+    parser.add_argument(
+        "--fleet-rows", nargs="+", choices=rows, default=rows, metavar="ROW",
+        help=f"which rows (fleet; default all: {', '.join(rows)})",
+    )  # fmt: skip
+    parser.add_argument("--fleet-pods", type=int, help="workers of each row in place of its own (fleet)")
+    parser.add_argument("--fleet-clusters", type=int, help="worker clusters of each row in place of its own (fleet)")
+
+
+def run(asked: argparse.Namespace) -> Found:
+    """Measure, print tables, and return lines for programs, and what is broken."""
+    lines, broken = list[str](), list[str]()
+    measured: dict[str, dict[str, Value]] = {}
+    for row in asked.fleet_rows:
+        size = _sized({**SHAPES, **PACES}[row], asked)
+        with step(f"fleet {row}: {size.pods} workers over {size.clusters} clusters"):
+            measured[row] = values = uvloop.run(_stands(size) if row in SHAPES else _comes(size))
+        kept = {key: promise for key, promise in promises.FLEET.items() if key in values}
+        values["met"] = str(promises.met(values, kept)).lower()
+        lines.append(figures.line(NAME, {"row": row, "pods": size.pods, "clusters": size.clusters, **values}))
+        broken += promises.complaints(f"{NAME} {row}", values, kept)
+    for rows in (SHAPES, PACES):
+        print(_table({row: values for row, values in measured.items() if row in rows}))
+    flat = _flat(measured)
+    if flat:
+        lines.append(figures.line(NAME, {"row": "flat", **flat}))
+        broken += promises.complaints(f"{NAME} flat", flat, promises.FLAT)
+    return Found(lines, broken)
+
+
+def _sized(size: Size, asked: argparse.Namespace) -> Size:
+    pods = asked.fleet_pods or size.pods
+    gang = pods if size.gang == size.pods else min(size.gang, pods)
+    return replace(size, pods=pods, clusters=asked.fleet_clusters or size.clusters, gang=gang)
+
+
+def _table(rows: Mapping[str, Mapping[str, Value]]) -> str:
+    keys = list(dict.fromkeys(key for values in rows.values() for key in values))
+    nothing = float("nan")
+    cells = [[key, *(values.get(key, nothing) for values in rows.values())] for key in keys]
+    return f"\n{figures.table(('', *rows), cells)}\n" if rows else ""
+
+
+def _flat(measured: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:
+    """What a worker costs in the largest crowd against the smallest."""
+    first, *_, last = PACES
+    if not {first, last} <= measured.keys():
+        return {}
+    return {"cpu_factor": figures.ratio(float(measured[last]["cpu_ms"]), float(measured[first]["cpu_ms"]))}
+
+
+async def _stands(size: Size) -> dict[str, Value]:
+    """Workers run: a controller starts, another one stands by, all is looked at once more, clusters are lost and come back, a gang ends."""
+    async with World(size, _FRESH) as world:
+        for gang in world.gangs[:-1]:
+            world.run(gang)
+        await world.create(world.gangs[-1])
+        leader = await world.controller()
+        values = await _starts(world, leader)
+        standby = await world.controller()
+        values["standby_mb"] = (await standby.until(quiet=True)).rss_mb
+        await leader.ask(RESYNC)
+        values |= _of("resync", await leader.until(looks=size.pods, quiet=False), size.pods)
+        values |= _of("contact", await _loses(world, leader), size.pods)
+        if size.gang >= 1_000:
+            values |= _of("teardown", await _ends(world, leader), size.gang)
+        await standby.until()
+        return values
+
+
+async def _starts(world: World, leader: Process) -> dict[str, Value]:
+    """A controller starts: its first decision is a copy that it makes."""
+    loop = asyncio.get_running_loop()
+    began, first = loop.time(), await leader.until(world.any_made, quiet=False)
+    values: dict[str, Value] = {"start_s": loop.time() - began, "start_cpu_s": first.cpu_s}
+    settled = await leader.until(lambda: world.runs(world.gangs[-1]), looks=world.size.pods - int(first.looks))
+    stall = max(first.stall_ms, settled.stall_ms)
+    return {**values, "start_stall_ms": stall, "start_peak_mb": settled.peak_mb, "leader_mb": settled.rss_mb}
+
+
+async def _loses(world: World, leader: Process) -> Numbers:
+    """All worker clusters fall silent, and come back."""
+    world.silence(silent=True)
+    lost = await leader.until(lambda: not any(world.connected()))
+    world.silence(silent=False)
+    return lost + await leader.until(lambda: all(world.connected()))
+
+
+async def _ends(world: World, leader: Process) -> Numbers:
+    """A gang ends."""
+    gang = world.gangs[0]
+    ending = asyncio.create_task(world.end(gang))
+    spent = await leader.until(lambda: ending.done() and world.is_gone(gang))
+    await ending
+    return spent
+
+
+def _of(what: str, spent: Numbers, pods: int) -> dict[str, Value]:
+    found = {"stall_ms": spent.stall_ms, "cpu_ms": spent.cpu_s * 1000 / pods, "looks": spent.looks / pods}
+    return {f"{what}_{key}": value for key, value in found.items()}
+
+
+async def _comes(size: Size) -> dict[str, Value]:
+    """A gang's workers are made while a controller leads and another one stands by, until all of them run."""
+    async with World(size) as world:
+        leader = await world.controller()
+        await leader.until(lambda: all(world.connected()))
+        standby = await world.controller()
+        await standby.until()
+        await leader.until()
+        making = asyncio.create_task(world.create(world.gangs[0]))
+        led = await leader.until(lambda: making.done() and world.runs(world.gangs[0]))
+        stood = await standby.until()
+        if sum(world.made.values()) != size.pods:
+            raise LabError(f"{sum(world.made.values())} copies were made of {size.pods} workers.")
+        each = {"leader_ms": led.cpu_s * 1000, "standby_ms": stood.cpu_s * 1000, "looks": led.looks}
+        asked = {
+            "manager_writes": led.manager,
+            "worker_writes": led.workers,
+            "cpu_ms": (led.cpu_s + stood.cpu_s) * 1000,
+        }
+        return {**{key: value / size.pods for key, value in (each | asked).items()}, "stall_ms": led.stall_ms}

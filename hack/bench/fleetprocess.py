@@ -1,0 +1,141 @@
+"""What does one controller process of the fleet's bench spend? The engine as it is shipped, in a process of its own, which tells when it is asked.
+
+`python -m hack.bench.fleetprocess SOCKET` logs in by $KUBECONFIG, takes part in the election, and answers each connection to the socket with
+its `Numbers` since the last one, and with a resync first, if that is asked for. A stall is CPU time that the loop's thread spent between two turns of it: that others used the machine does not
+count.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+import uvloop
+from prometheus_client import REGISTRY
+
+from adapter import leaderelection
+from adapter.shell import heap
+from adapter.shell.controller import engine
+from adapter.shell.controller.engine import Engine
+from adapter.shell.controller.lease import Lease
+from adapter.shell.kube import client
+from adapter.shell.kube.client import Client
+from hack.testbed import procstat
+
+RESYNC = b"resync\n"
+SPREAD_SECONDS = 20.0  # in place of a minute: a third of the time for the same looks
+_TURN_SECONDS = 0.002
+_LONG = 60.0  # seconds
+_LATEST = "leads", "rss_mb", "peak_mb"
+_WRITES = ("create", "patch", "update", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Since the process was asked last, but for what it holds now, and its peak."""
+
+    leads: bool
+    stall_ms: float
+    cpu_s: float
+    looks: float  # of pods
+    others: float  # looks at all other keys
+    manager: float  # writes, without those of Leases
+    workers: float
+    faults: float  # of tasks, which were contained; there is to be none
+    rss_mb: float
+    peak_mb: float
+
+    def __add__(self, more: "Numbers") -> "Numbers":
+        """Both one after the other."""
+        added = (field.name for field in fields(Numbers) if field.name not in (*_LATEST, "stall_ms"))
+        both = {name: getattr(self, name) + getattr(more, name) for name in added}
+        return replace(more, **both, stall_ms=max(self.stall_ms, more.stall_ms))
+
+
+class _Meter:
+    """Measures this process."""
+
+    def __init__(self) -> None:
+        self._stall = 0.0
+        self._before = self._counts()
+
+    async def run(self) -> None:
+        """Turn with the loop, until cancelled."""
+        while True:
+            began = time.thread_time()
+            await asyncio.sleep(_TURN_SECONDS)
+            self._stall = max(self._stall, time.thread_time() - began)
+
+    def numbers(self) -> Numbers:
+        """And begin anew."""
+        now, before = self._counts(), self._before
+        spent = {name: now[name] - before[name] for name in now}
+        self._before, stall, self._stall = now, self._stall, 0.0
+        pid = os.getpid()
+        return Numbers(
+            leads=bool(REGISTRY.get_sample_value("rayspan_leader")),
+            stall_ms=stall * 1000,
+            rss_mb=procstat.memory([pid]),
+            peak_mb=procstat.peak(pid),
+            **spent,
+        )
+
+    def _counts(self) -> dict[str, float]:
+        found = {
+            "cpu_s": time.process_time(),
+            "looks": 0.0,
+            "others": 0.0,
+            "manager": 0.0,
+            "workers": 0.0,
+            "faults": 0.0,
+        }
+        for one in (sample for family in REGISTRY.collect() for sample in family.samples):
+            if one.name == "rayspan_looks_total":
+                found["looks" if one.labels["kind"] == "pod" else "others"] += one.value
+            elif one.name == "rayspan_task_failures_total":
+                found["faults"] += one.value
+            elif one.name == "rayspan_api_requests_total" and _counts(one.labels):
+                found["workers" if one.labels["cluster"] else "manager"] += one.value
+        return found
+
+
+def _counts(request: Mapping[str, str]) -> bool:
+    """Whether a request writes something that somebody waits for."""
+    return request["verb"] in _WRITES and request["kind"] != "leases"
+
+
+async def _run(at: Path) -> None:
+    meter = _Meter()
+
+    async def tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.readline() == RESYNC and (parts := running._parts):
+            parts.waker.everything(SPREAD_SECONDS)
+        writer.write(json.dumps(asdict(meter.numbers())).encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(tell, at), asyncio.TaskGroup() as tasks:
+        lease = Lease(await Client.local(), str(os.getpid()))
+        tasks.create_task(meter.run())
+        heap.rarely()
+        running = Engine(await Client.local(lease.may_write), lease, heap.settled)
+        tasks.create_task(running.run())
+
+
+def main() -> None:
+    (at,) = sys.argv[1:]
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    vars(engine)["RESYNC_SECONDS"] = 3600.0  # it comes when it is asked for
+    # Nobody else leads here, and on a busy machine a process may not run for long.
+    vars(leaderelection).update(RENEW_SECONDS=_LONG, REQUEST_SECONDS=_LONG / 2)
+    vars(client)["TIMEOUT_SECONDS"] = _LONG / 2
+    uvloop.run(_run(Path(at)))
+
+
+if __name__ == "__main__":
+    main()
