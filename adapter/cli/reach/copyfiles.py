@@ -1,12 +1,14 @@
 """`rayspan cp`: how does a file or folder come from a worker, or to one?
 
 As by kubectl: tar packs on one side and unpacks on the other, and its stream is a command in the worker. What comes from a worker is
-unpacked by rules that let nothing out of the folder it goes to. Exit code 0: it is copied; 2: the command line is wrong; else 1.
+unpacked by rules that let nothing out of the folder it goes to: files and folders come, and links and devices are left out, and told.
+Exit code 0: it is copied; 2: the command line is wrong; else 1.
 """
 
 import argparse
 import asyncio
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Sequence
@@ -17,11 +19,12 @@ from typing import IO, cast
 from adapter.access.grant import EXEC
 from adapter.cli.common import DONE, TROUBLE, complain
 from adapter.cli.reach import grants
-from adapter.objects.raw import Raw
+from adapter.objects.raw import LONGEST_OF_ONE, Raw, quoted
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import Client
 
 _REST = 65_536
+_NAMED = 3  # of what is left out, by name: a worker may pack as many as it likes
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +88,59 @@ async def _exec(
     return [*kubectl, "exec", str(pod["metadata"]["name"]), "-c", container, *flags, "--", *command]
 
 
+class _Filter:
+    """Which members of an archive are unpacked: files and folders, where tarfile's own rules for data let them be.
+
+    A link would lead the next copy to where it points, and before Python 3.11.13 those rules can be led out of the folder by links
+    (CVE-2025-4517).
+    """
+
+    def __init__(self) -> None:
+        self._left_out: list[str] = []
+        self._most, self.taken = 0, 0
+
+    def __call__(self, member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+        if member.isreg() or member.isdir():
+            self.taken += 1
+            return tarfile.data_filter(member, folder)
+        self._most += 1
+        if len(self._left_out) < _NAMED:
+            self._left_out.append(quoted(member.name, LONGEST_OF_ONE))
+        return None
+
+    def tell(self) -> None:
+        """Say what did not come."""
+        if self._most:
+            more = " ..." if self._most > _NAMED else "."
+            named = ", ".join(self._left_out)
+            print(f"{self._most} that are no files or folders were left out: {named}{more}", file=sys.stderr)
+
+
 def _fetched(command: Sequence[str], goal: Path) -> int:
     """Unpack what a command prints: into a folder that is there, else under the name of the goal."""
+    if goal.is_symlink():
+        raise Unusable(f"{goal} is a symbolic link: name what it leads to, or remove it.")
+    chosen = _Filter()
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         try:
             with tarfile.open(fileobj=cast("IO[bytes]", child.stdout), mode="r|") as packed:
                 if goal.is_dir():
-                    packed.extractall(goal, filter="data")
+                    packed.extractall(goal, filter=chosen)
                 else:
-                    _renamed(packed, goal)
+                    _renamed(packed, goal, chosen)
             while cast("IO[bytes]", child.stdout).read(_REST):  # with which tar fills its last block
                 pass
         except (tarfile.TarError, OSError) as error:
             child.kill()
             return complain(f"It could not be unpacked: {error}", TROUBLE)
-    return DONE if child.returncode == 0 else TROUBLE
+    chosen.tell()
+    return DONE if child.returncode == 0 and chosen.taken else TROUBLE
 
 
-def _renamed(packed: tarfile.TarFile, goal: Path) -> None:
+def _renamed(packed: tarfile.TarFile, goal: Path, chosen: _Filter) -> None:
     """Unpack all of it with the goal in place of the first part of each name."""
     with tempfile.TemporaryDirectory(dir=goal.absolute().parent, prefix=".rayspan-") as folder:
-        packed.extractall(folder, filter="data")
+        packed.extractall(folder, filter=chosen)
         for found in Path(folder).iterdir():
             found.rename(goal)
 

@@ -95,15 +95,56 @@ def test_a_file_is_fetched_under_another_name_and_into_a_folder(tmp_path: Path) 
     assert (tmp_path / "named").read_bytes() == (tmp_path / "folder/data").read_bytes() == b"xxx"
 
 
+def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    link = tarfile.TarInfo(name)
+    link.type, link.linkname = kind, target
+    return link
+
+
 def test_nothing_that_a_worker_packs_gets_out_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tarfile.TarInfo("../out")
-    link = tarfile.TarInfo("link")
-    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
     (tmp_path / "folder").mkdir()
-    for number, member in enumerate((out, link)):
-        assert copyfiles._fetched(_packed(tmp_path / str(number), member), tmp_path / "folder") == 1
-        assert "could not be unpacked" in capsys.readouterr().err
+    assert copyfiles._fetched(_packed(tmp_path / "1", tarfile.TarInfo("../out")), tmp_path / "folder") == 1
+    assert "could not be unpacked" in capsys.readouterr().err
     assert not (tmp_path / "out").exists() and not any((tmp_path / "folder").iterdir())
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+@pytest.mark.parametrize("into", ["folder", "logs"], ids=["into a folder", "under another name"])
+def test_of_what_a_worker_packs_links_and_devices_are_left_out_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: bytes, into: str
+) -> None:
+    """They lead where the next copy writes to, and the filter of an older Python lets some of them out of the folder (CVE-2025-4517)."""
+    (tmp_path / "folder").mkdir()
+    came, link = tarfile.TarInfo("x/data"), _link("x/lnk\n", "data", kind)
+    came.size = 3
+    assert copyfiles._fetched(_packed(tmp_path / "packed", came, link), tmp_path / into) == 0
+    found = tmp_path / into / ("x" if into == "folder" else "")
+    assert [one.name for one in found.iterdir()] == ["data"]
+    assert "1 that are no files or folders were left out: x/lnk\N{REPLACEMENT CHARACTER}." in capsys.readouterr().err
+
+
+def test_a_link_in_the_place_of_what_was_asked_for_is_not_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next copy to that name would go where it leads."""
+    (tmp_path / ".ssh").mkdir()
+    assert copyfiles._fetched(_packed(tmp_path / "packed", _link("x", ".ssh")), tmp_path / "logs") == 1
+    assert not (tmp_path / "logs").is_symlink() and "were left out: x." in capsys.readouterr().err
+
+
+def test_many_that_are_left_out_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    links = [_link(f"x/{number}", "data") for number in range(100)]
+    copyfiles._fetched(_packed(tmp_path / "packed", *links), tmp_path / "logs")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "100 that are no files or folders were left out: x/0, x/1, x/2 ..." in said
+
+
+def test_a_goal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / "logs").symlink_to(".ssh")
+    with pytest.raises(Unusable, match=r"logs is a symbolic link: name what it leads to, or remove it\."):
+        copyfiles._fetched(_packed(tmp_path / "packed", tarfile.TarInfo("x")), tmp_path / "logs")
+    assert not any((tmp_path / ".ssh").iterdir())
 
 
 def test_a_command_goes_to_the_container_that_kubectl_would_take() -> None:
