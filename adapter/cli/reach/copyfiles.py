@@ -11,8 +11,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -23,6 +25,7 @@ from adapter.objects.raw import LONGEST_OF_ONE, Raw, quoted
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import Client
 
+Child = subprocess.Popen[bytes]
 _REST = 65_536
 _NAMED = 3  # of what is left out, by name: a worker may pack as many as it likes
 
@@ -69,14 +72,38 @@ def main(given: argparse.Namespace) -> int:
         pod = await grants.pod_of(client, namespace, source.pod or goal.pod)
         with grants.ways(given, client) as ways:
             if source.pod:
-                command = packing(source.path)
-                return await asyncio.to_thread(_fetched, await _exec(ways, pod, given, command), Path(goal.path))
-            command, name = unpacking(goal.path)
-            return await asyncio.to_thread(
-                _sent, await _exec(ways, pod, given, command, stdin=True), Path(source.path), name
-            )
+                into = _unlinked(Path(goal.path))
+                command = await _exec(ways, pod, given, packing(source.path))
+                return await _beside(command, partial(_fetched, into), stdout=subprocess.PIPE)
+            found, (words, name) = _there(Path(source.path)), unpacking(goal.path)
+            command = await _exec(ways, pod, given, words, stdin=True)
+            return await _beside(command, partial(_sent, found, name), stdin=subprocess.PIPE)
 
     return grants.attempt(given, doing)
+
+
+def _unlinked(goal: Path) -> Path:
+    if goal.is_symlink():
+        raise Unusable(f"{goal} is a symbolic link: name what it leads to, or remove it.")
+    return goal
+
+
+def _there(source: Path) -> Path:
+    if not source.exists():
+        raise Unusable(f"There is no {source}.")
+    return source
+
+
+async def _beside(command: Sequence[str], part: Callable[[Child], int], **pipe: int) -> int:
+    """Do one's own part of a copy in a thread. Whoever is told to end ends the command first: its kubeconfig is there until then."""
+    with subprocess.Popen(command, **pipe) as child:  # type: ignore[call-overload]  # noqa: ASYNC220 (a thread reads it)
+        copied = asyncio.create_task(asyncio.to_thread(part, child))
+        try:
+            return await asyncio.shield(copied)
+        except asyncio.CancelledError:
+            child.terminate()
+            await asyncio.wait({copied})
+            raise
 
 
 async def _exec(
@@ -116,25 +143,22 @@ class _Filter:
             print(f"{self._most} that are no files or folders were left out: {named}{more}", file=sys.stderr)
 
 
-def _fetched(command: Sequence[str], goal: Path) -> int:
+def _fetched(goal: Path, child: Child) -> int:
     """Unpack what a command prints: into a folder that is there, else under the name of the goal."""
-    if goal.is_symlink():
-        raise Unusable(f"{goal} is a symbolic link: name what it leads to, or remove it.")
-    chosen = _Filter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        try:
-            with tarfile.open(fileobj=cast("IO[bytes]", child.stdout), mode="r|") as packed:
-                if goal.is_dir():
-                    packed.extractall(goal, filter=chosen)
-                else:
-                    _renamed(packed, goal, chosen)
-            while cast("IO[bytes]", child.stdout).read(_REST):  # with which tar fills its last block
-                pass
-        except (tarfile.TarError, OSError) as error:
-            child.kill()
-            return complain(f"It could not be unpacked: {error}", TROUBLE)
+    chosen, printed = _Filter(), cast("IO[bytes]", child.stdout)
+    try:
+        with tarfile.open(fileobj=printed, mode="r|") as packed:
+            if goal.is_dir():
+                packed.extractall(goal, filter=chosen)
+            else:
+                _renamed(packed, goal, chosen)
+        while printed.read(_REST):  # with which tar fills its last block
+            pass
+    except (tarfile.TarError, OSError) as error:
+        child.kill()
+        return complain(f"It could not be unpacked: {error}", TROUBLE)
     chosen.tell()
-    return DONE if child.returncode == 0 and chosen.taken else TROUBLE
+    return DONE if child.wait() == 0 and chosen.taken else TROUBLE
 
 
 def _renamed(packed: tarfile.TarFile, goal: Path, chosen: _Filter) -> None:
@@ -145,14 +169,9 @@ def _renamed(packed: tarfile.TarFile, goal: Path, chosen: _Filter) -> None:
             found.rename(goal)
 
 
-def _sent(command: Sequence[str], source: Path, name: str) -> int:
+def _sent(source: Path, name: str, child: Child) -> int:
     """Pack a file or folder for a command that unpacks it."""
-    if not source.exists():
-        raise Unusable(f"There is no {source}.")
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
-        try:
-            with tarfile.open(fileobj=cast("IO[bytes]", child.stdin), mode="w|") as packed:
-                packed.add(source, arcname=name)
-        except BrokenPipeError:
-            pass  # it has ended, and said why
-    return DONE if child.returncode == 0 else TROUBLE
+    with suppress(BrokenPipeError), cast("IO[bytes]", child.stdin) as heard:  # one that has ended has said why
+        with tarfile.open(fileobj=heard, mode="w|") as packed:
+            packed.add(source, arcname=name)
+    return DONE if child.wait() == 0 else TROUBLE

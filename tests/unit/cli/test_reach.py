@@ -1,8 +1,13 @@
 """What is typed to reach into workers, which of a job's workers are followed, and what does tar do for a copy?"""
 
+import asyncio
 import io
+import signal
+import subprocess
 import tarfile
+from functools import partial
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -85,13 +90,17 @@ def _packed(file: Path, *members: tarfile.TarInfo) -> list[str]:
     return ["cat", str(file)]
 
 
+def _fetched(command: list[str], goal: Path) -> int:
+    return asyncio.run(copyfiles._beside(command, partial(copyfiles._fetched, goal), stdout=subprocess.PIPE))
+
+
 def test_a_file_is_fetched_under_another_name_and_into_a_folder(tmp_path: Path) -> None:
     member = tarfile.TarInfo("data")
     member.size = 3
     command = _packed(tmp_path / "packed", member)
-    assert copyfiles._fetched(command, tmp_path / "named") == 0
+    assert _fetched(command, tmp_path / "named") == 0
     (tmp_path / "folder").mkdir()
-    assert copyfiles._fetched(command, tmp_path / "folder") == 0
+    assert _fetched(command, tmp_path / "folder") == 0
     assert (tmp_path / "named").read_bytes() == (tmp_path / "folder/data").read_bytes() == b"xxx"
 
 
@@ -103,7 +112,7 @@ def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarI
 
 def test_nothing_that_a_worker_packs_gets_out_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "folder").mkdir()
-    assert copyfiles._fetched(_packed(tmp_path / "1", tarfile.TarInfo("../out")), tmp_path / "folder") == 1
+    assert _fetched(_packed(tmp_path / "1", tarfile.TarInfo("../out")), tmp_path / "folder") == 1
     assert "could not be unpacked" in capsys.readouterr().err
     assert not (tmp_path / "out").exists() and not any((tmp_path / "folder").iterdir())
 
@@ -117,7 +126,7 @@ def test_of_what_a_worker_packs_links_and_devices_are_left_out_and_told(
     (tmp_path / "folder").mkdir()
     came, link = tarfile.TarInfo("x/data"), _link("x/lnk\n", "data", kind)
     came.size = 3
-    assert copyfiles._fetched(_packed(tmp_path / "packed", came, link), tmp_path / into) == 0
+    assert _fetched(_packed(tmp_path / "packed", came, link), tmp_path / into) == 0
     found = tmp_path / into / ("x" if into == "folder" else "")
     assert [one.name for one in found.iterdir()] == ["data"]
     assert "1 that are no files or folders were left out: x/lnk\N{REPLACEMENT CHARACTER}." in capsys.readouterr().err
@@ -128,13 +137,13 @@ def test_a_link_in_the_place_of_what_was_asked_for_is_not_taken(
 ) -> None:
     """The next copy to that name would go where it leads."""
     (tmp_path / ".ssh").mkdir()
-    assert copyfiles._fetched(_packed(tmp_path / "packed", _link("x", ".ssh")), tmp_path / "logs") == 1
+    assert _fetched(_packed(tmp_path / "packed", _link("x", ".ssh")), tmp_path / "logs") == 1
     assert not (tmp_path / "logs").is_symlink() and "were left out: x." in capsys.readouterr().err
 
 
 def test_many_that_are_left_out_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     links = [_link(f"x/{number}", "data") for number in range(100)]
-    copyfiles._fetched(_packed(tmp_path / "packed", *links), tmp_path / "logs")
+    _fetched(_packed(tmp_path / "packed", *links), tmp_path / "logs")
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "100 that are no files or folders were left out: x/0, x/1, x/2 ..." in said
 
@@ -143,8 +152,30 @@ def test_a_goal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / "logs").symlink_to(".ssh")
     with pytest.raises(Unusable, match=r"logs is a symbolic link: name what it leads to, or remove it\."):
-        copyfiles._fetched(_packed(tmp_path / "packed", tarfile.TarInfo("x")), tmp_path / "logs")
-    assert not any((tmp_path / ".ssh").iterdir())
+        copyfiles._unlinked(tmp_path / "logs")
+
+
+async def test_who_is_told_to_end_ends_the_command_of_a_copy() -> None:
+    """SIGTERM is a cancellation here (`grants.attempt`); the kubeconfig that the command reads goes afterwards."""
+    begun: Queue[copyfiles.Child] = Queue()
+
+    def part(child: copyfiles.Child) -> int:
+        begun.put(child)
+        return child.wait()
+
+    copying = asyncio.create_task(copyfiles._beside(["sleep", "60"], part))
+    child = await asyncio.to_thread(begun.get)
+    copying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await copying
+    assert child.returncode == -signal.SIGTERM
+
+
+async def test_what_was_sent_when_the_command_ended_is_no_fault_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "much").write_bytes(bytes(10**6))
+    part = partial(copyfiles._sent, tmp_path / "much", "much")
+    assert await copyfiles._beside(["sh", "-c", "exit 3"], part, stdin=subprocess.PIPE) == 1
+    assert await copyfiles._beside(["tar", "tf", "-"], part, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) == 0
 
 
 def test_a_command_goes_to_the_container_that_kubectl_would_take() -> None:
