@@ -251,14 +251,21 @@ def test_a_grant_is_for_one_pod_one_use_and_its_key(scene: Scene) -> None:
     patch = json.dumps({"spec": {"subresource": "exec", "command": ["ls"]}})
     with pytest.raises(LabError, match="cannot be changed"):
         scene.manager.kubectl("-n", scene.stage.name, "patch", access, "--type=merge", "-p", patch)
-    kept = grant.manifest(pod, grant.LOG, key)
-    kept["metadata"]["finalizers"] = ["example.com/stay"]
-    with pytest.raises(LabError, match="neither finalizers nor owners"):
-        _granted(scene, dave, kept)
+    for field, held in (("finalizers", ["example.com/stay"]), ("annotations", {"a": "b"}), ("labels", {"a": "b"})):
+        kept = grant.manifest(pod, grant.LOG, key)
+        kept["metadata"][field] = held
+        with pytest.raises(LabError, match="has no annotations, labels, finalizers or owners, so create it without"):
+            _granted(scene, dave, kept)
     kept = grant.manifest({"metadata": {**pod["metadata"], "uid": "another"}}, grant.LOG, key)
     name = _granted(scene, dave, kept)
     with pytest.raises(LabError, match="is another one by now"):
         _raw(scene, dave, name, key, log)
+
+    # Who deletes one so that the garbage collector holds it for a moment has it deleted all the same.
+    name = _granted(scene, dave, grant.manifest(pod, grant.LOG, key))
+    scene.manager.kubectl(
+        *("-n", scene.stage.name, "delete", f"workeraccess/{name}", "--cascade=foreground", "--timeout=20s")
+    )
 
     # Somebody's own pod that claims to have a place in east does not lead to the pod of that name there.
     scene.manager.delete("pod", POD, scene.stage.name)
