@@ -29,6 +29,11 @@ _NO_POLICY = Refusal(
     f"ValidatingAdmissionPolicy {names.ACCESS_POLICY} is missing or does not deny, so nobody has judged who may have a WorkerAccess: an "
     "administrator of the manager applies kustomize/components/worker-access again.",
 )
+# The API server's own words name the object, of whatever kind: a WorkerCluster, its Secret, ClusterProfile or MultiKueueCluster.
+_UNREAD = (
+    f"the manager does not show {names.ACCESS_ACCOUNT} what leads there ({{}}); an administrator of the manager applies "
+    "kustomize/components/worker-access again, and for a MultiKueueCluster gives it that right (docs/logs.md)"
+)
 
 
 class Refused(Exception):
@@ -118,8 +123,7 @@ class Door:
         except (BadLogin, specs.Invalid) as error:
             raise Refused(way.unreached(cluster, str(error).rstrip("."))) from None
         except ApiError as error:
-            why = f"the kubeconfig of its Secret may not be read ({error.status})"
-            raise Refused(way.unreached(cluster, why)) from None
+            raise Refused(way.unreached(cluster, _UNREAD.format(error))) from None
 
     async def _copy(self, client: Client, grant: Grant, cluster: str) -> Raw | None:
         try:
