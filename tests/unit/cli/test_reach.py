@@ -6,8 +6,10 @@ import signal
 import subprocess
 import tarfile
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,6 +55,68 @@ def test_workers_are_followed_once_they_have_started_and_only_once() -> None:
     ]
     found = follow.to_begin(pods, {"open"}, {"done"})
     assert [one["metadata"]["name"] for one in found] == ["runs", "over"]
+
+
+class _Job:
+    """A job of which some workers run for so many looks, and the ways to them: each log is a program that ends at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], looks: int) -> None:
+        self._programs, self._looks = programs, looks
+        self.asked: list[tuple[str, float]] = []
+        monkeypatch.setattr(follow, "PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(follow.jobfacts, "read", self._read)
+
+    async def _read(self, *_: Any) -> Any:
+        self._looks -= 1
+        over = self._looks <= 0
+        pods = [pod(name, phase="Succeeded" if over else "Running") for name in self._programs]
+        return SimpleNamespace(
+            jobs=[SimpleNamespace(status={"jobDeploymentStatus": "Complete" if over else "Running"}, pods=pods)]
+        )
+
+    async def to(self, found: Raw, *_: Any) -> list[str]:
+        name = found["metadata"]["name"]
+        self.asked.append((name, asyncio.get_running_loop().time()))
+        return ["sh", "-c", self._programs[name]]
+
+    async def followed(self, **more: Any) -> int:
+        words = ["logs", "job", "-f", *(f"--{name.replace('_', '-')}={value}" for name, value in more.items())]
+        given = parser(["kubectl-rayspan", *words]).parse_args(words)
+        client: Any = None
+        ways: Any = self
+        return await follow._Followed(given, client, "default", ways).run()
+
+
+async def test_a_log_that_cannot_be_followed_is_given_up_after_five_times(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each time costs a grant, so it is asked for later and later; others go on, and the exit code tells that not all was shown."""
+    job = _Job(monkeypatch, {"a": "exit 7", "b": "exec sleep 0.5"}, 150)
+    assert await job.followed() == 7
+    times = [when for name, when in job.asked if name == "a"]
+    waits = [after - before for before, after in pairwise(times)]
+    assert len(times) == 5 and waits[-1] > 0.08, "0.02 s, 0.04, 0.08 and 0.16"
+    assert [name for name, _ in job.asked].count("b") == 1
+    assert capsys.readouterr().err == (
+        "Pod a: its log could not be followed 5 times in a row, and is not asked for any more; why is said above. "
+        "`kubectl rayspan logs a` asks for it alone.\n"
+    )
+
+
+async def test_a_log_that_breaks_off_after_a_while_is_followed_as_long_as_its_worker_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follow, "SOON_SECONDS", 0.0)
+    job = _Job(monkeypatch, {"a": "exit 1"}, 40)
+    assert await job.followed() == 0
+    assert len(job.asked) > 6
+
+
+async def test_that_more_run_than_are_followed_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await _Job(monkeypatch, {"a": "exec sleep 0.3", "b": "exec sleep 0.3"}, 20).followed(max_log_requests=1)
+    assert capsys.readouterr().err == "1 logs are open, and more workers run: raise --max-log-requests.\n"
 
 
 @pytest.mark.parametrize(
