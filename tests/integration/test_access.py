@@ -277,17 +277,31 @@ def test_a_grant_is_for_one_pod_one_use_and_its_key(scene: Scene) -> None:
 
 
 def test_nobody_is_let_in_while_nobody_judges(scene: Scene) -> None:
-    """Whoever takes the policy away, or lets it only warn, has shut the door."""
-    dave = scene.person("dave", *EDIT)
-    scene.begin()
-    scene.allow(names.LOGS_ROLE)
-    binding = f"validatingadmissionpolicybinding/{names.ACCESS_POLICY}"
-    for actions in (["Warn"], ["Deny"]):
-        patch = json.dumps({"spec": {"validationActions": actions}})
-        scene.manager.kubectl("patch", binding, "--type=merge", "-p", patch)
+    """Whoever takes the policy away, or lets it only warn, has shut the door; what was made meanwhile stays shut when it denies again."""
+    dave, eve = scene.person("dave", *EDIT), scene.person("eve", *VIEW)
+    pod = scene.begin()
+    scene.allow(names.LOGS_ROLE, names.EXEC_ROLE)
+    key, path = "k" * 43, f"api/v1/namespaces/{scene.stage.name}/pods/{POD}"
+    _deny(scene, ["Warn"])
+    try:
         told = _rayspan(dave, "logs", POD, "--tail", "1")
-        assert (told.returncode == 0) == (actions == ["Deny"]), told
-        assert actions == ["Deny"] or "is missing or does not deny" in told.stderr, told
+        assert told.returncode and "rayspan-access does not deny, so nobody has judged" in told.stderr, told
+        body = grant.manifest(pod, grant.EXEC, key, command=["ls"])
+        wait(lambda: _granted(scene, eve, body), 20, "the policy only warns")
+        name = _granted(scene, eve, body)
+    finally:
+        _deny(scene, ["Deny"])
+    told = _rayspan(dave, "logs", POD, "--tail", "1")
+    assert told.returncode == 0 or "so they may not have judged it: run `kubectl rayspan` again" in told.stderr, told
+    wait(lambda: _rayspan(dave, "logs", POD, "--tail", "1").returncode == 0, 30, "grants of now are good")
+    with pytest.raises(LabError, match="so they may not have judged it"):
+        _raw(scene, eve, name, key, path)
+
+
+def _deny(scene: Scene, actions: list[str]) -> None:
+    binding = f"validatingadmissionpolicybinding/{names.ACCESS_POLICY}"
+    patch = json.dumps({"spec": {"validationActions": actions}})
+    scene.manager.kubectl("patch", binding, "--type=merge", "-p", patch)
 
 
 def _bind_role(scene: Scene, who: str, role: str) -> None:
