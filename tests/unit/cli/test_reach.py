@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from adapter import names
+from adapter.cli import jobfacts
 from adapter.cli.reach import copyfiles, follow, grants
 from adapter.cli.verbs.parser import parser
 from adapter.objects.rayjob import Unusable
@@ -64,7 +65,7 @@ class _Job:
         self._programs, self._looks = programs, looks
         self.asked: list[tuple[str, float]] = []
         monkeypatch.setattr(follow, "PAUSE_SECONDS", 0.01)
-        monkeypatch.setattr(follow.jobfacts, "read", self._read)
+        monkeypatch.setattr(jobfacts, "read", self._read)
 
     async def _read(self, *_: Any) -> Any:
         self._looks -= 1
