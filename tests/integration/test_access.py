@@ -261,10 +261,10 @@ def test_a_grant_is_for_one_pod_one_use_and_its_key(scene: Scene) -> None:
     with pytest.raises(LabError, match="is another one by now"):
         _raw(scene, dave, name, key, log)
 
-    # Who deletes one so that the garbage collector holds it for a moment has it deleted all the same.
+    # Who deletes one so that the garbage collector holds it for a moment has it deleted all the same; a new kind it learns of in half a minute.
     name = _granted(scene, dave, grant.manifest(pod, grant.LOG, key))
     scene.manager.kubectl(
-        *("-n", scene.stage.name, "delete", f"workeraccess/{name}", "--cascade=foreground", "--timeout=20s")
+        *("-n", scene.stage.name, "delete", f"workeraccess/{name}", "--cascade=foreground", "--timeout=60s")
     )
 
     # Somebody's own pod that claims to have a place in east does not lead to the pod of that name there.
