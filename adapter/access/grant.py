@@ -23,6 +23,7 @@ LIFETIME: Final = timedelta(minutes=5)
 # In one namespace. Who follows the logs of a large job has one for each worker, and they are gone five minutes later; more would only
 # fill etcd.
 MOST_IN_NAMESPACE: Final = 500
+_ABOUT: Final = ("namespace", "name", "uid", "creationTimestamp", "deletionTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,13 @@ def opens(grant: Grant, key: str, now: datetime) -> bool:
     """Whether the key is that of a grant that is still good; how long that takes tells nothing of the key."""
     fits = hmac.compare_digest(hashed(key).encode(), grant.key_hash.encode())
     return fits and now < grant.created + LIFETIME
+
+
+def standing(raw: Raw) -> Raw:
+    """As much of an object as says whether it is over; what its command is does not."""
+    about = {field: value for field, value in meta(raw).items() if field in _ABOUT}
+    spec = raw.get("spec")
+    return {"metadata": about, "spec": {**spec, "command": []} if isinstance(spec, dict) else spec}
 
 
 def over(grants: Iterable[Raw], now: datetime) -> Sequence[Raw]:

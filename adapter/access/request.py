@@ -12,7 +12,7 @@ from adapter.access.grant import SUBRESOURCES
 
 VERSIONS, GROUPS, RESOURCES, POD = "api", "apis", "api/v1", "pod"
 _DISCOVERY: Final = (VERSIONS, GROUPS, RESOURCES)
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 # As many characters of the alphabet of URLs as make 256 bits, which the command line draws; a longer one is nobody's.
 KEY: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -34,7 +34,7 @@ def asked(path: str) -> Asked | None:
     if first or len(parts) < 4:
         return None
     namespace, grant, key, *rest = parts
-    if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(grant) and KEY.fullmatch(key)):
+    if not (NAME.fullmatch(namespace) and NAME.fullmatch(grant) and KEY.fullmatch(key)):
         return None
     if "/".join(rest) in _DISCOVERY:
         return Asked(namespace, grant, key, "/".join(rest))
@@ -43,7 +43,7 @@ def asked(path: str) -> Asked | None:
 
 def _of_pod(begun: Asked, rest: list[str]) -> Asked | None:
     way, below = rest[:5], rest[6:]
-    if way != ["api", "v1", "namespaces", begun.namespace, "pods"] or len(rest) < 6 or not _NAME.fullmatch(rest[5]):
+    if way != ["api", "v1", "namespaces", begun.namespace, "pods"] or len(rest) < 6 or not NAME.fullmatch(rest[5]):
         return None
     if below and not (len(below) == 1 and below[0] in SUBRESOURCES):
         return None

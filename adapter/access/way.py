@@ -11,7 +11,7 @@ from typing import Final
 
 from adapter import names
 from adapter.access.grant import EXEC, LOG, Grant
-from adapter.access.request import Asked
+from adapter.access.request import NAME, Asked
 from adapter.objects.raw import LONGEST_OF_ONE, Raw, label, quoted, uid_of
 from adapter.objects.workerpod import share_key, slot_of
 
@@ -56,15 +56,20 @@ def cluster_of(asked: Asked, grant: Grant, pod: Raw | None) -> str | Refusal:
     cluster, _ = share_key(slot_of(pod))
     if not cluster:
         return _gone(f"Pod {grant.namespace}/{grant.pod} has no place in a worker cluster; use kubectl itself.")
+    if not NAME.fullmatch(cluster):
+        return _gone(
+            f"Pod {grant.namespace}/{grant.pod}: annotation {names.SLOT_ANNOTATION} names a worker cluster {quoted(cluster)}, which none can be "
+            "called: let its controller make it anew."
+        )
     return cluster
 
 
 def not_its_copy(grant: Grant, copy: Raw | None, manager: str, cluster: str) -> Refusal | None:
     """Why what stands in the worker cluster under the pod's name is not this pod's copy; None if it is. `manager`: who we are."""
-    if copy is None:
-        return _gone(f"Pod {grant.namespace}/{grant.pod} has no copy in {cluster} now.")
-    if label(copy, names.MANAGER_LABEL) != manager or label(copy, names.POD_UID_LABEL) != grant.pod_uid:
-        return _gone(f"Pod {grant.namespace}/{grant.pod} in {cluster} is not the copy of this pod: it is left alone.")
+    ours = copy is not None and label(copy, names.MANAGER_LABEL) == manager
+    if copy is None or not ours or label(copy, names.POD_UID_LABEL) != grant.pod_uid:
+        # The same where somebody else's pod has the name: nobody learns by asking whose pods stand there.
+        return _gone(f"Pod {grant.namespace}/{grant.pod} has no copy in {cluster} that is its own; look again.")
     return None
 
 

@@ -3,7 +3,7 @@
 One of the two is enough: the MutatingAdmissionPolicy of manifests/gate-policy.yaml, or, where an API server does not serve that kind,
 the webhook of kustomize/components/admission-gate, which does the same. A webhook counts only while no worker can pass it by: the API
 server has to refuse the pod when nobody answers. Whether somebody answers now is not asked: a pod that is refused is harmless, and
-KubeRay tries again.
+KubeRay tries again. But one that nobody can answer for refuses all workers, beside the policy as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from adapter.objects.raw import Raw
 
 _SELECTOR = {"matchExpressions": [{"key": names.PLACEMENT_LABEL, "operator": "Exists"}]}
 _RULE = {"apiGroups": "", "apiVersions": "v1", "operations": "CREATE", "resources": "pods"}  # what one rule must reach
+_NOBODY = "has no clientConfig.caBundle, so the API server calls nobody"
 _CONDITIONS = {"is-no-copy"}  # the names of those that may stand there
 
 
@@ -23,7 +24,7 @@ def problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw], webhooks: 
     Each is what there is of its kind, by name: MutatingAdmissionPolicies, their bindings, MutatingWebhookConfigurations.
     """
     if not (missing := _missing(policies, bindings)):
-        return ""
+        return _refuses(webhooks.get(names.GATE_POLICY) or {})
     if names.GATE_POLICY not in webhooks:
         return (
             f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml, or, "
@@ -33,6 +34,18 @@ def problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw], webhooks: 
     return fault and (
         f"MutatingWebhookConfiguration {names.GATE_POLICY}: webhook {names.GATE_WEBHOOK} {fault}, so worker pods would not be held in the "
         f"manager cluster; apply kustomize/components/admission-gate and kustomize/components/admission again, and see Job {names.ADMISSION_CERTIFICATE} in {names.SYSTEM_NAMESPACE}."
+    )
+
+
+def _refuses(configuration: Raw) -> str:
+    """A sentence where the webhook, beside the policy, refuses each worker; empty where it does not."""
+    found = _webhook(configuration)
+    if found is None or found.get("failurePolicy") != "Fail" or _called(found) or not _asked(found):
+        return ""
+    return (
+        f"MutatingWebhookConfiguration {names.GATE_POLICY}: webhook {names.GATE_WEBHOOK} {_NOBODY}, and refuses each worker pod, though "
+        f"MutatingAdmissionPolicy {names.GATE_POLICY} holds them, too; apply kustomize/components/admission again, after admission-gate, and see Job "
+        f"{names.ADMISSION_CERTIFICATE} in {names.SYSTEM_NAMESPACE}; or delete that configuration."
     )
 
 
@@ -68,13 +81,12 @@ def _missing(policies: Mapping[str, Raw], bindings: Mapping[str, Raw]) -> str:
 
 def _fault(configuration: Raw) -> str:
     """What keeps the webhook from holding every worker, a fragment; empty when nothing does. The API server has filled in defaults."""
-    listed = configuration.get("webhooks") or ()
-    found = next((one for one in listed if one.get("name") == names.GATE_WEBHOOK), None)
+    found = _webhook(configuration)
     if found is None:
         return "is not there"
     if found.get("failurePolicy") != "Fail":
         return f"has failurePolicy {found.get('failurePolicy')}, not Fail"
-    if not any(_reaches(rule) for rule in found.get("rules") or ()):
+    if not _asked(found):
         return "has no rule for the creation of pods"
     if _without_empty(found.get("objectSelector")) not in ({}, _SELECTOR):
         return f"has an objectSelector that is not {names.PLACEMENT_LABEL} alone"
@@ -82,9 +94,21 @@ def _fault(configuration: Raw) -> str:
         return "has a namespaceSelector, which leaves namespaces out"
     if {one.get("name") for one in found.get("matchConditions") or ()} - _CONDITIONS:
         return "has matchConditions of others, which may leave pods out"
-    if not (found.get("clientConfig") or {}).get("caBundle"):
-        return "has no clientConfig.caBundle, so the API server calls nobody"
-    return ""
+    return "" if _called(found) else _NOBODY
+
+
+def _webhook(configuration: Raw) -> Raw | None:
+    listed = configuration.get("webhooks") or ()
+    return next((one for one in listed if one.get("name") == names.GATE_WEBHOOK), None)
+
+
+def _asked(webhook: Raw) -> bool:
+    """Whether it is asked of pods that are being created."""
+    return any(_reaches(rule) for rule in webhook.get("rules") or ())
+
+
+def _called(webhook: Raw) -> bool:
+    return bool((webhook.get("clientConfig") or {}).get("caBundle"))
 
 
 def _reaches(rule: Raw) -> bool:

@@ -12,7 +12,7 @@ import yaml
 
 from adapter import names
 from hack.lab.base.progress import LabError
-from hack.lab.base.versions import KUBERNETES
+from hack.lab.base.versions import OTHERS
 from hack.release import overlays, values
 from hack.release.manifests import dumped, file_of
 from hack.release.overlays import Raw
@@ -30,6 +30,25 @@ _GROUPS = {  # kinds of the manager's objects by the file that has them
         "MutatingAdmissionPolicyBinding",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
+    ),
+}
+_POLICIES = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+_FIRST = "1.36.0"  # which serves them as v1
+_NEEDS = "needs Kubernetes 1.36, the first that serves its MutatingAdmissionPolicy"
+_GATED = "enableAdmissionGate"
+_UNGATED = f"The gate of worker pods {_NEEDS}: for an older cluster set enableAdmission and {_GATED}, which is a webhook (docs/admission.md)"
+_WRONG = {  # of a component: when it must not be installed, and what is said then
+    "multikueue": (
+        f"not .Values.{values.MULTIKUEUE_SECRETS}",
+        f"enableMultiKueue needs {values.MULTIKUEUE_SECRETS}: name the Secrets in {names.KUEUE_NAMESPACE} that your MultiKueueClusters refer to",
+    ),
+    "local-remote": (
+        ".Values.enableSharedFlavor",
+        "enableSharedFlavor and enableLocalRemote are two layouts of the queue ray: choose one",
+    ),
+    "admission-gate": (
+        "not .Values.enableAdmission",
+        f"{_GATED} needs enableAdmission, whose pods answer for it",
     ),
 }
 _NOTES = """\
@@ -63,10 +82,14 @@ def _chart(version: str) -> str:
         "type": "application",
         "version": version.removeprefix("v"),
         "appVersion": version,
-        # From this one on the gate is stable. The end lets versions with a suffix pass, as those of clouds have one.
-        "kubeVersion": f">={KUBERNETES.removeprefix('v').rpartition('.')[0]}.0-0",
+        # The oldest that was run, with the webhook for a gate. The end lets versions with a suffix pass, as those of clouds have one.
+        "kubeVersion": f">={min(map(_minor, OTHERS['kubernetes']))}.0-0",
     }
     return yaml.safe_dump(head, sort_keys=False, width=10_000)
+
+
+def _minor(version: str) -> str:
+    return version.removeprefix("v").rpartition(".")[0]
 
 
 def _grouped(manager: Sequence[Raw]) -> dict[str, list[Raw]]:
@@ -87,6 +110,8 @@ def _template(objects: Sequence[Raw]) -> str:
 
 def _one(raw: Raw) -> str:
     text = _written(_opened(raw))
+    if raw["kind"] in _POLICIES and raw["metadata"]["name"] == names.GATE_POLICY:
+        return f"{{{{- if not .Values.{_GATED} }}}}\n{_too_old(_UNGATED)}{text}{{{{- end }}}}\n"
     if raw["kind"] != "Namespace":
         return text
     # Who lets Helm make the namespace of the release has it already, and Helm would not take it over.
@@ -114,21 +139,16 @@ def _component(part: overlays.Part) -> str:
 
 def _refusal(part: overlays.Part) -> str:
     """What must not be installed so. A Role that names no Secret would be one for all of them."""
-    if part.name == "multikueue":
-        wrong, said = f"not .Values.{values.MULTIKUEUE_SECRETS}", f"enableMultiKueue needs {values.MULTIKUEUE_SECRETS}: name the Secrets in {names.KUEUE_NAMESPACE} that your MultiKueueClusters refer to"  # fmt: skip
-    elif part.name == "local-remote":
-        wrong, said = (
-            ".Values.enableSharedFlavor",
-            "enableSharedFlavor and enableLocalRemote are two layouts of the queue ray: choose one",
-        )
-    elif part.name == "admission-gate":
-        wrong, said = (
-            "not .Values.enableAdmission",
-            "enableAdmissionGate needs enableAdmission, whose pods answer for it",
-        )
-    else:
-        return ""
-    return f'{{{{- if {wrong} }}}}\n{{{{- fail "{said}" }}}}\n{{{{- end }}}}\n'
+    own, (wrong, said) = values.switch_of(part), _WRONG.get(part.name, ("", ""))
+    refused = f'{{{{- if {wrong} }}}}\n{{{{- fail "{said}" }}}}\n{{{{- end }}}}\n' if wrong else ""
+    mutates = any(each["kind"] in _POLICIES for each in overlays.objects(part, overlays.DEVELOPED))
+    return refused + (_too_old(f"{own} {_NEEDS}: leave it out, or upgrade the cluster") if mutates else "")
+
+
+def _too_old(said: str) -> str:
+    """Before 1.36 the API server takes no MutatingAdmissionPolicy of the version v1."""
+    older = f'semverCompare "<{_FIRST}-0" .Capabilities.KubeVersion.Version'
+    return f'{{{{- if {older} }}}}\n{{{{- fail "{said}" }}}}\n{{{{- end }}}}\n'
 
 
 def _secrets_open(objects: Sequence[Raw]) -> list[Raw]:

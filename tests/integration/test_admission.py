@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from adapter import names
+from hack.lab.base.progress import LabError
 from hack.testbed import clusters
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.rights import Row, may, wrong
@@ -223,6 +224,24 @@ def test_the_webhook_is_a_gate_by_itself(manager: Cluster, stage: Stage) -> None
     finally:
         kept = {key: binding["metadata"][key] for key in ("name", "labels")}
         manager.apply(yaml.safe_dump({**binding, "metadata": kept}))
+
+
+def test_a_worker_that_is_too_large_for_the_gate_is_denied_in_a_sentence(manager: Cluster, stage: Stage) -> None:
+    """And one that is not is taken, by the same connections of the API server."""
+    stage.build({"east": 1})
+    about = {"name": "large", "namespace": stage.name, "labels": {names.PLACEMENT_LABEL: "pi"}}
+    create = ("create", "--dry-run=server", "-f", "-", "-o", "name")
+    for size, said in (
+        (600_000, "and the gate of worker pods takes 512 KiB at most: move what is long"),
+        (400_000, ""),
+    ):
+        spec = {"containers": [{"name": "a", "image": "a", "args": ["x" * size]}]}
+        pod = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
+        if said:
+            with pytest.raises(LabError, match=said):
+                manager.kubectl(*create, input=pod)
+        else:
+            assert manager.kubectl(*create, input=pod) == "pod/large\n"
 
 
 def _reason(stage: Stage) -> str:

@@ -89,12 +89,16 @@ def test_the_chart_installs_works_changes_and_goes(helm: Callable[[Cluster], Hel
 
         switches = "".join(f" --set {values.switch_of(part)}=true" for part in _SWITCHED)
         _fine(run(f"{_CHANGE}{_IMAGE}{switches} --set '{_SECRETS}' --wait"))
-        assert not _missing(west, [*_manager(), *(one for part in _SWITCHED for one in overlays.objects(part, ""))])
+        switched = [*_manager(), *(one for part in _SWITCHED for one in overlays.objects(part, ""))]
+        missing = {one["kind"]: one["metadata"]["name"] for one in _missing(west, switched)}
+        policies = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+        assert missing == dict.fromkeys(policies, names.GATE_POLICY), "the webhook is in their place"
         pod = west.get("deployment", install.CONTROLLER, names.SYSTEM_NAMESPACE)["spec"]["template"]["spec"]
         assert pod["priorityClassName"] == "system-cluster-critical"
         assert pod["containers"][0]["resources"]["limits"]["memory"] == "2Gi"
 
         _fine(run(f"{_INSTALL}{_IMAGE} --reset-values"))
+        assert not _missing(west, _manager())
         for part in _SWITCHED:
             there = {_called(one) for one in overlays.objects(part, "")} - {_called(one) for one in _manager()}
             assert there and {_called(one) for one in _missing(west, overlays.objects(part, ""))} >= there, part.name

@@ -131,6 +131,8 @@ ACCESS_ROWS: list[Row] = [
     ("create", "pods/exec", "-n default", False),
     ("get", "workerclusters.rayspan.dev/east", "", True),
     ("list", "workerclusters.rayspan.dev", "", False),
+    ("get", "clusterprofiles.multicluster.x-k8s.io", "-n default", True),
+    ("list", "clusterprofiles.multicluster.x-k8s.io", "-n default", False),
     ("get", "secrets/east", "-n rayspan-system", True),
     ("list", "secrets", "-n rayspan-system", False),
     ("get", "secrets/any", "-n default", False),

@@ -1,27 +1,33 @@
 """`rayspan cp`: how does a file or folder come from a worker, or to one?
 
 As by kubectl: tar packs on one side and unpacks on the other, and its stream is a command in the worker. What comes from a worker is
-unpacked by rules that let nothing out of the folder it goes to. Exit code 0: it is copied; 2: the command line is wrong; else 1.
+unpacked by rules that let nothing out of the folder it goes to: files and folders come, and links and devices are left out, and told.
+Exit code 0: it is copied; 2: the command line is wrong; else 1.
 """
 
 import argparse
 import asyncio
 import subprocess
+import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from adapter.access.grant import EXEC
 from adapter.cli.common import DONE, TROUBLE, complain
 from adapter.cli.reach import grants
-from adapter.objects.raw import Raw
+from adapter.objects.raw import LONGEST_OF_ONE, Raw, quoted
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import Client
 
+Child = subprocess.Popen[bytes]
 _REST = 65_536
+_NAMED = 3  # of what is left out, by name: a worker may pack as many as it likes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +72,38 @@ def main(given: argparse.Namespace) -> int:
         pod = await grants.pod_of(client, namespace, source.pod or goal.pod)
         with grants.ways(given, client) as ways:
             if source.pod:
-                command = packing(source.path)
-                return await asyncio.to_thread(_fetched, await _exec(ways, pod, given, command), Path(goal.path))
-            command, name = unpacking(goal.path)
-            return await asyncio.to_thread(
-                _sent, await _exec(ways, pod, given, command, stdin=True), Path(source.path), name
-            )
+                into = _unlinked(Path(goal.path))
+                command = await _exec(ways, pod, given, packing(source.path))
+                return await _beside(command, partial(_fetched, into), stdout=subprocess.PIPE)
+            found, (words, name) = _there(Path(source.path)), unpacking(goal.path)
+            command = await _exec(ways, pod, given, words, stdin=True)
+            return await _beside(command, partial(_sent, found, name), stdin=subprocess.PIPE)
 
     return grants.attempt(given, doing)
+
+
+def _unlinked(goal: Path) -> Path:
+    if goal.is_symlink():
+        raise Unusable(f"{goal} is a symbolic link: name what it leads to, or remove it.")
+    return goal
+
+
+def _there(source: Path) -> Path:
+    if not source.exists():
+        raise Unusable(f"There is no {source}.")
+    return source
+
+
+async def _beside(command: Sequence[str], part: Callable[[Child], int], **pipe: int) -> int:
+    """Do one's own part of a copy in a thread. Whoever is told to end ends the command first: its kubeconfig is there until then."""
+    with subprocess.Popen(command, **pipe) as child:  # type: ignore[call-overload]  # noqa: ASYNC220 (a thread reads it)
+        copied = asyncio.create_task(asyncio.to_thread(part, child))
+        try:
+            return await asyncio.shield(copied)
+        except asyncio.CancelledError:
+            child.terminate()
+            await asyncio.wait({copied})
+            raise
 
 
 async def _exec(
@@ -85,39 +115,63 @@ async def _exec(
     return [*kubectl, "exec", str(pod["metadata"]["name"]), "-c", container, *flags, "--", *command]
 
 
-def _fetched(command: Sequence[str], goal: Path) -> int:
+class _Filter:
+    """Which members of an archive are unpacked: files and folders, where tarfile's own rules for data let them be.
+
+    A link would lead the next copy to where it points, and before Python 3.11.13 those rules can be led out of the folder by links
+    (CVE-2025-4517).
+    """
+
+    def __init__(self) -> None:
+        self._left_out: list[str] = []
+        self._most, self.taken = 0, 0
+
+    def __call__(self, member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+        if member.isreg() or member.isdir():
+            self.taken += 1
+            return tarfile.data_filter(member, folder)
+        self._most += 1
+        if len(self._left_out) < _NAMED:
+            self._left_out.append(quoted(member.name, LONGEST_OF_ONE))
+        return None
+
+    def tell(self) -> None:
+        """Say what did not come."""
+        if self._most:
+            more = " ..." if self._most > _NAMED else "."
+            named = ", ".join(self._left_out)
+            print(f"{self._most} that are no files or folders were left out: {named}{more}", file=sys.stderr)
+
+
+def _fetched(goal: Path, child: Child) -> int:
     """Unpack what a command prints: into a folder that is there, else under the name of the goal."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        try:
-            with tarfile.open(fileobj=cast("IO[bytes]", child.stdout), mode="r|") as packed:
-                if goal.is_dir():
-                    packed.extractall(goal, filter="data")
-                else:
-                    _renamed(packed, goal)
-            while cast("IO[bytes]", child.stdout).read(_REST):  # with which tar fills its last block
-                pass
-        except (tarfile.TarError, OSError) as error:
-            child.kill()
-            return complain(f"It could not be unpacked: {error}", TROUBLE)
-    return DONE if child.returncode == 0 else TROUBLE
+    chosen, printed = _Filter(), cast("IO[bytes]", child.stdout)
+    try:
+        with tarfile.open(fileobj=printed, mode="r|") as packed:
+            if goal.is_dir():
+                packed.extractall(goal, filter=chosen)
+            else:
+                _renamed(packed, goal, chosen)
+        while printed.read(_REST):  # with which tar fills its last block
+            pass
+    except (tarfile.TarError, OSError) as error:
+        child.kill()
+        return complain(f"It could not be unpacked: {error}", TROUBLE)
+    chosen.tell()
+    return DONE if child.wait() == 0 and chosen.taken else TROUBLE
 
 
-def _renamed(packed: tarfile.TarFile, goal: Path) -> None:
+def _renamed(packed: tarfile.TarFile, goal: Path, chosen: _Filter) -> None:
     """Unpack all of it with the goal in place of the first part of each name."""
     with tempfile.TemporaryDirectory(dir=goal.absolute().parent, prefix=".rayspan-") as folder:
-        packed.extractall(folder, filter="data")
+        packed.extractall(folder, filter=chosen)
         for found in Path(folder).iterdir():
             found.rename(goal)
 
 
-def _sent(command: Sequence[str], source: Path, name: str) -> int:
+def _sent(source: Path, name: str, child: Child) -> int:
     """Pack a file or folder for a command that unpacks it."""
-    if not source.exists():
-        raise Unusable(f"There is no {source}.")
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
-        try:
-            with tarfile.open(fileobj=cast("IO[bytes]", child.stdin), mode="w|") as packed:
-                packed.add(source, arcname=name)
-        except BrokenPipeError:
-            pass  # it has ended, and said why
-    return DONE if child.returncode == 0 else TROUBLE
+    with suppress(BrokenPipeError), cast("IO[bytes]", child.stdin) as heard:  # one that has ended has said why
+        with tarfile.open(fileobj=heard, mode="w|") as packed:
+            packed.add(source, arcname=name)
+    return DONE if child.wait() == 0 else TROUBLE

@@ -1,13 +1,15 @@
 """`rayspan logs`: what do the workers of a job print, or one pod, wherever they run?
 
 Of a job each worker is asked, and with -f each one that comes later, too: those that replace others, and those by which it grows. Stock
-kubectl prints, so lines look as it makes them. Exit code 0: all that could be shown is; 2: there is no such job or pod; else kubectl's.
+kubectl prints, so lines look as it makes them. A log that breaks off is asked for again, later and later, and given up when that fails each
+time. Exit code 0: all that could be shown is; 2: there is no such job or pod; else kubectl's.
 """
 
 import argparse
 import asyncio
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from adapter.access.grant import LOG
@@ -23,6 +25,10 @@ from adapter.shell.kube.client import Client, Unreachable
 from adapter.whereabouts.facts import is_head
 
 PAUSE_SECONDS = 2.0  # between two looks for workers that have come: a new one takes longer to start
+# A kubectl that ends sooner has found no log to follow: one that did goes on until the link or the access server breaks.
+SOON_SECONDS = 10.0
+# What fails so often, over a minute, is no server that is being exchanged: somebody has to mend it. Each time costs a grant.
+LONGEST_PAUSE_SECONDS, MOST_FAILURES = 30.0, 5
 NOT_ALL = 1
 
 
@@ -71,15 +77,36 @@ def to_begin(pods: Iterable[Raw], open_now: Iterable[str], done: Iterable[str]) 
     return [pod for pod in pods if not is_head(pod) and uid_of(pod) not in known and started(pod)]
 
 
+@dataclass(slots=True)
+class _Broken:
+    """A log that broke off before its worker ended."""
+
+    since: str  # what came from then on was not printed
+    failures: int = 0  # in a row, each at once
+    again: float = 0.0  # when it is asked for again, by the loop's clock
+
+    def failed(self, now: float) -> None:
+        self.failures += 1
+        self.again = now + min(PAUSE_SECONDS * 2**self.failures, LONGEST_PAUSE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """One kubectl."""
+
+    task: asyncio.Task[int]
+    begun: float
+
+
 class _Followed:
     """The logs of a job's workers, one kubectl for each that is open."""
 
     def __init__(self, given: argparse.Namespace, client: Client, namespace: str, ways: Way) -> None:
         self._given, self._client, self._namespace, self._ways = given, client, namespace, ways
-        self._open: dict[str, asyncio.Task[int]] = {}
+        self._open: dict[str, _Open] = {}
         self._done: set[str] = set()
-        self._broke_off: dict[str, str] = {}  # since when what came of a worker was not printed
-        self._code = DONE
+        self._broken: dict[str, _Broken] = {}
+        self._code, self._told = DONE, False  # that there are more than are followed
 
     async def run(self) -> int:
         """Print until nothing more can come, or, without -f, until all is printed that there is now."""
@@ -93,9 +120,9 @@ class _Followed:
                     return self._code
                 await self._wait(pods)
         finally:
-            for task in self._open.values():
-                task.cancel()
-            await asyncio.gather(*self._open.values(), return_exceptions=True)
+            for one in self._open.values():
+                one.task.cancel()
+            await asyncio.gather(*(one.task for one in self._open.values()), return_exceptions=True)
 
     async def _look(self) -> tuple[Sequence[Raw], bool]:
         """The job's pods, and whether none will come any more; a manager that does not answer for a while ends nothing."""
@@ -112,28 +139,55 @@ class _Followed:
         return [pod for job in found.jobs for pod in job.pods], over
 
     async def _begin(self, pods: Sequence[Raw]) -> None:
-        for pod in to_begin(pods, self._open, self._done):
+        now = asyncio.get_running_loop().time()
+        resting = {uid for uid, broken in self._broken.items() if now < broken.again}
+        for pod in to_begin(pods, {*self._open, *resting}, self._done):
             if len(self._open) >= self._given.max_log_requests:
-                most = self._given.max_log_requests
-                print(f"{most} logs are open, and more workers run: raise --max-log-requests.", file=sys.stderr)
+                self._tell_of_more()
                 return
-            words = _words(self._given, pod, one=False, since=self._broke_off.get(uid_of(pod), ""))
+            broken = self._broken.get(uid_of(pod))
+            words = _words(self._given, pod, one=False, since=broken.since if broken else "")
             kubectl = [*await self._ways.to(pod, LOG), *words]
             if self._given.follow:
-                self._open[uid_of(pod)] = asyncio.create_task(grants.run(kubectl))
+                self._open[uid_of(pod)] = _Open(asyncio.create_task(grants.run(kubectl)), now)
             else:
                 self._ended(pod, await grants.run(kubectl))
+
+    def _tell_of_more(self) -> None:
+        if not self._told:
+            most = self._given.max_log_requests
+            print(f"{most} logs are open, and more workers run: raise --max-log-requests.", file=sys.stderr)
+        self._told = True
 
     async def _wait(self, pods: Sequence[Raw]) -> None:
         """Wait a moment. Of a log that has ended before its worker the rest is asked for next."""
         await asyncio.sleep(PAUSE_SECONDS)
-        for uid in [uid for uid, task in self._open.items() if task.done()]:
-            code = self._open.pop(uid).result()
-            pod = next((one for one in pods if uid_of(one) == uid), None)
+        for uid in [uid for uid, one in self._open.items() if one.task.done()]:
+            one = self._open.pop(uid)
+            code = one.task.result()
+            pod = next((each for each in pods if uid_of(each) == uid), None)
             if code == DONE or pod is None or ended(pod):
                 self._done.add(uid)
             else:
-                self._broke_off[uid] = timestamp(datetime.now(UTC) - timedelta(seconds=PAUSE_SECONDS))
+                self._broke_off(pod, one.begun, code)
+
+    def _broke_off(self, pod: Raw, begun: float, code: int) -> None:
+        """Have it asked for again: soon where it was followed for a while, and where it never was, later and later until it is given up."""
+        now = asyncio.get_running_loop().time()
+        if now - begun >= SOON_SECONDS:
+            since = timestamp(datetime.now(UTC) - timedelta(seconds=PAUSE_SECONDS))
+            self._broken[uid_of(pod)] = _Broken(since)
+            return
+        broken = self._broken.setdefault(uid_of(pod), _Broken(""))
+        broken.failed(now)
+        if broken.failures < MOST_FAILURES:
+            return
+        name = meta(pod).get("name")
+        complain(
+            f"Pod {name}: its log could not be followed {MOST_FAILURES} times in a row, and is not asked for any more; why is said above. "
+            f"`kubectl rayspan logs {name}` asks for it alone.", code,
+        )  # fmt: skip
+        self._ended(pod, code)
 
     def _ended(self, pod: Raw, code: int) -> None:
         self._done.add(uid_of(pod))

@@ -1,7 +1,8 @@
 """What stands in the clusters when somebody asks for a worker: is there a grant, does the pod stand, is its copy there?
 
 Everything is read when it is asked for, and nothing is kept but who the manager is: a grant that is taken back, a pod that was
-replaced or a login that was renewed counts at once. Nobody is let in while the policy is missing that judges who may have a grant.
+replaced or a login that was renewed counts at once. Nobody is let in by a grant that the policy has not judged (access/judge.py). Who has
+none costs the API server one question.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from datetime import UTC, datetime
 
 from adapter import membership, names
 from adapter.access import grant as grants
-from adapter.access import way
+from adapter.access import judge, way
 from adapter.access.grant import Grant
 from adapter.access.request import POD, Asked
 from adapter.access.way import Refusal
@@ -23,11 +24,10 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
 
-_NO_POLICY = Refusal(
-    503,
-    "ServiceUnavailable",
-    f"ValidatingAdmissionPolicy {names.ACCESS_POLICY} is missing or does not deny, so nobody has judged who may have a WorkerAccess: an "
-    "administrator of the manager applies kustomize/components/worker-access again.",
+# The API server's own words name the object, of whatever kind: a WorkerCluster, its Secret, ClusterProfile or MultiKueueCluster.
+_UNREAD = (
+    f"the manager does not show {names.ACCESS_ACCOUNT} what leads there ({{}}); an administrator of the manager applies "
+    "kustomize/components/worker-access again, and for a MultiKueueCluster gives it that right (docs/logs.md)"
 )
 
 
@@ -56,13 +56,13 @@ class Door:
 
     async def grant(self, asked: Asked) -> Grant:
         """The grant that a request has; raises Refused, ApiError or Unreachable."""
-        path = resources.WORKER_ACCESSES.path(asked.namespace, asked.grant)
-        raw, judged = await asyncio.gather(self._manager.find(path), self._judged())
-        if not judged:
-            raise Refused(_NO_POLICY)
+        raw = await self._manager.find(resources.WORKER_ACCESSES.path(asked.namespace, asked.grant))
         found = grants.read(raw) if raw else None
         if found is None or not grants.opens(found, asked.key, datetime.now(UTC)):
             raise Refused(way.NO_GRANT)
+        refusal = judge.problem(*await self._policy(), found.created)
+        if refusal:
+            raise Refused(refusal)
         return found
 
     async def pod(self, asked: Asked, grant: Grant) -> tuple[Raw, str]:
@@ -96,12 +96,11 @@ class Door:
         if not await self._manager.delete(path, grant.uid):
             raise Refused(way.NO_GRANT)
 
-    async def _judged(self) -> bool:
-        """Whether the policy stands, and is bound to deny."""
+    async def _policy(self) -> tuple[Raw | None, Raw | None]:
+        """What judges who may have a grant, and its binding."""
         policies, bindings = resources.ACCESS_POLICIES, resources.ACCESS_BINDINGS
-        asked = (self._manager.find(kind.path(name=names.ACCESS_POLICY)) for kind in (policies, bindings))
-        policy, binding = await asyncio.gather(*asked)
-        return bool(policy) and "Deny" in ((binding or {}).get("spec") or {}).get("validationActions", ())
+        policy, binding = (self._manager.find(kind.path(name=names.ACCESS_POLICY)) for kind in (policies, bindings))
+        return await asyncio.gather(policy, binding)
 
     async def _who(self) -> str:
         path = resources.NAMESPACES.path(name="kube-system")
@@ -118,8 +117,7 @@ class Door:
         except (BadLogin, specs.Invalid) as error:
             raise Refused(way.unreached(cluster, str(error).rstrip("."))) from None
         except ApiError as error:
-            why = f"the kubeconfig of its Secret may not be read ({error.status})"
-            raise Refused(way.unreached(cluster, why)) from None
+            raise Refused(way.unreached(cluster, _UNREAD.format(error))) from None
 
     async def _copy(self, client: Client, grant: Grant, cluster: str) -> Raw | None:
         try:

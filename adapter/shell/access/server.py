@@ -1,8 +1,8 @@
 """What does the access server answer? Logs, commands and ports of one worker, to who shows the key of a grant for it.
 
 The API server stands in front (services/proxy); whoever reaches the port may ask as well, and gets no further without a key. What is
-asked is small and has no body; what is open at once is bounded in all and by namespace. Connections of who shows no key are not: they
-have memory of this pod alone, which nothing else needs. No URL is logged: keys are in them.
+asked is small and has no body; what is open at once is bounded in all and by namespace, and so is how many ask at once. Connections of
+who shows no key are not: they have memory of this pod alone, which nothing else needs. No URL is logged: keys are in them.
 """
 
 import logging
@@ -77,15 +77,15 @@ class Desk:
         return await self._of_pod(request, asked)
 
     async def _of_pod(self, request: web.Request, asked: Asked) -> web.StreamResponse:
-        grant = await self._door.grant(asked)
-        pod, cluster = await self._door.pod(asked, grant)
+        with self._places.asking():
+            grant = await self._door.grant(asked)
+            pod, cluster = await self._door.pod(asked, grant)
         if asked.what == requests.POD:
             return web.json_response(answers.shown(pod))
         with self._places.one(grant.namespace):
-            log.info(
-                "%s of pod %s/%s in %s, by WorkerAccess %s", asked.what, grant.namespace, grant.pod, cluster, grant.name
-            )
             async with self._door.there(grant, cluster) as client:
+                place = (grant.namespace, grant.pod, cluster)
+                log.info("%s of pod %s/%s in %s, by WorkerAccess %s", asked.what, *place, grant.name)
                 passed = self._log if grant.subresource == LOG else self._upgrade
                 return await passed(request, asked, grant, client)
 

@@ -30,6 +30,7 @@ _LED = (
     (resources.GATE_WEBHOOKS, names.GATE_POLICY, names.GATE_WEBHOOK),
     (resources.WARNING_WEBHOOKS, names.WARNINGS, names.WARNINGS_WEBHOOK),
 )
+_END = b"-----END CERTIFICATE-----"
 _SECONDS = 30.0  # for one call of openssl, which takes milliseconds
 _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
@@ -39,7 +40,8 @@ async def ensure(client: Client) -> None:
     place = resources.SECRETS.path(names.SYSTEM_NAMESPACE, names.ADMISSION)
     secret = await client.get(place)
     files = _files(secret)
-    if not lasts(files):
+    anew = not lasts(files)
+    if anew:
         files = made()
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
         # Refused if another Job wrote it meanwhile.
@@ -48,23 +50,37 @@ async def ensure(client: Client) -> None:
     for resource, name, webhook in _LED:
         # The gate's may be left out. The other one comes with this Job, and is applied last: until it is there, this is tried again.
         look = client.get if name == names.WARNINGS else client.find
-        operations = trusted(
-            await look(resource.path(name=name)) or {}, webhook, base64.b64encode(files[AUTHORITY]).decode()
-        )
+        operations = trusted(await look(resource.path(name=name)) or {}, webhook, files[AUTHORITY], anew=anew)
         if operations:
             await client.edit(resource.path(name=name), operations, names.ADMISSION_MANAGER)
             log.info("%s %s trusts it", resource.plural, name)
 
 
-def trusted(configuration: Raw, webhook: str, bundle: str) -> list[Raw]:
-    """The JSON patch by which a configuration's webhook trusts an authority (base64), empty where it does or is not there."""
+def trusted(configuration: Raw, webhook: str, authority: bytes, *, anew: bool) -> list[Raw]:
+    """The JSON patch by which a configuration's webhook trusts an authority, empty where it does or is not there.
+
+    Beside one that was made anew the one before stays until the next time: its certificate is shown until each replica has read the
+    new one, in a minute or two.
+    """
     for index, one in enumerate(configuration.get("webhooks") or ()):
-        if one.get("name") == webhook and (one.get("clientConfig") or {}).get("caBundle") != bundle:
+        now = _decoded((one.get("clientConfig") or {}).get("caBundle"))
+        wanted = authority + (_first(now) if anew else b"")
+        if one.get("name") == webhook and now != wanted:
             return [
                 {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook},
-                {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle},
+                {
+                    "op": "add",
+                    "path": f"/webhooks/{index}/clientConfig/caBundle",
+                    "value": base64.b64encode(wanted).decode(),
+                },
             ]
     return []
+
+
+def _first(bundle: bytes) -> bytes:
+    """The first of the certificates in a bundle, empty where there is none."""
+    one, end, _ = bundle.partition(_END)
+    return one + end + b"\n" if end else b""
 
 
 def lasts(files: dict[str, bytes]) -> bool:
@@ -122,10 +138,14 @@ def made() -> dict[str, bytes]:
 
 def _files(secret: Raw) -> dict[str, bytes]:
     data = secret.get("data") or {}
+    return {name: _decoded(data[name]) for name in (AUTHORITY, CERTIFICATE, KEY) if name in data}
+
+
+def _decoded(text: object) -> bytes:
     try:
-        return {name: base64.b64decode(data[name]) for name in (AUTHORITY, CERTIFICATE, KEY) if name in data}
-    except (TypeError, binascii.Error):
-        return {}
+        return base64.b64decode(str(text or ""), validate=True)
+    except (ValueError, binascii.Error):
+        return b""
 
 
 def _put(path: Path, content: bytes) -> None:

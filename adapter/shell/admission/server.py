@@ -3,14 +3,16 @@
 It stands in for kopf's own server, which takes one MiB at most and reads on while others wait. kopf copies each object that it is given, and
 compares the two of an update: for one of 3 MB that takes seconds. So it gets of each question what tells the handler, and the object goes
 around it (`OBJECT`). What comes in is anybody's text: whoever reaches the port may send
-it. The gate goes first: warnings get at most half of the loop's time, and whoever would come too late with them gets none. They never
-deny: whatever goes wrong is an error to the API server, which goes on without (failurePolicy Ignore). Of the gate an error means that the pod
-is refused (Fail), so that none slips through.
+it, and whoever may create pods decides what the API server asks. The gate goes first: warnings get at most half of the loop's time, and
+whoever would come too late with them gets none. They never deny: whatever goes wrong is an error to the API server, which goes on without
+(failurePolicy Ignore). Of the gate an error means that the pod is refused (Fail), so that none slips through; one that is too large for it
+is denied in a sentence.
 """
 
 import asyncio
 import hashlib
 import logging
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,16 +30,25 @@ from adapter.shell.uploads import Uploads
 
 log = logging.getLogger(__name__)
 
-# What is stored is no larger than 1.5 MiB. A pod that is created comes once, and of an update both objects do; what is larger is refused later.
-GATE_BYTES, WARNING_BYTES = 2 * 2**20, 4 * 2**20
-# All that may be on its way at once, 64 MiB and 32: a pod's question takes some 60 KB and a millisecond. One that is read takes up to 25
-# times its size: only one is at a time, and one more whose plan is asked for.
-MOST_UPLOADS, MOST_WAITING = 32, 8
+# Of a pod its annotations are 256 KiB at most (k8s:apimachinery/pkg/api/validation/objectmeta.go), and the rest is as much again: a worker's
+# question takes some 60 KB and a millisecond. Of what somebody applies and is stored, 1.5 MiB at most, both objects of an update come.
+GATE_BYTES, WARNING_BYTES = 2**19, 4 * 2**20
+# All that may be on its way at once, 16 MiB and 32; what is there and waits for its turn at the gate: the pods of a burst, or 64 of the
+# largest. One that is read takes up to 25 times its size: only one is at a time at either path, and one more whose plan is asked for.
+# That is 16 + 32 + 13 MiB for the gate and 32 + 200 for warnings, beside 100 for the process itself, of 512.
+MOST_UPLOADS, MOST_WAITING, GATE_WAITING_BYTES = 32, 8, 32 * 2**20
 UPLOAD_SECONDS = 1.5
 # The API server waits for two, and the answer has to reach it.
 WARNING_SECONDS = 1.5
 LINGER_SECONDS = 1.0
 REREAD_SECONDS = 60.0  # a kubelet takes as long to write a Secret that changed
+
+_UID = re.compile(rb'"request":\s*\{\s*"uid":\s*"([0-9A-Za-z-]{1,64})"')
+_HEAD_BYTES = 1024
+_TOO_LARGE = (
+    "This pod and what is asked about it are {} KiB of JSON, and the gate of worker pods takes {} KiB at most: move what is long in its env, args or "
+    "annotations into a ConfigMap."
+)
 
 # What the question is about, for the handler that kopf calls.
 OBJECT: ContextVar[Raw] = ContextVar("object")
@@ -98,19 +109,27 @@ class _Desk:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._of_gate, self._of_warnings = (Uploads(most, UPLOAD_SECONDS) for most in (MOST_UPLOADS, MOST_WAITING))
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._turn, self._turn_of_gate = asyncio.Lock(), asyncio.Lock()
+        self._waiting, self._at_gate = 0, 0  # questions, and bytes
         self._rested = 0.0  # when the next warnings may be looked for
 
     async def gate(self, request: web.Request) -> web.Response:
-        """The gate, for a pod: at once."""
-        if not 0 < (request.content_length or 0) <= GATE_BYTES:
-            return _refused(413)
+        """The gate, for one pod after the other."""
+        size = request.content_length or 0
         try:
+            if not 0 < size <= GATE_BYTES:
+                return await _too_large(request, size)
             text = await self._of_gate.read(request)
         except TimeoutError:
             return _refused(408)
-        return await self._answered(_review(text), names.GATE_PATH, _of_pod)
+        if self._at_gate + size > GATE_WAITING_BYTES:
+            return _refused(429)
+        self._at_gate += size
+        try:
+            async with self._turn_of_gate:
+                return await self._answered(_review(text), names.GATE_PATH, _of_pod)
+        finally:
+            self._at_gate -= size
 
     async def warnings(self, request: web.Request) -> web.Response:
         """Warnings, in turn; none where that takes too long."""
@@ -143,12 +162,14 @@ class _Desk:
             question = _question(review, shown)
         except (*UNREADABLE, RecursionError):
             return _refused(400)
-        OBJECT.set(review["request"]["object"])
+        shown_to_handler = OBJECT.set(review["request"]["object"])
         try:
             said = await self._answer(question, webhook=path.strip("/"))
         except Exception as error:  # a kind that kopf has no handler for, or a fault of ours
             guard.failed(f"the webhook {path}", error)
             return _refused(500)
+        finally:
+            OBJECT.reset(shown_to_handler)  # the next question of this connection may be long in coming
         if not said["response"]["allowed"]:  # nobody here denies: a handler broke
             return _refused(500)
         return web.Response(body=orjson.dumps(said), content_type="application/json")
@@ -157,6 +178,20 @@ class _Desk:
 def _refused(status: int) -> web.Response:
     """Nothing more comes on this connection, which is said: what was sent may be on its way yet, and the next question could be the gate's."""
     answer = web.Response(status=status)
+    answer.force_close()
+    return answer
+
+
+async def _too_large(request: web.Request, size: int) -> web.Response:
+    """Deny a pod by its uid, with which an API server's question begins; raises TimeoutError."""
+    async with asyncio.timeout(UPLOAD_SECONDS):
+        found = _UID.search(await request.content.read(_HEAD_BYTES))
+    if not found:
+        return _refused(413)
+    status = {"code": 413, "message": _TOO_LARGE.format(size // 1024, GATE_BYTES // 1024)}
+    response = {"uid": found[1].decode(), "allowed": False, "status": status}
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+    answer = web.Response(body=orjson.dumps(body), content_type="application/json")
     answer.force_close()
     return answer
 

@@ -5,6 +5,7 @@ said of its end but that it ends.
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -18,6 +19,9 @@ Params = Iterable[tuple[str, str]]
 MOST_MESSAGE: Final = 2**20
 # A cluster that is cut off says nothing, and so does a shell in which nobody types. What is upgraded is asked for a sign of life.
 HEARTBEAT_SECONDS: Final = 30.0
+# A log says nothing while its worker does not, and nothing is asked on its connection: whether the other side is there, the kernel asks,
+# every ten seconds once nothing has come for thirty, and gives it up after a minute.
+IDLE_SECONDS, ASK_SECONDS, DEAD_SECONDS = 30, 10, 60
 
 
 @asynccontextmanager
@@ -30,7 +34,9 @@ async def log(client: Client, path: str, params: Params) -> AsyncIterator[AsyncI
             answer = await session.get(url, params=[*params], timeout=timeout, **how)
         async with answer:
             if answer.status != 200:
-                raise await refusal(answer)
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    raise await refusal(answer)
+            _watch_link(answer)
             yield answer.content.iter_any()
     except LOST as error:
         raise Unreachable(why(error)) from None
@@ -59,3 +65,14 @@ async def upgraded(
         raise Unreachable(why(error)) from None
     async with opened:
         yield opened
+
+
+def _watch_link(answer: aiohttp.ClientResponse) -> None:
+    link: socket.socket | None = None
+    if answer.connection and answer.connection.transport:  # else it has come whole
+        link = answer.connection.transport.get_extra_info("socket")
+    if link is not None:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_SECONDS)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ASK_SECONDS)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_SECONDS * 1000)

@@ -47,6 +47,22 @@ def test_who_has_a_grant_for_one_pod_comes_to_no_other(asked: Asked, found: Raw 
 
 
 @pytest.mark.parametrize(
+    "slot", ["../1/r/0", "east\n2026 log of pod b in west/1/r/0", "East/1/r/0", "e ast/1/r/0", f"{'e' * 254}/1/r/0"]
+)
+def test_what_no_cluster_can_be_called_is_asked_of_nobody_and_stands_in_no_log(slot: str) -> None:
+    """A slot is an annotation, which whoever may write the pod may write."""
+    refusal = way.cluster_of(ASKED, GRANT, pod(slot=slot))
+    assert isinstance(refusal, Refusal) and refusal.message.isprintable()
+    assert refusal.message.startswith("Pod default/worker-a: annotation rayspan.dev/slot names a worker cluster ")
+    assert refusal.message.endswith("which none can be called: let its controller make it anew.")
+
+
+def test_who_asks_does_not_learn_whether_somebody_elses_pod_of_that_name_stands_there() -> None:
+    none, foreign = (way.not_its_copy(GRANT, found, "m", "east") for found in (None, copy(manager="another")))
+    assert none == foreign is not None
+
+
+@pytest.mark.parametrize(
     ("found", "refused"),
     [
         pytest.param(copy(), False, id="its copy"),

@@ -66,6 +66,18 @@ def test_a_webhook_that_is_not_well_takes_nothing_from_the_policy() -> None:
     assert gate.problem(GATE, BINDING, configuration(failurePolicy="Ignore")) == ""
 
 
+def test_a_webhook_that_refuses_every_worker_is_told_beside_the_policy() -> None:
+    """It was added after its Job had run, or before: no worker is made until somebody applies that again."""
+    found = configuration(clientConfig={"service": {}})
+    assert gate.problem(GATE, BINDING, found) == (
+        "MutatingWebhookConfiguration rayspan-gate: webhook gate.rayspan.dev has no clientConfig.caBundle, so the API server calls nobody, and refuses each worker pod, "
+        "though MutatingAdmissionPolicy rayspan-gate holds them, too; apply kustomize/components/admission again, after admission-gate, and see Job "
+        "rayspan-admission-certificate in rayspan-system; or delete that configuration."
+    )
+    found["rayspan-gate"]["webhooks"][0]["rules"] = []
+    assert gate.problem(GATE, BINDING, found) == "", "it is asked of no pod"
+
+
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [

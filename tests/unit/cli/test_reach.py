@@ -1,13 +1,21 @@
 """What is typed to reach into workers, which of a job's workers are followed, and what does tar do for a copy?"""
 
+import asyncio
 import io
+import signal
+import subprocess
 import tarfile
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from adapter import names
+from adapter.cli import jobfacts
 from adapter.cli.reach import copyfiles, follow, grants
 from adapter.cli.verbs.parser import parser
 from adapter.objects.rayjob import Unusable
@@ -50,6 +58,68 @@ def test_workers_are_followed_once_they_have_started_and_only_once() -> None:
     assert [one["metadata"]["name"] for one in found] == ["runs", "over"]
 
 
+class _Job:
+    """A job of which some workers run for so many looks, and the ways to them: each log is a program that ends at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], looks: int) -> None:
+        self._programs, self._looks = programs, looks
+        self.asked: list[tuple[str, float]] = []
+        monkeypatch.setattr(follow, "PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(jobfacts, "read", self._read)
+
+    async def _read(self, *_: Any) -> Any:
+        self._looks -= 1
+        over = self._looks <= 0
+        pods = [pod(name, phase="Succeeded" if over else "Running") for name in self._programs]
+        return SimpleNamespace(
+            jobs=[SimpleNamespace(status={"jobDeploymentStatus": "Complete" if over else "Running"}, pods=pods)]
+        )
+
+    async def to(self, found: Raw, *_: Any) -> list[str]:
+        name = found["metadata"]["name"]
+        self.asked.append((name, asyncio.get_running_loop().time()))
+        return ["sh", "-c", self._programs[name]]
+
+    async def followed(self, **more: Any) -> int:
+        words = ["logs", "job", "-f", *(f"--{name.replace('_', '-')}={value}" for name, value in more.items())]
+        given = parser(["kubectl-rayspan", *words]).parse_args(words)
+        client: Any = None
+        ways: Any = self
+        return await follow._Followed(given, client, "default", ways).run()
+
+
+async def test_a_log_that_cannot_be_followed_is_given_up_after_five_times(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each time costs a grant, so it is asked for later and later; others go on, and the exit code tells that not all was shown."""
+    job = _Job(monkeypatch, {"a": "exit 7", "b": "exec sleep 0.5"}, 150)
+    assert await job.followed() == 7
+    times = [when for name, when in job.asked if name == "a"]
+    waits = [after - before for before, after in pairwise(times)]
+    assert len(times) == 5 and waits[-1] > 0.08, "0.02 s, 0.04, 0.08 and 0.16"
+    assert [name for name, _ in job.asked].count("b") == 1
+    assert capsys.readouterr().err == (
+        "Pod a: its log could not be followed 5 times in a row, and is not asked for any more; why is said above. "
+        "`kubectl rayspan logs a` asks for it alone.\n"
+    )
+
+
+async def test_a_log_that_breaks_off_after_a_while_is_followed_as_long_as_its_worker_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follow, "SOON_SECONDS", 0.0)
+    job = _Job(monkeypatch, {"a": "exit 1"}, 40)
+    assert await job.followed() == 0
+    assert len(job.asked) > 6
+
+
+async def test_that_more_run_than_are_followed_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await _Job(monkeypatch, {"a": "exec sleep 0.3", "b": "exec sleep 0.3"}, 20).followed(max_log_requests=1)
+    assert capsys.readouterr().err == "1 logs are open, and more workers run: raise --max-log-requests.\n"
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -85,25 +155,92 @@ def _packed(file: Path, *members: tarfile.TarInfo) -> list[str]:
     return ["cat", str(file)]
 
 
+def _fetched(command: list[str], goal: Path) -> int:
+    return asyncio.run(copyfiles._beside(command, partial(copyfiles._fetched, goal), stdout=subprocess.PIPE))
+
+
 def test_a_file_is_fetched_under_another_name_and_into_a_folder(tmp_path: Path) -> None:
     member = tarfile.TarInfo("data")
     member.size = 3
     command = _packed(tmp_path / "packed", member)
-    assert copyfiles._fetched(command, tmp_path / "named") == 0
+    assert _fetched(command, tmp_path / "named") == 0
     (tmp_path / "folder").mkdir()
-    assert copyfiles._fetched(command, tmp_path / "folder") == 0
+    assert _fetched(command, tmp_path / "folder") == 0
     assert (tmp_path / "named").read_bytes() == (tmp_path / "folder/data").read_bytes() == b"xxx"
 
 
+def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    link = tarfile.TarInfo(name)
+    link.type, link.linkname = kind, target
+    return link
+
+
 def test_nothing_that_a_worker_packs_gets_out_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tarfile.TarInfo("../out")
-    link = tarfile.TarInfo("link")
-    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
     (tmp_path / "folder").mkdir()
-    for number, member in enumerate((out, link)):
-        assert copyfiles._fetched(_packed(tmp_path / str(number), member), tmp_path / "folder") == 1
-        assert "could not be unpacked" in capsys.readouterr().err
+    assert _fetched(_packed(tmp_path / "1", tarfile.TarInfo("../out")), tmp_path / "folder") == 1
+    assert "could not be unpacked" in capsys.readouterr().err
     assert not (tmp_path / "out").exists() and not any((tmp_path / "folder").iterdir())
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+@pytest.mark.parametrize("into", ["folder", "logs"], ids=["into a folder", "under another name"])
+def test_of_what_a_worker_packs_links_and_devices_are_left_out_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: bytes, into: str
+) -> None:
+    """They lead where the next copy writes to, and the filter of an older Python lets some of them out of the folder (CVE-2025-4517)."""
+    (tmp_path / "folder").mkdir()
+    came, link = tarfile.TarInfo("x/data"), _link("x/lnk\n", "data", kind)
+    came.size = 3
+    assert _fetched(_packed(tmp_path / "packed", came, link), tmp_path / into) == 0
+    found = tmp_path / into / ("x" if into == "folder" else "")
+    assert [one.name for one in found.iterdir()] == ["data"]
+    assert "1 that are no files or folders were left out: x/lnk\N{REPLACEMENT CHARACTER}." in capsys.readouterr().err
+
+
+def test_a_link_in_the_place_of_what_was_asked_for_is_not_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next copy to that name would go where it leads."""
+    (tmp_path / ".ssh").mkdir()
+    assert _fetched(_packed(tmp_path / "packed", _link("x", ".ssh")), tmp_path / "logs") == 1
+    assert not (tmp_path / "logs").is_symlink() and "were left out: x." in capsys.readouterr().err
+
+
+def test_many_that_are_left_out_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    links = [_link(f"x/{number}", "data") for number in range(100)]
+    _fetched(_packed(tmp_path / "packed", *links), tmp_path / "logs")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "100 that are no files or folders were left out: x/0, x/1, x/2 ..." in said
+
+
+def test_a_goal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / "logs").symlink_to(".ssh")
+    with pytest.raises(Unusable, match=r"logs is a symbolic link: name what it leads to, or remove it\."):
+        copyfiles._unlinked(tmp_path / "logs")
+
+
+async def test_who_is_told_to_end_ends_the_command_of_a_copy() -> None:
+    """SIGTERM is a cancellation here (`grants.attempt`); the kubeconfig that the command reads goes afterwards."""
+    begun: Queue[copyfiles.Child] = Queue()
+
+    def part(child: copyfiles.Child) -> int:
+        begun.put(child)
+        return child.wait()
+
+    copying = asyncio.create_task(copyfiles._beside(["sleep", "60"], part))
+    child = await asyncio.to_thread(begun.get)
+    copying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await copying
+    assert child.returncode == -signal.SIGTERM
+
+
+async def test_what_was_sent_when_the_command_ended_is_no_fault_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "much").write_bytes(bytes(10**6))
+    part = partial(copyfiles._sent, tmp_path / "much", "much")
+    assert await copyfiles._beside(["sh", "-c", "exit 3"], part, stdin=subprocess.PIPE) == 1
+    assert await copyfiles._beside(["tar", "tf", "-"], part, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) == 0
 
 
 def test_a_command_goes_to_the_container_that_kubectl_would_take() -> None:

@@ -11,22 +11,32 @@ from typing import Any
 
 import yaml
 
+from hack.lab.base.versions import KUBERNETES
+
 Raw = dict[str, Any]
 _BLOCK = re.compile(r"^ *\{\{- (.*) \}\}$")
 _INLINE = re.compile(r"\{\{ (.*?) \}\}")
 _LINES = re.compile(r"^toYaml (\S+) \| nindent (\d+)$")
 _CONDITION = re.compile(r'^(if|with) (?:(not|eq|ne) )?(\S+)(?: "([^"]*)")?$')
+_OLDER = re.compile(r'^(if) (semverCompare) "<(\d+\.\d+)\.0-0" \.Capabilities\.KubeVersion\.Version$')
 
 
 class Refused(Exception):
     """The chart says that it must not be installed so."""
 
 
-def render(chart: Path, chosen: Mapping[str, Any], namespace: str) -> list[Raw]:
-    """The objects of the chart with these values, and a release in this namespace."""
+def render(
+    chart: Path, chosen: Mapping[str, Any], namespace: str = "default", kubernetes: str = KUBERNETES
+) -> list[Raw]:
+    """The objects of the chart with these values, and a release in this namespace of a cluster of that version."""
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     values = _merged(yaml.safe_load((chart / "values.yaml").read_text()), chosen)
-    top = {"Values": values, "Chart": {"AppVersion": about["appVersion"]}, "Release": {"Namespace": namespace}}
+    top = {
+        "Values": values,
+        "Chart": {"AppVersion": about["appVersion"]},
+        "Release": {"Namespace": namespace},
+        "Version": kubernetes,
+    }
     texts = [
         "\n".join(_lines(file.read_text().splitlines(), top, top)) for file in sorted(chart.glob("templates/*.yaml"))
     ]
@@ -48,7 +58,7 @@ def _lines(lines: Sequence[str], top: Raw, dot: Any) -> Iterator[str]:
         found = _BLOCK.match(lines[number])
         if not found:
             yield _INLINE.sub(lambda part: _inline(part[1], top, dot), lines[number])
-        elif condition := _CONDITION.match(found[1]):
+        elif condition := _begun(found[1]):
             end = _end(lines, number)
             value, holds = _judged(condition, top, dot)
             if holds:
@@ -68,13 +78,23 @@ def _end(lines: Sequence[str], begin: int) -> int:
     depth = 0
     for number in range(begin, len(lines)):
         found = _BLOCK.match(lines[number])
-        depth += bool(found and _CONDITION.match(found[1])) - bool(found and found[1] == "end")
+        depth += bool(found and _begun(found[1])) - bool(found and found[1] == "end")
         if depth == 0:
             return number
     raise AssertionError(f"without an end: {lines[begin]}")
 
 
+def _begun(text: str) -> re.Match[str] | None:
+    return _OLDER.match(text) or _CONDITION.match(text)
+
+
+def _minor(version: str) -> list[int]:
+    return [int(part) for part in version.removeprefix("v").split(".")[:2]]
+
+
 def _judged(condition: re.Match[str], top: Raw, dot: Any) -> tuple[Any, bool]:
+    if condition[2] == "semverCompare":
+        return None, _minor(top["Version"]) < _minor(condition[3])
     value = _value(condition[3], top, dot)
     holds = {None: bool(value), "not": not value, "eq": value == condition[4], "ne": value != condition[4]}
     return value, holds[condition[2]]

@@ -592,6 +592,8 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "workeraccesses", {"get", "list", "delete"}),
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "pods", {"get"}),
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "workerclusters", {"get"}),
+        (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "clusterprofiles", {"get"}),
+        (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "multikueueclusters", {"get"}),
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "secrets", set()),
         (_ACCESS_RBAC, "Role", names.ACCESS_ACCOUNT, "secrets", {"get"}),
         (_ACCESS_RBAC, "Role", names.ACCESS_ROLE, "services/proxy", {"get", "create"}),

@@ -1,6 +1,7 @@
 """Does what comes from a worker come whole, both ways, and end when one side ends? Over real sockets, with TLS of the server's own."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -60,6 +61,14 @@ async def moved(_: web.Request) -> web.Response:
     raise web.HTTPFound("/exec?command=x")  # which would be open
 
 
+async def held(request: web.Request) -> web.StreamResponse:
+    """A log, or a refusal, of which nothing comes any more: as over a link that is dead."""
+    answer = web.StreamResponse(status=403 if "refuse" in request.query else 200, headers={"Content-Length": "100"})
+    await answer.prepare(request)
+    await request.app[LEFT].wait()
+    return answer
+
+
 async def refused(_: web.Request) -> web.Response:
     return web.json_response({"reason": "Forbidden", "message": "no"}, status=403)
 
@@ -85,13 +94,21 @@ async def worker(left: asyncio.Event) -> AsyncIterator[Client]:
     """A client of what stands for a worker cluster's API server."""
     app = web.Application()
     app[LEFT] = left
-    for path, answer in (("/exec", echo), ("/endless", endless), ("/log", lines), ("/moved", moved), ("/no", refused)):
+    for path, answer in (
+        ("/exec", echo),
+        ("/endless", endless),
+        ("/log", lines),
+        ("/moved", moved),
+        ("/no", refused),
+        ("/held", held),
+    ):
         app.router.add_get(path, answer)
     async with _running(app, await certificate.own()) as url:
         login = kubeconfig(url, cluster={"insecure-skip-tls-verify": True})
         client = await Client.from_kubeconfig(yaml.safe_dump(login), "east")
         yield client
         await client.close()
+        left.set()
 
 
 @pytest.fixture
@@ -170,6 +187,30 @@ async def test_who_goes_away_ends_the_command(front: aiohttp.ClientSession, left
         assert not left.is_set()
     async with asyncio.timeout(PATIENCE):
         await left.wait()
+
+
+async def test_a_log_over_a_dead_link_ends_within_a_minute(worker: Client) -> None:
+    """A worker that prints nothing for hours is not to be told from it but by the kernel, which asks the other side."""
+    async with streams.log(worker, "/held", []):
+        assert isinstance(worker._session.connector, aiohttp.TCPConnector)
+        (used,) = worker._session.connector._acquired
+        assert used.transport is not None
+        found = used.transport.get_extra_info("socket")
+        kept = {
+            option: found.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)
+        }
+        assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000, "milliseconds"
+        assert max(kept.values()) <= 30
+
+
+async def test_a_refusal_that_does_not_end_is_no_answer(worker: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "TIMEOUT_SECONDS", 0.3)
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(Unreachable, match="no answer in time"):
+            async with streams.log(worker, "/held", [("refuse", "yes")]):
+                pass
 
 
 @pytest.mark.parametrize("path", ["/moved", "/no"])

@@ -42,28 +42,55 @@ def configuration(*webhooks: Raw) -> Raw:
 
 
 MINE: Raw = {"name": names.GATE_WEBHOOK, "clientConfig": {"service": {}}}
+NEW_ONE, OLDER, OLDEST = (one["ca.crt"] for one in (MADE, OTHER, certificate.made()))
+
+
+def trusting(*authorities: bytes) -> Raw:
+    return {**MINE, "clientConfig": {"caBundle": base64.b64encode(b"".join(authorities)).decode()}}
 
 
 @pytest.mark.parametrize(
-    ("found", "want"),
+    ("found", "want", "bundle"),
     [
-        pytest.param({}, None, id="there is no configuration"),
-        pytest.param(configuration({"name": "other"}), None, id="nor a webhook of ours"),
-        pytest.param(configuration(MINE), 0, id="without an authority"),
-        pytest.param(configuration({"name": "other"}, MINE), 1, id="behind another one"),
-        pytest.param(configuration({**MINE, "clientConfig": {"caBundle": "old"}}), 0, id="with an older one"),
-        pytest.param(configuration({**MINE, "clientConfig": {"caBundle": "new"}}), None, id="it is there"),
+        pytest.param({}, None, b"", id="there is no configuration"),
+        pytest.param(configuration({"name": "other"}), None, b"", id="nor a webhook of ours"),
+        pytest.param(configuration(MINE), 0, NEW_ONE, id="without an authority"),
+        pytest.param(configuration({"name": "other"}, MINE), 1, NEW_ONE, id="behind another one"),
+        pytest.param(configuration(trusting(OLDER)), 0, NEW_ONE + OLDER, id="with an older one"),
+        pytest.param(configuration(trusting(OLDER, OLDEST)), 0, NEW_ONE + OLDER, id="with two older ones"),
+        pytest.param(configuration({**MINE, "clientConfig": {"caBundle": "?"}}), 0, NEW_ONE, id="with what is none"),
     ],
 )
-def test_what_a_configuration_lacks_is_put_in(found: Raw, want: int | None) -> None:
-    patch = certificate.trusted(found, names.GATE_WEBHOOK, "new")
+def test_what_a_configuration_lacks_is_put_in(found: Raw, want: int | None, bundle: bytes) -> None:
+    """The older one stays: the webhooks show it until their kubelets have brought the new one, and workers are not refused meanwhile."""
+    patch = certificate.trusted(found, names.GATE_WEBHOOK, NEW_ONE, anew=True)
     if want is None:
         assert patch == []
         return
+    value = base64.b64encode(bundle).decode()
     assert patch == [
         {"op": "test", "path": f"/webhooks/{want}/name", "value": names.GATE_WEBHOOK},
-        {"op": "add", "path": f"/webhooks/{want}/clientConfig/caBundle", "value": "new"},
+        {"op": "add", "path": f"/webhooks/{want}/clientConfig/caBundle", "value": value},
     ]
+
+
+def test_the_next_time_the_older_one_is_trusted_no_more() -> None:
+    """Its key may be why a new one was asked for."""
+    both, one = configuration(trusting(NEW_ONE, OLDER)), configuration(trusting(NEW_ONE))
+    (_, put) = certificate.trusted(both, names.GATE_WEBHOOK, NEW_ONE, anew=False)
+    assert base64.b64decode(put["value"]) == NEW_ONE
+    assert certificate.trusted(one, names.GATE_WEBHOOK, NEW_ONE, anew=False) == []
+
+
+async def test_one_that_is_made_anew_is_trusted_beside_the_one_before() -> None:
+    done = says({"kind": "Secret"})
+    broken = {**MADE, "tls.crt": b"odd"}
+    answers = [says(secret(broken)), done, says(configuration(trusting(MADE["ca.crt"]))), done, says(NEW), done]
+    async with serving(Server(lists=answers)) as server, connected(server.url) as client:
+        await certificate.ensure(client)
+    written = [asked.body for asked in server.asked if asked.method == "PATCH"]
+    made = base64.b64decode(written[0]["data"]["ca.crt"])
+    assert [base64.b64decode(body[1]["value"]) for body in written[1:]] == [made + MADE["ca.crt"], made]
 
 
 def secret(files: dict[str, bytes]) -> Raw:
