@@ -121,9 +121,12 @@ def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
 
 
 def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
-    """Whether the pod has no slot yet, or may have another one than it has: not while a copy may stand in a cluster that cannot be seen."""
+    """Whether the pod has no slot yet, or may have another one than it has: not while a copy may stand in a cluster that cannot be seen,
+    nor while one was asked for without an answer, which is asked for again (create.make) as long as the slot is planned."""
     slot = slot_of(pod)
     cluster = share_key(slot)[0]
+    if worker.unanswered and is_slot(placement, pod, slot):
+        return False
     seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
     return not slot or ((seen or not worker.sent) and not worker.made and wants_slot(pod, worker.remotes))
 

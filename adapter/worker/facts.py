@@ -34,6 +34,7 @@ class Worker:
     silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
     made: bool = False  # whether this process made its copy, of which the manager may not be told yet
     sent: bool = True  # whether somebody may have sent its copy to a cluster that cannot be seen now
+    unanswered: bool = False  # whether this process asked for its copy, and no answer says that it was made, or was not
     head_pod: Raw | None = None  # the head itself, None while it has no address
     # cluster that mirrors heads -> what it has of this one's mirror
     head_mirrors: Mapping[str, servicemirror.Standing] = field(default_factory=dict)

@@ -72,6 +72,7 @@ class Workers:
             silence=self._silence(pod, work) if pod and work else None,
             made=bool(pod and uid_of(pod) in self._memory.made),
             sent=bool(pod and self._slots.may_be_sent(pod)),
+            unanswered=bool(pod and uid_of(pod) in self._memory.unanswered),
             head_pod=head,
             head_mirrors=_head_mirrors(address.service, members),
             pull_secrets=pull_secrets(pod, work) if pod and work else (),

@@ -152,6 +152,18 @@ def test_one_that_may_have_a_copy_there_keeps_it(leads: float, pods: list[str], 
     assert (gang.unplaced, ("west", 1) in gang.alive) == (False, True)
 
 
+def test_one_whose_copy_was_asked_for_without_an_answer_keeps_it_in_a_cluster_that_is_drained() -> None:
+    """A request that timed out may be done all the same: sent elsewhere, the worker would be there twice."""
+    found = sight(B)
+    slots = Slots(found.manager, found.fleet, Claims(), found.memory)
+    found.members["west"].spec = specs.worker_cluster(make_worker_cluster("west", draining=True))
+    assert slots.occupied(PLACE) == set()
+    found.memory.unanswered.add(uid_of(B))
+    assert slots.occupied(PLACE) == {("west", 1)}, "its gang sees it at once, too"
+    seen = found.facts.workers.facts(key_of(B))
+    assert seen.pod and (slot_of(seen.pod), seen.unanswered) == (WEST0, True)
+
+
 def test_whose_slots_are_taken_is_read_where_a_pod_may_get_another_one() -> None:
     """All of a large gang's are not read for each of its pods, but where it must choose, or may choose a better one."""
     found, other = sight(A, B), make_placement(WORK, excluded={"west": 60})
@@ -162,7 +174,8 @@ def test_whose_slots_are_taken_is_read_where_a_pod_may_get_another_one() -> None
 
 def test_what_is_known_is_forgotten_with_its_pod() -> None:
     found = sight(A)
-    found.memory.sent |= {uid_of(A), "another"}
+    for known in (found.memory.sent, found.memory.unanswered):
+        known |= {uid_of(A), "another"}
     found.memory.keep([], [uid_of(A)], [])
-    assert found.memory.sent == {uid_of(A)}
+    assert found.memory.sent == found.memory.unanswered == {uid_of(A)}
     assert is_preassigned(A)
