@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from adapter.cli import jobfacts, ofservice, watchlines, wheretable
 from adapter.cli.common import DONE, TROUBLE, complain
-from adapter.cli.jobfacts import Asked
+from adapter.cli.jobfacts import Asked, Unread
 from adapter.cli.look import Look
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -30,7 +30,10 @@ def main(given: argparse.Namespace) -> int:
     """Watch, and return the exit code."""
 
     async def tell(client: Client, asked: Asked) -> int:
-        return await _Watch(client, given, asked).run(asked)
+        try:
+            return await _Watch(client, given, asked).run(asked)
+        except Unread as refused:  # it was there before, so the command line is right
+            return complain(str(refused), TROUBLE)
 
     try:
         return jobfacts.attempt(given, tell)
@@ -66,6 +69,8 @@ class _Watch:
             await asyncio.sleep(PAUSE_SECONDS)
             try:
                 found = await jobfacts.read(Look(self._client), self._namespace, self._which)
+            except Unread:
+                raise
             except Unusable:
                 return None
             except (Unreachable, ApiError) as error:

@@ -175,6 +175,17 @@ async def test_a_right_that_is_taken_ends_it(
     assert "does not know you" in capsys.readouterr().err
 
 
+async def test_one_that_may_not_be_read_any_more_was_not_deleted(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script that goes on with 0 would take it for over."""
+    cluster = says(make_ray_job(make_group(0), kind="RayCluster", queue=None))
+    server.lists = [cluster, *[says({"items": []})] * 5, refuses(403)]
+    assert await watched(monkeypatch, config, job="raycluster/train") == 1
+    refusal = "Namespace demo has no RayCluster train that you may see. You may not read rayclusters here: its RayCluster is not shown.\n"
+    assert capsys.readouterr().err == refusal
+
+
 async def test_no_such_job(server: Server, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.lists = [GONE, GONE, GONE]
     assert await watched(monkeypatch, config) == 2
