@@ -40,7 +40,7 @@ class Worker:
     head_mirrors: Mapping[str, servicemirror.Standing] = field(default_factory=dict)
     pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
     job_gone: bool = False  # its job or Workload is deleted, or about to be: the shares it has go
-    slotless: bool = False  # it came with a slot that is not its own, and `pod` shows none
+    slotless: bool = False  # it came with a slot that is planned and not its own, and `pod` shows none
     busy: bool = False  # whether copies are being made, of whichever job
     restarts: bool = False  # its whole gang starts again when a share is lost, as its policy says
 

@@ -42,6 +42,7 @@ from adapter.shell.observe.seen import Seen, tree_of
 from adapter.shell.pace import Bucket
 from adapter.shell.write.anchors import BEREFT_SECONDS
 from adapter.worker import endpoints
+from adapter.worker.preassigned import in_doubt
 
 # How often a worker cluster may wake the whole fleet: five losses and returns in a row as they come, as of a link that flaps; then
 # as often as it takes a cluster to count as steady. One whose watches are refused and allowed in turn would else do so twice a second.
@@ -266,9 +267,10 @@ class Waker:
             self._keys.gang_of(place, BURST_SECONDS)
         left = slot_of(before or {})
         if after is None or left not in ("", slot_of(after)):
-            # Its slot may be free: those without one look for it, and those who had the same one find that it is theirs.
+            # Its slot may be free: those without one look for it, and those who had the same one find that it is theirs. Of who came with
+            # one that is not its own, and so has none, nothing tells that until its copy is made.
             siblings = self._manager.pods.group(by_placement(raw))
-            self._keys.all(POD, (pod for pod in siblings if slot_of(pod) in ("", left)))
+            self._keys.all(POD, (pod for pod in siblings if slot_of(pod) in ("", left) or in_doubt(pod)))
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:
         if predicates.changed(before, after, predicates.head):

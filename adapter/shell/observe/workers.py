@@ -77,7 +77,7 @@ class Workers:
             head_mirrors=_head_mirrors(address.service, members),
             pull_secrets=pull_secrets(pod, work) if pod and work else (),
             job_gone=bool(work and (work.deleted or self._shares.job_of(work) != "There")),
-            slotless=pod is not came,
+            slotless=bool(came and stands_for and pod is not came and is_slot(stands_for, came, slot_of(came))),
             busy=self._memory.making > 0,
             restarts=self._restarts(work) if work else False,
         )

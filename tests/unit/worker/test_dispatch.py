@@ -452,7 +452,7 @@ CASES = [
          worker(CAME_EAST, taken=[EAST0, EAST1, WEST0, WEST1]),
          []),
     Case("4. and looked for again and again where none is free and its own is not its own",
-         "who leaves another slot does not find it among those without one",
+         "who was about to take that may fail to, and nobody hears of it",
          worker(NEW, taken=[EAST0, EAST1, WEST0, WEST1], slotless=True),
          [LookAgain(timedelta(seconds=5))]),
     Case("4. not once one is",

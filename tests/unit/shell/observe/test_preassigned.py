@@ -12,6 +12,7 @@ from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workerpod import is_preassigned, slot_of
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.observe.slots import Claims, Slots
+from adapter.worker.dispatch import decide
 from tests.unit.builders import (
     at,
     make_copy,
@@ -97,6 +98,17 @@ def test_one_that_somebody_else_holds_is_not_its_own(found: Sight) -> None:
     slot, taken = facts(found, B)
     assert (slot, WEST0 in taken) == ("", True)
     assert found.facts.workers.facts(key_of(B)).slotless
+
+
+def test_who_waits_for_any_slot_is_woken_and_does_not_ask() -> None:
+    """All of a group may wait so, and each look reads the slots of all."""
+    given_up = make_placement(WORK, shares={"west": {"workers": 2}}, placedRound=1)
+    holders = [make_pod(f"w{index}", placement=NAME, slot=slot) for index, slot in enumerate((WEST0, WEST1))]
+    found = sight(A, *holders)
+    fill(found.manager.placements, given_up)
+    seen = found.facts.workers.facts(key_of(A))
+    assert seen.pod and (slot_of(seen.pod), seen.slotless) == ("", False)
+    assert decide(seen, at(100)) == []
 
 
 def test_one_that_is_just_being_given_away_is_not_either() -> None:
