@@ -29,8 +29,7 @@ def came(*, listed: str = "east/1/r/2") -> Raw:
     return make_pod(placement="train", group="w", index="1", listed=listed)
 
 
-def placed(**shares: int) -> Raw:
-    found = placement(**shares)
+def in_round(found: Raw) -> Raw:
     return {**found, "spec": found["spec"] | {"round": 1}}
 
 
@@ -68,12 +67,12 @@ def told(pods: list[Raw], placements: list[Raw]) -> list[str]:
         ),
         pytest.param(
             [came(), pod()],
-            [placed(east=2)],
+            [in_round(placement(east=2))],
             ["RayJob demo/train-job: 2 workers left"],
             id="one that came with its place",
         ),
-        pytest.param([came()], [placed(west=2)], [], id="a place that is not planned any more"),
-        pytest.param([came(listed="west/1/r/2")], [placed(west=2)], [], id="a place elsewhere"),
+        pytest.param([came()], [in_round(placement(west=2))], [], id="a place that is not planned any more"),
+        pytest.param([came(listed="west/1/r/2")], [in_round(placement(west=2))], [], id="a place elsewhere"),
         pytest.param([pod()], [], ["Placement demo/train: 1 worker left"], id="a Placement that is gone already"),
         pytest.param(
             [pod("b"), pod("a")],
