@@ -2,7 +2,8 @@
 
 On a terminal the tree of `where` is drawn over and over, or short lines where it is higher than the screen; elsewhere each line that is new
 is printed, and for programs each document. It reads and changes nothing. Exit code 0: the job has succeeded, or the RayCluster or RayService
-was deleted, which have no other end; 1: it has failed, or its end was not seen, or the manager cannot be asked; 2: there is no such job.
+was deleted, which have no other end; 1: it has failed, or its end was not seen, or it may not be read any more, or the manager cannot be
+asked; 2: there is no such job.
 """
 
 import argparse
