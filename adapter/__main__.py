@@ -1,24 +1,39 @@
 """`rayspan`: one command with one verb for each thing that it can do."""
 
+import os
 import sys
 
 from adapter.cli import completion
 from adapter.cli.verbs.parser import parser
 
 _INTERRUPTED = 130  # what a shell gives a program that Ctrl-C ended
+_UNREAD = (
+    141  # and one, such as kubectl, that wrote to a pipe which nobody reads any more: `rayspan watch JOB | head -1`
+)
 
 
 def main() -> int:
     """Read the command line and run the verb; returns the exit code."""
-    if sys.argv[1:2] == [completion.ASK]:
-        return _complete(sys.argv[2:])
-    given = parser(sys.argv).parse_args()
     try:
-        code: int = given.run(given)
-        return code
+        try:
+            return _run()
+        finally:
+            sys.stdout.flush()  # else what is left is written when nobody can catch what comes of it
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return _INTERRUPTED
+    except BrokenPipeError:
+        # Python writes once more at its end, and would tell of that.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _UNREAD
+
+
+def _run() -> int:
+    if sys.argv[1:2] == [completion.ASK]:
+        return _complete(sys.argv[2:])
+    given = parser(sys.argv).parse_args()
+    code: int = given.run(given)
+    return code
 
 
 def complete() -> int:

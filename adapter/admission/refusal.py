@@ -124,9 +124,9 @@ def caution(work: Workload, chosen: Chosen | None) -> str:
 
 def impatience(work: Workload, job: Raw) -> str:
     """Say in a sentence what Ray's autoscaler does with workers that wait, and which time its user is to set; empty where it does not
-    run, or that is set (ray:python/ray/autoscaler/v2/instance_manager/config.py)."""
+    run, or one of its two times is set (ray:python/ray/autoscaler/v2/instance_manager/config.py): then it is not an hour."""
     given = rayjob.autoscaler_env(work.job.kind, job) if work.job else None
-    if given is None or names.RAY_PENDING_IDLE_TIMEOUT in given:
+    if given is None or given & {names.RAY_PENDING_IDLE_TIMEOUT, names.RAY_ALLOCATED_TIMEOUT}:
         return ""
     return (
         f"Ray's autoscaler keeps a worker that waits and that nobody needs any more for an hour ({names.RAY_ALLOCATED_TIMEOUT}), and the "

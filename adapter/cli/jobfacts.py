@@ -42,6 +42,10 @@ _KINDS = {
 _RELEASES = {"active": "activeServiceStatus", "pending": "pendingServiceStatus"}
 
 
+class Unread(Unusable):
+    """A job that was not found, where not all that it may be could be read: it may be there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What somebody asked about: a job, or a RayService with its RayClusters by what they are to it."""
@@ -91,7 +95,8 @@ async def _attempt(given: argparse.Namespace, tell: Callable[[Client, Asked], Aw
 
 
 async def read(look: Look, where: str, word: str) -> Asked:
-    """Everything of one job, or of the RayClusters of a RayService; raises Unusable where there is no such job."""
+    """Everything of one job, or of the RayClusters of a RayService; raises Unusable where there is no such job, as
+    Unread where it may be there."""
     kind, job = await _job(look, where, word)
     if kind != names.RAY_SERVICE:
         return Asked((await _facts(look, where, kind, job),))
@@ -126,7 +131,8 @@ async def _job(look: Look, namespace: str, word: str) -> tuple[str, Raw]:
             return kind, job
     refused = [look.unread[r.plural] for _, r in (_KINDS[one] for one in kinds) if r.plural in look.unread]
     what = " or ".join(filter(None, (", ".join(_KINDS[one][0] for one in kinds[:-1]), _KINDS[kinds[-1]][0])))
-    raise Unusable(" ".join([f"Namespace {namespace} has no {what} {name or word} that you may see.", *refused]))
+    trouble = Unread if refused else Unusable
+    raise trouble(" ".join([f"Namespace {namespace} has no {what} {name or word} that you may see.", *refused]))
 
 
 async def _pods(look: Look, namespace: str, kind: str, job: Raw) -> tuple[Raw, tuple[Raw, ...]]:

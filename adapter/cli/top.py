@@ -16,6 +16,7 @@ from adapter.cli import common, plan
 from adapter.cli.common import DONE, TROUBLE, Row, as_lines, columns, complain
 from adapter.cli.look import Look
 from adapter.objects.raw import Raw, key_of
+from adapter.objects.workerpod import is_preassigned
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.kubeconfig import BadLogin
 from adapter.shell.kube.resources import (
@@ -24,6 +25,7 @@ from adapter.shell.kube.resources import (
     DISPATCH_POLICIES,
     LOCAL_QUEUES,
     MULTIKUEUE_CONFIGS,
+    PLACEMENTS,
     PODS,
     WORKER_CLUSTERS,
 )
@@ -68,8 +70,10 @@ async def _fleet(client: Client) -> Document:
     stopped = (
         "" if look.unread else fleet.stopped(queues, checks, written)
     )  # else what may not be read would be taken for missing
+    # Most have it written in them where they are, and then no plan is read.
+    placements = await look.all(PLACEMENTS) if any(map(is_preassigned, pods)) else []
     plans, notes = await _plans(client, look, fleet.dispatched(queues, checks))
-    return fleet.document(clusters, pods, plans, [*look.unread.values(), *notes], stopped)
+    return fleet.document(clusters, pods, placements, plans, [*look.unread.values(), *notes], stopped)
 
 
 async def _written(look: Look, clusters: list[Raw]) -> Written:

@@ -2,7 +2,8 @@
 
 On a terminal the tree of `where` is drawn over and over, or short lines where it is higher than the screen; elsewhere each line that is new
 is printed, and for programs each document. It reads and changes nothing. Exit code 0: the job has succeeded, or the RayCluster or RayService
-was deleted, which have no other end; 1: it has failed, or its end was not seen, or the manager cannot be asked; 2: there is no such job.
+was deleted, which have no other end; 1: it has failed, or its end was not seen, or it may not be read any more, or the manager cannot be
+asked; 2: there is no such job.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 
 from adapter.cli import jobfacts, ofservice, watchlines, wheretable
 from adapter.cli.common import DONE, TROUBLE, complain
-from adapter.cli.jobfacts import Asked
+from adapter.cli.jobfacts import Asked, Unread
 from adapter.cli.look import Look
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -30,7 +31,10 @@ def main(given: argparse.Namespace) -> int:
     """Watch, and return the exit code."""
 
     async def tell(client: Client, asked: Asked) -> int:
-        return await _Watch(client, given, asked).run(asked)
+        try:
+            return await _Watch(client, given, asked).run(asked)
+        except Unread as refused:  # it was there before, so the command line is right
+            return complain(str(refused), TROUBLE)
 
     try:
         return jobfacts.attempt(given, tell)
@@ -66,6 +70,8 @@ class _Watch:
             await asyncio.sleep(PAUSE_SECONDS)
             try:
                 found = await jobfacts.read(Look(self._client), self._namespace, self._which)
+            except Unread:
+                raise
             except Unusable:
                 return None
             except (Unreachable, ApiError) as error:

@@ -56,9 +56,11 @@ RETRY = timedelta(seconds=2)  # after which a share that was refused is asked fo
 
 def answering(gang: Gang, current: Placement) -> dict[str, datetime]:
     """The clusters that have admitted a share of the last plan, and when they did last: of many they admit one after the other."""
-    standing = gang.standing(current, filter(current.is_new, current.live))
-    found = [(one.cluster, one.reserved_at) for one in standing.values() if one and one.admitted and one.reserved_at]
-    return {cluster: max(when for name, when in found if name == cluster) for cluster, _ in found}
+    found: dict[str, datetime] = {}
+    for one in gang.standing(current, filter(current.is_new, current.live)).values():
+        if one and one.admitted and one.reserved_at:
+            found[one.cluster] = max(one.reserved_at, found.get(one.cluster, one.reserved_at))
+    return found
 
 
 def patience(

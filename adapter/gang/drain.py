@@ -12,8 +12,8 @@ from typing import Any
 
 from adapter import names
 from adapter.objects.placement import Placement, placement
-from adapter.objects.raw import Key, Raw, key_of, label
-from adapter.objects.workerpod import group_of, in_place, leaving, share_key, slot_of, slots_on
+from adapter.objects.raw import Key, Raw, key_of
+from adapter.objects.workerpod import cluster_of, group_of, in_place, leaving, place_of, share_key, slot_of, slots_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,14 @@ class Stay:
 def stays(cluster: str, pods: Iterable[Raw], placements: Iterable[Raw]) -> dict[Key, Stay]:
     """What is left in the cluster, by namespace and name of the Placement; empty when it is drained.
 
-    `pods` are the manager's worker pods of that cluster. One that has ended counts no more; one that is being deleted still
-    does, because its copy has its grace period.
+    `pods` are the manager's worker pods, at least those of that cluster and those of none. One that has ended counts no more; one that is
+    being deleted still does, because its copy has its grace period.
     """
     known = {key_of(raw): raw for raw in placements}
-    running = Counter((key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)) for pod in pods if not _over(pod))
-    reserved = {key: _reserved(placement(raw), cluster) for key, raw in known.items()}
+    plans = {key: placement(raw) for key, raw in known.items()}
+    here = (pod for pod in pods if cluster_of(pod, plans.get(place_of(pod))) == cluster)
+    running = Counter(place_of(pod) for pod in here if not _over(pod))
+    reserved = {key: _reserved(plan, cluster) for key, plan in plans.items()}
     wanted = running.keys() | {key for key, count in reserved.items() if count}
     return {key: _stay(key, known.get(key, {}), running[key], reserved.get(key, 0)) for key in sorted(wanted)}
 

@@ -14,7 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from adapter import names
-from adapter.objects.raw import Raw, condition, is_true, meta, moment
+from adapter.objects.raw import Raw, condition, is_true, meta, moment, uid_of
+
+Turn = tuple[int, datetime, str]  # priority, when it came to its place, uid
 
 # By when Kueue has tried a Workload that came into its queue. It does so at once, or a second after quota came free
 # (requeueBatchPeriod of kueue:pkg/cache/queue), and may be busy. What it has said then is the answer.
@@ -25,6 +27,9 @@ UNTRIED = timedelta(minutes=5)
 # What Kueue writes of each podset of one that it has tried, and where it is helped by who ends (docs/upstream.md, "Who is pending").
 _TRIED: Final = "couldn't assign flavors to pod set "
 _OTHERS_MAY_END: Final = re.compile(r"insufficient unused quota|topology \"[^\"]*\" (allows|doesn't allow) to fit")
+# Who was evicted so queues as if it had come then. Where Kueue's waitForPodsReady says `timestamp: Creation`, PodsReadyTimeout does not
+# count, which no object tells: Eviction is its default.
+_GOES_BEHIND: Final = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
 # It admits nobody while a Workload that holds quota is not ready, as a gang that waits never is (kueue:pkg/scheduler/scheduler.go).
 _HELD_UP: Final = "waiting for all admitted workloads to be in PodsReady condition"
 # Why one is not in its queue, or would not be helped by quota (kueue:apis/kueue/v1beta2/workload_types.go).
@@ -58,10 +63,13 @@ def stands_still(raw: Raw) -> bool:
     return is_pending(raw) and _said(raw).startswith(_TRIED) and in_vain(raw)
 
 
-def turn(raw: Raw) -> tuple[int, datetime]:
-    """Whose turn is earlier in a ClusterQueue, to be sorted by: by priority, then by age."""
-    created = moment(meta(raw).get("creationTimestamp")) or datetime.max.replace(tzinfo=UTC)
-    return -int((raw.get("spec") or {}).get("priority") or 0), created
+def turn(raw: Raw) -> Turn:
+    """Whose turn is earlier in a ClusterQueue, to be sorted by: by priority, then by when it came to its place in it, then by uid, as Kueue
+    sorts (kueue:pkg/workload/workload.go, GetQueueOrderTimestamp; pkg/cache/queue/cluster_queue.go, baseCompareFunc)."""
+    evicted = condition(raw, names.EVICTED)
+    behind = evicted.get("status") == "True" and evicted.get("reason") in _GOES_BEHIND
+    when = moment(evicted.get("lastTransitionTime") if behind else meta(raw).get("creationTimestamp"))
+    return -int((raw.get("spec") or {}).get("priority") or 0), when or datetime.max.replace(tzinfo=UTC), uid_of(raw)
 
 
 def is_pending(raw: Raw) -> bool:

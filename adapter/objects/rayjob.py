@@ -62,11 +62,12 @@ def groups(kind: str, job: Raw) -> Sequence[Raw]:
 
 
 def autoscaler_env(kind: str, job: Raw) -> frozenset[str] | None:
-    """Which variables its user gave to Ray's autoscaler; None where that does not run."""
+    """Which variables its user gave to Ray's autoscaler of today; None where that does not run, or its predecessor does, which reads none."""
     cluster = _cluster(kind, job)
-    if cluster.get("enableInTreeAutoscaling") is not True:
+    options = cluster.get("autoscalerOptions") or {}
+    if cluster.get("enableInTreeAutoscaling") is not True or options.get("version") == "v1":
         return None
-    env = (cluster.get("autoscalerOptions") or {}).get("env") or ()
+    env = options.get("env") or ()
     return frozenset(str(one.get("name")) for one in env)
 
 

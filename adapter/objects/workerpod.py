@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.objects.placement import GroupShare, Placement, Share
-from adapter.objects.raw import Raw, annotation, condition, is_true, label, meta, moment, number
+from adapter.objects.raw import Key, Raw, annotation, condition, is_true, key_of, label, meta, moment, number
 from adapter.objects.workload import Workload
 
 # A pod that should have ended by then counts as gone, though its cluster still shows it: its node is lost, and nobody may ever say
@@ -44,6 +44,11 @@ def slot_of(pod: Raw) -> str:
     return annotation(pod, names.SLOT_ANNOTATION) or _came_with(pod)
 
 
+def place_of(pod: Raw) -> Key:
+    """Namespace and name of the Placement that a pod is labelled with."""
+    return key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)
+
+
 def is_preassigned(pod: Raw) -> bool:
     """Whether a pod has no other slot than the one that it came with, of which nothing is written in it."""
     return not annotation(pod, names.SLOT_ANNOTATION) and bool(_came_with(pod))
@@ -53,6 +58,18 @@ def without_slot(pod: Raw) -> Raw:
     """The pod as if it had come with no slot."""
     left = {key: value for key, value in (meta(pod).get("annotations") or {}).items() if key != names.SLOTS_ANNOTATION}
     return {**pod, "metadata": {**meta(pod), "annotations": left}}
+
+
+def as_planned(pod: Raw, place: Placement | None) -> Raw:
+    """A pod as it looks from the manager alone: without the slot that it came with, where its plan does not have that any more. Of a plan
+    that is not known (None) nothing is said. Whether it has the slot in fact, the controller alone can say (worker/preassigned.py)."""
+    astray = place is not None and is_preassigned(pod) and not is_slot(place, pod, slot_of(pod))
+    return without_slot(pod) if astray else pod
+
+
+def cluster_of(pod: Raw, place: Placement | None) -> str:
+    """The worker cluster in which a pod has its place, likewise; empty when it has none."""
+    return label(pod, names.CLUSTER_LABEL) or share_key(slot_of(as_planned(pod, place)))[0]
 
 
 def _came_with(pod: Raw) -> str:

@@ -12,8 +12,9 @@ from typing import Any
 from adapter import names
 from adapter.admission.policy import Written, policy, policy_name
 from adapter.objects import admissioncheck, specs
-from adapter.objects.raw import Raw, condition, is_true, key_of, label
-from adapter.objects.workerpod import share_key, slot_of
+from adapter.objects.placement import Placement, placement
+from adapter.objects.raw import Key, Raw, condition, is_true, key_of
+from adapter.objects.workerpod import cluster_of, place_of
 from adapter.whereabouts.document import Document
 
 _DISPATCHES = ("Ready", "QueueLayout")  # the reasons of an active AdmissionCheck by which jobs are dispatched
@@ -23,12 +24,14 @@ _NOT_ASKED = ("pods",)  # nobody requests these: they are what a pod is
 def document(
     clusters: Iterable[Raw],
     pods: Iterable[Raw],
+    placements: Iterable[Raw],
     plans: Iterable[Mapping[str, Any]],
     notes: Iterable[str],
     stopped: str = "",
 ) -> Document:
-    """The fleet; names are camelCase and stay, and what is not known is null."""
-    phases = _phases(pods)
+    """The fleet; names are camelCase and stay, and what is not known is null. Of Placements those are asked for that pods which
+    `is_preassigned` are of."""
+    phases = _phases(pods, {key_of(raw): placement(raw) for raw in placements})
     quota = _quota(plans)
     found = {key_of(one)[1]: _cluster(one, phases) for one in sorted(clusters, key=key_of)}
     unknown = {name: _bare(name, phases) for name in sorted(phases.keys() - found.keys())}
@@ -114,11 +117,11 @@ def _resources(queue: Raw) -> list[str]:
     return [name for name in dict.fromkeys(covered) if name not in _NOT_ASKED]
 
 
-def _phases(pods: Iterable[Raw]) -> dict[str, Counter[str]]:
+def _phases(pods: Iterable[Raw], places: Mapping[Key, Placement]) -> dict[str, Counter[str]]:
     """How many of the manager's worker pods of each cluster are in which phase."""
     found: dict[str, Counter[str]] = {}
     for pod in pods:
-        if cluster := label(pod, names.CLUSTER_LABEL) or share_key(slot_of(pod))[0]:
+        if cluster := cluster_of(pod, places.get(place_of(pod))):
             phase = str((pod.get("status") or {}).get("phase") or "Pending")
             found.setdefault(cluster, Counter())[phase] += 1
     return found

@@ -5,6 +5,8 @@ and what could not be read, are notes.
 """
 
 from adapter import names
+from adapter.objects.placement import placement
+from adapter.objects.workerpod import as_planned
 from adapter.whereabouts import queued, started
 from adapter.whereabouts.facts import Facts
 from adapter.whereabouts.link import STAGES, Link, Stage, sentence
@@ -13,7 +15,8 @@ from adapter.whereabouts.podstate import UNSEEN, PodState, read
 
 def pods(facts: Facts) -> list[PodState]:
     """The Ray nodes of a job, the head first."""
-    return [read(pod, facts) for pod in facts.pods]
+    place = placement(facts.placement) if facts.placement else None
+    return [read(as_planned(pod, place), facts) for pod in facts.pods]
 
 
 def walk(facts: Facts) -> Link:

@@ -32,8 +32,9 @@ from adapter.worker.facts import Worker
 # Why a copy goes, where nothing stands for it; the metrics know these apart.
 POD_GONE = "its pod in the manager cluster is gone"
 SLOT_ELSEWHERE = "its pod holds a slot in another cluster"
-# For a pod that came with a slot which is not its own. Who leaves that slot, or gets another plan, wakes it; who leaves another one wakes
-# those that have none, among which it is not found. So few wait like this, and so seldom, that they may ask.
+# For a pod that came with a slot of the plan which is not its own for now. Who leaves it wakes the pod, but who was about to take it may fail
+# to, and nobody hears of that. As few wait like this as numbers were given twice, so they may ask. Those whose share was given up may be a
+# whole group: they are woken like all that have no slot.
 LOOKS_AROUND = timedelta(seconds=5)
 
 
@@ -121,9 +122,12 @@ def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
 
 
 def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
-    """Whether the pod has no slot yet, or may have another one than it has: not while a copy may stand in a cluster that cannot be seen."""
+    """Whether the pod has no slot yet, or may have another one than it has: not while a copy may stand in a cluster that cannot be seen,
+    nor while one was asked for without an answer, which is asked for again (create.make) as long as the slot is planned."""
     slot = slot_of(pod)
     cluster = share_key(slot)[0]
+    if worker.unanswered and is_slot(placement, pod, slot):
+        return False
     seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
     return not slot or ((seen or not worker.sent) and not worker.made and wants_slot(pod, worker.remotes))
 

@@ -34,12 +34,13 @@ class Worker:
     silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
     made: bool = False  # whether this process made its copy, of which the manager may not be told yet
     sent: bool = True  # whether somebody may have sent its copy to a cluster that cannot be seen now
+    unanswered: bool = False  # whether this process asked for its copy, and no answer says that it was made, or was not
     head_pod: Raw | None = None  # the head itself, None while it has no address
     # cluster that mirrors heads -> what it has of this one's mirror
     head_mirrors: Mapping[str, servicemirror.Standing] = field(default_factory=dict)
     pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
     job_gone: bool = False  # its job or Workload is deleted, or about to be: the shares it has go
-    slotless: bool = False  # it came with a slot that is not its own, and `pod` shows none
+    slotless: bool = False  # it came with a slot that is planned and not its own, and `pod` shows none
     busy: bool = False  # whether copies are being made, of whichever job
     restarts: bool = False  # its whole gang starts again when a share is lost, as its policy says
 

@@ -7,7 +7,8 @@ whole difference or nothing, so a burst of equal events costs no write. They do 
 told. What is wrong with a copy is said in its own cluster's words; a pod that only takes its time is no trouble.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from adapter import names
@@ -31,7 +32,13 @@ _THERE = "; there it is pod "  # what follows is no reason to write
 _MOST_OF_ONE, _MOST_OF_A_POD = 4 * 1024, 12 * 1024
 # Of what a pod says of itself no kubelet bounds anything, and one that evicts names every container. So much of it is for people.
 _MOST_SAID = 4 * 1024
-_MOST_CONDITIONS = 32  # Kubernetes has ten, and every readiness gate adds one
+# Kubernetes has ten, and every readiness gate adds one. As many again may be others': what a copy said before and says no more looks like theirs.
+_MOST_CONDITIONS = 32
+_LONGEST_TYPE = (
+    317  # of a condition: what a readiness gate may be called (k8s:apimachinery/pkg/util/validation, IsQualifiedName)
+)
+# Of a list or a map within these: a container has a dozen mounts, and what Kubernetes has no field for is dropped when it is written.
+_MOST_PARTS = 64
 # Reasons with which a kubelet waits because something is wrong, beside those that end so (k8s:pkg/kubelet/images/types.go,
 # pkg/kubelet/kuberuntime/kuberuntime_container.go).
 _WRONG = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
@@ -54,10 +61,10 @@ def status_patch(
     status = remote.get("status") or {}
     said = bounded(trouble(remote, cluster) or note or f"runs in worker cluster {cluster}")
     wanted = (
-        {field: status.get(field) or None for field in MIRRORED}
+        {field: _within(status.get(field) or None) for field in MIRRORED}
         | _texts(status, _MOST_SAID)
         | {
-            "phase": status.get("phase") or "Pending",
+            "phase": _within(status.get("phase") or "Pending"),
             "conditions": _conditions(local, remote, _before(local, said)),
             "containerStatuses": _containers(local, status, "containers", "containerStatuses"),
             "initContainerStatuses": _containers(local, status, "initContainers", "initContainerStatuses"),
@@ -116,13 +123,18 @@ def _record(local: Raw) -> Raw:
 
 
 def _conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:
-    theirs = [one for one in _all_conditions(remote) if one.get("type") != SCHEDULED][:_MOST_CONDITIONS]
-    mirrored = [{**one, **_texts(one, LONGEST_OF_ONE)} for one in theirs]
+    theirs = [one for one in _all_conditions(remote) if one.get("type") != SCHEDULED and _is_kind(one.get("type"))]
+    mirrored = [_within(one) for one in theirs[:_MOST_CONDITIONS]]
     # Until the copy has a node, the manager pod must go on saying SchedulingGated: a cluster-autoscaler takes a copied
     # Unschedulable for its own shortage and adds nodes in the manager (kueue PR #12262; #13136 for the other half).
     scheduled = condition(remote if is_true(remote, SCHEDULED) else local, SCHEDULED)
-    found = [*([scheduled] if scheduled else []), *mirrored, _dispatched(remote, text)]
-    return [_with_own_generation(one, local) for one in found] + list(_foreign(local, found))
+    found = [*([_within(scheduled)] if scheduled else []), *mirrored, _dispatched(remote, text)]
+    return [_with_own_generation(one, local) for one in found] + list(_foreign(local, found))[:_MOST_CONDITIONS]
+
+
+def _is_kind(kind: object) -> bool:
+    """Whether a condition can be of this type: of one that is longer, what is left would be another one's."""
+    return isinstance(kind, str) and len(kind) <= _LONGEST_TYPE
 
 
 def _dispatched(remote: Raw, text: str) -> Raw:
@@ -178,9 +190,10 @@ def _with_own_generation(one: Raw, local: Raw) -> Raw:
 
 
 def _containers(local: Raw, status: Raw, kind: str, field: str) -> list[Raw] | None:
-    """Mirror container statuses, keeping the last word of each container that ended and may not start again.
+    """Mirror the statuses of the pod's own containers, keeping the last word of each that ended and may not start again.
 
-    The API server refuses the whole patch otherwise (k8s:validation.go, ValidateContainerStateTransition).
+    The API server refuses the whole patch otherwise (k8s:validation.go, ValidateContainerStateTransition). What a worker cluster adds to a
+    copy, such as sidecars, nobody looks for in the manager, and of these there might be any number.
     """
     spec = local.get("spec") or {}
     specs = {one.get("name"): one for one in spec.get(kind) or ()}
@@ -189,25 +202,35 @@ def _containers(local: Raw, status: Raw, kind: str, field: str) -> list[Raw] | N
         for one in (local.get("status") or {}).get(field) or ()
         if _ended(one) and not may_restart(specs.get(one.get("name")), spec, _ended(one).get("exitCode") or 0)
     }
-    copies, most = status.get(field) or (), _most(status)
-    mirrored = [_told(one, most) if _ended(one) else ended.get(one.get("name"), _told(one, most)) for one in copies]
-    seen = {one.get("name") for one in copies}
-    return mirrored + [one for name, one in ended.items() if name not in seen] or None
+    there, most = {one.get("name"): one for one in status.get(field) or () if one.get("name") in specs}, _most(status)
+    mirrored = [_told(one, most) if _ended(one) else ended.get(name, _told(one, most)) for name, one in there.items()]
+    return mirrored + [one for name, one in ended.items() if name not in there] or None
 
 
 def _told(container_status: Raw, most: int) -> Raw:
-    """With no more than so many bytes of each message, and without the health of devices, which the API server compares with what the
+    """Within bounds, with no more than so many bytes of each message, and without the health of devices, which the API server compares with what the
     pod asks for: admission over there may have added some (k8s:validation.go, validateContainerStatusAllocatedResourcesStatus)."""
     kept = {key: value for key, value in container_status.items() if key != "allocatedResourcesStatus"}
-    return kept | {field: _cut(kept[field], most) for field in ("state", "lastState") if kept.get(field)}
+    states = {field: _cut(kept[field], most) for field in ("state", "lastState") if kept.get(field)}
+    return {**_within(kept), **states}
 
 
 def _cut(state: Raw, most: int) -> Raw:
     """A container's state with the end of what it says: the last line tells most of a crash."""
-    return {
-        kind: {**said, "message": _last(str(said["message"]), most)} if (said or {}).get("message") else said
-        for kind, said in state.items()
-    }
+    return {kind: {**_within(said), **_last_words(said, most)} if said else said for kind, said in state.items()}
+
+
+def _last_words(said: Raw, most: int) -> Raw:
+    return {"message": _last(str(said["message"]), most)} if said.get("message") else {}
+
+
+def _within(part: Any) -> Any:
+    """A part of what a copy says of itself, with no more than so many characters of each text, and so many items of each list."""
+    if isinstance(part, str):
+        return bounded(part, LONGEST_OF_ONE)
+    if isinstance(part, Mapping):
+        return {_within(key): _within(value) for key, value in islice(part.items(), _MOST_PARTS)}
+    return list(map(_within, part[:_MOST_PARTS])) if isinstance(part, list) else part
 
 
 def _last(text: str, most: int) -> str:

@@ -14,6 +14,9 @@ In a cluster that cannot be seen a copy may stand that was never reported. A slo
 before; one that a pod came with says nothing, so there it counts who may have sent a copy: this process, which knows, or one that led
 before it, which can have done so only for a pod that was there when this one began to lead, by our stores or by its age.
 
+In a cluster that can be seen a copy may come to stand, too, where this process asked for it and got no answer. There the slot is kept as
+long as it is planned: the copy is asked for again, and then it is there, or refused.
+
 Where numbers and lists come from: docs/upstream.md, "The number of a worker".
 """
 
@@ -33,6 +36,7 @@ class Ground:
     copied: bool  # its copy stands there, or this process made it
     seen: bool  # its cluster can be seen
     sent: bool  # somebody may have made a copy there of which nothing is known
+    unanswered: bool  # this process asked for one, and no answer says whether it was made
     shared: bool  # another pod or copy holds the slot, or is about to
     draining: Collection[str]  # clusters that get no new pods
 
@@ -49,7 +53,8 @@ def is_own(placement: Placement, pod: Raw, ground: Ground) -> bool:
     if not ground.seen:
         return ground.sent
     slot = slot_of(pod)
-    return not ground.shared and share_key(slot)[0] not in ground.draining and is_slot(placement, pod, slot)
+    open_ = not ground.shared and share_key(slot)[0] not in ground.draining
+    return (open_ or ground.unanswered) and is_slot(placement, pod, slot)
 
 
 def may_be_sent(pod: Raw, *, sent: bool, leads_since: datetime | None) -> bool:

@@ -127,7 +127,7 @@ document of `kubectl rayspan where -o json`, with the time at which it was found
 cannot be asked it says so once and asks again. Ctrl-C stops the watching, and changes nothing. It needs the rights of `where`.
 
 exit code: 0 the job has succeeded, or the RayCluster or RayService was deleted; 1 the job has failed, or was deleted before its end was seen, or
-the watching was stopped; 2 there is no such job or the command line is wrong
+may not be read any more, or the watching was stopped; 2 there is no such job or the command line is wrong
 """
 _RENDER = """\
 Shows Ray worker pods as they would be in a worker cluster, and as comments what was changed and why. Nothing is created,

@@ -6,7 +6,11 @@ A key is one string; an object that lacks what it is made of stands under a key 
 from adapter import names
 from adapter.objects.placement import gang_of
 from adapter.objects.raw import Raw, annotation, key_of, label
+from adapter.objects.workerpod import slot_of
 from adapter.objects.workload import gang_key
+from adapter.worker.preassigned import in_doubt
+
+IN_DOUBT = "in doubt"  # no slot is called so
 
 
 def by_reserved_workload(reservation: Raw) -> str:
@@ -17,6 +21,11 @@ def by_reserved_workload(reservation: Raw) -> str:
 def by_placement(pod: Raw) -> str:
     """Index of pods, here and there: namespace and name of the Placement they are labelled with."""
     return f"{key_of(pod)[0]}/{label(pod, names.PLACEMENT_LABEL)}"
+
+
+def by_slot(pod: Raw) -> tuple[str, ...]:
+    """What finds a pod among those of its Placement: its slot, empty where it has none, and `IN_DOUBT` while that may not be its own."""
+    return (slot_of(pod), IN_DOUBT) if in_doubt(pod) else (slot_of(pod),)
 
 
 def by_ray_cluster(pod: Raw) -> str:

@@ -23,6 +23,7 @@ from adapter.shell.clusters.indexes import (
     by_ray_cluster,
     by_selected_ray_cluster,
     by_service,
+    by_slot,
 )
 from adapter.shell.kube import resources
 from adapter.shell.kube.budget import OF_MANAGER
@@ -53,7 +54,7 @@ class Manager(Cluster):
         self.back: Callable[[], None] = _nobody  # told when it can be seen after it could not
         self.workloads = Store(index=by_own_gang, slims=slim.workload)
         self.placements = Store(index=by_gang)
-        self.pods = Store(index=by_placement, counted=slot_of, slims=slim.worker)
+        self.pods = Store(index=by_placement, counted=slot_of, finds=by_slot, slims=slim.worker)
         self.heads = Store(index=by_ray_cluster)
         self.ray_clusters = Store(slims=slim.ray_cluster)
         self.ray_jobs = Store(slims=slim.ray_job)

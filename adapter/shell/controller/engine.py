@@ -104,8 +104,7 @@ class Engine:
             await seen
             self._settled()
         self._leads = True
-        if self._parts:
-            self._parts.memory.lead(datetime.now(UTC), map(uid_of, filter(in_doubt, self.manager.pods)))
+        parts.memory.lead(datetime.now(UTC), map(uid_of, filter(in_doubt, self.manager.pods)))
         metrics.LEADER.set(1)
         log.info("leading; deciding")
 

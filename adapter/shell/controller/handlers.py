@@ -19,7 +19,7 @@ from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, la
 from adapter.objects.workerpod import ended, group_of, leaving, share_key, slot_of, waits_for_quota
 from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, by_selected_ray_cluster
+from adapter.shell.clusters.indexes import IN_DOUBT, by_placement, by_ray_cluster, by_selected_ray_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.controller import predicates
@@ -281,8 +281,9 @@ class Waker:
             self._free(by_placement(raw), left)
 
     def _free(self, place: str, slot: str) -> None:
-        """A slot may be free: those without one look for it, and those who had the same one find that it is theirs."""
-        for one in ("", slot):
+        """A slot may be free: those without one look for it, those who had the same one find that it is theirs, and so do those who came
+        with one that is not their own, of whom nothing tells that until their copies are made."""
+        for one in ("", slot, IN_DOUBT):
             self._keys.all(POD, self._manager.pods.having(place, one))
 
     def _undone(self, place: str, gone: Raw) -> None:

@@ -17,7 +17,7 @@ from adapter import names
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
 from adapter.admission import conditions
 from adapter.objects.raw import Raw, condition, key_of, meta, moment
-from adapter.objects.workerpod import slot_of
+from adapter.objects.workerpod import as_planned, is_preassigned, place_of, share_key, slot_of
 from adapter.shell import metrics
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.guard import each
@@ -50,7 +50,8 @@ class Census(Collector):
 
     def _where(self, pod: Raw) -> _Labels:
         """The pod's cluster and phase; users may write anything into an annotation, so only a registered cluster counts."""
-        cluster = slot_of(pod).split("/")[0]
+        found = self._manager.placements.get(place_of(pod)) if is_preassigned(pod) else None
+        cluster, _ = share_key(slot_of(as_planned(pod, self._manager.place(found) if found else None)))
         phase = str((pod.get("status") or {}).get("phase") or "Pending")
         known = phase if phase in _PHASES else metrics.OTHER  # a worker cluster says it, and it is mirrored as it is
         return cluster if self._manager.worker_clusters.named(cluster) else "", known

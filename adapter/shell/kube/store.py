@@ -8,7 +8,7 @@ object (`objects.shape`) does not come in, and an object comes in as a whole or 
 import itertools
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from adapter.objects import shape, slim
@@ -41,13 +41,15 @@ class Odd(ValueError):
 
 
 class Store:
-    """Objects by namespace and name, with one optional index; and how many of each of its groups give a `counted` value."""
+    """Objects by namespace and name, with one optional index; how many of each of its groups give a `counted` value, and which
+    of them a word `finds`."""
 
     def __init__(
         self,
         changed: Changed = _nobody,
         index: Callable[[Raw], str] | None = None,
         counted: Callable[[Raw], str] | None = None,
+        finds: Callable[[Raw], Collection[str]] = lambda _: (),
         slims: Callable[[Raw], Raw] = slim.bare,
     ) -> None:
         """`slims` drops of an object what nobody reads."""
@@ -62,12 +64,10 @@ class Store:
         self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
         self._floor = -1  # version of the last full list
         self._restoring = False  # a list is being taken of a cluster that counts from lower down
-        self._index, self._counted, self._slims = index, counted, slims
+        self._index, self._counted, self._finds, self._slims = index, counted, finds, slims
         self._groups: dict[str, set[Key]] = defaultdict(set)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
-        self._having: dict[tuple[str, str], dict[Key, None]] = defaultdict(
-            dict
-        )  # by group and counted value, empty ones too
+        self._found: dict[tuple[str, str], dict[Key, None]] = defaultdict(dict)  # by group and word
 
     @property
     def weight(self) -> int:
@@ -115,9 +115,9 @@ class Store:
         """The counted values of that group's objects, and how many have each; never empty ones, and not to be changed."""
         return self._counts.get(value, {})
 
-    def having(self, value: str, counted: str) -> list[Raw]:
-        """The objects of that group with this counted value, or with none where it is empty."""
-        return [self._objects[key] for key in self._having.get((value, counted), ())]
+    def having(self, value: str, word: str) -> list[Raw]:
+        """The objects of that group which this word finds."""
+        return [self._objects[key] for key in self._found.get((value, word), ())]
 
     def passed(self, at: str) -> None:
         """Note that the cluster has come to this version."""
@@ -142,7 +142,7 @@ class Store:
 
     def forget(self) -> None:
         """Drop everything, as if it had never been read. Nobody is told: whoever calls this has said that nothing can be seen."""
-        for known in (self._objects, self._readings, self._held, self._gone, self._groups, self._counts, self._having):
+        for known in (self._objects, self._readings, self._held, self._gone, self._groups, self._counts, self._found):
             known.clear()
         self.changes += 1
         self._parts, self._own = Parts(), 0
@@ -181,7 +181,7 @@ class Store:
             raise Odd(why)
         try:
             kept = self._slims(raw)
-            self._places(kept)
+            self._places(kept), self._finds(kept)
         except UNREADABLE as error:
             raise Odd(f"it cannot be read ({type(error).__name__})") from None
         return kept
@@ -199,8 +199,8 @@ class Store:
         before = self._hold(key, kept)
         if self._index:
             self._groups[group].add(key)
-            if self._counted:
-                self._having[group, counted][key] = None
+            for word in self._finds(raw):
+                self._found[group, word][key] = None
             if counted:
                 self._counts[group][counted] += 1
         self._changed(before, kept)
@@ -262,18 +262,19 @@ class Store:
         if self._index and key in self._objects:
             group, counted = self._places(self._objects[key])
             self._groups[group].discard(key)
-            self._unlike(key, group, counted)
+            for word in self._finds(self._objects[key]):
+                self._unfind(key, group, word)
             if counted:
                 self._uncount(group, counted)
             if not self._groups[group]:
                 del self._groups[group]
                 self._counts.pop(group, None)
 
-    def _unlike(self, key: Key, group: str, counted: str) -> None:
-        if like := self._having.get((group, counted)):
+    def _unfind(self, key: Key, group: str, word: str) -> None:
+        if like := self._found.get((group, word)):
             like.pop(key, None)
             if not like:
-                del self._having[group, counted]
+                del self._found[group, word]
 
     def _uncount(self, group: str, counted: str) -> None:
         self._counts[group][counted] -= 1

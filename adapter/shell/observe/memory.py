@@ -36,6 +36,7 @@ class Memory:
         # Worker pods of the manager whose copies were asked for, whatever came of it, or may have been before this process led.
         self.sent: set[str] = set()
         self.made: set[str] = set()  # and those whose copies were made
+        self.unanswered: set[str] = set()  # and those of whose copies no answer says whether they were made
         self.making = 0  # how many are asked for now
         self.unreleased: dict[str, str] = {}  # by uid: shares that their clusters would not have deleted, and why
         self._rounds: dict[str, dict[int, datetime]] = {}  # round of a Placement -> when it was seen first
@@ -126,6 +127,7 @@ class Memory:
         there = set(pods)
         self.sent &= there
         self.made &= there
+        self.unanswered &= there
         self.unreleased = {uid: why for uid, why in self.unreleased.items() if uid in standing}
         self.planned = {uid: version for uid, version in self.planned.items() if uid in alive}
         self.settles = {uid: when for uid, when in self.settles.items() if uid in alive}

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from adapter import names
-from adapter.objects.pendingworkload import is_pending, stands_still, turn, waits_from
+from adapter.objects.pendingworkload import Turn, is_pending, stands_still, turn, waits_from
 from adapter.objects.raw import Raw, key_of
 from adapter.objects.workload import Workload
 from adapter.shell.clusters.manager import Manager
@@ -25,7 +25,7 @@ class _Waits(NamedTuple):
     """A Workload without quota."""
 
     queue: str  # its ClusterQueue
-    turn: tuple[int, datetime]
+    turn: Turn
     since: datetime | None  # from when on it counts
     stuck: bool  # nobody behind it in its queue is tried
 
@@ -62,9 +62,7 @@ class Pending:
     def _read(self, now: datetime) -> None:
         found: dict[str, datetime] = {}
         waiting = [one for _, one in each("look", self._manager.workloads, lambda raw: self._waiting(raw, now)) if one]
-        stuck: dict[
-            str, tuple[int, datetime]
-        ] = {}  # by strict queue, the turn of the first behind whom it stands still
+        stuck: dict[str, Turn] = {}  # by strict queue, the turn of the first behind whom it stands still
         for one in waiting:
             if one.stuck:
                 stuck[one.queue] = min(one.turn, stuck.get(one.queue, one.turn))

@@ -127,6 +127,7 @@ class Slots:
             copied=bool(copy and label(copy, names.POD_UID_LABEL) == uid) or uid in memory.made,
             seen=member is not None,
             sent=member is None and self.may_be_sent(pod),
+            unanswered=uid in memory.unanswered,
             shared=shared,
             draining=draining,
         )
@@ -212,7 +213,7 @@ class Slots:
 
     def _as_of(self) -> object:
         stores = (self._manager.pods, *(member.pods for member in self._fleet.members().values()))
-        changes = self._claims.changes, *(store.changes for store in stores)
+        changes = self._claims.changes, frozenset(self._memory.unanswered), *(store.changes for store in stores)
         return changes, frozenset(self._fleet.seen()), self._fleet.draining()
 
     def movers(self, place: Placement, standing: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:

@@ -72,11 +72,12 @@ class Workers:
             silence=self._silence(pod, work) if pod and work else None,
             made=bool(pod and uid_of(pod) in self._memory.made),
             sent=bool(pod and self._slots.may_be_sent(pod)),
+            unanswered=bool(pod and uid_of(pod) in self._memory.unanswered),
             head_pod=head,
             head_mirrors=_head_mirrors(address.service, members),
             pull_secrets=pull_secrets(pod, work) if pod and work else (),
             job_gone=bool(work and (work.deleted or self._shares.job_of(work) != "There")),
-            slotless=pod is not came,
+            slotless=bool(came and stands_for and pod is not came and is_slot(stands_for, came, slot_of(came))),
             busy=self._memory.making > 0,
             restarts=self._restarts(work) if work else False,
         )

@@ -26,6 +26,9 @@ from adapter.shell.write.events import Announcer
 # What a cluster answers whose webhooks, policies or quotas do not want a pod. Not 401 and 429, which pass, and not 409: there
 # is a pod of that name.
 _REFUSALS = (400, 403, 404, 422)
+# What an API server says that has written nothing, with a status that else leaves that open: a webhook is asked before it writes
+# (k8s:apiserver/pkg/util/webhook/error.go). One that is down for long shall not keep a worker where nobody may start.
+_WROTE_NOTHING = "failed calling webhook"
 
 
 class PodWriter:
@@ -83,7 +86,7 @@ class PodWriter:
         self._memory.making += 1
         try:
             await self._copier.ensure(member, action.references, action.body)
-            member.pods.put(await create(member.client, resources.PODS, action.body))
+            member.pods.put(await self._create(member, action))
         except ApiError as refusal:
             if refusal.status in _REFUSALS:
                 await self._refused(action, "pods of the job", refusal)
@@ -96,6 +99,19 @@ class PodWriter:
             self._memory.making -= 1
         self._memory.made.add(uid_of(action.pod))
         self._memory.accept_pod(action.placement, action.share)
+
+    async def _create(self, member: Member, action: CreatePod) -> Raw:
+        """Make it, and remember while no answer says whether it stands: whatever the watch shows, it may."""
+        uid = uid_of(action.pod)
+        self._memory.unanswered.add(uid)
+        try:
+            made = await create(member.client, resources.PODS, action.body)
+        except ApiError as refusal:
+            if refusal.status < 500 or _WROTE_NOTHING in refusal.message:
+                self._memory.unanswered.discard(uid)
+            raise
+        self._memory.unanswered.discard(uid)
+        return made
 
     async def _trouble(self, action: CreatePod, why: str) -> str:
         """Tell the owner why a worker is not made, in words that are the same for its siblings; returns the sentence."""

@@ -17,7 +17,7 @@ def _cache() -> Path:
 
 def _number() -> int:
     said = os.environ.get("RAYSPAN_LAB") or "0"
-    if said not in _NUMBERS:
+    if said not in tuple(_NUMBERS):
         sys.exit(
             f"RAYSPAN_LAB is {said}: a lab is one of {_NUMBERS[0]} to {_NUMBERS[-1]}, as many as there are blocks of addresses."
         )
@@ -42,3 +42,6 @@ NAME: str = f"rayspan-lab{NUMBER or ''}"
 
 STATE: Path = Path("/var/lib") / NAME
 """The running lab. Not under the user's home: network namespaces and cgroups are the machine's, so this is too."""
+
+SHARED: Path = Path("/var/lib/rayspan-labs")
+"""What all labs of this machine have in common."""

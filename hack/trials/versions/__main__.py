@@ -8,6 +8,7 @@ where a pair failed.
 import argparse
 import datetime
 import sys
+import traceback
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
@@ -62,6 +63,9 @@ def _tried(pair: Pair, *, ray: bool) -> Row:
     except LabError as failure:
         print(failure, file=sys.stderr, flush=True)  # all of it, with what it knows of why
         failed = report.sentence(str(failure))
+    except Exception as fault:  # whatever it is, what was kept of an earlier run is not so any more
+        traceback.print_exc()
+        failed = report.sentence(f"{type(fault).__name__}: {fault}".removesuffix(": "))
     return Row(pair.name, datetime.datetime.now(datetime.UTC).date().isoformat(), seen, tuple(checks), failed)
 
 

@@ -196,6 +196,24 @@ def test_no_workload_keeps_a_worker_cluster_as_it_was_at_its_last_look() -> None
             False,
             id="it says how long",
         ),
+        pytest.param(
+            {
+                "enableInTreeAutoscaling": True,
+                "autoscalerOptions": {
+                    "env": [{"name": "RAY_AUTOSCALER_RECONCILE_ALLOCATE_STATUS_TIMEOUT_S", "value": "90"}]
+                },
+            },
+            False,
+            id="it says how long by the other time",
+        ),
+        pytest.param(
+            {"enableInTreeAutoscaling": True, "autoscalerOptions": {"version": "v2"}}, True, id="it is the one of today"
+        ),
+        pytest.param(
+            {"enableInTreeAutoscaling": True, "autoscalerOptions": {"version": "v1"}},
+            False,
+            id="its predecessor gives nobody up so",
+        ),
     ],
 )
 def test_who_lets_ray_scale_is_told_what_becomes_of_workers_that_wait(kind: str, cluster: Raw, told: bool) -> None:

@@ -1,6 +1,7 @@
 """Is the command line there at once, and for people? Counted, not timed: what its helps must not import, and what they do not show."""
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -45,6 +46,18 @@ def _loaded(*words: str) -> list[str]:
     command = [sys.executable, "-c", _LISTS, *words]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True, timeout=60)
     return done.stderr.split()
+
+
+@pytest.mark.parametrize("words", ["--help", "top --help", "version", "completion bash", "__complete plan --"])
+def test_a_pipe_that_nobody_reads_ends_it_without_a_word(words: str) -> None:
+    """As `rayspan ... | head -1` does, once head has its line."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "adapter", *words.split()]
+    env = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, cwd=REPO, stdout=writes, stderr=subprocess.PIPE, env=env, check=False, timeout=60)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize(

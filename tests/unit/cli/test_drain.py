@@ -14,6 +14,7 @@ from aiohttp import web
 from adapter.cli import drain
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says
+from tests.unit.builders import NAMESPACE, make_pod
 from tests.unit.verbs import run
 
 Raw = dict[str, Any]
@@ -37,8 +38,8 @@ def cluster(*, seen: bool = True, **spec: Any) -> Raw:
 
 def pods(count: int) -> Raw:
     labels = {"rayspan.dev/placement": "train", "rayspan.dev/cluster": "east"}
-    pod = {"metadata": {"namespace": "demo", "labels": labels}, "status": {"phase": "Running"}}
-    return {"kind": "PodList", "items": [pod] * count}
+    found = [{"namespace": "demo", "uid": f"u{number}", "labels": labels} for number in range(count)]
+    return {"kind": "PodList", "items": [{"metadata": one, "status": {"phase": "Running"}} for one in found]}
 
 
 def placements(reason: str = "") -> Raw:
@@ -48,9 +49,10 @@ def placements(reason: str = "") -> Raw:
     return {"kind": "PlacementList", "items": [found]}
 
 
-def look(count: int, reason: str = "", **spec: Any) -> list[Answer]:
-    """What one look at a cluster that is drained finds."""
-    return [says(cluster(**({"draining": True} | spec))), says(pods(count)), says(placements(reason))]
+def look(count: int, reason: str = "", new: Raw | None = None, **spec: Any) -> list[Answer]:
+    """What one look at a cluster that is drained finds; `new` are the pods in which no cluster is written yet."""
+    found = says(cluster(**({"draining": True} | spec)))
+    return [found, says(new or pods(0)), says(pods(count)), says(placements(reason))]
 
 
 # --- cordon and uncordon -----------------------------------------------------------------------------------------------
@@ -178,12 +180,31 @@ async def test_a_drain_tells_each_change_until_the_cluster_is_empty(
         "workercluster/east drained",
     ]
     assert said.err == ""
-    _, wrote, _, listed, _ = server.asked[:5]
+    _, wrote, _, *listed, _ = server.asked[:6]
     assert (wrote.method, wrote.path, wrote.body) == ("PATCH", PATH, {"spec": {"draining": True}})
-    assert (listed.path, listed.query) == (
-        "/api/v1/pods",
-        {"limit": "250", "labelSelector": "rayspan.dev/cluster=east"},
-    )
+    selected = ["rayspan.dev/placement,!rayspan.dev/cluster", "rayspan.dev/cluster=east"]
+    wanted = [("/api/v1/pods", {"limit": "250", "labelSelector": one}) for one in selected]
+    assert [(one.path, one.query) for one in listed] == wanted
+
+
+async def test_a_worker_whose_copy_has_told_nothing_yet_is_left_too(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It came with its place, and the label is written later; the second look finds it before and after that."""
+    found = make_pod(uid="u0", placement="train", index="0", listed="east/1/role-workers/2")
+    new, group = {"items": [found]}, {"name": "workers", "role": "role-workers", "count": 2}
+    plan = placements()
+    plan["items"][0]["metadata"]["namespace"] = NAMESPACE
+    plan["items"][0]["spec"] |= {"shares": [{"cluster": "east", "groups": [group]}], "round": 1}
+    first, second = look(0, new=new), look(1, new=new)
+    first[3] = second[3] = says(plan)
+    server.lists = [says(cluster(draining=True)), *first, *second, *look(0)]
+    assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "RayJob demo/pi: 1 worker left",
+        "RayJob demo/pi: no worker left",
+        "workercluster/east drained",
+    ]
 
 
 async def test_a_drain_that_goes_on_is_only_watched(
@@ -208,7 +229,7 @@ async def test_nothing_is_drained_that_the_controller_does_not_know_of(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It may just have planned workers for the cluster."""
-    unseen = [says(cluster(seen=False, draining=True)), says(pods(0)), says(placements())]
+    unseen = [says(cluster(seen=False, draining=True)), *look(0)[1:]]
     server.lists = [says(cluster()), says(cluster()), *(unseen * 5), *look(1), *look(0)]
     assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 0
     said = capsys.readouterr()

@@ -1,6 +1,8 @@
 """`rayspan watch` as its user meets it: what is shown of a job that goes on, on a terminal and elsewhere, and with which code it ends."""
 
+import asyncio
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -173,6 +175,31 @@ async def test_a_right_that_is_taken_ends_it(
     server.lists = [*looks(make_facts()), refuses(401, "Unauthorized")]
     assert await watched(monkeypatch, config) == 1
     assert "does not know you" in capsys.readouterr().err
+
+
+async def test_who_reads_no_more_ends_it_without_a_word(server: Server, config: Path) -> None:
+    server.lists = looks(WAITS, *[STARTS, WAITS] * 50)
+    reads, writes = os.pipe()
+    words = ("-m", "adapter", "watch", "train", "-n", NAMESPACE, "--kubeconfig", str(config))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stdout=writes, stderr=asyncio.subprocess.PIPE
+    )
+    os.close(writes)
+    await asyncio.to_thread(os.read, reads, 1)
+    os.close(reads)
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (141, b"")
+
+
+async def test_one_that_may_not_be_read_any_more_was_not_deleted(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script that goes on with 0 would take it for over."""
+    cluster = says(make_ray_job(make_group(0), kind="RayCluster", queue=None))
+    server.lists = [cluster, *[says({"items": []})] * 5, refuses(403)]
+    assert await watched(monkeypatch, config, job="raycluster/train") == 1
+    refusal = "Namespace demo has no RayCluster train that you may see. You may not read rayclusters here: its RayCluster is not shown.\n"
+    assert capsys.readouterr().err == refusal
 
 
 async def test_no_such_job(server: Server, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from tests.unit.builders import (
     make_check,
     make_condition,
     make_placement,
+    make_pod,
     make_policy,
     make_worker_cluster,
     make_workload,
@@ -392,6 +393,19 @@ async def test_top_shows_the_fleet(
     (asked,) = (one for one in server.asked if one.method == "POST")
     (group,) = asked.body["object"]["spec"]["workerGroupSpecs"]
     assert group["template"]["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+
+
+async def test_top_counts_no_pod_where_its_plan_does_not_have_its_slot_any_more(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = make_placement(make_workload(), shares={"west": {"workers": 2}})
+    of = {"placement": place["metadata"]["name"], "listed": "east/1/role-workers/1 west/1/role-workers/2"}
+    clusters, _, *rest = fleet(refuses(403))
+    pods = page(make_pod("a", index="0", **of), make_pod("b", index="1", **of))
+    server.lists = [clusters, pods, *rest[:3], page(place), *rest[3:]]
+    assert await run(monkeypatch, "top", "--kubeconfig", config, "-o", "json") == 0
+    found = {one["name"]: one["workers"] for one in json.loads(capsys.readouterr().out)["clusters"]}
+    assert found == {"east": {}, "west": {"Pending": 1}}
 
 
 async def test_top_without_rights_shows_the_rest(

@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from adapter.actions import Action, LookAgain, Record, Rejoin
 from adapter.gang import waiting
-from adapter.gang.deadlines import begun, excluded
+from adapter.gang.deadlines import answering, begun, excluded
+from adapter.gang.facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.objects.placement import placement
 from adapter.objects.workload import workload
 from adapter.shell.observe.memory import Memory
+from tests.unit.bounded import soon
 from tests.unit.builders import at, make_placement, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_ray_job
 
@@ -33,6 +36,19 @@ HOUR = 3600.0
 )
 def test_since_when_a_round_is_waited_for(planned: float, first_seen: datetime | None, now: float, want: float) -> None:
     assert begun(placement(make_placement(WORK, planned=planned)), first_seen, at(now)) == at(want)
+
+
+@pytest.mark.parametrize("latest", [0, 9_999])
+def test_which_clusters_answer_is_read_in_one_pass_of_whatever_many_shares(latest: int) -> None:
+    """It is asked at every look while a large job is let in."""
+    times = {number: at(9_999 if number == latest else number % 9) for number in range(10_000)}
+    shares: Raw = {
+        str(number): SimpleNamespace(cluster="east", admitted=True, reserved_at=when) for number, when in times.items()
+    }
+    waits: Raw = {"w": SimpleNamespace(cluster="west", admitted=False, reserved_at=at(5)), "n": None}
+    gang = cast(Gang, SimpleNamespace(standing=lambda *_: {**shares, **waits}))
+    with soon():
+        assert answering(gang, placement(make_placement(WORK))) == {"east": at(9_999)}
 
 
 def test_a_round_whose_plan_says_no_time_is_waited_for_since_it_was_seen() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from adapter.gang.drain import news, stays, total
+from tests.unit.builders import make_pod
 
 Raw = dict[str, Any]
 
@@ -21,6 +22,15 @@ def placement(name: str = "train", *, state: str = "Placed", reason: str = "", *
         "spec": {"job": {"kind": "RayJob", "name": f"{name}-job"}, "shares": spread},
         "status": {"state": state, "reason": reason},
     }
+
+
+def came(*, listed: str = "east/1/r/2") -> Raw:
+    """A worker in which nothing is written yet of the place that it came with."""
+    return make_pod(placement="train", group="w", index="1", listed=listed)
+
+
+def in_round(found: Raw) -> Raw:
+    return {**found, "spec": found["spec"] | {"round": 1}}
 
 
 def told(pods: list[Raw], placements: list[Raw]) -> list[str]:
@@ -55,6 +65,14 @@ def told(pods: list[Raw], placements: list[Raw]) -> list[str]:
             ["RayJob demo/train-job: 1 worker left"],
             id="one on its way out",
         ),
+        pytest.param(
+            [came(), pod()],
+            [in_round(placement(east=2))],
+            ["RayJob demo/train-job: 2 workers left"],
+            id="one that came with its place",
+        ),
+        pytest.param([came()], [in_round(placement(west=2))], [], id="a place that is not planned any more"),
+        pytest.param([came(listed="west/1/r/2")], [in_round(placement(west=2))], [], id="a place elsewhere"),
         pytest.param([pod()], [], ["Placement demo/train: 1 worker left"], id="a Placement that is gone already"),
         pytest.param(
             [pod("b"), pod("a")],

@@ -86,10 +86,12 @@ def test_labs_on_one_machine_have_no_address_and_no_name_in_common() -> None:
     assert "/var/lib/rayspan-lab" in labs[0][1]
 
 
-def test_a_lab_that_has_no_addresses_is_refused() -> None:
-    done = _python("from hack.lab.base import paths", "8")
+@pytest.mark.parametrize("number", ["8", "12", "-1", "one"])
+def test_a_lab_that_has_no_addresses_is_refused(number: str) -> None:
+    done = _python("from hack.lab.base import paths", number)
     assert done.returncode == 1
-    assert done.stderr == "RAYSPAN_LAB is 8: a lab is one of 0 to 7, as many as there are blocks of addresses.\n"
+    said = f"RAYSPAN_LAB is {number}: a lab is one of 0 to 7, as many as there are blocks of addresses.\n"
+    assert done.stderr == said
 
 
 def _lab(number: int) -> tuple[list[str], set[str]]:

@@ -1,11 +1,16 @@
 """Does the page of versions say what was run, and nothing of what was not?"""
 
+import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from hack.lab import startup, teardown
 from hack.lab.base import choice, versions
+from hack.lab.base.progress import LabError
 from hack.lab.base.versions import TODAY
+from hack.trials.versions import __main__ as trial
 from hack.trials.versions import course, report, rows
 from hack.trials.versions.pairs import CLUSTERS, PAIRS, Pair
 from hack.trials.versions.rows import Check, Row
@@ -69,6 +74,31 @@ def test_versions_that_are_not_todays_stand_out_and_are_those_that_were_seen() -
 )
 def test_a_failure_is_kept_as_one_sentence(said: str, want: str) -> None:
     assert report.sentence(said) == want
+
+
+@pytest.mark.parametrize(
+    ("fault", "want"),
+    [
+        pytest.param(LabError("no API server. It said: x"), "no API server.", id="of the lab"),
+        pytest.param(ValueError("no such field"), "ValueError: no such field.", id="of our own"),
+        pytest.param(KeyError(), "KeyError.", id="without a word"),
+    ],
+)
+def test_whatever_breaks_a_pair_is_what_came_of_it_and_the_others_are_tried(
+    fault: Exception, want: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Row] = []
+
+    def breaks(_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(trial, "_alone", nullcontext)
+    monkeypatch.setattr(startup, "up", breaks)
+    monkeypatch.setattr(teardown, "down", lambda: None)
+    monkeypatch.setattr(trial, "_keep", kept.append)
+    monkeypatch.setattr(report, "PAGE", Path(os.devnull))
+    assert trial.main(["--only", "today", "oldest"]) == 1
+    assert sorted((one.pair, one.failed) for one in kept) == [("oldest", want), ("today", want)]
 
 
 def test_rows_are_kept_as_they_were(tmp_path: Path) -> None:

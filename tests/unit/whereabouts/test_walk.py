@@ -9,7 +9,7 @@ import pytest
 from adapter import names
 from adapter.whereabouts import walk
 from adapter.whereabouts.facts import Facts, placement_of, pods_of, workload_of
-from tests.unit.builders import CHECK, make_condition, make_placement, make_workload
+from tests.unit.builders import CHECK, make_condition, make_placement, make_pod, make_workload
 from tests.unit.whereabouts.jobs import (
     admitted,
     make_facts,
@@ -304,6 +304,29 @@ def test_the_link(facts: Callable[[], Facts], link: tuple[str, str, int], said: 
     found = walk.walk(facts())
     assert (found.stage, found.reason, found.exit_code) == link
     assert found.sentence == said
+
+
+@pytest.mark.parametrize(
+    ("listed", "cluster", "step"),
+    [
+        pytest.param("east/1/role-workers/2", "east", "NoCopy", id="it is planned"),
+        pytest.param("east/1/role-workers/9", "", "NoSlot", id="more than is planned"),
+        pytest.param("north/1/role-workers/9", "", "NoSlot", id="its share was given up"),
+    ],
+)
+def test_a_slot_that_a_pod_came_with_is_shown_while_it_is_planned(listed: str, cluster: str, step: str) -> None:
+    work = make_workload()
+    place = make_placement(work, shares={"east": {"workers": 2}})
+    index = "1" if cluster else "5"
+    pod = make_pod(placement=place["metadata"]["name"], index=index, listed=listed)
+    (node,) = walk.pods(make_facts(work, [pod], placement=place))
+    assert (node.cluster, bool(node.slot), node.step) == (cluster, bool(cluster), step)
+
+
+def test_a_slot_is_shown_too_where_the_plan_may_not_be_read() -> None:
+    pod = make_pod(index="0", listed="east/1/role-workers/2")
+    (node,) = walk.pods(make_facts(make_workload(), [pod], placement={}))
+    assert node.cluster == "east"
 
 
 def test_every_refusal_says_what_to_do() -> None:

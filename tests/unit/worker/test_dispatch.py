@@ -407,6 +407,18 @@ CASES = [
          "nothing can stand there",
          worker(SLOTTED, taken=[EAST0], targets={"west": target("west")}, sent=False),
          [AssignSlot(SLOTTED, "west", WEST0)]),
+    Case("4. nor is one for which a copy was asked without an answer",
+         "it may come to stand there",
+         worker(SLOTTED, taken=[EAST0], unanswered=True),
+         [CreatePod("east", JOB, PLACE, ("east", 1), SLOTTED, body(EAST0))]),
+    Case("4. also not for a better one",
+         "a second copy is worse than one in a cluster that is left out",
+         worker(CAME_EAST, placement=EAST_AVOIDED, unanswered=True),
+         [CreatePod("east", JOB, EAST_AVOIDED, ("east", 1), CAME_EAST, body(EAST0, CAME_EAST))]),
+    Case("4. but where nothing is planned for it",
+         "its share goes, and what stands on it goes along",
+         worker(UNPLANNED, unanswered=True),
+         [AssignSlot(UNPLANNED, "east", EAST0)]),
     Case("4. which keeps a slot that is planned",
          "its cluster may come back in a moment",
          worker(SLOTTED, targets={"west": target("west")}, sent=False, silence=QUIET),
@@ -440,7 +452,7 @@ CASES = [
          worker(CAME_EAST, taken=[EAST0, EAST1, WEST0, WEST1]),
          []),
     Case("4. and looked for again and again where none is free and its own is not its own",
-         "who leaves another slot does not find it among those without one",
+         "who was about to take that may fail to, and nobody hears of it",
          worker(NEW, taken=[EAST0, EAST1, WEST0, WEST1], slotless=True),
          [LookAgain(timedelta(seconds=5))]),
     Case("4. not once one is",
@@ -952,6 +964,10 @@ class World:
         self.born = 0
         self.sent: set[str] = set()  # whose copies were asked for, as far as this controller knows
         self.older: set[str] = set()  # the pods that are older than its lead
+        self.mute = False  # what is asked for is done, and neither an answer nor the watch says so
+        self.unanswered: set[str] = set()
+        self.untold: dict[tuple[str, str], Raw] = {}  # the copies that were made so, by cluster and name
+        self.draining: set[str] = set()
 
     def seen(self) -> dict[str, dict[str, Raw]]:
         return {cluster: pods for cluster, pods in self.remote.items() if cluster not in self.silent}
@@ -968,6 +984,8 @@ class World:
             taken=slots_taken(everyone, uid),
             silence=self.silence(pod) if pod else None,
             sent=uid in self.sent | self.older,
+            unanswered=uid in self.unanswered,
+            draining=self.draining,
         )
 
     def everyone(self) -> list[Raw]:
@@ -983,8 +1001,9 @@ class World:
             copied=name in seen.get(cluster, {}) and _origin(seen[cluster][name]) == uid,
             seen=cluster in seen,
             sent=uid in self.sent | self.older,
+            unanswered=uid in self.unanswered,
             shared=slot_of(pod) in slots_taken(self.everyone(), uid),
-            draining=(),
+            draining=self.draining,
         )
         return pod if preassigned.is_own(PLACE, pod, ground) else dict(without_slot(pod))
 
@@ -1012,14 +1031,21 @@ class World:
                 assert not dispatched, "a second copy"
                 assert self.admitted[cluster], "a copy without quota"
                 assert pod["metadata"]["name"] not in self.remote[cluster], "over a pod that stands"
-                assert not self.copies_of(pod), "a second copy in another cluster"
+                assert set(self.copies_of(pod)) <= {cluster}, "a second copy in another cluster"
                 copy = _with_slot(make_copy(self.pods[pod["metadata"]["name"]], phase="Pending"), slot_of(made))
-                assert slot_of(made).startswith(f"{cluster}/") and slot_of(copy) not in slots_taken(
-                    self.everyone(), uid
-                )
+                assert slot_of(made).startswith(f"{cluster}/")
+                # Asked for again it may be another one's by now, who came with it and gives it up: the copy may stand.
+                assert slot_of(copy) not in slots_taken(self.everyone(), uid) or uid in self.unanswered
                 assert facts.label(made, names.POD_UID_LABEL) == uid
                 self.sent.add(uid)
-                self.remote[cluster][pod["metadata"]["name"]] = copy
+                if self.mute:
+                    self.unanswered.add(uid)
+                    self.untold.setdefault((cluster, pod["metadata"]["name"]), copy)
+                else:
+                    self.remote[cluster][pod["metadata"]["name"]] = self.untold.pop(
+                        (cluster, pod["metadata"]["name"]), copy
+                    )
+                    self.unanswered.discard(uid)
             case DeletePod(cluster, pod, _):
                 assert cluster not in self.silent, "a write to a cluster that cannot be seen"
                 found = self.remote[cluster].get(pod["metadata"]["name"])
@@ -1040,7 +1066,15 @@ class World:
     def copies_of(self, pod: facts.Raw) -> list[str]:
         """The clusters in which a pod's copy stands, seen or not."""
         name = pod["metadata"]["name"]
-        return [c for c, pods in self.remote.items() if name in pods and _origin(pods[name]) == facts.uid_of(pod)]
+        there = [(c, pods[name]) for c, pods in self.remote.items() if name in pods]
+        there += [(c, copy) for (c, n), copy in self.untold.items() if n == name]
+        return [c for c, copy in there if _origin(copy) == facts.uid_of(pod)]
+
+    def tell(self) -> None:
+        """The watches say what was made, if nobody did before."""
+        for (cluster, name), copy in self.untold.items():
+            self.remote[cluster].setdefault(name, copy)
+        self.untold = {}
 
     def number(self) -> str:
         """The lowest number that nobody has who stays, as KubeRay gives it: who leaves has it still."""
@@ -1055,27 +1089,42 @@ class World:
                 self.born += 1
                 numbered: Raw = {"index": self.number(), "listed": LISTED} if name in NUMBERED else {}
                 self.pods[name] = make_pod(name, uid=f"u{self.born}", placement=NAME, **numbered)
-            case "lead":  # another one does, which knows nothing
-                self.sent, self.older = set(), set(map(facts.uid_of, self.pods.values()))
             case "delete" if name in self.pods:
                 self.pods[name] = _leaving(self.pods[name])
             case "gone" if name in self.pods and "deletionTimestamp" in self.pods[name]["metadata"]:
                 del self.pods[name]
+            case "run" | "fail" if copy:
+                phase = "Running" if event == "run" else "Failed"
+                self.remote[cluster][name] = {**copy, "status": {"phase": phase}}
+            case "vanish" if copy:
+                del self.remote[cluster][name]
+            case _:
+                self._befall(event, cluster)
+
+    def _befall(self, event: str, cluster: str) -> None:
+        """What happens to the controller, or to a cluster as a whole."""
+        match event:
+            case "lead":  # another one does, which knows nothing
+                self.sent, self.older = set(), set(map(facts.uid_of, self.pods.values()))
+                self.unanswered = set()
+                self.tell()  # it lists what there is
+            case "mute":
+                self.mute = not self.mute
+                if not self.mute:
+                    self.tell()
+            case "drain":
+                self.draining ^= {cluster}
             case "silent":
                 self.silent ^= {cluster}
             case "late":
                 self.late = not self.late
             case "quota":
                 self.admitted[cluster] = not self.admitted[cluster]
-            case "run" | "fail" if copy:
-                phase = "Running" if event == "run" else "Failed"
-                self.remote[cluster][name] = {**copy, "status": {"phase": phase}}
-            case "vanish" if copy:
-                del self.remote[cluster][name]
 
     def rest(self) -> None:
         """No more faults: KubeRay removes what ended, kubelets finish, all is looked at until nothing changes."""
-        self.silent, self.admitted = set(), {"east": True, "west": True}
+        self.silent, self.admitted, self.draining, self.mute = set(), {"east": True, "west": True}, set(), False
+        self.tell()
         for _ in range(20):
             for name in NAMES:
                 self.look(name)
@@ -1105,7 +1154,7 @@ def _with_slot(pod: facts.Raw, slot: str) -> Raw:
 NAMES = [f"w{number}" for number in range(6)]  # two more than there are slots
 NUMBERED = NAMES[:5]  # one is of an older KubeRay
 LISTED = "east/1/role-workers/2 west/1/role-workers/2"
-KINDS = ["create"] * 3 + ["lead", "delete", "gone", "silent", "late", "quota", "run", "fail", "vanish"]
+KINDS = ["create"] * 3 + ["lead", "delete", "gone", "silent", "late", "quota", "mute", "drain", "run", "fail", "vanish"]
 # Mostly one pod in one cluster, so that several things happen to the same.
 PODS, WHERE = st.sampled_from([NAMES[0]] * 6 + NAMES), st.sampled_from(["east", "east", "east", "west"])
 EVENTS = st.tuples(st.sampled_from(KINDS), PODS, WHERE)

@@ -46,7 +46,11 @@ def container(state: str, name: str = "ray-worker", **detail: Any) -> Raw:
 def local_pod(policy: str = "Never", **status: Any) -> Raw:
     return {
         "metadata": {"name": "w", "uid": "local-uid"},
-        "spec": {"containers": [{"name": "ray-worker"}], "restartPolicy": policy},
+        "spec": {
+            "initContainers": [{"name": "wait-gcs-ready"}],
+            "containers": [{"name": "ray-worker"}],
+            "restartPolicy": policy,
+        },
         "status": {"phase": "Pending", "qosClass": "Guaranteed", "conditions": [GATED]} | status,
     }
 
@@ -328,6 +332,39 @@ def test_what_a_copy_says_of_itself_makes_no_pod_of_the_manager_larger(field: st
     assert patch["status"][field].startswith("mmm")
     told["status"]["phase"] = local["status"]["phase"] = "Running"
     assert status_patch(patched(local, status_patch(local, told, "east")), told, "east") is None
+
+
+FIELDS = ("image", "imageID", "containerID", "name", "type", "status", "lastTransitionTime", "x" * 1_000_000)
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field[:20])
+def test_nothing_else_that_a_copy_says_does_either(field: str) -> None:
+    long, local = "m" * 1_000_000, local_pod()
+    said = container("waiting", reason=long, **{field: long}) | {"lastState": {"terminated": {"containerID": long}}}
+    parts = {"resources": {"requests": {field: long}}, "volumeMounts": [{"mountPath": long}] * 3, field: long}
+    more = [container("running", name=f"sidecar-{number}", image=long) for number in range(1_000)]
+    told = remote_pod(
+        phase="Running",
+        podIP=long,
+        podIPs=[{"ip": long}] * 1_000,
+        conditions=[condition("Ready"), {**condition("Odd"), field: long}],
+        containerStatuses=[{"name": "ray-worker", "state": {}} | said | parts | {"name": "ray-worker"}, *more],
+        initContainerStatuses=[container("running", name=long)],
+    )
+    patch = status_patch(local, told, "east")
+    assert patch is not None and len(json.dumps(patch)) < 150_000
+    assert [one["name"] for one in patch["status"]["containerStatuses"]] == ["ray-worker"]
+    assert "initContainerStatuses" not in patch["status"]
+    assert status_patch(patched(local, patch), told, "east") is None, "and is no news the next time"
+
+
+def test_conditions_that_are_others_every_time_do_not_pile_up() -> None:
+    """What a copy said before, and says no more, looks like what a controller of the manager says."""
+    local = local_pod()
+    for turn in range(9):
+        said = [condition(f"example.com/{turn}-{number}") for number in range(40)]
+        local = patched(local, status_patch(local, remote_pod(conditions=said), "east"))
+    assert len(local["status"]["conditions"]) == 1 + 32 + 1 + 32
 
 
 def test_a_word_of_another_kind_than_text_is_left_for_the_api_server_to_refuse() -> None:

@@ -14,7 +14,7 @@ Raw = dict[str, Any]
 PLACE = placement(make_placement(make_workload()))
 EAST0: dict[str, Any] = {"index": "0", "listed": "east/1/role-workers/2"}
 CAME = make_pod(**EAST0)
-FREE = Ground(copied=False, seen=True, sent=False, shared=False, draining=frozenset())
+FREE = Ground(copied=False, seen=True, sent=False, unanswered=False, shared=False, draining=frozenset())
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,8 @@ FREE = Ground(copied=False, seen=True, sent=False, shared=False, draining=frozen
         pytest.param(CAME, replace(FREE, seen=False), False, id="out of sight, and nobody sent a copy"),
         pytest.param(CAME, replace(FREE, seen=False, sent=True), True, id="out of sight, and somebody may have"),
         pytest.param(CAME, replace(FREE, seen=False, sent=True, shared=True, draining={"east"}), True, id="whatever else is known"),
+        pytest.param(CAME, replace(FREE, unanswered=True, shared=True, draining={"east"}), True, id="its copy was asked for"),
+        pytest.param(make_pod(index="0", listed="east/2/role-workers/2"), replace(FREE, unanswered=True), False, id="on a share that goes"),
         pytest.param(CAME, replace(FREE, copied=True, shared=True, draining={"east"}), True, id="its copy is there"),
     ],
 )  # fmt: skip

@@ -552,6 +552,16 @@ async def test_a_pod_that_went_wakes_those_without_a_slot(bench: Bench) -> None:
     assert {bench.queue.added[pod] for pod in PODS} == {0}
 
 
+async def test_a_pod_that_went_wakes_those_whose_slot_may_not_be_their_own(bench: Bench) -> None:
+    """Who came with one that was given up has none, and would wait for the next resync."""
+    doubted = make_pod("doubted", placement=NAME, index="7", listed="north/1/role-workers/9")
+    sure = make_pod("sure", placement=NAME, index="8", listed="north/1/role-workers/9", dispatched=True)
+    bench.manager.pods.replace([SLOTTED, FREE, doubted, sure])
+    bench.queue.added.clear()
+    bench.heard("pods", SLOTTED, None)
+    assert {name for what, _, name in bench.woken() if what == POD} == {"slotted", "free", "doubted"}
+
+
 async def test_a_pod_that_leaves_its_slot_wakes_who_waits_for_one(bench: Bench) -> None:
     bench.heard("pods", SLOTTED, changed(SLOTTED, "metadata", "annotations", names.SLOT_ANNOTATION, to="west/1/x/0"))
     assert bench.woken() >= set(PODS)

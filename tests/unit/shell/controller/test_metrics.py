@@ -293,6 +293,15 @@ async def test_pods_are_counted_by_registered_cluster_and_phase() -> None:
     assert found == {("east", "Running"): 2, ("", "Pending"): 2, ("east", "other"): 1}
 
 
+async def test_a_pod_is_counted_where_its_plan_has_the_slot_that_it_came_with() -> None:
+    home, place = stores.Sight({}).manager, make_placement(make_workload(), shares={"west": {"workers": 2}})
+    stores.fill(home.worker_clusters, *(_named(make_worker_cluster(name), name) for name in ("east", "west")))
+    stores.fill(home.placements, place)
+    of = {"placement": place["metadata"]["name"], "listed": "east/1/role-workers/1 west/1/role-workers/2"}
+    stores.fill(home.pods, make_pod("a", index="0", **of), make_pod("b", index="1", **of))
+    assert await told_now(home, "rayspan_pods") == {("", "Pending"): 1, ("west", "Pending"): 1}
+
+
 async def test_a_pod_that_cannot_be_read_hides_no_other() -> None:
     home = stores.Sight({}).manager
     stores.fill(

@@ -441,11 +441,12 @@ def test_a_store_shows_what_the_server_holds_however_late_answers_come(steps: li
         assert heard.texts() == {raw["text"] for raw in server.values()}
 
 
-def test_of_a_group_those_with_a_counted_value_are_found_and_those_without(heard: Heard) -> None:
+def test_of_a_group_those_are_found_that_a_word_finds(heard: Heard) -> None:
     def read(field: str) -> Callable[[Any], str]:
         return lambda raw: str(raw["metadata"].get("labels", {}).get(field, ""))
 
-    store = Store(index=read("group"), counted=read("slot"))
+    slot = read("slot")
+    store = Store(index=read("group"), finds=lambda raw: (slot(raw), "all") if slot(raw) else ("",))
 
     def names(group: str, slot: str) -> set[str]:
         return {key_of(raw)[1] for raw in store.having(group, slot)}
@@ -458,11 +459,16 @@ def test_of_a_group_those_with_a_counted_value_are_found_and_those_without(heard
     assert (names("x", "0"), names("x", ""), names("y", ""), names("y", "0")) == ({"a"}, {"b"}, {"c"}, set())
     store.put(labelled("b", 2, group="x", slot="0"))
     store.put(labelled("c", 2, group="x"))
-    assert (names("x", "0"), names("x", ""), names("y", "")) == ({"a", "b"}, {"c"}, set())
+    assert (names("x", "0"), names("x", ""), names("y", ""), names("x", "all")) == (
+        {"a", "b"},
+        {"c"},
+        set(),
+        {"a", "b"},
+    )
     store.remove(labelled("a", 3, group="x", slot="0"))
-    assert names("x", "0") == {"b"}
+    assert names("x", "0") == names("x", "all") == {"b"}
     store.replace([], "9")
-    assert not store._having
+    assert not store._found
 
 
 def test_what_objects_weigh_is_known_as_they_come_and_go(heard: Heard) -> None:

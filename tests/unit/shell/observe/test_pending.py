@@ -82,6 +82,32 @@ def test_in_a_strict_queue_priority_comes_before_age() -> None:
     assert pending.waits_from(GANG, NOW) == START + timedelta(seconds=9)
 
 
+@pytest.mark.parametrize(
+    ("reason", "status", "want"),
+    [
+        pytest.param("AdmissionCheck", "True", False, id="it gave way, and queues behind the one that never fits"),
+        pytest.param("PodsReadyTimeout", "True", False, id="so does one that did not start"),
+        pytest.param("AdmissionCheck", "False", True, id="it has had quota since"),
+        pytest.param("Deactivated", "True", True, id="it keeps the place of its creation"),
+    ],
+)
+def test_in_a_strict_queue_who_gave_way_comes_after_who_waited(reason: str, status: str, want: bool) -> None:
+    """Else it would count as one whom quota helps, and a gang would give way to it for nothing."""
+    back = waiting("", GANG.queue, 1)
+    evicted = {"type": names.EVICTED, "status": status, "reason": reason, "lastTransitionTime": stamp(30)}
+    back["status"]["conditions"].append(evicted)
+    _, pending = sight(waiting(NEVER, GANG.queue, 5), back, strategy=names.STRICT_FIFO)
+    assert (pending.waits_from(GANG, NOW) is not None) is want
+
+
+@pytest.mark.parametrize(("uid", "want"), [("a", True), ("z", False)])
+def test_of_two_that_came_in_the_same_second_the_uid_tells(uid: str, want: bool) -> None:
+    other = waiting(TAKEN, GANG.queue, 1)
+    other["metadata"] |= {"name": uid, "uid": uid}
+    _, pending = sight(waiting(NEVER, GANG.queue, 1), other, strategy=names.STRICT_FIFO)
+    assert (pending.waits_from(GANG, NOW) is not None) is want
+
+
 def test_one_that_is_in_no_queue_is_in_nobodys_way() -> None:
     held = waiting("LocalQueue q doesn't exist", GANG.queue, 1)
     held["status"]["conditions"][0]["reason"] = "Inadmissible"

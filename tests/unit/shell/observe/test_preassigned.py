@@ -12,6 +12,7 @@ from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.workerpod import is_preassigned, slot_of
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.observe.slots import Claims, Slots
+from adapter.worker.dispatch import decide
 from tests.unit.builders import (
     at,
     make_copy,
@@ -99,6 +100,17 @@ def test_one_that_somebody_else_holds_is_not_its_own(found: Sight) -> None:
     assert found.facts.workers.facts(key_of(B)).slotless
 
 
+def test_who_waits_for_any_slot_is_woken_and_does_not_ask() -> None:
+    """All of a group may wait so, and each look reads the slots of all."""
+    given_up = make_placement(WORK, shares={"west": {"workers": 2}}, placedRound=1)
+    holders = [make_pod(f"w{index}", placement=NAME, slot=slot) for index, slot in enumerate((WEST0, WEST1))]
+    found = sight(A, *holders)
+    fill(found.manager.placements, given_up)
+    seen = found.facts.workers.facts(key_of(A))
+    assert seen.pod and (slot_of(seen.pod), seen.slotless) == ("", False)
+    assert decide(seen, at(100)) == []
+
+
 def test_one_that_is_just_being_given_away_is_not_either() -> None:
     found, claims = sight(B), Claims()
     slots = Slots(found.manager, found.fleet, claims, found.memory)
@@ -152,6 +164,18 @@ def test_one_that_may_have_a_copy_there_keeps_it(leads: float, pods: list[str], 
     assert (gang.unplaced, ("west", 1) in gang.alive) == (False, True)
 
 
+def test_one_whose_copy_was_asked_for_without_an_answer_keeps_it_in_a_cluster_that_is_drained() -> None:
+    """A request that timed out may be done all the same: sent elsewhere, the worker would be there twice."""
+    found = sight(B)
+    slots = Slots(found.manager, found.fleet, Claims(), found.memory)
+    found.members["west"].spec = specs.worker_cluster(make_worker_cluster("west", draining=True))
+    assert slots.occupied(PLACE) == set()
+    found.memory.unanswered.add(uid_of(B))
+    assert slots.occupied(PLACE) == {("west", 1)}, "its gang sees it at once, too"
+    seen = found.facts.workers.facts(key_of(B))
+    assert seen.pod and (slot_of(seen.pod), seen.unanswered) == (WEST0, True)
+
+
 def test_whose_slots_are_taken_is_read_where_a_pod_may_get_another_one() -> None:
     """All of a large gang's are not read for each of its pods, but where it must choose, or may choose a better one."""
     found, other = sight(A, B), make_placement(WORK, excluded={"west": 60})
@@ -162,7 +186,8 @@ def test_whose_slots_are_taken_is_read_where_a_pod_may_get_another_one() -> None
 
 def test_what_is_known_is_forgotten_with_its_pod() -> None:
     found = sight(A)
-    found.memory.sent |= {uid_of(A), "another"}
+    for known in (found.memory.sent, found.memory.unanswered):
+        known |= {uid_of(A), "another"}
     found.memory.keep([], [uid_of(A)], [])
-    assert found.memory.sent == {uid_of(A)}
+    assert found.memory.sent == found.memory.unanswered == {uid_of(A)}
     assert is_preassigned(A)

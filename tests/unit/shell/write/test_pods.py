@@ -12,7 +12,7 @@ from adapter.objects.references import Reference
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.memory import Memory
 from tests.unit import apiserver
-from tests.unit.apiserver import Answer, Server, refuses, says
+from tests.unit.apiserver import Answer, Server, refuses, says, text
 from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight
 
@@ -62,6 +62,32 @@ async def test_what_a_pod_refers_to_stands_before_the_pod(
     assert memory.sent == {uid_of(POD)}, "whatever came of it: who hears of no answer does not know"
     assert memory.making == 0, "it is over"
     assert memory.made == (set() if trouble else {uid_of(POD)})
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble", "unknown"),
+    [
+        pytest.param(says(made().body), None, False, id="it was made"),
+        pytest.param(refuses(403), ApiError, False, id="it was refused"),
+        pytest.param(refuses(500, "InternalError", 'failed calling webhook "x": no'), ApiError, False, id="before"),
+        pytest.param(refuses(504, "Timeout"), ApiError, True, id="the API server does not know"),
+        pytest.param(text("", 502), ApiError, True, id="nor does what stands before it"),
+    ],
+)
+async def test_whether_a_copy_may_come_to_stand_is_known(
+    answer: Answer, trouble: type[Exception] | None, unknown: bool
+) -> None:
+    """Its pod may not be sent elsewhere while it may."""
+    memory = Memory()
+    await do(made(), says(SECRET), says(SECRET), answer, trouble=trouble, memory=memory)
+    assert memory.unanswered == ({uid_of(POD)} if unknown else set())
+
+
+async def test_a_refusal_of_what_stands_beside_it_says_nothing_of_an_earlier_try() -> None:
+    memory = Memory()
+    memory.unanswered.add(uid_of(POD))
+    await do(made(), says(SECRET), refuses(403), trouble=ApiError, memory=memory)
+    assert memory.unanswered == {uid_of(POD)}
 
 
 async def test_a_slot_is_given_to_this_very_version_of_a_pod() -> None:

@@ -1,0 +1,83 @@
+"""From which moment on a process leads, and of which worker pods somebody who led before it may have sent a copy."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from adapter.objects.raw import timestamp, uid_of
+from adapter.shell import metrics
+from adapter.shell.controller.engine import Engine
+from adapter.shell.controller.lease import Lease
+from adapter.shell.kube.client import Client
+from adapter.shell.observe.memory import Memory
+from adapter.worker.preassigned import may_be_sent
+from tests.unit.builders import make_pod
+
+Raw = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def leads_no_more() -> Any:
+    yield
+    metrics.LEADER.set(0)
+
+
+@dataclass
+class Held:
+    """Stands in for the Lease: somebody else has it until `held` is set, and is late with it from `near` on."""
+
+    near: asyncio.Event = field(default_factory=asyncio.Event)
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Nobody takes it away."""
+
+
+@dataclass
+class Parts:
+    """Stands in for all that an engine has, as far as leading goes."""
+
+    memory: Memory = field(default_factory=Memory)
+
+    @property
+    def fleet(self) -> "Parts":
+        """No worker cluster is there."""
+        return self
+
+    def complete(self) -> None: ...
+
+    def members(self) -> Raw:
+        return {}
+
+
+def came(name: str, **more: Any) -> Raw:
+    """A pod that came with its slot. By its age it came after the lead: the manager's clock is ahead of ours."""
+    pod = make_pod(name, uid=name, index="0", listed="east/1/role-workers/9", **more)
+    pod["metadata"]["creationTimestamp"] = timestamp(datetime.now(UTC) + timedelta(hours=1))
+    return pod
+
+
+async def test_whoever_begins_to_lead_notes_the_pods_whose_copies_may_be_sent() -> None:
+    """Were none noted, or not those that came while it stood by, they would be sent to a second cluster while the first one is silent."""
+    lease, parts, engine = Held(), Parts(), Engine(cast(Client, None), None)
+    engine._lease, engine._parts = cast(Lease, lease), cast(Any, parts)
+    engine.manager.pods.put(came("at-the-start"))
+    async with asyncio.TaskGroup() as tasks:
+        leading = tasks.create_task(engine._lead(tasks, cast(Any, parts)))
+        lease.near.set()
+        await asyncio.sleep(0)
+        assert parts.memory.leads_since is None, "another one may write still"
+        for pod in (came("while-it-stood-by"), came("seen-there", dispatched=True), make_pod("with-none", uid="n")):
+            engine.manager.pods.put(pod)
+        lease.held.set()
+        engine.manager.filled.set()
+        await leading
+    after = came("after")
+    engine.manager.pods.put(after)
+    memory = parts.memory
+    assert memory.sent == {"at-the-start", "while-it-stood-by"}
+    known = {"sent": uid_of(after) in memory.sent, "leads_since": memory.leads_since}
+    assert memory.leads_since is not None and not may_be_sent(after, **cast(Any, known))
