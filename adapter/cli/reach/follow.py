@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from adapter.access.grant import LOG
 from adapter.cli import jobfacts
 from adapter.cli.common import DONE, complain
+from adapter.cli.jobfacts import Unread
 from adapter.cli.look import Look
 from adapter.cli.reach import grants
 from adapter.cli.reach.grants import Way
@@ -131,6 +132,8 @@ class _Followed:
         except Unreachable as error:
             complain(f"The manager cluster cannot be asked: {error}; asking again ...", NOT_ALL)
             return (), False
+        except Unread:
+            raise  # whether it was deleted is not known
         except Unusable:
             if self._open or self._done:
                 return (), True  # it was deleted meanwhile

@@ -21,6 +21,7 @@ from adapter import names
 from adapter.access import grant, request
 from adapter.cli import common
 from adapter.cli.common import TROUBLE, USAGE, complain
+from adapter.cli.jobfacts import Unread
 from adapter.objects.raw import Raw, annotation, meta
 from adapter.objects.rayjob import Unusable
 from adapter.objects.workerpod import slot_of
@@ -53,6 +54,8 @@ def attempt(given: argparse.Namespace, doing: Doing) -> int:
         return asyncio.run(_attempt(given, doing))
     except asyncio.CancelledError:
         return _ENDED
+    except Unread as error:  # the command line is right, as far as anybody knows
+        return complain(str(error), TROUBLE)
     except Unusable as error:
         return complain(str(error), USAGE)
     except NotReached as error:

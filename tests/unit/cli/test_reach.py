@@ -16,6 +16,7 @@ import pytest
 
 from adapter import names
 from adapter.cli import jobfacts
+from adapter.cli.jobfacts import Unread
 from adapter.cli.reach import copyfiles, follow, grants
 from adapter.cli.verbs.parser import parser
 from adapter.objects.rayjob import Unusable
@@ -118,6 +119,26 @@ async def test_that_more_run_than_are_followed_is_said_once(
 ) -> None:
     await _Job(monkeypatch, {"a": "exec sleep 0.3", "b": "exec sleep 0.3"}, 20).followed(max_log_requests=1)
     assert capsys.readouterr().err == "1 logs are open, and more workers run: raise --max-log-requests.\n"
+
+
+@pytest.mark.parametrize(("said", "code"), [(Unusable("gone"), 0), (Unread("You may not get it."), None)])
+async def test_a_job_that_may_not_be_read_any_more_is_not_one_that_was_deleted(
+    said: Exception, code: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = _Job(monkeypatch, {"a": "exec sleep 0.1"}, 9)
+    read = jobfacts.read
+
+    async def once(*asked: Any) -> Any:
+        if job.asked:
+            raise said
+        return await read(*asked)
+
+    monkeypatch.setattr(jobfacts, "read", once)
+    if code is None:
+        with pytest.raises(Unread):
+            await job.followed()
+    else:
+        assert await job.followed() == code
 
 
 @pytest.mark.parametrize(
