@@ -52,27 +52,30 @@ test-all: ## Pass all tests: what CI runs
 	@$(MAKE) --no-print-directory lint test-parts ALL=yes
 	@$(RUN) -m hack.mutants --n 3
 
-# Tests on clusters wait for much of their time, so there are two lanes, each with a lab of its own, beside each other, and the unit tests
-# run on what they leave of the processors. What stands in the other lanes is told when each of them ends. Where there is less memory
-# than two labs and Ray take together (9 GB, measured), all of it runs on one lab, one after the other.
+# Those that share a controller keep both processors busy. Those after them wait for much of their time, so there are two lanes, each with a
+# lab of its own; and the unit tests run on what all of these leave. What the other lanes found is told when each of them ends. Where there
+# is less memory than two labs and Ray take together (9 GB, measured), all of it runs on one lab, one after the other.
 LANES ?= $(shell awk '/^MemTotal/ {print ($$2 > 11000000) ? 3 : 1}' /proc/meminfo)
 LOGGED = >build/$@.log 2>&1; code=$$?; cat build/$@.log; exit $$code
+PART = $(MAKE) --no-print-directory
 
-.PHONY: test-parts lane-shared lane-alone lane-unit
+.PHONY: test-parts lane-together lane-alone lane-ray lane-unit
 test-parts: $(VENV)/.ready
 	@mkdir -p build
-	@$(LAB) up --fake-nodes 2
-	@$(MAKE) --no-print-directory -j$(LANES) lane-shared lane-alone lane-unit
+	@$(PART) -j$(LANES) lane-ray lane-alone lane-unit
 
-lane-shared:
-	@$(MAKE) --no-print-directory test-together && $(MAKE) --no-print-directory test-e2e
+lane-together:
+	@$(PART) test-together
 
-lane-alone: export RAYSPAN_LAB := $(if $(filter 1,$(LANES)),0,1)
-lane-alone:
-	@{ $(MAKE) --no-print-directory test-alone && $(MAKE) --no-print-directory test-chaos; } $(LOGGED)
+lane-ray: lane-together
+	@$(PART) test-e2e
+	@$(PART) test-chaos
+
+lane-alone: lane-together
+	@RAYSPAN_LAB=$(if $(filter 1,$(LANES)),0,1) $(PART) test-alone $(LOGGED)
 
 lane-unit:
-	@nice -n 10 $(MAKE) --no-print-directory test-unit $(LOGGED)
+	@nice -n 10 $(PART) test-unit $(LOGGED)
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Check format, lint, types and the import contracts

@@ -130,13 +130,13 @@ class Fleet:
             return
         self.problems.pop(name, None)
         member = Member(name, spec, client, self._manager_id, self._tell, known)
-        if self._spares:
-            member.spare()
         client.guard = member.fence
         if self._election:
             own = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
             own.guard = member.identity.fence
             member.claim = Claim(own, self._manager_id, member.identity, self._election, member.claimed)
+        if self._spares:  # with no await until it is one of the members, whom `complete` tells to follow everything
+            member.spare()
         self._engaged[name] = made = _Engagement(digest, member)
         made.task = self._tasks.create_task(self._run(made))
         self._members = {**self._members, name: member}

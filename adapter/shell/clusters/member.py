@@ -85,9 +85,9 @@ class Member(Cluster):
         self._namespace_labels: dict[str, Labels] | None = None
 
         self._reads_share = functools.partial(reservation, name)
-        self.workloads = Store(self._share, by_reserved_workload, slims=slim.share)
+        self.workloads = Store(self._share, index=by_reserved_workload, slims=slim.share)
         self._reserved: dict[str, tuple[datetime | None, int]] = {}  # share's uid -> holds quota since, as of version
-        self.pods = Store(lambda a, b: tell.pod(name, a, b), by_placement, slot_of, slim.copy)
+        self.pods = Store(lambda a, b: tell.pod(name, a, b), index=by_placement, counted=slot_of, slims=slim.copy)
         self.services, self.slices = Store(tell.head_mirror), Store(tell.head_mirror)
         self.cluster_queues, self.cohorts, self.flavors = (Store(self._news(self._forget_tree)) for _ in range(3))
         self.local_queues = Store(self._news(self._forget_queues))

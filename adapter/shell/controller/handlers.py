@@ -43,6 +43,7 @@ from adapter.shell.observe.seen import Seen, tree_of
 from adapter.shell.pace import Bucket
 from adapter.shell.write.anchors import BEREFT_SECONDS
 from adapter.worker import endpoints
+from adapter.worker.preassigned import in_doubt
 
 # How often a worker cluster may wake the whole fleet: five losses and returns in a row as they come, as of a link that flaps; then
 # as often as it takes a cluster to count as steady. One whose watches are refused and allowed in turn would else do so twice a second.
@@ -208,7 +209,7 @@ class Waker:
 
     def _bound(self, cluster: str) -> Iterable[Raw]:
         """The manager's pods whose fate hangs on a worker cluster: those with a slot there, and those that may get one."""
-        return (pod for pod in self._manager.pods if share_key(slot_of(pod))[0] in ("", cluster))
+        return (pod for pod in self._manager.pods if share_key(slot_of(pod))[0] in ("", cluster) or in_doubt(pod))
 
     def opened(self, cluster: str) -> None:
         """A worker cluster may be written to from now on: what was to be done there failed meanwhile. As seldom as it may come into
@@ -227,14 +228,12 @@ class Waker:
             (SERVICE, self._manager.services),
         ):
             self._keys.spread(what, store, over)
-        for found in self._manager.slices:
-            self._slice(None, found)
+        self._keys.spread_services(self._manager.slices, over)
         for member in self._fleet.members().values():
             # The others' keys are there already.
             alone = (copy for copy in member.pods if self._manager.pods.get(key_of(copy)) is None)
             self._keys.spread(POD, alone, over)
-            for share in member.workloads:
-                self._keys.owner_of_share(share, over)
+            self._keys.spread_owners(member.workloads, over)
         self._keys.quotas()
 
     def _workload(self, before: Raw | None, after: Raw | None) -> None:
@@ -289,7 +288,8 @@ class Waker:
     def _undone(self, place: str, gone: Raw) -> None:
         """A pod is gone of which no slot is known: it held one at most, which was just being given to it, and any other of its group may
         take that."""
-        without, group = self._manager.pods.having(place, ""), group_of(gone)
+        pods, group = self._manager.pods, group_of(gone)
+        without = (*pods.having(place, ""), *pods.having(place, IN_DOUBT))
         fit = (pod for pod in without if group_of(pod) == group and not (leaving(pod) or waits_for_quota(pod)))
         self._keys.all(POD, itertools.islice(fit, AT_MOST))
 

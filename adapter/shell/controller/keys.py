@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from adapter import names
 from adapter.objects.placement import gang_of
-from adapter.objects.raw import Key, Raw, annotation, key_of, uid_of
+from adapter.objects.raw import Key, Raw, annotation, key_of, label, uid_of
 from adapter.objects.workload import gang_key
 from adapter.planning import gangorder
 from adapter.shell.clusters.fleet import Fleet
@@ -58,6 +58,18 @@ class Keys:
         found = list(objects)
         for number, raw in enumerate(found):
             self.add(what, raw, over * number / len(found))
+
+    def spread_services(self, slices: Iterable[Raw], over: float) -> None:
+        """The Services that EndpointSlices are of, in the same way."""
+        found = list(slices)
+        for number, raw in enumerate(found):
+            self.named(SERVICE, key_of(raw)[0], label(raw, names.SERVICE_NAME_LABEL), over * number / len(found))
+
+    def spread_owners(self, shares: Iterable[Raw], over: float) -> None:
+        """The gangs that shares were made for, in the same way."""
+        found = list(shares)
+        for number, raw in enumerate(found):
+            self.owner_of_share(raw, over * number / len(found))
 
     def gang_of(self, place: Raw, after: float = 0.0) -> None:
         """The gang that a Placement stands for."""

@@ -71,7 +71,7 @@ class Parts:
                 self.leave(part)
 
     def _inside(self, field: str, value: Any, holder: Holder) -> Any:
-        return self._within(value, holder, _DEEPEST) if field in ("spec", "status") else _own(value)
+        return self._within(value, holder, _DEEPEST) if field in ("spec", "status") else _own(value, _DEEPEST)
 
     def _within(self, found: Any, holder: Holder, levels: int) -> Any:
         """A dict or list of its holder's own, of parts that may be others' as well."""
@@ -106,12 +106,14 @@ class Parts:
         return part
 
 
-def _own(found: Any) -> Any:
+def _own(found: Any, levels: int) -> Any:
     """The same, all of it its object's own but for its texts: names, labels and owners."""
+    if not levels:
+        return found
     if isinstance(found, dict):
-        return {key: _own(value) for key, value in found.items()}
+        return {key: _own(value, levels - 1) for key, value in found.items()}
     if isinstance(found, list):
-        return [_own(value) for value in found]
+        return [_own(value, levels - 1) for value in found]
     return _text(found)
 
 

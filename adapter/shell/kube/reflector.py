@@ -373,8 +373,10 @@ async def _probe(client: Client, prove: Prove) -> ApiError | Unreachable | None:
         try:
             await ask()
         except Unreachable as error:
+            _part(error)
             met = error
             break
         except ApiError as refusal:
+            _part(refusal)
             met = met or refusal
     return met

@@ -47,6 +47,7 @@ class Store:
     def __init__(
         self,
         changed: Changed = _nobody,
+        *,
         index: Callable[[Raw], str] | None = None,
         counted: Callable[[Raw], str] | None = None,
         finds: Callable[[Raw], Collection[str]] = lambda _: (),
@@ -194,8 +195,8 @@ class Store:
     def _set(self, key: Key, raw: Raw, holder: Holder | None = None) -> None:
         """`holder`: what it holds of this store's parts already."""
         group, counted = self._places(raw)
+        kept = self._share(key, raw, holder)  # first: what it makes of somebody's nonsense leaves the index as it is
         self._unindex(key)
-        kept = self._share(key, raw, holder)
         before = self._hold(key, kept)
         if self._index:
             self._groups[group].add(key)

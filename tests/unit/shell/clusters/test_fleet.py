@@ -5,7 +5,7 @@ import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -13,6 +13,7 @@ from aiohttp import web
 
 from adapter import names
 from adapter.objects.raw import condition
+from adapter.shell.clusters.claim import Claim
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
 from adapter.shell.clusters.manager import Manager
@@ -157,3 +158,28 @@ async def test_a_cluster_that_is_let_go_takes_along_what_was_read_of_it() -> Non
         member.pods.replace([builders.make_pod()])
         await bench.fleet._disengage("east")
         assert len(member.pods) == 0 and member.why_silent
+
+
+async def test_one_that_is_connected_just_when_its_copies_are_to_be_known_is_read_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else whoever leads from then on would take it for one in which nothing stands."""
+    made, logins = Client.from_kubeconfig, list[Client]()
+
+    async with benched() as bench:
+        bench.fleet.spare()
+
+        async def completed(*asked: Any) -> Client:
+            """By the time that its last login is made, all of them are to be followed whole."""
+            logins.append(await made(*asked))
+            if len(logins) > 1:
+                bench.fleet.complete()
+            return logins[-1]
+
+        monkeypatch.setattr(Client, "from_kubeconfig", completed)
+        monkeypatch.setattr(Claim, "run", lambda _: asyncio.Event().wait())
+        bench.fleet._election = cast(Any, "elected, so that a claim has a login of its own")
+        await bench.look(encoded(yaml.safe_dump(kubeconfig(bench.server.url))))
+        member = bench.fleet.members()["east"]
+        await asyncio.wait_for(member.seen.wait(), 30)
+        assert member.pods.synced

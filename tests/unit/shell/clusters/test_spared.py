@@ -118,3 +118,14 @@ def test_one_that_is_let_go_leaves_nothing_behind_though_all_was_settled() -> No
     heap.settled()
     member.release()
     assert gone == ["gone"] and "cannot be seen" in member.why_silent, "and whoever still has it concludes nothing"
+
+
+def test_of_copies_nothing_is_kept_that_nobody_reads() -> None:
+    """A worker cluster, and its users, say how large they are."""
+    member, _ = _spared()
+    copy = builders.make_copy(builders.make_pod())
+    copy["metadata"]["annotations"] = {**copy["metadata"].get("annotations", {}), "example.com/notes": "x" * 2000}
+    copy["spec"] = {"volumes": [{"name": "of-a-user", "emptyDir": {}}]}
+    member.pods.put(copy)
+    (kept,) = member.pods
+    assert "example.com/notes" not in str(kept) and "of-a-user" not in str(kept)

@@ -557,9 +557,15 @@ async def test_a_pod_that_went_wakes_those_whose_slot_may_not_be_their_own(bench
     doubted = make_pod("doubted", placement=NAME, index="7", listed="north/1/role-workers/9")
     sure = make_pod("sure", placement=NAME, index="8", listed="north/1/role-workers/9", dispatched=True)
     bench.manager.pods.replace([SLOTTED, FREE, doubted, sure])
-    bench.queue.added.clear()
-    bench.heard("pods", SLOTTED, None)
-    assert {name for what, _, name in bench.woken() if what == POD} == {"slotted", "free", "doubted"}
+    tells: list[Callable[[], object]] = [
+        lambda: bench.heard("pods", SLOTTED, None),
+        lambda: bench.waker.contact("east"),
+        lambda: bench.heard("pods", make_pod("slotted", placement=NAME), None),  # one that was just being given a slot
+    ]
+    for tell in tells:
+        bench.queue.added.clear()
+        tell()
+        assert {name for what, _, name in bench.woken() if what == POD} == {"slotted", "free", "doubted"}
 
 
 async def test_a_pod_that_leaves_its_slot_wakes_who_waits_for_one(bench: Bench) -> None:
@@ -939,6 +945,27 @@ async def test_a_resync_looks_at_what_stands_in_worker_clusters_and_nobody_in_th
     bench.waker.everything(50.0)
     assert {(POD, NAMESPACE, "orphan"), *PODS, GANG_KEY} <= bench.woken()
     assert max(bench.queue.added[POD, NAMESPACE, name] for name in ("orphan", "slotted")) <= 50
+
+
+async def test_a_resync_looks_at_gangs_of_shares_and_at_services_of_slices_in_their_own_time_too(bench: Bench) -> None:
+    member = make_member("east", 8)
+    shares = [changed(SHARE, "metadata", "name", to=f"s-{n}") for n in range(10)]
+    for number, share in enumerate(shares):
+        share["metadata"]["annotations"] = {
+            **share["metadata"]["annotations"],
+            names.WORKLOAD_ANNOTATION: f"g-{number}",
+        }
+    slices = [
+        {"metadata": {"namespace": NAMESPACE, "name": f"e-{n}", "labels": {names.SERVICE_NAME_LABEL: f"svc-{n}"}}}
+        for n in range(10)
+    ]
+    member.workloads.replace(shares)
+    bench.manager.slices.replace(slices)
+    bench.fleet._members = {"east": member}
+    bench.waker.everything(50.0)
+    for what, name in ((GANG, "g"), (SERVICE, "svc")):
+        due = [bench.queue.added[what, NAMESPACE, f"{name}-{number}"] for number in range(10)]
+        assert due == [5.0 * number for number in range(10)]
 
 
 # --- contact ---------------------------------------------------------------------------------------------------------

@@ -98,6 +98,20 @@ def test_what_is_nested_too_deep_is_kept_as_it_is() -> None:
     assert parts.weight == 0
 
 
+def test_what_is_nested_without_end_beside_what_is_shared_leaves_no_part_behind() -> None:
+    """An API server says what it likes in any field; the store takes it as it takes others, or not at all."""
+    deep: Any = {}
+    for _ in range(600):
+        deep = {"a": deep}
+    store = Store(index=lambda _: "one group", counted=lambda _: "a slot")
+    for version in range(4):
+        odd = {"metadata": {"name": "a", "uid": "a", "resourceVersion": str(version)}, "status": {"met": {"b": "c"}}}
+        store.put({**odd, "more": deep})
+        assert store.count("one group") == {"a slot": 1}
+    store.replace([], "9")
+    assert (store.weight, store.count("one group")) == (0, {})
+
+
 def test_a_part_that_is_met_again_after_all_who_had_it_went_is_known_anew() -> None:
     store = Store()
     for version in ("1", "2", "3"):
