@@ -62,7 +62,7 @@ PART = $(MAKE) --no-print-directory
 .PHONY: test-parts lane-together lane-alone lane-ray lane-unit
 test-parts: $(VENV)/.ready
 	@mkdir -p build
-	@$(PART) -j$(LANES) lane-ray lane-alone lane-unit
+	@$(PART) --keep-going -j$(LANES) lane-ray lane-alone lane-unit
 
 lane-together:
 	@$(PART) test-together

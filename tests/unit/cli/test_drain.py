@@ -183,7 +183,7 @@ async def test_a_drain_tells_each_change_until_the_cluster_is_empty(
     _, wrote, _, *listed, _ = server.asked[:6]
     assert (wrote.method, wrote.path, wrote.body) == ("PATCH", PATH, {"spec": {"draining": True}})
     selected = ["rayspan.dev/placement,!rayspan.dev/cluster", "rayspan.dev/cluster=east"]
-    wanted = [("/api/v1/pods", {"limit": "250", "labelSelector": one}) for one in selected]
+    wanted = [("/api/v1/pods", {"limit": "100", "labelSelector": one}) for one in selected]
     assert [(one.path, one.query) for one in listed] == wanted
 
 

@@ -127,7 +127,7 @@ async def test_leftovers_of_this_run_are_asked_for_by_its_label(server: Server, 
     run = made.body["metadata"]["labels"][names.PROBE_LABEL]
     assert made.body["spec"]["containers"][0]["image"] == "python:3"
     last = [one.query for one in server.asked if one.path == PODS and one.method == "GET"][-1]
-    assert last == {"limit": "250", "labelSelector": f"rayspan.dev/probe={run}"}
+    assert last == {"limit": "100", "labelSelector": f"rayspan.dev/probe={run}"}
     assert not [one for one in server.asked if one.path == DEPLOYMENT], "the image was named"
 
 

@@ -126,6 +126,6 @@ def test_of_copies_nothing_is_kept_that_nobody_reads() -> None:
     copy = builders.make_copy(builders.make_pod())
     copy["metadata"]["annotations"] = {**copy["metadata"].get("annotations", {}), "example.com/notes": "x" * 2000}
     copy["spec"] = {"volumes": [{"name": "of-a-user", "emptyDir": {}}]}
-    member.pods.put(copy)
+    stores.fill(member.pods, copy)
     (kept,) = member.pods
     assert "example.com/notes" not in str(kept) and "of-a-user" not in str(kept)
