@@ -62,20 +62,20 @@ PART = $(MAKE) --no-print-directory
 .PHONY: test-parts lane-together lane-alone lane-ray lane-unit
 test-parts: $(VENV)/.ready
 	@mkdir -p build
-	@$(PART) --keep-going -j$(LANES) lane-ray lane-alone lane-unit
+	+@$(PART) --keep-going -j$(LANES) lane-ray lane-alone lane-unit
 
 lane-together:
-	@$(PART) test-together
+	+@$(PART) test-together
 
 lane-ray: lane-together
-	@$(PART) test-e2e
-	@$(PART) test-chaos
+	+@$(PART) test-e2e
+	+@$(PART) test-chaos
 
 lane-alone: lane-together
-	@RAYSPAN_LAB=$(if $(filter 1,$(LANES)),0,1) $(PART) test-alone $(LOGGED)
+	+@RAYSPAN_LAB=$(if $(filter 1,$(LANES)),0,1) $(PART) test-alone $(LOGGED)
 
 lane-unit:
-	@nice -n 10 $(PART) test-unit $(LOGGED)
+	+@nice -n 10 $(PART) test-unit $(LOGGED)
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Check format, lint, types and the import contracts

@@ -345,7 +345,10 @@ def reached(fleet: Clusters) -> Iterator[Cluster]:
 
 
 def test_what_the_access_server_may_do(reached: Cluster) -> None:
-    assert wrong(reached, ACCESS, ACCESS_ROWS) == []
+    profile = next(row for row in ACCESS_ROWS if row[1].startswith("clusterprofiles"))
+    with inventory.known(reached):
+        reached.wait(lambda: may(reached, ACCESS, *profile[:3]), 20, "the API server tells of the kind")
+        assert wrong(reached, ACCESS, ACCESS_ROWS) == []
 
 
 def test_what_somebody_may_who_may_view_and_reach(reached: Cluster) -> None:
