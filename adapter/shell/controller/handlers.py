@@ -325,7 +325,7 @@ class Waker:
             self._service(None, None)
         for raw in (before, after):
             if raw is not None:
-                self._keys.named(SERVICE, key_of(raw)[0], label(raw, names.SERVICE_NAME_LABEL), BURST_SECONDS)
+                self._keys.service_of(raw, BURST_SECONDS)
 
     def _job(self, before: Raw | None, after: Raw | None) -> None:
         """A RayJob or RayCluster: it came, or goes, and its gang with it; or it is suspended, or let run."""

@@ -3,7 +3,7 @@
 It puts them into the work queue and reads no event: which of them a change wakes is for handlers.py.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from adapter import names
 from adapter.objects.placement import gang_of
@@ -55,21 +55,18 @@ class Keys:
 
     def spread(self, what: str, objects: Iterable[Raw], over: float) -> None:
         """The keys of objects, one after the other within so many seconds."""
-        found = list(objects)
-        for number, raw in enumerate(found):
-            self.add(what, raw, over * number / len(found))
+        for raw, after in _spread(objects, over):
+            self.add(what, raw, after)
 
     def spread_services(self, slices: Iterable[Raw], over: float) -> None:
         """The Services that EndpointSlices are of, in the same way."""
-        found = list(slices)
-        for number, raw in enumerate(found):
-            self.named(SERVICE, key_of(raw)[0], label(raw, names.SERVICE_NAME_LABEL), over * number / len(found))
+        for raw, after in _spread(slices, over):
+            self.service_of(raw, after)
 
     def spread_owners(self, shares: Iterable[Raw], over: float) -> None:
         """The gangs that shares were made for, in the same way."""
-        found = list(shares)
-        for number, raw in enumerate(found):
-            self.owner_of_share(raw, over * number / len(found))
+        for raw, after in _spread(shares, over):
+            self.owner_of_share(raw, after)
 
     def gang_of(self, place: Raw, after: float = 0.0) -> None:
         """The gang that a Placement stands for."""
@@ -78,6 +75,10 @@ class Keys:
     def owner_of_share(self, raw: Raw, after: float = 0.0) -> None:
         """The gang that a share, or a copy on it, was made for."""
         self.named(GANG, key_of(raw)[0], annotation(raw, names.WORKLOAD_ANNOTATION), after)
+
+    def service_of(self, endpoint_slice: Raw, after: float = 0.0) -> None:
+        """The Service that an EndpointSlice is of."""
+        self.named(SERVICE, key_of(endpoint_slice)[0], label(endpoint_slice, names.SERVICE_NAME_LABEL), after)
 
     def of_ray_cluster(self, key: str, after: float = 0.0) -> None:
         """The worker pods of a RayCluster, by namespace and name."""
@@ -149,6 +150,12 @@ class Keys:
 
     def _turn(self, raw: Raw) -> gangorder.Turn:
         return turn(self._manager, aged(self._manager, self._manager.work(raw)))
+
+
+def _spread(objects: Iterable[Raw], over: float) -> Iterator[tuple[Raw, float]]:
+    """Objects one after the other, each with when it is due within so many seconds."""
+    found = list(objects)
+    return ((raw, over * number / len(found)) for number, raw in enumerate(found))
 
 
 def _gang(place: Raw) -> Key:

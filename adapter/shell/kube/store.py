@@ -182,7 +182,8 @@ class Store:
             raise Odd(why)
         try:
             kept = self._slims(raw)
-            self._places(kept), self._finds(kept)
+            self._places(kept)
+            self._finds(kept)
         except UNREADABLE as error:
             raise Odd(f"it cannot be read ({type(error).__name__})") from None
         return kept

@@ -96,6 +96,15 @@ class Manager:
         return any(ours in asked.query.get("labelSelector", "") for asked in self.server.asked)
 
 
+async def ended(task: asyncio.Task[None], client: Client) -> None:
+    """End an engine, and forget that it led."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    metrics.LEADER.set(0)
+    await client.close()
+
+
 @stoppable
 async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
@@ -128,11 +137,7 @@ async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest
             }
             assert REGISTRY.get_sample_value("rayspan_leader") == 1
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            metrics.LEADER.set(0)
-            await client.close()
+            await ended(task, client)
 
 
 @stoppable

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,13 @@ from prometheus_client import REGISTRY
 
 from adapter import names
 from adapter.leaderelection import LEASE_SECONDS, RETRY_SECONDS
-from adapter.shell import metrics
 from adapter.shell.controller.engine import FIRST_CONTACT_SECONDS, Engine
 from adapter.shell.controller.keys import QueueKey
 from adapter.shell.controller.looks import Looks
 from adapter.shell.kube.client import Client
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, lists, stoppable
-from tests.unit.shell.controller.test_engine_standby import Manager, _until, _versioned
+from tests.unit.shell.controller.test_engine_standby import Manager, _until, _versioned, ended
 from tests.unit.shell.controller.test_lease import Counted
 
 HERE = "here"  # the manager's worker pods; copies go by their worker cluster
@@ -126,11 +125,7 @@ async def standing_by(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stand]:
             yield stand
         finally:
             manager.release()
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            metrics.LEADER.set(0)
-            await client.close()
+            await ended(task, client)
 
 
 @stoppable
