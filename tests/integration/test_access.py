@@ -11,13 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
 from adapter import membership, names
-from adapter.access import grant
+from adapter.access import grant, judge
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
 from hack.testbed import clusters
@@ -42,6 +43,7 @@ for number in range(10_000):
 """
 WORKER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.WORKER_ACCOUNT}"
 _RIGHTS = {names.LOGS_ROLE: ("get", "pods/log"), names.EXEC_ROLE: ("create", "pods/exec")}
+_POLICY = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
 VIEW = ("view",)
 EDIT = ("edit",)
 
@@ -58,7 +60,14 @@ def component(parked: clusters.Clusters) -> Iterator[clusters.Clusters]:
         stack.enter_context(added(manager, "worker-access"))
         server = f"deployment/{names.ACCESS_ACCOUNT}"
         manager.kubectl("-n", names.SYSTEM_NAMESPACE, "rollout", "status", server, "--timeout=90s")
+        wait(lambda: _judged_now(manager), 30, "the policy judges what is created from now on")
         yield parked
+
+
+def _judged_now(manager: Cluster) -> bool:
+    """Whether a grant that is made now counts as judged: for some seconds after the component has come none does."""
+    policy, binding = (manager.get(kind, names.ACCESS_POLICY) for kind in _POLICY)
+    return judge.problem(policy, binding, datetime.now(UTC)) is None
 
 
 class Scene:

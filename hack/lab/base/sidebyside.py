@@ -21,19 +21,30 @@ _TIDYING = 10.0  # seconds for threads to end once their programs have; they loo
 def run(works: Sequence[Callable[[], None]]) -> None:
     """Do all of it at once, and return when all is done."""
     pool = ThreadPoolExecutor(max_workers=max(1, len(works)))
-    jobs: list[Future[None]] = []
+    jobs: list[Future[None]] = [Future() for _ in works]  # ours, so that one whose start is interrupted is known
     try:
-        for work in works:
-            jobs.append(pool.submit(work))  # noqa: PERF401 # those that were begun must be known when the next is not
+        for job, work in zip(jobs, works, strict=True):
+            pool.submit(_do, job, work)
         while wait(jobs, timeout=_LOOK).not_done:
             pass
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        _interrupt(jobs)
+        commands.stop()
+        wait([job for job in jobs if not job.cancel()], timeout=_TIDYING)
         raise
     pool.shutdown()
     for job in jobs:
         job.result()
+
+
+def _do(job: Future[None], work: Callable[[], None]) -> None:
+    if not job.set_running_or_notify_cancel():
+        return
+    try:
+        work()
+        job.set_result(None)
+    except BaseException as failure:
+        job.set_exception(failure)
 
 
 def interruptible() -> None:
@@ -49,11 +60,6 @@ def leave(said: str) -> Never:
     sys.stdout.flush()
     print(said, file=sys.stderr, flush=True)
     os._exit(130)
-
-
-def _interrupt(jobs: Sequence[Future[None]]) -> None:
-    commands.stop()
-    wait(jobs, timeout=_TIDYING)
 
 
 def _as_interrupt(number: int, frame: FrameType | None) -> Never:

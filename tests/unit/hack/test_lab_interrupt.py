@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,27 @@ def test_nothing_is_started_any_more_after_a_stop(monkeypatch: pytest.MonkeyPatc
     commands.stop()
     with pytest.raises(LabError, match="interrupted"):
         commands.run(["true"])
+
+
+def test_what_began_while_its_start_was_interrupted_is_tidied_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "_stopped", threading.Event())
+    begun, tidied = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        until(commands._stopped.is_set)
+        tidied.set()
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, *called: Any, **named: Any) -> Any:
+            super().submit(*called, **named)
+            assert begun.wait(60)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sidebyside, "ThreadPoolExecutor", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sidebyside.run([work])
+    assert tidied.is_set()
 
 
 def test_a_program_that_takes_too_long_takes_along_what_it_started(tmp_path: Path) -> None:
