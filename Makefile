@@ -54,15 +54,20 @@ test-all: ## Pass all tests: what CI runs
 
 # Those that share a controller keep both processors busy. Those after them wait for much of their time, so there are two lanes, each with a
 # lab of its own; and the unit tests run on what all of these leave. What the other lanes found is told when each of them ends. Where there
-# is less memory than two labs and Ray take together (9 GB, measured), all of it runs on one lab, one after the other.
-LANES ?= $(shell awk '/^MemTotal/ {print ($$2 > 11000000) ? 3 : 1}' /proc/meminfo)
-LOGGED = >build/$@.log 2>&1; code=$$?; cat build/$@.log; exit $$code
+# is less memory than two labs and Ray take together, all of it runs on one lab, one after the other.
+LANES ?= $(shell $(PYTHON) -m hack.lab.build.prerequisites --lanes)
+# The lab of this run, and those after it: of the tests that are alone, and of other versions.
+OWN_LAB := $(or $(RAYSPAN_LAB),0)
+NEXT_LAB := $(shell echo $$(( ($(OWN_LAB) + 1) % 8 )))
+THIRD_LAB := $(shell echo $$(( ($(OWN_LAB) + 2) % 8 )))
+# What ends make from outside ends the lane, too, which tidies up; the second wait is for that.
+LOGGED = >build/$@.log 2>&1 & lane=$$!; trap 'kill $$lane' INT TERM HUP; wait $$lane; wait $$lane; code=$$?; cat build/$@.log; exit $$code
 PART = $(MAKE) --no-print-directory
 
 .PHONY: test-parts lane-together lane-alone lane-ray lane-unit
 test-parts: $(VENV)/.ready
 	@mkdir -p build
-	+@$(PART) --keep-going -j$(LANES) lane-ray lane-alone lane-unit
+	+@lanes=$(LANES); $(PART) --keep-going -j$$lanes LANES=$$lanes lane-ray lane-alone lane-unit
 
 lane-together:
 	+@$(PART) test-together
@@ -72,7 +77,7 @@ lane-ray: lane-together
 	+@$(PART) test-chaos
 
 lane-alone: lane-together
-	+@RAYSPAN_LAB=$(if $(filter 1,$(LANES)),0,1) $(PART) test-alone $(LOGGED)
+	+@RAYSPAN_LAB=$(if $(filter 1,$(LANES)),$(OWN_LAB),$(NEXT_LAB)) $(PART) test-alone $(LOGGED)
 
 lane-unit:
 	+@nice -n 10 $(PART) test-unit $(LOGGED)
@@ -85,7 +90,7 @@ lint: $(VENV)/.ready ## Check format, lint, types and the import contracts
 
 .PHONY: test-unit
 test-unit: $(VENV)/.ready ## Test the pure core: tables, properties, golden pods
-	@$(RUN) -m pytest tests/unit -n 3 --dist worksteal --hypothesis-profile=$(PROFILE)
+	@$(RUN) -m pytest tests/unit -n 3 --dist worksteal --hypothesis-profile=$(PROFILE) -m "$(PICK)"
 
 .PHONY: test-integration
 test-integration: test-together test-alone ## Test against real API servers, Kueue and KubeRay, with fake nodes
@@ -185,8 +190,8 @@ upgrade: $(VENV)/.ready ## Start gangs under the controller of SINCE=COMMIT, ins
 	@$(RUN) -m hack.trials.upgrade --since "$(SINCE)"
 
 .PHONY: versions
-versions: $(VENV)/.ready ## Run other versions of Kubernetes, Kueue and KubeRay, on a second lab, and write docs/versions.md; PAIRS="older-kueue" for some
-	@RAYSPAN_LAB=1 $(RUN) -m hack.trials.versions $(if $(PAIRS),--only $(PAIRS))
+versions: $(VENV)/.ready ## Run other versions of Kubernetes, Kueue and KubeRay, on a lab of their own, and write docs/versions.md; PAIRS="older-kueue" for some
+	@RAYSPAN_LAB=$(THIRD_LAB) $(RUN) -m hack.trials.versions $(if $(PAIRS),--only $(PAIRS))
 
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
@@ -194,7 +199,7 @@ lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west
 
 .PHONY: lab-down
 lab-down: $(VENV)/.ready ## Take the lab down, with the second one of the tests, and check that nothing of it is left
-	@RAYSPAN_LAB=1 $(LAB) down
+	@RAYSPAN_LAB=$(NEXT_LAB) $(LAB) down
 	@$(LAB) down
 
 .PHONY: clean

@@ -8,6 +8,7 @@ from hypothesis import settings
 
 from hack.lab import faults
 from hack.lab.base import lab as definition
+from hack.lab.base import sidebyside
 from hack.lab.base.lab import Lab
 from hack.testbed import install
 from hack.testbed.clusters import Clusters
@@ -17,6 +18,12 @@ from hack.testbed.clusters import Clusters
 settings.register_profile("short", deadline=None, derandomize=True)
 settings.register_profile("drawn", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("short")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What is ended from outside tidies up as after Ctrl-C; those that run beside each other are ended by the one that started them."""
+    if not hasattr(config, "workerinput"):
+        sidebyside.interruptible()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,8 +9,30 @@ from collections.abc import Iterator
 
 import pytest
 
+from adapter import names
+from hack.testbed import install
 from hack.testbed.clusters import Clusters
 from hack.testbed.rayjob import Job, removed
+from hack.trials.chaos import ends
+from hack.trials.chaos.ends import Book
+
+
+@pytest.fixture(scope="session")
+def book(fleet: Clusters) -> Book:
+    """What is known of the deployed controller's processes."""
+    made = Book()
+    made.begin(fleet.manager.items("pods", names.SYSTEM_NAMESPACE, install.PODS))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _nobody_ended(fleet: Clusters, book: Book) -> Iterator[None]:
+    """None of its processes ends while a test runs: another one would go on, and the test would see nothing of it."""
+    before = book.ends()
+    yield
+    pods = fleet.manager.items("pods", names.SYSTEM_NAMESPACE, install.PODS)
+    book.saw(pods)
+    assert book.ends() == before, [look.how for look in map(ends.read, pods) if look.ends]
 
 
 @pytest.fixture

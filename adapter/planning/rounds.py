@@ -65,9 +65,13 @@ class Made:
 
     @property
     def more(self) -> str:
-        """What is to be said beside the plan's own sentence: for whom room is kept that this gang could use."""
-        jobs = [f"{hold.job.kind} {hold.job.name}" for hold in self.holds if hold.job]
-        return f" Room is kept for {', '.join(jobs)}, which waited longer." if jobs and not self.plan.shares else ""
+        """What is to be said beside the plan's own sentence: for whom room is kept that this gang could use. Those of other
+        namespaces stay unnamed, for whoever reads this may not read there."""
+        jobs, mine = [hold.job for hold in self.holds if hold.job], self.request.namespace
+        said = [f"{job.kind} {job.name}" for job in jobs if job.namespace == mine]
+        if others := len(jobs) - len(said):
+            said.append("a job of another namespace" if others == 1 else f"{others} jobs of other namespaces")
+        return f" Room is kept for {', '.join(said)}, which waited longer." if said and not self.plan.shares else ""
 
     def again_at(self, settles: datetime | None) -> datetime | None:
         """When a gang that found no room is to be planned again unasked: when the first of those that keep room from it keeps

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from hack.bench import crowd, dispatch, fleet, planner, reserve, rewriter, walk
+from hack.lab.base import sidebyside
 from hack.lab.base.progress import LabError
 
 _BENCHES = {module.NAME: module for module in (crowd, dispatch, fleet, planner, reserve, rewriter, walk)}
@@ -47,4 +48,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

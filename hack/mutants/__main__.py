@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from hack.lab.base import sidebyside
 from hack.lab.base.progress import LabError, step, told
 from hack.mutants import patch as patches
 from hack.mutants import trial
@@ -91,4 +92,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

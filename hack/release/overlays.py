@@ -57,6 +57,7 @@ MONITORING = Part(
     "Metrics, alerts and a dashboard, for Prometheus with its operator and Grafana (docs/metrics.md).",
 )
 COMPONENTS = (
+    Part("copies-everywhere", "components/copies-everywhere", "Opens every namespace: Secrets and ConfigMaps that worker pods refer to are copied from all of them (docs/secrets.md)."),
     Part("quota-aggregator", "components/quota-aggregator", "The right to change quota of the manager's ClusterQueues."),
     Part("multikueue", "components/multikueue", "The right to read the Secrets of your MultiKueueClusters: put their names for east and west."),
     Part("rayservice", "components/rayservice", "What keeps KubeRay 1.6 from undoing what Kueue does to a RayService's RayClusters (docs/serving.md)."),

@@ -10,6 +10,7 @@ import asyncio
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,6 +43,9 @@ KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
 ELECT = "elect"
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _PATIENCE = 10.0  # seconds for an answer of its own
+_FAULT = re.compile(
+    r" failed( at .*)? by [A-Z]\w+( \(\d+ more like it since it was told last\))?:$"
+)  # adapter/shell/guard.py
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy for the Internet knows no way to it
 
 
@@ -60,6 +64,7 @@ class Controller:
         self._next: subprocess.Popen[bytes] | None = (
             None  # imports while a test waits for this one's death, a second and more
         )
+        self._told = False  # that it ended, to whoever asked
         self.log = folder / "controller.log"
         self._process_id = folder / "process"  # for who looks at it without having started it
         self.port = 20_000 + 4 * (os.getpid() % 2_500) + 2 * number
@@ -75,7 +80,7 @@ class Controller:
     def start(self, *, die_after: tuple[str, int, str] | None = None) -> None:
         """Start it; `die_after` is a kind of action, which of them is the last thing it does, and the namespace it is for."""
         words = [str(self.port), self._pace, ELECT if self._elect else "", *map(str, die_after or ())]
-        self._process, self._next = self._next or self._begun(), None
+        self._process, self._next, self._told = self._next or self._begun(), None, False
         assert self._process.stdin is not None
         with self._process.stdin as told:
             told.write(json.dumps(words).encode())
@@ -119,13 +124,22 @@ class Controller:
         assert status == KILLED, f"ended with {status} instead of dying at its crash point\n{self.tail()}"
 
     def stop(self, sign: int = signal.SIGKILL) -> None:
-        """End it; by default as a power cut would."""
-        if self._process and self._process.poll() is None:
+        """End it; by default as a power cut would. Raises LabError if it had ended by itself, and nobody knew."""
+        ended = self._process.poll() if self._process else None
+        if self._process and ended is None:
             self._process.send_signal(sign)
             self._process.wait(20)
         if self._next:  # it has nothing to say
             self._next.communicate()
             self._next = None
+        known, self._told = self._told, True
+        if not known and ended not in (None, KILLED):
+            raise LabError(f"The controller ended by itself with {ended}.\n{self.tail()}")
+
+    def faults(self) -> list[str]:
+        """What it met that nobody expected, and went on after, as its log has it."""
+        said = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return [line for line in said if _FAULT.search(line)]
 
     def send(self, sign: int) -> None:
         """Send it a signal that may not be its end."""
@@ -134,7 +148,9 @@ class Controller:
 
     def status(self) -> int | None:
         """What it ended with; None while it has not."""
-        return self._process.poll() if self._process else None
+        ended = self._process.poll() if self._process else None
+        self._told = self._told or ended is not None
+        return ended
 
     @property
     def pid(self) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import yaml
 
 from adapter import names
+from hack.lab.base.progress import LabError
 from hack.testbed import install, kueueconfig
 from hack.testbed.auditlog import WRITES
 from hack.testbed.clusters import Cluster, Clusters, condition
@@ -52,11 +53,14 @@ class Audit:
 
     def __init__(self, cluster: Cluster) -> None:
         self.path = cluster.kubeconfig.with_name("audit.log")
-        self._at = self.path.stat().st_size
+        found = self.path.stat()
+        self._file, self._at = found.st_ino, found.st_size
 
     def lines(self, user: str) -> list[Raw]:
-        """What that user has been answered since."""
+        """What that user has been answered since; raises LabError where the log was rotated meanwhile."""
         with self.path.open("rb") as log:
+            if self.path.stat().st_ino != self._file:
+                raise LabError(f"{self.path} was rotated, so what was written before is not seen: run it again.")
             log.seek(self._at)
             whole = [line for line in log.read().decode().splitlines(keepends=True) if line.endswith("\n")]
         found = [json.loads(line) for line in whole if user in line]

@@ -16,6 +16,7 @@ from adapter.admission import claim
 from adapter.gang import anchors, deadlines
 from adapter.shell.controller import engine
 from adapter.shell.kube import client, reflector
+from adapter.shell.observe import memory
 from adapter.shell.write import copies
 from adapter.worker import headturns
 
@@ -28,6 +29,7 @@ _Waits = Mapping[ModuleType, Mapping[str, Any]]
 _NO_NETS: _Waits = {
     engine: {"RESYNC_SECONDS": _HOUR.total_seconds()},
     deadlines: {"RESYNC": _HOUR},
+    memory: {"SURE_FOR": _HOUR},
 }
 _SHORT: _Waits = {
     # A link that is cut shows within their sum, 4 s in place of 15: a busy lab answers in less than 3.

@@ -19,6 +19,7 @@ from adapter import names
 from adapter.objects.workerpod import share_key, slot_of
 from hack.lab import faults
 from hack.lab.base import lab as definition
+from hack.lab.base import sidebyside
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError, told
 from hack.lab.faults import SCOPES, WAYS
@@ -178,4 +179,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from hack.lab.base import sidebyside
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError, step, told
 from hack.testbed import deployment, install
@@ -125,4 +126,5 @@ def _git(*words: str) -> None:
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from hack.lab.base.progress import LabError
 from hack.testbed import install
 from hack.testbed.clusters import Clusters
 from hack.testbed.controller import Controller
@@ -51,8 +52,15 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     deployment.park()
     folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="rayspan-controller-")))
     shared = config.stash[_SHARED] = Controller(fleet.manager, folder, pace=config.getoption("--pace"))
+    cleanup.callback(_sound, shared)
     cleanup.callback(shared.stop)
     shared.start()
+
+
+def _sound(controller: Controller) -> None:
+    """Fail if it met what nobody expected: it goes on after that, so no test need have seen it."""
+    if faults := controller.faults():
+        raise LabError("\n".join(["The controller of these tests went on after faults of its own:", *faults[:20]]))
 
 
 def pytest_configure_node(node: Any) -> None:
@@ -112,6 +120,7 @@ def standing(
     made = Controller(fleet.manager, tmp_path_factory.mktemp("controller"), pace=request.config.getoption("--pace"))
     yield made
     made.stop()
+    _sound(made)
 
 
 @pytest.fixture

@@ -22,12 +22,15 @@ class LabError(Exception):
 
 
 def told(command: Callable[[], int]) -> int:
-    """Run a command; returns its exit code, and 1 with the sentence on standard error when the lab cannot go on."""
+    """Run a command; returns its exit code, 1 with the sentence on standard error when the lab cannot go on, 130 after an interrupt."""
     try:
         return command()
     except LabError as failure:
         print(failure, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
 
 
 class _Step:

@@ -4,9 +4,10 @@ It needs nothing but Python: `python3.11 -m hack.lab.build.prerequisites` is wha
 nothing, and says nothing of what could not be found out: a machine that may work is never refused.
 """
 
+import argparse
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +20,9 @@ from hack.lab.build.machine import Machine, Place
 GB = 10**9
 MEMORY = 6 * GB
 """Three clusters took 3.7 GB when they had run for a while (measured); the demo's six Ray pods are reckoned at 2 GB."""
+_TWO_LABS = 11 * GB
+"""All tests in lanes, on two labs and with Ray, took 9.3 GB (measured)."""
+_RUNS = 37 * GB // 10  # what a lab that runs already has taken of it
 
 # Measured with du, and rather less than more: who has a little less room may still succeed. What Go compiles, and the 3.3 GB that it
 # throws away meanwhile, goes before the clusters come, which take twice their room while they unpack images.
@@ -64,6 +68,11 @@ def check() -> None:
     missing = judge(machine.read(tuple(_PROGRAMS), paths.STATE), _needs(built), built=built)
     if missing:
         raise LabError("\n  ".join(["This machine cannot run the lab yet:", *missing]))
+
+
+def lanes(found: Machine) -> int:
+    """How many parts of the tests go on at once: three where two labs fit into what can be had, else one."""
+    return 3 if found.memory is None or found.memory + _RUNS * found.lab >= _TWO_LABS else 1
 
 
 def _system(found: Machine, built: bool) -> Iterable[str]:
@@ -139,8 +148,15 @@ def _rest(need: Need) -> Need:
     return replace(need, bytes=max(0, need.bytes - machine.held(need.place.path)))
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Say what is missing; the status is 1 if anything is."""
+    parser = argparse.ArgumentParser(prog="python -m hack.lab.build.prerequisites", description=main.__doc__)
+    parser.add_argument(
+        "--lanes", action="store_true", help="print how many parts of the tests this machine runs at once"
+    )
+    if parser.parse_args(argv).lanes:
+        print(lanes(machine.read((), paths.STATE)))
+        return 0
     try:
         check()
     except LabError as missing:

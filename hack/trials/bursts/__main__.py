@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from hack.lab.base import sidebyside
 from hack.lab.base.progress import LabError, told
 from hack.testbed import deployment
 from hack.testbed.clusters import Clusters
@@ -117,4 +118,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from hack.lab.base import lab as definition
+from hack.lab.base import sidebyside
 from hack.lab.base.progress import LabError, told
 from hack.testbed import deployment, seed
 from hack.testbed.stage import Stage
@@ -73,4 +74,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

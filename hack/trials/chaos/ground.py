@@ -36,6 +36,7 @@ _SPARE = 2
 _LEAVES_WITHIN = "5s"
 _PATIENCE = 60.0  # seconds for an order to be taken; operators whose webhooks must answer may still be starting
 _PAUSE = 0.3
+_FINAL = ("denied request:", " is invalid: ")  # of a ValidatingAdmissionPolicy, and of a CRD
 
 
 class Load:
@@ -186,12 +187,12 @@ def prepare(lab: Lab, stage: Stage, load: Load, outages: Outages) -> Ground:
 
 def taken(order: Callable[[], T]) -> T:
     """Give an order until it is taken: just after a fault a webhook may be missing that must agree to it. Only for orders that
-    may be given twice."""
+    may be given twice. What a policy or a schema says of an order is said once and for all: those are ours."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
             return order()
-        except LabError:
-            if time.monotonic() > deadline:
+        except LabError as refusal:
+            if time.monotonic() > deadline or any(word in str(refusal) for word in _FINAL):
                 raise
             time.sleep(_PAUSE)

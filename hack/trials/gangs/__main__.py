@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from hack.lab.base import sidebyside
 from hack.lab.base.progress import step, told
 from hack.testbed import deployment, seed
 from hack.testbed.stage import Stage
@@ -71,4 +72,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

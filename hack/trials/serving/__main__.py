@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from adapter import names
 from hack.lab import faults
 from hack.lab.base import lab as definition
+from hack.lab.base import sidebyside
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError, told
 from hack.testbed import deployment, rayservice
@@ -67,6 +68,7 @@ def _run(asked: argparse.Namespace) -> int:
     except LabError as trouble:  # what is known by then is told all the same
         wrong.append(str(trouble))
     wrong += report.missed(found.stages, found.seconds, found.clocks)
+    print("", *report.troubles(found.stages, found.seconds), sep="\n")
     print("\n" + report.table(found.stages, found.seconds, found.clocks) + "\n")
     print(*report.lines(found.stages, found.seconds, found.clocks), sep="\n")
     print(*(f"FAILED: {one}" for one in wrong), f"bounds missed: {len(wrong)}", sep="\n", flush=True)
@@ -173,4 +175,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

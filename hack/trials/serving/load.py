@@ -23,15 +23,28 @@ import aiohttp
 
 URL, RATE, TIMEOUT = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 
+def traced():
+    trace = aiohttp.TraceConfig()
+    def then(doing):
+        async def begins(session, context, *args):
+            context.trace_request_ctx["doing"] = doing
+        return begins
+    trace.on_dns_resolvehost_start.append(then("finding the name"))
+    trace.on_dns_resolvehost_end.append(then("connecting"))
+    trace.on_dns_cache_hit.append(then("connecting"))
+    trace.on_connection_create_end.append(then("waiting for an answer"))
+    return trace
+
 async def ask(session, failed, zones, releases):
+    seen = {"doing": "connecting"}
     try:
-        async with session.get(URL) as answer:
+        async with session.get(URL, trace_request_ctx=seen) as answer:
             said = await answer.json() if answer.status == 200 else {}
             if answer.status != 200:
                 failed[str(answer.status)] += 1
     except Exception as error:
         said = {}
-        failed[type(error).__name__] += 1
+        failed[f"{type(error).__name__} while {seen['doing']}"] += 1
     if said:
         zones[said["zone"]] += 1
         releases[said["release"]] += 1
@@ -52,7 +65,8 @@ async def rest(one):
 
 async def main():
     timeout, ends = aiohttp.ClientTimeout(total=TIMEOUT), set()
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True), timeout=timeout) as session:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True), timeout=timeout,
+                                     trace_configs=[traced()]) as session:
         at = int(time.time()) + 1
         while True:
             one = second(session, at)
@@ -71,7 +85,7 @@ class Second:
 
     at: float
     asked: int
-    failed: Counter[str] = field(default_factory=Counter)  # by what came instead of an answer
+    failed: Counter[str] = field(default_factory=Counter)  # by what came instead of an answer, and what was being done
     zones: Counter[str] = field(default_factory=Counter)
     releases: Counter[str] = field(default_factory=Counter)
 

@@ -62,6 +62,17 @@ def _row(stage: Stage, found: Sequence[Second]) -> list[Value]:
     return [stage.name, len(found), sum(one.asked for one in found), failed, f"{answered:.2%}", least, met]
 
 
+def troubles(stages: Sequence[Stage], seconds: Sequence[Second]) -> list[str]:
+    """A line for each second of a stage in which requests failed: how long after the stage began, and what was being done."""
+    return [
+        f"{stage.name} +{one.at - stage.begun:.0f} s: {one.failed.total()} of {one.asked} failed: {dict(one.failed)}; "
+        f"answered by {dict(one.zones)} of {dict(one.releases)}"
+        for stage in stages
+        for one in of(stage, seconds)
+        if one.failed
+    ]
+
+
 def missed(stages: Sequence[Stage], seconds: Sequence[Second], clocks: Sequence[Clock]) -> list[str]:
     """A sentence for each bound that was missed. A stage of which no second was seen has missed its own."""
     said = []

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from hack.lab.base import sidebyside
 from hack.lab.base.progress import step, told
 from hack.testbed import deployment, seed
 from hack.testbed.clusters import Cluster
@@ -94,4 +95,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

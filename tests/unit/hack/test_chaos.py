@@ -393,7 +393,15 @@ def test_every_failure_is_a_sentence_before_the_last_line() -> None:
         "FAILED: 2 deeds that hit nobody are more than these faults explain: 1",
     ]  # fmt: skip
     assert "lost 1, doubled 0, orphans 2, failures 5" in last
-    assert Outcome().sentences() == []
+    assert Outcome().sentences() == ["no fault struck, so nothing was seen"]
+
+
+def test_recoveries_by_the_nets_alone_are_a_failure() -> None:
+    """A wake-up that is lost shows in most recoveries, and in none that would not come at all."""
+    assert Outcome([fault(1)], [2.0, 14.0, 60.0]).sentences() == []
+    assert Outcome([fault(1)], [2.0, 17.0, 60.0]).sentences() == [
+        "half of the recoveries took 17 s and more, and 15 s is late"
+    ]
 
 
 def test_what_is_seen_is_told_object_by_object() -> None:

@@ -91,7 +91,7 @@ def test_the_list_ends_the_program_with_status_one(
 ) -> None:
     monkeypatch.setattr(machine, "read", lambda *_: Machine(root=False, memory=GB))
     monkeypatch.setattr(prerequisites, "_needs", lambda built: [])
-    assert prerequisites.main() == 1
+    assert prerequisites.main([]) == 1
     assert [line[:9] for line in capsys.readouterr().err.splitlines()] == ["This mach", "  Rights:", "  Memory:"]
 
 
@@ -115,3 +115,17 @@ def test_the_check_speaks_as_an_error_of_the_lab(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(prerequisites, "_needs", lambda built: [])
     with pytest.raises(LabError, match="not root"):
         prerequisites.check()
+
+
+@pytest.mark.parametrize(
+    ("found", "lanes"),
+    [
+        pytest.param(Machine(memory=12 * GB), 3, id="room for two labs"),
+        pytest.param(Machine(memory=10 * GB), 1, id="room for one"),
+        pytest.param(Machine(memory=8 * GB, lab=True), 3, id="one runs already"),
+        pytest.param(Machine(memory=6 * GB, lab=True), 1, id="one runs, and no more fits"),
+        pytest.param(Machine(), 3, id="not known"),
+    ],
+)
+def test_tests_run_beside_each_other_where_two_labs_fit(found: Machine, lanes: int) -> None:
+    assert prerequisites.lanes(found) == lanes

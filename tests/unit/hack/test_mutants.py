@@ -21,9 +21,15 @@ DIFF = "\ndiff --git a/it.py b/it.py\n--- a/it.py\n+++ b/it.py\n@@ -1 +1 @@\n-GO
 
 
 def _functions(test: str) -> set[str]:
-    """The tests of the file that a pytest node id names."""
+    """The tests of the file that a pytest node id names, those that `make test` runs."""
     tree = ast.parse((REPO / test.partition("::")[0]).read_text())
-    return {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    marks = [ast.unparse(one) for one in tree.body if isinstance(one, ast.Assign) and "pytestmark" in ast.unparse(one)]
+    every = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {one.name for one in every if not any(map(_long, [*marks, *map(ast.unparse, one.decorator_list)]))}
+
+
+def _long(mark: str) -> bool:
+    return "mark.long" in mark or "mark.byhand" in mark
 
 
 @pytest.mark.parametrize("patch", EVERY, ids=lambda patch: patch.name)

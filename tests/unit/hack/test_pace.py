@@ -21,10 +21,12 @@ pace.keep(sys.argv[1])
 from adapter.gang import anchors, deadlines, lifecycle, running, waiting
 from adapter.shell.controller import engine
 from adapter.shell.kube import client, reflector
+from adapter.shell.observe import memory
 from adapter.shell.write import copies
 from adapter.worker import headturns
 print(json.dumps({
-    "resyncs": [one.RESYNC.total_seconds() for one in (deadlines, lifecycle, running, waiting)] + [engine.RESYNC_SECONDS],
+    "resyncs": [one.RESYNC.total_seconds() for one in (deadlines, lifecycle, running, waiting)]
+        + [engine.RESYNC_SECONDS, memory.SURE_FOR.total_seconds()],
     "spill": deadlines.SPILL_AFTER.total_seconds(), "yield": deadlines.YIELD_AFTER.total_seconds(),
     "first": deadlines.EXCLUDED_FIRST.total_seconds(), "longest": deadlines.EXCLUDED_FOR.total_seconds(),
     "settled": anchors.SETTLED.total_seconds(), "timeout": client.TIMEOUT_SECONDS, "probe": reflector.PROBE_SECONDS,
@@ -42,8 +44,8 @@ def waits() -> dict[str, dict[str, Any]]:
 
 
 def test_no_net_is_under_the_watches_but_that_which_is_shipped(waits: dict[str, dict[str, Any]]) -> None:
-    assert waits[SHIPPED]["resyncs"] == [30, 30, 30, 30, 60]
-    assert waits[REAL]["resyncs"] == waits[QUICK]["resyncs"] == [3600] * 5
+    assert waits[SHIPPED]["resyncs"] == [30, 30, 30, 30, 60, 30]
+    assert waits[REAL]["resyncs"] == waits[QUICK]["resyncs"] == [3600] * 6
 
 
 def test_only_quick_is_quick(waits: dict[str, dict[str, Any]]) -> None:

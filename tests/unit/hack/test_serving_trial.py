@@ -53,6 +53,12 @@ def test_lines_for_programs_have_no_spaces_in_values() -> None:
     ]
 
 
+def test_each_second_with_a_failure_is_told() -> None:
+    assert report.troubles([Stage("drain", 48.5, 60)], SECONDS) == [
+        "drain +2 s: 2 of 10 failed: {'TimeoutError': 2}; answered by {'east': 8} of {}"
+    ]
+
+
 async def test_who_asks_counts_answers_refusals_and_silence() -> None:
     """The program of the pod, as it is, for the second in which it begins."""
     count, hangs = 0, asyncio.Event()
@@ -82,7 +88,7 @@ async def test_who_asks_counts_answers_refusals_and_silence() -> None:
         hangs.set()
         await runner.cleanup()
     assert found.asked == 10 and found.zones == Counter(east=6) and found.releases == Counter(one=6)
-    assert found.failed == Counter({"503": 2, "TimeoutError": 2})
+    assert found.failed == Counter({"503": 2, "TimeoutError while waiting for an answer": 2})
 
 
 def test_other_lines_of_the_pod_are_left_out() -> None:

@@ -1,5 +1,6 @@
 """Whoever looks on must live, end, and look often enough; only outages of the trial's own excuse a gap."""
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -122,9 +123,17 @@ def test_silence_from_beginning_to_end_is_no_proof() -> None:
 
 def test_who_does_not_end_fails_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_JOIN", 0.05)
-    with pytest.raises(Blind, match="has not ended"), Looking(lambda: time.sleep(0.4)) as looking:
-        wait_for(lambda: looking.looks["east"])
-        time.sleep(0.1)
+    begun, released = threading.Event(), threading.Event()
+
+    def looks() -> None:
+        begun.set()
+        released.wait()
+
+    try:
+        with pytest.raises(Blind, match="has not ended"), Looking(looks):
+            assert begun.wait(10)
+    finally:
+        released.set()
 
 
 def test_what_was_wrong_before_is_not_hidden() -> None:

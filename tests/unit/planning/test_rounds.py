@@ -89,6 +89,22 @@ def test_what_those_before_it_leave(
 
 
 @pytest.mark.parametrize(
+    ("whose", "said"),
+    [
+        ([NAMESPACE, "theirs"], "RayJob train, a job of another namespace"),
+        (["theirs", "theirs"], "2 jobs of other namespaces"),
+        (["theirs"], "a job of another namespace"),
+    ],
+)
+def test_who_waited_longer_is_named_to_those_of_the_same_namespace(whose: list[str], said: str) -> None:
+    job = waiting().work.job
+    assert job is not None
+    holds = [Hold(replace(job, namespace=namespace), UNTIL) for namespace in whose]
+    made = Made(asking(1).request, (), Plan((), (), "No room."), holds)
+    assert made.more == f" Room is kept for {said}, which waited longer."
+
+
+@pytest.mark.parametrize(
     ("me", "fleet", "why"),
     [
         pytest.param(asking(2, excluded=[CORDONED]), cluster("east", 2, problem="it is cordoned"), CORDONED.reason, id="what it met itself"),

@@ -110,6 +110,7 @@ _DEPLOYMENT = "manifests/controller.yaml"
 _WORKER_RBAC = "manifests/rbac/worker.yaml"
 _TENANT_RBAC = "manifests/rbac/worker-tenant.yaml"
 _COPIES_RBAC = "manifests/rbac/manager-copies.yaml"
+_COPIES_EVERYWHERE = "kustomize/components/copies-everywhere/binding.yaml"
 _MULTIKUEUE_RBAC = "kustomize/components/multikueue/secrets.yaml"
 _AGGREGATOR_RBAC = "kustomize/components/quota-aggregator/rights.yaml"
 _SERVICE_HOLD = "kustomize/components/rayservice/hold.yaml"
@@ -143,9 +144,9 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_MANAGER_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_MANAGER_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_MANAGER_RBAC, "ServiceAccount", ("metadata", "name"), names.CONTROLLER_ACCOUNT),
-    (_COPIES_RBAC, "ClusterRoleBinding", ("roleRef", "name"), names.COPIES_ROLE),
-    (_COPIES_RBAC, "ClusterRoleBinding", ("subjects", 0, "name"), names.CONTROLLER_ACCOUNT),
-    (_COPIES_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
+    (_COPIES_EVERYWHERE, "ClusterRoleBinding", ("roleRef", "name"), names.COPIES_ROLE),
+    (_COPIES_EVERYWHERE, "ClusterRoleBinding", ("subjects", 0, "name"), names.CONTROLLER_ACCOUNT),
+    (_COPIES_EVERYWHERE, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_MULTIKUEUE_RBAC, "Role", ("metadata", "namespace"), names.KUEUE_NAMESPACE),
     (_MULTIKUEUE_RBAC, "RoleBinding", ("metadata", "namespace"), names.KUEUE_NAMESPACE),
     (_MULTIKUEUE_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),

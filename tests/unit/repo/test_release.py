@@ -131,6 +131,17 @@ def test_each_component_of_the_checkout_has_its_switch() -> None:
     assert {part.folder for part in overlays.COMPONENTS} == folders
 
 
+def test_no_namespace_is_open_until_an_admin_opens_it() -> None:
+    """Neither with kubectl nor with Helm does the controller read users' Secrets and ConfigMaps unless somebody says where."""
+    for part in manifests.PARTS:
+        bound = [one for one in overlays.objects(part, IMAGE) if _role_of(one) == adapter_names.COPIES_ROLE]
+        assert bool(bound) == (part.name == "copies-everywhere"), part.name
+
+
+def _role_of(raw: Raw) -> str:
+    return str(raw.get("roleRef", {}).get("name"))
+
+
 @pytest.mark.parametrize("part", manifests.PARTS, ids=lambda part: part.name)
 def test_a_manifest_is_its_overlay_with_the_image_of_the_release(part: Part) -> None:
     text = manifests.files("v9.8.7", "registry.example/rayspan:v9.8.7")[manifests.file_of(part)]

@@ -69,7 +69,7 @@ async def test_without_an_answer_nothing_is_said_of_a_plan_and_for_a_while_none_
     async with advising() as (some, server, _):  # it never answers
         began = time.monotonic()
         assert await some.advise(make_ray_job()) == []
-        assert adviser.PLAN_SECONDS <= time.monotonic() - began < 1.5
+        assert adviser.PLAN_SECONDS <= time.monotonic() - began < 5, "before the client gives up"
         assert await some.advise(make_ray_job()) == []
     assert len(server.asked) == 1
 
@@ -94,9 +94,8 @@ async def test_one_question_is_under_way_at_a_time() -> None:
     async with advising() as (some, server, _):
         first = asyncio.create_task(some.advise(make_ray_job()))
         await server.until(lambda: len(server.asked) == 1)
-        began = time.monotonic()
         assert await some.advise(make_ray_job()) == []
-        assert time.monotonic() - began < adviser.PLAN_SECONDS / 2
+        assert not first.done()
         await first
     assert len(server.asked) == 1
 

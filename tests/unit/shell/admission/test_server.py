@@ -152,9 +152,8 @@ async def test_who_is_too_late_with_warnings_gets_none(tmp_path: Path) -> None:
         return True
 
     async with served(tmp_path, Answers(never)) as api:
-        began = time.monotonic()
-        assert await api.ask("/warnings", {"kind": "RayJob"}) == (503, None)
-        assert time.monotonic() - began < 2
+        async with asyncio.timeout(5):
+            assert await api.ask("/warnings", {"kind": "RayJob"}) == (503, None)
 
 
 async def test_many_at_once_are_turned_away_and_the_gate_is_open(tmp_path: Path) -> None:

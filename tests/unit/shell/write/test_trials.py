@@ -113,7 +113,7 @@ async def test_a_webhook_that_hangs_is_waited_for_a_moment(monkeypatch: pytest.M
 
 
 async def test_those_who_wait_in_line_behind_it_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "SECONDS", 0.3)
+    monkeypatch.setattr(writer, "SECONDS", 1.0)
     monkeypatch.setattr(writer, "AT_ONCE", 1)
     sight, server = Sight({"east": 9}), Server()
     server.lists = [apiserver.silence(server)] * 5
@@ -121,7 +121,7 @@ async def test_those_who_wait_in_line_behind_it_wait_no_longer(monkeypatch: pyte
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.members["east"].client = client
         executor = sight.executor(client)
-        async with asyncio.timeout(5 * 0.3):
+        async with asyncio.timeout(5 * 1.0):
             await asyncio.gather(*(executor.do(ask(shape)) for shape in shapes))
     assert all(known(sight, shape)["east"].unknown for shape in shapes)
 
@@ -300,7 +300,7 @@ async def test_a_gang_comes_from_its_first_look_to_its_round_without_being_woken
 
 
 async def test_a_webhook_that_hangs_is_waited_for_once_for_all_worker_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "SECONDS", 0.5)
+    monkeypatch.setattr(writer, "SECONDS", 1.0)
     raw = make_workload(groups={f"group-{number}": 1 for number in range(4)})
     for podset in raw["spec"]["podSets"][1:]:
         podset["template"] = make_template("1")
@@ -310,7 +310,7 @@ async def test_a_webhook_that_hangs_is_waited_for_once_for_all_worker_groups(mon
     pods = [(one, trial.pod(one.template, one.name, target, work.namespace)) for one in work.podsets[1:]]
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.members["east"].client = client
-        async with asyncio.timeout(3 * 0.5):
+        async with asyncio.timeout(4 * 1.0):
             await looking(sight, client)._execute(work.key, [TryCopy(work, one, target, pod) for one, pod in pods])
     assert all(sight.facts.trials.of(work, one)["east"].unknown for one, _ in pods)
 
