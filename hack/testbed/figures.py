@@ -29,6 +29,13 @@ def ratio(value: float, base: float) -> float:
     return value / base if base else math.nan
 
 
+def spread(values: Mapping[str, Value], key: str) -> Value:
+    """A figure with the least and the most of its runs, which stand beside it as `key_min` and `key_max`, where they do."""
+    low, high = (values.get(f"{key}_{end}", math.nan) for end in ("min", "max"))
+    known = not any(isinstance(end, float) and math.isnan(end) for end in (low, high))
+    return f"{_text(values[key])} ({_text(low)} to {_text(high)})" if known else values[key]
+
+
 def _row(row: Sequence[str], widths: Sequence[int]) -> str:
     first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
     return "  ".join([first.strip().ljust(widths[0]), *rest]).rstrip()
