@@ -66,14 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Found:
-    """Measure, print a table, and return the lines for programs, of which the last one has the ratios, and what is broken."""
+    """Measure, print a table, and return the lines for programs, of which the last one has the ratios, and what is judged."""
     fleet = deployment.on_lab(renew=asked.renew, fake_nodes=_FAKE_NODES)
     who = ("floor", "ours", "extra") if asked.extra_patch else ("floor", "ours")
     rows = [_size(fleet, workers, asked.times, who) for workers in asked.backlogs]
     print("\n" + report.dispatch_table(rows))
     lines = [*(figures.line(NAME, row) for row in rows), figures.line(f"{NAME}-floor", report.dispatch_last_line(rows))]
-    broken = [promises.complaints(f"{NAME} of {row['workers']} pods", row, promises.DISPATCH) for row in rows]
-    return Found(lines, [sentence for each in broken for sentence in each])
+    judged = [promises.rows(NAME, f"{row['workers']} pods", row, promises.DISPATCH) for row in rows]
+    return Found(lines, rows=[one for each in judged for one in each])
 
 
 def _size(fleet: Clusters, workers: int, times: int, who: Sequence[str]) -> dict[str, figures.Value]:
