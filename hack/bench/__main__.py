@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hack.bench import crowd, dispatch, fleet, planner, reserve, rewriter, verdicts, walk
+from hack.bench import crowd, dispatch, fleet, page, planner, record, reserve, rewriter, verdicts, walk
 from hack.bench.promises import Row
 from hack.lab.base import sidebyside
 from hack.lab.base.progress import LabError
@@ -25,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             rows += found.rows
             wrong += [f"BROKEN: {sentence}" for sentence in found.broken]
             wrong += verdicts.sentences(found.rows, lenient=asked.lenient)
+            if asked.write:  # after each, so that an interrupted run keeps what it has
+                page.write(record.keep(found.rows))
     except LabError as failure:
         print(failure, file=sys.stderr)
         return 1
@@ -46,6 +48,11 @@ def _parser() -> argparse.ArgumentParser:
                         help="measure the controller that is deployed, not the checkout's")  # fmt: skip
     parser.add_argument(
         "--lenient", action="store_true", help="fail only where a promise is broken by far: for a busy machine"
+    )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="put the figures into docs/performance.md; rows that are not run keep theirs",
     )
     for module in _BENCHES.values():
         module.add_arguments(parser)

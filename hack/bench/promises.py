@@ -153,21 +153,33 @@ FLAT = {
 }
 
 
+BENCHES: Mapping[str, tuple[Promise, ...]] = {
+    "dispatch": tuple(DISPATCH.values()),
+    "planner": (DECISION, DOUBLED),
+    "crowd": tuple(CROWD.values()),
+    "rewriter": (REWRITE,),
+    "reserve": (*RESERVE.values(), GROWTH),
+    "walk": tuple(WALK.values()),
+    "fleet": tuple(dict.fromkeys([*FLEET.values(), *FLAT.values()])),  # several rows keep the same
+}
+
+
 def complaints(about: str, values: Mapping[str, Value], promises: Mapping[str, Promise]) -> list[str]:
     """A sentence for each promise that one row of values breaks."""
     return [sentence for row in rows(about, "", values, promises) if (sentence := row.complaint(lenient=True))]
 
 
 def rows(bench: str, about: str, values: Mapping[str, Value], promises: Mapping[str, Promise]) -> list[Row]:
-    """One for each promise about a row of values; the least and the most of a key's runs stand beside it, as in `ratio_min`."""
+    """One for each promise about a row of values; the least and the most of a key's runs stand beside it, as in `ratio_min`. Figures of which
+    the same is promised are told by their keys."""
+    every = [*promises.values()]
 
-    def end(key: str, which: str) -> float:
-        return float(values.get(f"{key}_{which}", math.nan))
+    def row(key: str, promise: Promise) -> Row:
+        low, high = (float(values.get(f"{key}_{end}", math.nan)) for end in ("min", "max"))
+        whose = about if every.count(promise) == 1 else ", ".join(filter(None, (about, key)))
+        return Row(bench, whose, promise, float(values[key]), low, high)
 
-    return [
-        Row(bench, about, promise, float(values[key]), end(key, "min"), end(key, "max"))
-        for key, promise in promises.items()
-    ]
+    return [row(key, promise) for key, promise in promises.items()]
 
 
 def met(values: Mapping[str, Value], promises: Mapping[str, Promise]) -> bool:
