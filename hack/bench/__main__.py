@@ -7,12 +7,27 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hack.bench import crowd, dispatch, fleet, makespan, page, planner, record, reserve, rewriter, verdicts, walk
+from hack.bench import (
+    crowd,
+    dispatch,
+    fleet,
+    makespan,
+    multikueue,
+    page,
+    planner,
+    record,
+    reserve,
+    rewriter,
+    verdicts,
+    walk,
+)
 from hack.bench.promises import Row
 from hack.lab.base import sidebyside
 from hack.lab.base.progress import LabError
 
-_BENCHES = {module.NAME: module for module in (crowd, dispatch, fleet, makespan, planner, reserve, rewriter, walk)}
+_BENCHES = {
+    module.NAME: module for module in (crowd, dispatch, fleet, makespan, multikueue, planner, reserve, rewriter, walk)
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -72,7 +72,8 @@ def run(asked: argparse.Namespace) -> Found:
     rows = [_size(fleet, workers, asked.times, who) for workers in asked.backlogs]
     print("\n" + report.dispatch_table(rows))
     lines = [*(figures.line(NAME, row) for row in rows), figures.line(f"{NAME}-floor", report.dispatch_last_line(rows))]
-    judged = [promises.rows(NAME, f"{row['workers']} pods", row, promises.DISPATCH) for row in rows]
+    every = promises.DISPATCH | promises.DISPATCH_BESIDE
+    judged = [promises.rows(NAME, f"{row['workers']} pods", row, every) for row in rows]
     return Found(lines, rows=[one for each in judged for one in each])
 
 

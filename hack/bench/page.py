@@ -1,15 +1,15 @@
 """How do people read what the benches found: the figures in docs/performance.md. Pure but for the page's place.
 
-A promise has one line, that of the row which kept it worst. It claims what was run, and on which machine.
+A promise has one line, that of the row which kept it worst; of what is for comparison each row has one. It claims what was run, and on which machine.
 """
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hack.bench import verdicts
-from hack.bench.promises import BENCHES, MET, Promise
+from hack.bench.promises import BENCHES, BESIDE, MET, Promise
 from hack.bench.record import Kept
 from hack.lab.base.paths import REPO
 from hack.testbed import figures
@@ -35,20 +35,27 @@ def written(text: str, kept: Sequence[Kept]) -> str:
 
 def _figures(kept: Sequence[Kept]) -> str:
     runs = list(dict.fromkeys((one.date, one.where) for one in sorted(kept, key=lambda one: one.date, reverse=True)))
-    lines = [_line(bench, promise, kept, runs) for bench, promises in BENCHES.items() for promise in promises]
+    lines = [
+        line for bench, every in BENCHES.items() for promise in every for line in _lines(bench, promise, kept, runs)
+    ]
     said = [f"{number}. {date}, on {where}." for number, (date, where) in enumerate(runs, 1)]
     return "\n".join([_HEAD.rstrip("\n"), *lines, "", *(["Runs:", "", *said, ""] if said else [])])
 
 
-def _line(bench: str, promise: Promise, kept: Sequence[Kept], runs: Sequence[tuple[str, str]]) -> str:
+def _lines(bench: str, promise: Promise, kept: Sequence[Kept], runs: Sequence[tuple[str, str]]) -> Iterator[str]:
     mine = [one for one in kept if one.row.bench == bench and one.row.promise == promise]
-    cells = [f"`{bench}`", promise.what, promise.bound]
+    head = [f"`{bench}`", promise.what, promise.bound]
     if not mine:
-        return _row([*cells, "", NOT_RUN, "", "", ""])
-    worst = max(mine, key=_badness)
-    verdict = worst.row.verdict if worst.row.verdict == MET else f"**{worst.row.verdict}**"
-    number = runs.index((worst.date, worst.where)) + 1
-    return _row([*cells, str(_text(worst)), verdict, worst.row.about, _range(mine), str(number)])
+        yield _row([*head, "", NOT_RUN, "", "", ""])
+    elif promise.beside:
+        yield from (_row([*head, *_cells(one, runs, "")]) for one in mine)
+    else:
+        yield _row([*head, *_cells(max(mine, key=_badness), runs, _range(mine))])
+
+
+def _cells(one: Kept, runs: Sequence[tuple[str, str]], around: str) -> list[str]:
+    verdict = one.row.verdict if one.row.verdict in (MET, BESIDE) else f"**{one.row.verdict}**"
+    return [_text(one), verdict, one.row.about, around, str(runs.index((one.date, one.where)) + 1)]
 
 
 def _badness(one: Kept) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hack.testbed.figures import Value
 
-MET, MISSED, BROKEN, UNKNOWN = "met", "missed", "broken", "not measured"
+MET, MISSED, BROKEN, UNKNOWN, BESIDE = "met", "missed", "broken", "not measured", "for comparison"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,26 @@ class Promise:
         """What it comes to; what was not measured is not kept."""
         if math.isnan(value):
             return UNKNOWN
+        if self.beside:
+            return BESIDE
         kept = value >= self.broken if self.least else value <= self.broken
         return MET if self.meets(value) else MISSED if kept else BROKEN
 
     @property
     def bound(self) -> str:
         """The goal in words."""
+        if self.beside:
+            return "none"
         return f"at {'least' if self.least else 'most'} {self.goal:g}"
 
     @property
     def least(self) -> bool:
         return self.broken < self.goal
+
+    @property
+    def beside(self) -> bool:
+        """Whether nothing is promised: it stands beside what is, for comparison."""
+        return math.isinf(self.broken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ class Row:
         """A sentence if the goal is missed, and if that shall count, broken; else empty."""
         whose, what = ", ".join(filter(None, (self.bench, self.about))), self.promise.what
         verdict = self.verdict
-        if verdict == MET or (lenient and verdict == MISSED):
+        if verdict in (MET, BESIDE) or (lenient and verdict == MISSED):
             return ""
         if verdict == UNKNOWN:
             return f"{whose}: {what} was not measured"
@@ -80,6 +89,11 @@ class Found:
     rows: list[Row] = field(default_factory=list)
 
 
+def beside(what: str) -> Promise:
+    """A figure of which nothing is promised."""
+    return Promise(what, math.inf, math.inf)
+
+
 # Our pace was 0.63 to 0.98 of the floor's over a year's labs, the floor itself 12 to 24 pods a second; it has become faster since, with our
 # own loop and parser. Requests are counted, not timed: 1.0 and 1.0 for each pod of a hundred. Of a gang whose slots must be written, 2.0
 # go to the manager, and up to 3.0 of a thousand on a busy lab, which shows them as starting before they run.
@@ -91,6 +105,30 @@ OWN_CPU = Promise("milliseconds of our CPU per pod, both replicas", 5.0, 20.0)
 # The garbage collector takes the manager's pods at its own pace in either case, and a copy goes when its pod does.
 GONE = Promise("the time until a deleted gang is gone against the floor's", 1.2, 2.5)
 DISPATCH = {"ratio": RATIO, "ours_manager": MANAGER, "ours_workers": WORKERS, "cpu_ms": OWN_CPU, "gone_ratio": GONE}
+
+# What others need for as much, and we beside them: of the whole lab, for they share the work out to other programs than we do.
+_PACE, _LAB_MANAGER, _LAB_WORKERS, _LAB_CPU = (
+    beside("pods a second"),
+    beside("requests of everybody to the manager per pod"),
+    beside("requests of everybody to worker clusters per pod"),
+    beside("milliseconds of CPU of the whole lab per pod"),
+)
+DISPATCH_BESIDE = {
+    "pods_s": _PACE,
+    "floor_pods_s": beside("pods a second of the floor"),
+    "all_manager": _LAB_MANAGER,
+    "all_workers": _LAB_WORKERS,
+    "lab_cpu_ms": _LAB_CPU,
+}
+MULTIKUEUE = {
+    "pods_s": _PACE,
+    "kueue_manager": beside("requests of the manager's Kueue to the manager per pod"),
+    "kueue_workers": beside("requests of the manager's Kueue to worker clusters per pod"),
+    "cpu_ms": beside("milliseconds of CPU of the manager's Kueue per pod"),
+    "all_manager": _LAB_MANAGER,
+    "all_workers": _LAB_WORKERS,
+    "lab_cpu_ms": _LAB_CPU,
+}
 
 # Every kind of decision, the hard ones too: 70 to 175 ms of CPU time beside a lab that worked. No worse than linear: a doubled dimension
 # cost 0.9 to 1.7 times as much; what is quadratic costs four times.
@@ -157,7 +195,8 @@ FLAT = {
 
 
 BENCHES: Mapping[str, tuple[Promise, ...]] = {
-    "dispatch": tuple(DISPATCH.values()),
+    "dispatch": (*DISPATCH.values(), *DISPATCH_BESIDE.values()),
+    "multikueue": tuple(MULTIKUEUE.values()),
     "planner": (DECISION, DOUBLED),
     "crowd": tuple(CROWD.values()),
     "rewriter": (REWRITE,),

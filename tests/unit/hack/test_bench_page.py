@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hack.bench import machine, page, record
-from hack.bench.promises import DISPATCH, GROWTH, WALK, Row, rows
+from hack.bench.promises import BESIDE, DISPATCH, GROWTH, MULTIKUEUE, WALK, Row, rows
 from hack.bench.record import Kept
 
 RATIO, WRITES = DISPATCH["ratio"], WALK["ours_refused"]
@@ -45,6 +45,15 @@ def test_the_row_that_kept_its_promise_worst_stands_for_all() -> None:
     most = [Kept(Row("walk", f"{n} workers", WRITES, n / 10), "2026-11-25", HERE) for n in (1, 4)]
     assert line(*most, bench="walk", what=WRITES.what)[1:4] == ["0.4", "met", "4 workers"]
     assert line(*kept, dispatched(5, math.nan))[2:4] == ["**not measured**", "5 pods"]
+
+
+def test_of_what_is_for_comparison_each_row_stands_there() -> None:
+    pace = MULTIKUEUE["pods_s"]
+    kept = [
+        Kept(Row("multikueue", about, pace, value), "2026-11-25", HERE) for about, value in (("a", 5.0), ("b", 9.0))
+    ]
+    found = [one for one in page.written(TEXT, kept).splitlines() if one.startswith(f"| `multikueue` | {pace.what} |")]
+    assert [one.split(" | ")[2:6] for one in found] == [["none", "5", BESIDE, "a"], ["none", "9", BESIDE, "b"]]
 
 
 def test_each_figure_leads_to_its_run_and_the_newest_comes_first() -> None:
