@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    text = "\n".join(f"  {name:<8} {module.HELP}" for name, module in _BENCHES.items())
+    text = "\n".join(f"  {name:<10} {module.HELP}" for name, module in _BENCHES.items())
     parser = argparse.ArgumentParser(
         prog="python -m hack.bench", description=__doc__, epilog=f"benches:\n{text}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
