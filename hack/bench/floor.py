@@ -52,7 +52,7 @@ MAKE_ONLY, EXTRA_PATCH, END = "--make-only", "--extra-patch", "--end"
 _LINE = 2**21  # bytes: one event of a watch is one line
 _CONNECTIONS = PARALLEL + 1  # as many requests in flight as the controller's client has, and the watch
 _VERSION = "/version"  # everybody may ask for it, and it is about no namespace, so that nobody counts it
-_EXTRA = {"metadata": {"annotations": {f"{names.DOMAIN}/floor": "once more"}}}  # as small as the record of a slot
+_EXTRA = {"metadata": {"annotations": {f"{names.DOMAIN}/floor": "once more"}}}  # what a slot's record is, and where
 _BACKGROUND = {"propagationPolicy": "Background"}  # as our controller deletes
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _JSON = {"Content-Type": "application/json"}
@@ -152,7 +152,7 @@ async def _make(servers: Servers, namespace: str, order: Raw, left: dict[str, Ra
     pod = await _send(servers[USER], "POST", PODS.path(namespace), order["pod"], _JSON)
     name = pod["metadata"]["name"]
     if how == EXTRA_PATCH:
-        pod = await _send(servers[HOME], "PATCH", PODS.path(namespace, name), _EXTRA, _MERGE)
+        pod = await _send(servers[HOME], "PATCH", PODS.path(namespace, name, "status"), _EXTRA, _MERGE)
     if how != MAKE_ONLY:
         left[name] = pod
         order["body"]["metadata"]["labels"][names.POD_UID_LABEL] = uid_of(pod)
