@@ -119,7 +119,7 @@ def _comes(stage: Stage, seen: Recorder, workers: int, place: Path, how: str) ->
 
 
 def _script(place: Path, how: str) -> str:
-    words = [sys.executable, "-m", "hack.bench.floor", place, *([how] if how else [])]
+    words = [sys.executable, "-m", "hack.bench.floor", str(place), *filter(None, [how])]
     return commands.run(words, cwd=REPO, timeout=PATIENCE)
 
 

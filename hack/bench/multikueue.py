@@ -15,7 +15,7 @@ from functools import partial
 import yaml
 
 from adapter import names
-from adapter.objects.raw import Raw
+from adapter.objects.raw import Raw, is_true
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import PODS, Resource
 from hack.bench import backlog, promises
@@ -23,7 +23,7 @@ from hack.bench.promises import Found
 from hack.bench.report import Figures, Requests, Run
 from hack.lab.base import lab as definition
 from hack.lab.base.progress import step
-from hack.testbed import audit, clusters, deployment, figures, multikueue, procstat
+from hack.testbed import audit, deployment, figures, multikueue, procstat
 from hack.testbed.clusters import Cluster, Clusters
 from hack.testbed.recorder import Change, Place, Recorder
 from hack.testbed.stage import FAKE_NODE, TOLERATION, Stage, local_queue
@@ -117,7 +117,7 @@ def _all_complete(now: Mapping[Place, Raw], *, manager: str, jobs: int) -> bool:
 
 
 def _complete(found: Raw) -> bool:
-    return bool(clusters.condition(found, "Complete").get("status") == "True")
+    return is_true(found, "Complete")
 
 
 def _runs(pod: Raw) -> bool:

@@ -186,10 +186,10 @@ def dispatch_values(
     for name, key in (("ratio", "pods_s"), ("gone_ratio", "gone_s")):
         values[name] = ratio(mine[key], least[key])
         values |= _spread(name, [ratio(one[key], other[key]) for one, other in zip(ours, floor, strict=True)])
-    values |= mine | _spreads("", ours)
+    values |= {**mine, **_spreads("", ours)}
     values["met"] = "yes" if promises.met(values, promises.DISPATCH) else "no"
-    values |= {f"floor_{key}": value for key, value in least.items()} | _spreads("floor_", floor)
-    return values | by_line | _dearer(least["pods_s"], [one["pods_s"] for one in extra])
+    values |= {**{f"floor_{key}": value for key, value in least.items()}, **_spreads("floor_", floor)}
+    return {**values, **by_line, **_dearer(least["pods_s"], [one["pods_s"] for one in extra])}
 
 
 def dispatch_table(rows: Sequence[Mapping[str, Value]]) -> str:
