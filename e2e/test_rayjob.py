@@ -12,6 +12,7 @@ import pytest
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.testbed import progress
 from hack.testbed.clusters import Cluster, Clusters, program, wait
 from hack.testbed.rayjob import NAMESPACE, QUEUE, SAMPLE, Job
 from hack.testbed.stage import added
@@ -43,13 +44,15 @@ def test_rayjob_spans_both_clusters(job: Job) -> None:
 
 def test_a_plan_says_beforehand_where_it_will_run(job: Job) -> None:
     """`rayspan plan` for the sample, through the API server and the Service to the Deployment; nothing is submitted."""
-    done = subprocess.run(
-        [sys.executable, "-m", "adapter", "plan", "-f", str(SAMPLE), "--kubeconfig", str(job.manager.kubeconfig)],
-        cwd=REPO,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    done = progress.without(
+        subprocess.run(
+            [sys.executable, "-m", "adapter", "plan", "-f", str(SAMPLE), "--kubeconfig", str(job.manager.kubeconfig)],
+            cwd=REPO,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     )
     assert (done.returncode, done.stderr) == (0, ""), done
     assert done.stdout.endswith("Fits: 2 of 4 workers to east, 2 to west.\n"), done.stdout

@@ -21,6 +21,7 @@ import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.testbed import progress
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, local_queue, ray_cluster
@@ -210,15 +211,17 @@ def _seen(stage: Stage) -> list[tuple[str, str, str]]:
 
 
 def _plan(kubeconfig: Path, job: Raw | str, *more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "adapter", "plan", "-f", "-", "--kubeconfig", str(kubeconfig), *more],
-        cwd=REPO,
-        env=os.environ,
-        input=job if isinstance(job, str) else yaml.safe_dump(job),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    return progress.without(
+        subprocess.run(
+            [sys.executable, "-m", "adapter", "plan", "-f", "-", "--kubeconfig", str(kubeconfig), *more],
+            cwd=REPO,
+            env=os.environ,
+            input=job if isinstance(job, str) else yaml.safe_dump(job),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     )
 
 
