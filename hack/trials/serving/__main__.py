@@ -36,7 +36,7 @@ _PAUSE = 0.5
 _MEMORY = 512  # Mi that a worker of the sample asks for
 # All Ray nodes share the lab's processors, by these requests where there are not enough. A release that starts takes what the one that
 # serves leaves, as it does on nodes of its own.
-_CPU = {"one": "200m", "two": "40m", "three": "8m"}
+_CPU = {"one": "200m", "two": "40m", "three": "40m"}
 
 
 @dataclass
@@ -55,7 +55,8 @@ class Found:
         try:
             yield begun
         finally:
-            self.stages.append(Stage(name, begun, time.time(), least))
+            # What is asked in the last second goes out while the next stage begins.
+            self.stages.append(Stage(name, begun, time.time() - 1, least))
             _tell(f"{name}: {time.time() - begun:.0f} s")
 
 
