@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Found:
-    """Measure, print a table, and return the line for programs, and what is broken."""
+    """Measure, print a table, and return the line for programs, and what is judged."""
     size = Size(asked.crowd, asked.crowd_clusters, asked.crowd_queues)
     with step(f"crowd: {size.gangs} gangs over {size.clusters} clusters, {size.queues} queues in each"):
         found = asyncio.run(measured(size))
@@ -72,7 +72,7 @@ def run(asked: argparse.Namespace) -> Found:
         "doubled": figures.ratio(found[_OWN].ms, half[_OWN].ms),
     }
     values["met"] = str(promises.met(values, promises.CROWD)).lower()
-    return Found([figures.line(NAME, values)], promises.complaints(NAME, values, promises.CROWD))
+    return Found([figures.line(NAME, values)], rows=promises.rows(NAME, "", values, promises.CROWD))
 
 
 _FIRST, _OWN, _OTHER, _NEW = "they come", "more is used in their tree", "in another tree", "one more comes"

@@ -2,7 +2,9 @@
 
 Both begin with room reserved and admitted in two clusters for N pods. A bare script (floor.py) makes them, all at once, creates
 each copy and writes one status back; or it makes them only, and our controller does the rest: the same pods, the same bytes, the
-same fake nodes, turn about. A by-line tells how a gang fares while KubeRay makes its pods, at its own pace.
+same fake nodes, turn about, and whoever went first goes last the next time. Then the RayCluster is deleted, and the copies with it, by
+the script again or by our controller. By-lines tell how a gang fares while KubeRay makes its pods, at its own pace, and if it is
+asked for, what one more write to each of the manager's pods costs the script.
 The deployed controller and KubeRay are parked for moments, so nobody else may use the lab meanwhile.
 """
 
@@ -11,7 +13,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from adapter.objects.raw import Raw
 from adapter.shell.kube.resources import PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import backlog, promises, report, timeline
 from hack.bench.backlog import PATIENCE
-from hack.bench.floor import MAKE_ONLY, write_orders
+from hack.bench.floor import END, EXTRA_PATCH, MAKE_ONLY, write_orders
 from hack.bench.promises import Found
 from hack.bench.report import Figures
 from hack.lab.base import commands
@@ -37,8 +39,10 @@ NAME = "dispatch"
 HELP = "gated pods until all of them run, beside a bare script that does the least there is to do"
 
 _SIZES = (100, 300, 1000)
-_TIMES = 3  # the median of so many; a gang of a thousand is long enough to be measured once
-_LARGE = 1000
+_TIMES = 3  # the median of so many
+_LARGE, _TIMES_LARGE = 1000, 2  # a gang of a thousand takes minutes; twice, so that each of the two goes first once
+_HOWS = {"floor": "", "ours": MAKE_ONLY, "extra": EXTRA_PATCH}  # who dispatches, and what the script is told
+_WHO = {"floor": "the floor", "ours": "our controller", "extra": "the floor with one more write"}
 _FAKE_NODES = 4  # on each cluster: 500 workers of 200m ask for 100 CPUs, and a fake node has 32
 _QUOTA = 128  # CPUs of each cluster, all that its fake nodes have
 _SOON = 0.02  # seconds: CPU is counted from the first write on, give or take so much
@@ -56,50 +60,67 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backlogs", type=int, nargs="+", default=list(_SIZES), metavar="N",
                         help=f"how many pods, up to 1000 (default {' '.join(map(str, _SIZES))})")  # fmt: skip
     parser.add_argument("--times", type=int, default=_TIMES, metavar="N",
-                        help=f"how often each is measured, below {_LARGE} pods (default {_TIMES})")  # fmt: skip
+                        help=f"how often each is measured (default {_TIMES}), from {_LARGE} pods on {_TIMES_LARGE} times at most")  # fmt: skip
+    parser.add_argument("--extra-patch", action="store_true",
+                        help="measure the floor with one more write to each of the manager's pods, too (dispatch)")  # fmt: skip
 
 
 def run(asked: argparse.Namespace) -> Found:
-    """Measure, print a table, and return the lines for programs, of which the last one has the ratios, and what is broken."""
+    """Measure, print a table, and return the lines for programs, of which the last one has the ratios, and what is judged."""
     fleet = deployment.on_lab(renew=asked.renew, fake_nodes=_FAKE_NODES)
-    rows = [_size(fleet, workers, asked.times if workers < _LARGE else 1) for workers in asked.backlogs]
+    who = ("floor", "ours", "extra") if asked.extra_patch else ("floor", "ours")
+    rows = [_size(fleet, workers, asked.times, who) for workers in asked.backlogs]
     print("\n" + report.dispatch_table(rows))
     lines = [*(figures.line(NAME, row) for row in rows), figures.line(f"{NAME}-floor", report.dispatch_last_line(rows))]
-    broken = [promises.complaints(f"{NAME} of {row['workers']} pods", row, promises.DISPATCH) for row in rows]
-    return Found(lines, [sentence for each in broken for sentence in each])
+    every = promises.DISPATCH | promises.DISPATCH_BESIDE
+    judged = [promises.rows(NAME, f"{row['workers']} pods", row, every) for row in rows]
+    return Found(lines, rows=[one for each in judged for one in each])
 
 
-def _size(fleet: Clusters, workers: int, times: int) -> dict[str, figures.Value]:
-    ours, floor = [], []
+def _size(fleet: Clusters, workers: int, times: int, who: Sequence[str]) -> dict[str, figures.Value]:
+    found: dict[str, list[Figures]] = {one: [] for one in who}
+    rounds = min(times, _TIMES_LARGE) if workers >= _LARGE else times
     with _stage(fleet, workers) as stage:
-        for number in range(times):
-            with step(f"dispatch: {workers} pods, the floor ({number + 1} of {times})"):
-                floor.append(_run(stage, f"floor-{number}", workers, floor=True))
-            with step(f"dispatch: {workers} pods, our controller ({number + 1} of {times})"):
-                ours.append(_run(stage, f"ours-{number}", workers, floor=False))
+        for number in range(rounds):
+            for one in who if number % 2 == 0 else reversed(who):
+                with step(f"dispatch: {workers} pods, {_WHO[one]} ({number + 1} of {rounds})"):
+                    found[one].append(_run(stage, f"{one}-{number}", workers, _HOWS[one]))
         with step(f"dispatch: {workers} pods while KubeRay makes them"):
             through = _through(stage, "through", workers)
-    return report.dispatch_values(workers, ours, floor, through)
+    return report.dispatch_values(workers, found["ours"], found["floor"], through, found.get("extra", ()))
 
 
-def _run(stage: Stage, job: str, workers: int, *, floor: bool) -> Figures:
-    """One gang, from its first pod until all run: by the script alone, or by our controller of pods that the script makes."""
-    script = [sys.executable, "-m", "hack.bench.floor"]
-    with _recorder(stage) as seen, tempfile.TemporaryDirectory() as place, ThreadPoolExecutor() as pool:
-        with backlog.reserved(stage, seen, job, workers, controller=not floor) as pods:
+def _run(stage: Stage, job: str, workers: int, how: str) -> Figures:
+    """One gang: until all of it run, and until all is gone. By the script alone, or by our controller of pods that the script makes."""
+    ours = how == MAKE_ONLY
+    with _recorder(stage) as seen, tempfile.TemporaryDirectory() as place:
+        with backlog.reserved(stage, seen, job, workers, controller=ours) as pods:
             write_orders(stage, job, pods, Path(place))
-            start = _start()
-            done = pool.submit(
-                commands.run, [*script, place, *([] if floor else [MAKE_ONLY])], cwd=REPO, timeout=PATIENCE
-            )
-            found = _measured(stage, seen, workers, start, lambda: done.done() and bool(done.exception()))
-            own = json.loads(done.result())
-            stage.manager.delete("raycluster", job, stage.name, wait=False)
+            found = _comes(stage, seen, workers, Path(place), how)
+            if ours:
+                stage.manager.delete("raycluster", job, stage.name, wait=False)
+            else:
+                _script(Path(place), END)
+            seen.poll(_no_pods, PATIENCE, "all pods and copies are gone")
         _cleared(stage, seen)
-    lab = found["lab_cpu_ms"] + own["cpu_s"] * 1000 / workers  # the script is no process of the lab
-    return {**found, "lab_cpu_ms": lab} | (
-        {"cpu_ms": own["cpu_s"] * 1000 / workers, "rss_mb": own["rss_mb"]} if floor else {}
-    )
+    return {**found, **report.gone(seen.changes, stage.manager.name)}
+
+
+def _comes(stage: Stage, seen: Recorder, workers: int, place: Path, how: str) -> Figures:
+    """From the first pod until all run. What the script spent is the floor's own; it is no process of the lab."""
+    with ThreadPoolExecutor() as pool:
+        start = _start()
+        done = pool.submit(_script, place, how)
+        found = _measured(stage, seen, workers, start, lambda: done.done() and bool(done.exception()))
+        own = json.loads(done.result())
+    spent = own["cpu_s"] * 1000 / workers
+    theirs = {} if how == MAKE_ONLY else {"cpu_ms": spent, "rss_mb": own["rss_mb"]}
+    return {**found, "lab_cpu_ms": found["lab_cpu_ms"] + spent, **theirs}
+
+
+def _script(place: Path, how: str) -> str:
+    words = [sys.executable, "-m", "hack.bench.floor", place, *([how] if how else [])]
+    return commands.run(words, cwd=REPO, timeout=PATIENCE)
 
 
 def _through(stage: Stage, job: str, workers: int) -> Figures:
@@ -109,7 +130,7 @@ def _through(stage: Stage, job: str, workers: int) -> Figures:
         seen.poll(lambda now: _running(now, stage) == workers, PATIENCE, f"all of {workers} workers run")
         found = report.through(seen.changes, stage.manager.name)
         stage.manager.delete("raycluster", job, stage.name, wait=False)
-        return {**found, "gone_s": _cleared(stage, seen)}
+        return {**found, "through_gone_s": _cleared(stage, seen)}
 
 
 def _measured(stage: Stage, seen: Recorder, workers: int, start: Start, failed: Callable[[], bool]) -> Figures:
@@ -147,6 +168,10 @@ def _pods(now: Mapping[Place, Raw], stage: Stage) -> list[Raw]:
 
 def _running(now: Mapping[Place, Raw], stage: Stage) -> int:
     return sum(map(timeline.runs, _pods(now, stage)))
+
+
+def _no_pods(now: Mapping[Place, Raw]) -> bool:
+    return not any(kind == PODS.plural for _, kind, _ in now)
 
 
 def _cleared(stage: Stage, seen: Recorder) -> float:

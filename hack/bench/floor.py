@@ -1,4 +1,4 @@
-"""`python -m hack.bench.floor FOLDER [--make-only]`: the least that our protocol asks for, by a bare script that decides nothing.
+"""`python -m hack.bench.floor FOLDER [HOW]`: the least that our protocol asks for, by a bare script that decides nothing.
 
 The orders in the folder say what is to be done, as a script without any knowledge can do it: for each pod its own body and that of
 its copy, made by the product's own rewriter: the same bytes as the controller's. With them are kubeconfigs with the controller's own
@@ -6,8 +6,10 @@ rights, so that API servers treat both alike, and audit logs count both alike.
 
 For each pod that it is told of, the script does four things: create it, gated, create its copy, see it Running in a watch, write one
 status back. No caches, no queue, no preconditions beyond the uid, and nobody would survive its crash. What it reaches is what API
-servers, Kueue, schedulers and fake nodes allow on this machine. With --make-only it does the first of the four, at the same pace, for
-somebody else to do the rest. In the end it prints what it spent itself, as JSON.
+servers, Kueue, schedulers and fake nodes allow on this machine. It has our controller's loop and parser, and its connections stand before
+it begins. With --make-only it does the first of the four, at the same pace, for somebody else to do the rest; with --extra-patch it writes
+to each pod of the manager once more, which tells what such a write costs; with --end it ends what is there: the RayCluster,
+whose pods the garbage collector takes, and all copies. In the end it prints what it spent itself, as JSON.
 """
 
 import asyncio
@@ -22,6 +24,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
+import orjson
+import uvloop
 from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 
@@ -35,7 +39,7 @@ from adapter.rewrite import rewriter
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.kube.client import PARALLEL
-from adapter.shell.kube.resources import PODS
+from adapter.shell.kube.resources import PODS, RAY_CLUSTERS
 from adapter.worker import mirror
 from hack.testbed import install
 from hack.testbed.stage import QUEUE, Stage
@@ -43,11 +47,17 @@ from hack.testbed.stage import QUEUE, Stage
 HOME = "home"  # what the manager's kubeconfig is called
 USER = "user"  # and the one of whoever makes the pods, as KubeRay does otherwise
 WORK = "work.json"
-MAKE_ONLY = "--make-only"
+MAKE_ONLY, EXTRA_PATCH, END = "--make-only", "--extra-patch", "--end"
 
 _LINE = 2**21  # bytes: one event of a watch is one line
+_CONNECTIONS = PARALLEL + 1  # as many requests in flight as the controller's client has, and the watch
+_VERSION = "/version"  # everybody may ask for it, and it is about no namespace, so that nobody counts it
+_EXTRA = {"metadata": {"annotations": {f"{names.DOMAIN}/floor": "once more"}}}  # what a slot's record is, and where
+_BACKGROUND = {"propagationPolicy": "Background"}  # as our controller deletes
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _JSON = {"Content-Type": "application/json"}
+
+Servers = Mapping[str, aiohttp.ClientSession]  # by the name of their kubeconfig
 
 
 def write_orders(stage: Stage, job: str, pods: Sequence[Raw], folder: Path) -> None:
@@ -57,7 +67,8 @@ def write_orders(stage: Stage, job: str, pods: Sequence[Raw], folder: Path) -> N
     for name in stage.clusters:
         (folder / name).write_text(install.worker_kubeconfig(stage.manager, name), encoding="utf-8")
     place = read_placement(stage.placement(job))
-    work = {"namespace": stage.name, "placement": place.name, "orders": list(_orders(stage, pods, place))}
+    orders = list(_orders(stage, pods, place))
+    work = {"namespace": stage.name, "job": job, "placement": place.name, "orders": orders}
     (folder / WORK).write_text(json.dumps(work), encoding="utf-8")
 
 
@@ -91,38 +102,61 @@ def _target(stage: Stage, cluster: str, standing: Raw, place: Placement) -> Targ
     )
 
 
-async def run(folder: Path, *, make_only: bool = False) -> dict[str, float]:
-    """Do all orders; returns CPU seconds and megabytes."""
-    work = json.loads((folder / WORK).read_text(encoding="utf-8"))
+async def run(folder: Path, how: str = "") -> dict[str, float]:
+    """Do all orders, or with END undo them; returns CPU seconds and megabytes."""
+    work = orjson.loads((folder / WORK).read_bytes())
     orders: dict[str, list[Raw]] = defaultdict(list)
     for order in work["orders"]:
         orders[order["cluster"]].append(order)
     async with AsyncExitStack() as stack:
-        user, home = [await stack.enter_async_context(_server(folder / name)) for name in (USER, HOME)]
-        there = {name: await stack.enter_async_context(_server(folder / name)) for name in orders}
+        servers = {name: await stack.enter_async_context(_server(folder / name)) for name in (USER, HOME, *orders)}
+        await asyncio.gather(*map(_warm, servers.values()))
         begun = time.process_time()
-        async with asyncio.TaskGroup() as tasks:
-            for cluster, server in there.items():
-                left: dict[str, Raw] = {}
-                if not make_only:
-                    tasks.create_task(_mirror(home, server, work, cluster, left, len(orders[cluster])))
-                for order in orders[cluster]:
-                    tasks.create_task(_make(user, None if make_only else server, work["namespace"], order, left))
+        await (_end(servers, work, orders) if how == END else _begin(servers, work, orders, how))
         return {
             "cpu_s": time.process_time() - begun,
             "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
 
 
-async def _make(
-    user: aiohttp.ClientSession, server: aiohttp.ClientSession | None, namespace: str, order: Raw, left: dict[str, Raw]
-) -> None:
-    """Make one pod, and its copy if there is a server for it."""
-    pod = await _send(user, "POST", PODS.path(namespace), order["pod"], _JSON)
-    if server:
-        left[pod["metadata"]["name"]] = pod
+async def _warm(server: aiohttp.ClientSession) -> None:
+    """Open every connection: a request at once on each, for one that stands already would be taken again."""
+    await asyncio.gather(*(_send(server, "GET", _VERSION) for _ in range(_CONNECTIONS)))
+
+
+async def _begin(servers: Servers, work: Raw, orders: Mapping[str, list[Raw]], how: str) -> None:
+    """Make all pods, and unless that is somebody else's work their copies, and write back that they run."""
+    async with asyncio.TaskGroup() as tasks:
+        for cluster, mine in orders.items():
+            left: dict[str, Raw] = {}
+            if how != MAKE_ONLY:
+                tasks.create_task(_mirror(servers[HOME], servers[cluster], work, cluster, left, len(mine)))
+            for order in mine:
+                tasks.create_task(_make(servers, work["namespace"], order, left, how))
+
+
+async def _end(servers: Servers, work: Raw, orders: Mapping[str, list[Raw]]) -> None:
+    """Delete the RayCluster, and at the same time each copy, for nobody else would do so."""
+    namespace = work["namespace"]
+    async with asyncio.TaskGroup() as tasks:
+        ray_cluster = RAY_CLUSTERS.path(namespace, work["job"])
+        tasks.create_task(_send(servers[USER], "DELETE", ray_cluster, _BACKGROUND, _JSON))
+        for cluster, mine in orders.items():
+            for order in mine:
+                copy = PODS.path(namespace, order["body"]["metadata"]["name"])
+                tasks.create_task(_send(servers[cluster], "DELETE", copy, _BACKGROUND, _JSON))
+
+
+async def _make(servers: Servers, namespace: str, order: Raw, left: dict[str, Raw], how: str) -> None:
+    """Make one pod, and its copy unless that is somebody else's work."""
+    pod = await _send(servers[USER], "POST", PODS.path(namespace), order["pod"], _JSON)
+    name = pod["metadata"]["name"]
+    if how == EXTRA_PATCH:
+        pod = await _send(servers[HOME], "PATCH", PODS.path(namespace, name, "status"), _EXTRA, _MERGE)
+    if how != MAKE_ONLY:
+        left[name] = pod
         order["body"]["metadata"]["labels"][names.POD_UID_LABEL] = uid_of(pod)
-        await _send(server, "POST", PODS.path(namespace), order["body"], _JSON)
+        await _send(servers[order["cluster"]], "POST", PODS.path(namespace), order["body"], _JSON)
 
 
 async def _mirror(
@@ -153,26 +187,29 @@ async def _copies(server: aiohttp.ClientSession, work: Raw) -> AsyncIterator[Raw
         async with server.get(PODS.path(work["namespace"]), params=params) as answer:
             answer.raise_for_status()
             while line := await answer.content.readline():
-                yield json.loads(line)["object"]
+                yield orjson.loads(line)["object"]
 
 
-async def _send(server: aiohttp.ClientSession, method: str, path: str, body: object, headers: Mapping[str, str]) -> Raw:
-    async with server.request(method, path, data=json.dumps(body), headers=headers) as answer:
+async def _send(
+    server: aiohttp.ClientSession, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
+) -> Raw:
+    sent = None if body is None else orjson.dumps(body)
+    async with server.request(method, path, data=sent, headers=headers) as answer:
         said = await answer.read()
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path}: {answer.status} {said[:300].decode(errors='replace')}")
-        return cast(Raw, json.loads(said))
+        return cast(Raw, orjson.loads(said))
 
 
 @asynccontextmanager
 async def _server(kubeconfig: Path) -> AsyncIterator[aiohttp.ClientSession]:
-    """One API server, with as many requests in flight as the controller's client has."""
+    """One API server."""
     settings: Any = kube.Configuration()
     await kube_config.load_kube_config(str(kubeconfig), client_configuration=settings)
     headers = {"User-Agent": "floor"}
     async with kube.ApiClient(settings) as api:
         await api.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
-        connector = aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=PARALLEL + 1)  # and the watch
+        connector = aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=_CONNECTIONS)
         async with aiohttp.ClientSession(
             settings.host, connector=connector, headers=headers, read_bufsize=_LINE, timeout=aiohttp.ClientTimeout(None)
         ) as session:
@@ -180,4 +217,4 @@ async def _server(kubeconfig: Path) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run(Path(sys.argv[1]), make_only=sys.argv[2:] == [MAKE_ONLY]))))
+    print(json.dumps(uvloop.run(run(Path(sys.argv[1]), *sys.argv[2:]))))

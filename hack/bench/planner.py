@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Found:
-    """Measure, print tables, and return the line for programs, and what is broken."""
+    """Measure, print tables, and return the line for programs, and what is judged."""
     goal = Size()
     with step(f"planner: {goal.pods} pods, {goal.clusters} clusters, {goal.queues} queues in each"):
         base = plannerinput.make(goal)
@@ -54,7 +54,7 @@ def run(asked: argparse.Namespace) -> Found:
     doubled = {name: row[-1] for name, row in zip(_DIMENSIONS, rows, strict=True)}
     values |= {f"{name}_doubled": factor for name, factor in doubled.items()}
     values |= {"goal_ms": promises.DECISION.goal, "met": str(all(map(promises.DECISION.meets, kinds.values()))).lower()}
-    return Found([figures.line(NAME, values)], promises.planner(kinds, doubled))
+    return Found([figures.line(NAME, values)], rows=promises.planner(kinds, doubled))
 
 
 def _build(goal: Size) -> tuple[float, float]:

@@ -34,13 +34,19 @@ _KEYS = {
     "cpu_ms": "own CPU ms per pod",
     "lab_cpu_ms": "the whole lab's CPU ms per pod",
     "rss_mb": "own memory, MB",
+    "gone_s": "deleted until the last pod and copy is gone, s",
 }
+_SPREAD = ("pods_s", "ours_manager", "ours_workers", "cpu_ms", "gone_s")  # told with the least and the most of all runs
 _THROUGH = {
     "through_pods_s": "pods/s with KubeRay making them",
     "kuberay_pods_s": "pods/s that KubeRay makes",
     "through_p50_s": "created to Running P50, s",
     "through_p99_s": "created to Running P99, s",
-    "gone_s": "deleted until nothing is left, s",
+    "through_gone_s": "deleted until nothing is left, s",
+}
+_EXTRA = {
+    "extra_pods_s": "pods/s of the floor with one more write",
+    "extra_ms": "what such a write costs it, ms per pod",
 }
 
 
@@ -164,30 +170,40 @@ def cost(workers: int, manager: str, requests: Requests, *, cpu_s: float, lab_cp
     }
 
 
+def gone(changes: Sequence[Change], manager: str) -> Figures:
+    """Seconds from the deletion of the RayCluster until its last pod, and its last copy, was gone."""
+    fall = timeline.fall(changes, manager)
+    return {"gone_s": max(fall["pods_gone_s"], fall["copies_gone_s"])}
+
+
 def dispatch_values(
-    workers: int, ours: Sequence[Figures], floor: Sequence[Figures], by_line: Figures
+    workers: int, ours: Sequence[Figures], floor: Sequence[Figures], by_line: Figures, extra: Sequence[Figures] = ()
 ) -> dict[str, Value]:
-    """One size: medians of ours and of the floor's runs, and the ratio of their paces."""
+    """One size: medians of ours and of the floor's runs, and what ours is to the floor's. The spread is that of all runs; a ratio's is that
+    of runs that followed one another."""
     mine, least = _median(ours), _median(floor)
-    share = ratio(mine["pods_s"], least["pods_s"])
-    met = promises.met({**mine, "ratio": share}, promises.DISPATCH)
-    return {
-        "workers": workers,
-        "ratio": share,
-        "met": "yes" if met else "no",
-        **mine,
-        **{f"floor_{key}": value for key, value in least.items()},
-        **by_line,
-    }
+    values: dict[str, Value] = {"workers": workers}
+    for name, key in (("ratio", "pods_s"), ("gone_ratio", "gone_s")):
+        values[name] = ratio(mine[key], least[key])
+        values |= _spread(name, [ratio(one[key], other[key]) for one, other in zip(ours, floor, strict=True)])
+    values |= mine | _spreads("", ours)
+    values["met"] = "yes" if promises.met(values, promises.DISPATCH) else "no"
+    values |= {f"floor_{key}": value for key, value in least.items()} | _spreads("floor_", floor)
+    return values | by_line | _dearer(least["pods_s"], [one["pods_s"] for one in extra])
 
 
 def dispatch_table(rows: Sequence[Mapping[str, Value]]) -> str:
-    """All sizes side by side, each beside its floor."""
+    """All sizes side by side, each beside its floor; with the least and the most where that was kept."""
     head = ["gated pods", *(word for row in rows for word in (str(row["workers"]), "floor"))]
     nothing = float("nan")
-    lines: list[list[Value]] = [["pods/s against the floor's", *_pairs(rows, "ratio", "")]]
-    lines += [[text, *(row[which + key] for row in rows for which in ("", "floor_"))] for key, text in _KEYS.items()]
-    lines += [[text, *(value for row in rows for value in (row[key], nothing))] for key, text in _THROUGH.items()]
+    lines: list[list[Value]] = [
+        [text, *(cell for row in rows for cell in (figures.spread(row, key), nothing))]
+        for key, text in (("ratio", "pods/s against the floor's"), ("gone_ratio", "deletion against the floor's"))
+    ]
+    for key, text in _KEYS.items():
+        lines.append([text, *(figures.spread(row, which + key) for row in rows for which in ("", "floor_"))])
+    by_lines = _THROUGH | (_EXTRA if any("extra_ms" in row for row in rows) else {})
+    lines += [[text, *(cell for row in rows for cell in (row[key], nothing))] for key, text in by_lines.items()]
     return figures.table(head, lines)
 
 
@@ -197,9 +213,21 @@ def dispatch_last_line(rows: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
     return {**ratios, "met": "yes" if all(row["met"] == "yes" for row in rows) else "no"}
 
 
-def _pairs(rows: Sequence[Mapping[str, Value]], key: str, beside: str) -> list[Value]:
-    return [value for row in rows for value in (row[key], beside or float("nan"))]
+def _dearer(pods_s: float, extra: Sequence[float]) -> Figures:
+    """What one more write costs the floor, if that was measured: milliseconds of each pod's share of the time."""
+    if not extra:
+        return {}
+    slower = statistics.median(extra)
+    return {"extra_pods_s": slower, "extra_ms": 1000 * (ratio(1, slower) - ratio(1, pods_s))}
 
 
 def _median(runs: Sequence[Figures]) -> dict[str, float]:
     return {key: statistics.median(run[key] for run in runs) for key in _KEYS}
+
+
+def _spreads(which: str, runs: Sequence[Figures]) -> Figures:
+    return {name: at for key in _SPREAD for name, at in _spread(which + key, [run[key] for run in runs]).items()}
+
+
+def _spread(name: str, of: Sequence[float]) -> dict[str, float]:
+    return {f"{name}_min": min(of), f"{name}_max": max(of)}

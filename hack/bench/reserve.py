@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Found:
-    """Measure, print a table, and return the lines for programs, and what is broken."""
+    """Measure, print a table, and return the lines for programs, and what is judged."""
     fleet = deployment.on_lab(renew=asked.renew)
     rows = []
     with deployment.undisturbed(fleet.manager):
@@ -64,11 +64,12 @@ def run(asked: argparse.Namespace) -> Found:
             with connected(fleet, tuple(fleet.workers)[:over]):
                 rows += [row(fleet, workers, over) for workers in asked.gangs if workers >= over]
     print("\n" + table(rows))
-    broken = [
-        promises.complaints(f"{NAME} {one['workers']} over {one['clusters']}", one, promises.RESERVE) for one in rows
+    judged = [
+        promises.rows(NAME, f"{one['workers']} workers over {one['clusters']} clusters", one, promises.RESERVE)
+        for one in rows
     ]
     lines = [figures.line(NAME, one) for one in rows]
-    return Found(lines, [*(sentence for each in broken for sentence in each), *promises.growth(rows)])
+    return Found(lines, rows=[*(one for each in judged for one in each), *promises.growth(rows)])
 
 
 def row(fleet: Clusters, workers: int, over: int) -> dict[str, figures.Value]:

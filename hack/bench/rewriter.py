@@ -14,7 +14,7 @@ from adapter.rewrite import rewriter
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.rewrite.target import Target
 from hack.bench import promises
-from hack.bench.promises import Found
+from hack.bench.promises import Found, Row
 from hack.lab.base.paths import REPO
 from hack.testbed import figures
 
@@ -40,16 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Found:
-    """Measure, print a table, and return the line for programs, and what is broken."""
+    """Measure, print a table, and return the line for programs, and what is judged."""
     pods = {path.name.partition(".")[0]: yaml.safe_load(path.read_text()) for path in sorted(_GOLDEN.glob("*.in.yaml"))}
     costs = {name: (_rewrite(pod, NOTHING), _rewrite(pod, _EVERYTHING)) for name, pod in pods.items()}
     print(
         "\n" + figures.table(("rewrite of one pod", "us", "mapped us"), [(name, *both) for name, both in costs.items()])
     )
     values = {f"{name}_us": plain for name, (plain, _) in costs.items()}
-    said = (promises.REWRITE.complaint(f"{NAME}, {name}", max(both)) for name, both in costs.items())
+    rows = [Row(NAME, name, promises.REWRITE, max(both)) for name, both in costs.items()]
     line = figures.line(NAME, values | {"mapped_most_us": max(mapped for _, mapped in costs.values())})
-    return Found([line], [sentence for sentence in said if sentence])
+    return Found([line], rows=rows)
 
 
 def _rewrite(pod: Raw, mapping: PodMapping) -> float:

@@ -37,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Found:
-    """Measure, print tables, and return the lines for programs, and what is broken."""
+    """Measure, print tables, and return the lines for programs, and what is judged."""
     fleet = deployment.on_lab(renew=asked.renew)
     found = [_size(fleet, workers) for workers in asked.workers]
-    return Found([line for each in found for line in each.lines], [said for each in found for said in each.broken])
+    return Found([line for each in found for line in each.lines], rows=[row for each in found for row in each.rows])
 
 
 def _size(fleet: Clusters, workers: int) -> Found:
@@ -51,8 +51,8 @@ def _size(fleet: Clusters, workers: int) -> Found:
         plain = _run(fleet, workers, spans=False)
     print("\n" + report.walk_text(workers, spanning, plain))
     values = report.walk_values(workers, spanning, plain)
-    broken = promises.complaints(f"{NAME} of {workers} workers", values, promises.WALK)
-    return Found([figures.line(NAME, values | spent.per(workers))], broken)
+    rows = promises.rows(NAME, f"{workers} workers", values, promises.WALK)
+    return Found([figures.line(NAME, values | spent.per(workers))], rows=rows)
 
 
 def _run(fleet: Clusters, workers: int, *, spans: bool) -> Run:

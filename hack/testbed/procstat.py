@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hack.lab.base import lab as definition
+from hack.lab.base.lab import Cluster
 from hack.lab.cluster import cgroups
 
 _CONTROLLER = b"\0-m\0adapter\0controller\0"  # how our image starts it, see hack/lab/images/adapterimage.py
+_KUEUE = b"\0--config=/controller_manager_config.yaml\0"  # as its own manifest starts it
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -22,6 +24,11 @@ def lab() -> set[int]:
 def controllers() -> set[int]:
     """Our deployed controller, and its stand-ins if there are any."""
     return {int(found.parent.name) for found in Path("/proc").glob("[0-9]*/cmdline") if _CONTROLLER in _read(found)}
+
+
+def kueue(cluster: Cluster) -> set[int]:
+    """Kueue of one cluster of the lab."""
+    return {pid for pid in cgroups.processes(cluster) if _KUEUE in _read(Path(f"/proc/{pid}/cmdline"))}
 
 
 def cpu(pids: Iterable[int]) -> float:

@@ -1,8 +1,11 @@
 """The pace counts from the first pod that is dispatched, and the requests are shared out to the pods."""
 
+import argparse
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -18,21 +21,29 @@ from adapter.objects.reservation import reservation
 from adapter.rewrite.headaddress import HeadAddress
 from adapter.worker import dispatch
 from adapter.worker.facts import Worker
+from hack.bench import dispatch as dispatch_bench
 from hack.bench import floor, report
-from hack.testbed import procstat
+from hack.testbed import deployment, procstat
 from hack.testbed.audit import Kind, Request
+from hack.testbed.clusters import Clusters
 from hack.testbed.recorder import Change
 from hack.testbed.stage import Stage
 from tests.unit import apiserver
 from tests.unit import builders as make
-from tests.unit.apiserver import event, says, streams
+from tests.unit.apiserver import Answer, Asked, Server, event, says, streams
 
 FIGURES = {
     "pods_s": 10.0, "total_s": 10.0, "running_p50_s": 5.0, "running_p99_s": 9.0, "copy_p50_s": 1.0, "copy_p99_s": 2.0,
-    "ours_manager": 1.0, "ours_workers": 1.0, "all_manager": 5.0, "all_workers": 6.0, "cpu_ms": 9.0, "lab_cpu_ms": 70.0,
-    "rss_mb": 90.0,
+    "ours_manager": 1.0, "ours_workers": 1.0, "all_manager": 5.0, "all_workers": 6.0, "cpu_ms": 4.0, "lab_cpu_ms": 70.0,
+    "rss_mb": 90.0, "gone_s": 5.0,
 }  # fmt: skip
-THROUGH = {"through_pods_s": 8.0, "kuberay_pods_s": 9.0, "through_p50_s": 1.0, "through_p99_s": 2.0, "gone_s": 3.0}
+THROUGH = {
+    "through_pods_s": 8.0,
+    "kuberay_pods_s": 9.0,
+    "through_p50_s": 1.0,
+    "through_p99_s": 2.0,
+    "through_gone_s": 3.0,
+}
 
 
 def here(at: float, name: str, *, slot: str = "", phase: str = "Pending") -> Change:
@@ -88,6 +99,13 @@ def test_the_by_line_counts_from_the_first_pod_that_kuberay_makes() -> None:
     }
 
 
+def test_a_gang_is_gone_with_its_last_pod_and_its_last_copy() -> None:
+    left = [Change(at, where, "pods", name, None) for at, where, name in ((213, "mgr", "a"), (214, "east", "a"))]
+    ended = Change(210, "mgr", "rayclusters", "gang", None)
+    earlier = [*OF_KUBERAY, Change(106, "mgr", "pods", "x", None)]
+    assert report.gone([*earlier, *OURS, ended, *left], "mgr") == {"gone_s": 4}
+
+
 def test_nothing_dispatched_is_no_pace() -> None:
     """A script that fails leaves nothing to measure; its own failure is told, not a division by nothing."""
     assert math.isnan(report.pace(MADE, "mgr")["pods_s"])
@@ -117,10 +135,12 @@ def test_own_requests_are_told_from_everybodys() -> None:
 @pytest.mark.parametrize(
     ("changed", "want"),
     [
-        pytest.param({"pods_s": 8.0}, "yes", id="as fast as it must be"),
-        pytest.param({"pods_s": 7.9}, "no", id="too slow"),
-        pytest.param({"ours_manager": 1.3}, "no", id="asks the manager too much"),
-        pytest.param({"ours_workers": 7.1}, "no", id="asks the worker clusters too much"),
+        pytest.param({"pods_s": 9.5}, "yes", id="as fast as it must be"),
+        pytest.param({"pods_s": 9.4}, "no", id="too slow"),
+        pytest.param({"ours_manager": 1.2}, "no", id="asks the manager too much"),
+        pytest.param({"ours_workers": 1.1}, "no", id="asks the worker clusters too much"),
+        pytest.param({"cpu_ms": 5.1}, "no", id="computes too much"),
+        pytest.param({"gone_s": 6.1}, "no", id="is deleted too slowly"),
     ],
 )
 def test_the_goal_is_met_only_as_a_whole(changed: Mapping[str, float], want: str) -> None:
@@ -134,10 +154,56 @@ def test_the_goal_is_met_only_as_a_whole(changed: Mapping[str, float], want: str
 
 def test_the_table_holds_each_size_beside_its_floor() -> None:
     rows = [report.dispatch_values(n, [FIGURES | {"pods_s": 9.0}], [FIGURES], THROUGH) for n in (100, 300)]
-    lines = [line.rsplit(maxsplit=4) for line in report.dispatch_table(rows).splitlines()]
+    lines = [re.split(r"\s{2,}", line) for line in report.dispatch_table(rows).splitlines()]
     assert ["gated pods", "100", "floor", "300", "floor"] in lines
-    assert ["pods/s", "9", "10", "9", "10"] in lines
+    assert ["pods/s", "9 (9 to 9)", "10 (10 to 10)", "9 (9 to 9)", "10 (10 to 10)"] in lines
     assert ["pods/s that KubeRay makes", "9", "-", "9", "-"] in lines
+    assert not any("one more write" in line[0] for line in lines)
+
+
+def test_the_spread_is_that_of_runs_that_followed_one_another() -> None:
+    ours, floor = [FIGURES | {"pods_s": n} for n in (9.0, 8.0)], [FIGURES | {"pods_s": n} for n in (10.0, 20.0)]
+    row = report.dispatch_values(1000, ours, floor, THROUGH)
+    assert [row[key] for key in ("ratio", "ratio_min", "ratio_max")] == pytest.approx([8.5 / 15, 0.4, 0.9])
+    assert [row[key] for key in ("pods_s_min", "pods_s_max", "floor_pods_s_min", "floor_pods_s_max")] == [8, 9, 10, 20]
+
+
+def test_one_more_write_is_told_by_the_time_that_it_costs() -> None:
+    row = report.dispatch_values(100, [FIGURES], [FIGURES], THROUGH, [FIGURES | {"pods_s": 8.0}])
+    assert (row["extra_pods_s"], row["extra_ms"]) == (8, pytest.approx(25))
+    assert "what such a write costs it, ms per pod" in report.dispatch_table([row])
+
+
+@pytest.mark.parametrize(
+    ("how", "want"),
+    [
+        pytest.param(["100"], ["floor-0", "ours-0", "ours-1", "floor-1", "floor-2", "ours-2"], id="turn about"),
+        pytest.param(["1000"], ["floor-0", "ours-0", "ours-1", "floor-1"], id="a large one twice"),
+        pytest.param(
+            ["100", "--times", "1", "--extra-patch"], ["floor-0", "ours-0", "extra-0"], id="with one more write"
+        ),
+    ],
+)
+def test_whoever_goes_first_goes_last_the_next_time(
+    how: list[str], want: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went = list[str]()
+
+    def ran(stage: Stage, job: str, workers: int, how: str) -> Mapping[str, float]:
+        went.append(job)
+        return FIGURES
+
+    @contextmanager
+    def staged(fleet: Clusters, workers: int) -> Iterator[None]:
+        yield
+
+    for name, by in (("_run", ran), ("_stage", staged), ("_through", lambda *_: THROUGH)):
+        monkeypatch.setattr(dispatch_bench, name, by)
+    monkeypatch.setattr(deployment, "on_lab", lambda **_: None)
+    parser = argparse.ArgumentParser()
+    dispatch_bench.add_arguments(parser)
+    dispatch_bench.run(argparse.Namespace(renew=False, **vars(parser.parse_args(["--backlogs", *how]))))
+    assert went == want
 
 
 def test_the_kernels_lines_are_read() -> None:
@@ -203,35 +269,85 @@ def _orders_in(folder: Path, home: str, east: str) -> None:
         (folder / name).write_text(json.dumps(apiserver.kubeconfig(url)))
     copies = [make.make_copy(pod) for pod in PODS]
     work = [{"cluster": "east", "pod": pod, "body": copy} for pod, copy in zip(PODS, copies, strict=True)]
-    (folder / floor.WORK).write_text(json.dumps({"namespace": "demo", "placement": "p", "orders": work}))
+    (folder / floor.WORK).write_text(json.dumps({"namespace": "demo", "job": "gang", "placement": "p", "orders": work}))
 
 
-async def test_the_floor_makes_each_pod_one_copy_and_one_status(tmp_path: Path) -> None:
+def opened(server: Server, sessions: int) -> list[Answer]:
+    """What opens connections is answered when all of it is there, so that no request takes the connection of another."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        await server.until(lambda: len(server.asked) >= sessions * floor._CONNECTIONS)
+        return await says({})(request)
+
+    return [answer] * (sessions * floor._CONNECTIONS)
+
+
+def work(server: Server) -> list[Asked]:
+    """What was asked for beside the watch, once the connections stood."""
+    opening = [one for one in server.asked if one.path == "/version"]
+    assert opening == server.asked[: len(opening)]
+    return [one for one in server.asked[len(opening) :] if not one.watch]
+
+
+def words(server: Server) -> list[tuple[str, str]]:
+    return sorted((one.method, one.path) for one in work(server))
+
+
+POSTED = [("POST", "/api/v1/namespaces/demo/pods")] * 4
+PATHS = [f"/api/v1/namespaces/demo/pods/{pod['metadata']['name']}" for pod in PODS]
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[tuple[Server, Server]]:
+    """The manager's, of which both the user and our controller ask, and that of a worker cluster in which each copy runs at once."""
     runs = [event("MODIFIED", make.make_copy(pod, phase="Running")) for pod in PODS]
     async with apiserver.serving() as home, apiserver.serving() as east:
 
         async def when_all_are_made(request: web.Request) -> web.StreamResponse:
-            await east.until(lambda: len(east.of(watch=False)) == len(PODS))
+            await east.until(lambda: len(work(east)) == len(PODS))
             return await streams(*runs, *runs)(request)
 
-        east.watches, east.lists = [when_all_are_made], [says({})] * 4
-        home.lists = [*map(says, PODS), *[says({})] * 4]
+        home.lists = [*opened(home, 2), *map(says, PODS)]
+        east.watches, east.lists = [when_all_are_made], [*opened(east, 1), *[says({})] * 4]
         _orders_in(tmp_path, home.url, east.url)
-        spent_itself = await floor.run(tmp_path)
-    patched = [("PATCH", f"/api/v1/namespaces/demo/pods/{pod['metadata']['name']}/status") for pod in PODS]
-    posted = [("POST", "/api/v1/namespaces/demo/pods")] * 4
-    assert sorted((one.method, one.path) for one in home.asked) == [*patched, *posted]
-    assert [(one.method, one.path) for one in east.of(watch=False)] == posted
-    uids = {one.body["metadata"]["labels"][names.POD_UID_LABEL] for one in east.of(watch=False)}
+        yield home, east
+
+
+async def test_the_floor_makes_each_pod_one_copy_and_one_status(tmp_path: Path, servers: tuple[Server, Server]) -> None:
+    home, east = servers
+    home.lists += [says({})] * 4
+    spent_itself = await floor.run(tmp_path)
+    assert words(home) == sorted([*[("PATCH", f"{path}/status") for path in PATHS], *POSTED])
+    assert words(east) == POSTED
+    uids = {one.body["metadata"]["labels"][names.POD_UID_LABEL] for one in work(east)}
     assert uids == {pod["metadata"]["uid"] for pod in PODS}
-    assert {one.body["status"]["phase"] for one in home.asked if one.method == "PATCH"} == {"Running"}
+    assert {one.body["status"]["phase"] for one in work(home) if one.method == "PATCH"} == {"Running"}
     assert spent_itself["cpu_s"] >= 0 and spent_itself["rss_mb"] > 1
 
 
-async def test_whoever_only_makes_pods_leaves_the_rest_to_others(tmp_path: Path) -> None:
-    async with apiserver.serving() as home, apiserver.serving() as east:
-        home.lists = [*map(says, PODS)]
-        _orders_in(tmp_path, home.url, east.url)
-        await floor.run(tmp_path, make_only=True)
-    assert [one.method for one in home.asked] == ["POST"] * 4
-    assert not east.asked
+async def test_the_floor_writes_once_more_before_it_makes_a_copy(
+    tmp_path: Path, servers: tuple[Server, Server]
+) -> None:
+    home, east = servers
+    home.lists += [*map(says, PODS), *[says({})] * 4]
+    await floor.run(tmp_path, floor.EXTRA_PATCH)
+    extra = [one for one in work(home) if one.method == "PATCH" and "annotations" in one.body.get("metadata", {})]
+    assert sorted(one.path for one in extra) == [f"{path}/status" for path in PATHS], "all that our account may write"
+    assert max(one.when for one in extra) <= max(one.when for one in work(east))
+    assert words(east) == POSTED
+
+
+async def test_whoever_only_makes_pods_leaves_the_rest_to_others(
+    tmp_path: Path, servers: tuple[Server, Server]
+) -> None:
+    home, east = servers
+    await floor.run(tmp_path, floor.MAKE_ONLY)
+    assert words(home) == POSTED
+    assert not work(east)
+
+
+async def test_the_floor_ends_the_raycluster_and_each_copy(tmp_path: Path, servers: tuple[Server, Server]) -> None:
+    home, east = servers
+    await floor.run(tmp_path, floor.END)
+    assert words(home) == [("DELETE", "/apis/ray.io/v1/namespaces/demo/rayclusters/gang")]
+    assert words(east) == [("DELETE", path) for path in PATHS]
