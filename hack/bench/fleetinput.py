@@ -20,8 +20,8 @@ import yaml
 
 from adapter import names
 from adapter.membership import identity
-from adapter.objects import specs
-from adapter.objects.placement import GroupShare, Placement, Share, manifest, placement_name, share_name
+from adapter.objects import specs, workerpod
+from adapter.objects.placement import GroupShare, Placement, Share, manifest, placement, placement_name, share_name
 from adapter.objects.raw import Raw, timestamp
 from adapter.objects.workload import Job, Workload, workload
 from adapter.rewrite import groupworkload, rewriter
@@ -43,11 +43,14 @@ _POD, _UID, _SLOT, _INDEX = "POD-TO-BE-NAMED", "UID-TO-BE-GIVEN", "SLOT-TO-BE-TA
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many worker pods, in gangs of how many, over how many worker clusters, each gang over all of them."""
+    """How many worker pods, in gangs of how many, over how many worker clusters."""
 
     pods: int
     clusters: int
     gang: int
+    across: int = 0  # over how many of them each gang is; 0: over all
+    # Whether templates list the slots of their pods; of a gang in more shares than are listed, none does.
+    listed: bool = True
     selector: bool = False  # whether its policy chooses clusters by a label
 
     @property
@@ -61,12 +64,17 @@ class Size:
         """What the worker clusters are called."""
         return [f"cluster-{number:03}" for number in range(self.clusters)]
 
+    def over(self, gang: int) -> list[str]:
+        """The worker clusters that a gang is over: each gang begins behind the one before it."""
+        many = min(self.across or self.clusters, self.clusters)
+        return [self.names[(gang * many + place) % self.clusters] for place in range(many)]
+
 
 class Gang:
     """A gang that is placed, evenly over the clusters; its pods run, or are gated and have nothing yet."""
 
-    def __init__(self, number: int, workers: int, clusters: list[str], manager_id: str) -> None:
-        self.number, self.workers, self._manager_id = number, workers, manager_id
+    def __init__(self, number: int, workers: int, clusters: list[str], manager_id: str, *, listed: bool = True) -> None:
+        self.number, self.workers, self._manager_id, self._listed = number, workers, manager_id, listed
         each, more = divmod(workers, len(clusters))
         counts = {name: each + (place < more) for place, name in enumerate(clusters)}
         self.counts = {name: count for name, count in counts.items() if count}
@@ -188,6 +196,12 @@ class Gang:
     def _pod_name(self, number: int) -> str:
         return f"ray-{self.number}-workers-worker-{number:05}"
 
+    @cached_property
+    def slots(self) -> Raw:
+        """The annotation of its template by which its pods come with their slots."""
+        listed = workerpod.listed(placement(self.placement), GROUP.lower()) if self._listed else ""
+        return {names.SLOTS_ANNOTATION: listed} if listed else {}
+
     def _pod(self) -> Raw:
         golden = _golden()
         labels = {
@@ -202,6 +216,7 @@ class Gang:
             **_about(_POD),
             "uid": _UID,
             "labels": labels,
+            "annotations": {**golden["metadata"].get("annotations", {}), **self.slots},
             "ownerReferences": [_owner(owner)],
         }
         return _written({**golden, "metadata": about})
@@ -210,7 +225,7 @@ class Gang:
         pod = self._pod()
         notes = {
             "labels": {**pod["metadata"]["labels"], names.CLUSTER_LABEL: cluster},
-            "annotations": {names.SLOT_ANNOTATION: _SLOT},
+            "annotations": {**pod["metadata"]["annotations"], names.SLOT_ANNOTATION: _SLOT},
         }
         pod = {**pod, "metadata": {**pod["metadata"], **notes}}
         body = rewriter.remote_pod(
@@ -247,7 +262,10 @@ def fill(size: Size, clusters: dict[str, Cluster], url: str, fresh: int = 0) -> 
     of_manager = {"metadata": {"name": "kube-system", "uid": MANAGER}}
     manager.put(resources.NAMESPACES, of_manager)
     workers = [*size.gangs, *([fresh] if fresh else [])]
-    gangs = [Gang(number, many, size.names, identity(of_manager)) for number, many in enumerate(workers)]
+    gangs = [
+        Gang(number, many, size.over(number), identity(of_manager), listed=size.listed)
+        for number, many in enumerate(workers)
+    ]
     for resource, raw in _rules(size, url):
         manager.put(resource, raw)
     for gang in gangs:
