@@ -17,9 +17,10 @@ from typing import Self
 from adapter import names
 from adapter.objects.raw import Raw, is_true, key_of, label
 from adapter.shell.kube import resources
-from hack.bench import fleetinput
+from hack.bench import fleetinput, fleetpod
 from hack.bench.fleetapi import Cluster, Servers
-from hack.bench.fleetinput import MANAGER, Gang, Size
+from hack.bench.fleetgang import Gang
+from hack.bench.fleetinput import MANAGER, Size
 from hack.bench.fleetprocess import Numbers
 from hack.lab.base.progress import LabError
 
@@ -180,5 +181,5 @@ class World:
     def _copy(self, cluster: Cluster, _: str, copy: Raw) -> None:
         """Have a copy run in a moment."""
         self.made[cluster.name] += 1
-        run = fleetinput.ran(copy)
+        run = fleetpod.ran(copy)
         asyncio.get_running_loop().call_later(_STARTS_IN, cluster.put, resources.PODS, run)
