@@ -196,8 +196,8 @@ class Servers:
     """All API servers of a fleet, behind one port."""
 
     def __init__(self, clusters: Mapping[str, Cluster]) -> None:
-        self._clusters, self._runner = clusters, web.AppRunner(self._app(), access_log=None, handler_cancellation=True)
-        self.url = ""
+        self._clusters, self.url = clusters, ""
+        self._runner = web.AppRunner(self._app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
 
     def _app(self) -> web.Application:
         app = web.Application(client_max_size=2**24)
@@ -206,7 +206,7 @@ class Servers:
 
     async def __aenter__(self) -> "Servers":
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0, shutdown_timeout=0.1).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 

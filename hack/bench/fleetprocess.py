@@ -62,7 +62,7 @@ class _Meter:
 
     def __init__(self) -> None:
         self._stall = 0.0
-        self._before = self._counts()
+        self._before = _spent()
 
     async def run(self) -> None:
         """Turn with the loop, until cancelled."""
@@ -73,7 +73,7 @@ class _Meter:
 
     def numbers(self) -> Numbers:
         """And begin anew."""
-        now, before = self._counts(), self._before
+        now, before = _spent(), self._before
         spent = {name: now[name] - before[name] for name in now}
         self._before, stall, self._stall = now, self._stall, 0.0
         pid = os.getpid()
@@ -85,26 +85,25 @@ class _Meter:
             **spent,
         )
 
-    def _counts(self) -> dict[str, float]:
-        found = {
-            "cpu_s": time.process_time(),
-            "looks": 0.0,
-            "others": 0.0,
-            "manager": 0.0,
-            "workers": 0.0,
-            "faults": 0.0,
-        }
-        for one in (sample for family in REGISTRY.collect() for sample in family.samples):
-            if one.name == "rayspan_looks_total":
-                found["looks" if one.labels["kind"] == "pod" else "others"] += one.value
-            elif one.name == "rayspan_task_failures_total":
-                found["faults"] += one.value
-            elif one.name == "rayspan_api_requests_total" and _counts(one.labels):
-                found["workers" if one.labels["cluster"] else "manager"] += one.value
-        return found
+
+def counts() -> dict[str, float]:
+    """What this process looked at, wrote and met since it began; see `Numbers`."""
+    found = dict.fromkeys(("looks", "others", "manager", "workers", "faults"), 0.0)
+    for one in (sample for family in REGISTRY.collect() for sample in family.samples):
+        if one.name == "rayspan_looks_total":
+            found["looks" if one.labels["kind"] == "pod" else "others"] += one.value
+        elif one.name == "rayspan_task_failures_total":
+            found["faults"] += one.value
+        elif one.name == "rayspan_api_requests_total" and _writes(one.labels):
+            found["workers" if one.labels["cluster"] else "manager"] += one.value
+    return found
 
 
-def _counts(request: Mapping[str, str]) -> bool:
+def _spent() -> dict[str, float]:
+    return {"cpu_s": time.process_time(), **counts()}
+
+
+def _writes(request: Mapping[str, str]) -> bool:
     """Whether a request writes something that somebody waits for."""
     return request["verb"] in _WRITES and request["kind"] != "leases"
 

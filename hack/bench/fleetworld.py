@@ -27,7 +27,7 @@ from hack.lab.base.progress import LabError
 PATIENCE = 400.0  # seconds for anything
 _POLL = 0.25
 _QUIET = 4  # polls in a row in which a process looked at nothing
-_STARTS_IN = 0.2  # seconds from a copy's creation until it runs
+STARTS_IN = 0.2  # seconds from a copy's creation until it runs
 _AT_ONCE = 200  # pods that KubeRay makes or deletes before anybody else has a turn
 
 
@@ -80,9 +80,9 @@ class Process:
 class World:
     """The API servers of a fleet, and who works there."""
 
-    def __init__(self, size: Size, fresh: int = 0) -> None:
+    def __init__(self, size: Size, fresh: int = 0, *, starts_in: float = STARTS_IN) -> None:
         """`fresh`: the workers of one more gang."""
-        self.size, self._fresh = size, fresh
+        self.size, self._fresh, self._starts_in = size, fresh, starts_in
         self.clusters = {name: Cluster(name) for name in (MANAGER, *size.names)}
         self.gangs: list[Gang] = []
         self.made: dict[str, int] = dict.fromkeys(size.names, 0)  # copies that controllers made
@@ -107,7 +107,7 @@ class World:
         """Start one."""
         folder = Path(self._folder.name)
         config, number = folder / "kubeconfig", len(self._processes)
-        config.write_text(fleetinput.kubeconfig(self._servers.url, MANAGER))
+        config.write_text(self.login())
         at, log = folder / f"{number}.sock", folder / f"{number}.log"
         command = [sys.executable, "-m", "hack.bench.fleetprocess", str(at)]
         environment = {**os.environ, "KUBECONFIG": str(config), "no_proxy": "127.0.0.1"}
@@ -120,6 +120,10 @@ class World:
                 if started.returncode is not None:
                     raise LabError(f"A controller did not start.\n{process._tail()}")
         return process
+
+    def login(self) -> str:
+        """The kubeconfig of its manager."""
+        return fleetinput.kubeconfig(self._servers.url, MANAGER)
 
     @property
     def _manager(self) -> Cluster:
@@ -182,4 +186,4 @@ class World:
         """Have a copy run in a moment."""
         self.made[cluster.name] += 1
         run = fleetpod.ran(copy)
-        asyncio.get_running_loop().call_later(_STARTS_IN, cluster.put, resources.PODS, run)
+        asyncio.get_running_loop().call_later(self._starts_in, cluster.put, resources.PODS, run)
