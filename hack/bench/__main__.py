@@ -7,11 +7,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hack.bench import crowd, dispatch, fleet, planner, reserve, rewriter, walk
+from hack.bench import crowd, dispatch, fleet, fleetfaults, planner, reserve, rewriter, walk
 from hack.lab.base import sidebyside
 from hack.lab.base.progress import LabError
 
-_BENCHES = {module.NAME: module for module in (crowd, dispatch, fleet, planner, reserve, rewriter, walk)}
+_BENCHES = {module.NAME: module for module in (crowd, dispatch, fleet, fleetfaults, planner, reserve, rewriter, walk)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,6 +5,7 @@ Shares, copies and statuses are what the product's own pure functions make of th
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -56,7 +57,7 @@ class Gang:
         return {
             "apiVersion": names.KUEUE_API_VERSION,
             "kind": "Workload",
-            "metadata": {**about(f"gang-{self.number}"), "ownerReferences": [_owner(self.job)]},
+            "metadata": {**about(f"gang-{self.number:05}"), "ownerReferences": [_owner(self.job)]},
             "spec": {
                 "active": True,
                 "queueName": QUEUE,
@@ -71,6 +72,21 @@ class Gang:
                 "admissionChecks": [check],
             },
         }
+
+    def waiting(self, created: datetime) -> Iterator[tuple[resources.Resource, Raw]]:
+        """What stands in the manager of a gang that came then, and waits for a place: Kueue gave it the manager's quota, our check is to say the rest."""
+        whole = self.workload
+        check = {**whole["status"]["admissionChecks"][0], "state": names.CHECK_PENDING}
+        held = [one for one in whole["status"]["conditions"] if one["type"] != names.ADMITTED]
+        status = {**whole["status"], "conditions": held, "admissionChecks": [check]}
+        metadata = {**whole["metadata"], "creationTimestamp": timestamp(created)}
+        yield resources.WORKLOADS, {**whole, "metadata": metadata, "status": status}
+        job = {**about(self.job.name), "uid": self.job.uid}
+        yield resources.RAY_JOBS, {"metadata": job, "spec": {"suspend": True, "rayClusterSpec": self._cluster()}}
+
+    def _cluster(self) -> Raw:
+        group = {"groupName": GROUP, "replicas": self.workers, "minReplicas": 0, "maxReplicas": 99_999}
+        return {"workerGroupSpecs": [group]}
 
     @cached_property
     def placement(self) -> Raw:
@@ -91,11 +107,7 @@ class Gang:
         yield resources.PLACEMENTS, self.placement
         owner = Job(names.RAY_API_VERSION, "RayCluster", NAMESPACE, f"ray-{self.number}", f"ray-uid-{self.number}")
         job, ray = about(self.job.name), about(owner.name)
-        cluster = {
-            "workerGroupSpecs": [
-                {"groupName": GROUP, "replicas": self.workers, "minReplicas": 0, "maxReplicas": 99_999}
-            ]
-        }
+        cluster = self._cluster()
         yield resources.RAY_JOBS, {"metadata": {**job, "uid": self.job.uid}, "spec": {"rayClusterSpec": cluster}}
         yield (
             resources.RAY_CLUSTERS,
@@ -131,11 +143,15 @@ class Gang:
         assert target.share == share_name(self.name, 1)
         return target
 
-    def gated(self) -> Iterator[Raw]:
-        """Its pods as KubeRay makes them."""
-        text = json.dumps(self._pod())
-        for number in range(self.workers):
-            yield named(text, self._pod_name(number), "", number)
+    def gated(self, number: int, again: int = 0) -> Raw:
+        """One of its pods as KubeRay makes it just now, and `again` in the place of one that failed."""
+        name = self._pod_name(number) + (f"-{again}" if again else "")
+        pod = named(self._fresh, name, "", number)
+        return {**pod, "metadata": {**pod["metadata"], "creationTimestamp": timestamp(datetime.now(UTC))}}
+
+    @cached_property
+    def _fresh(self) -> str:
+        return json.dumps(self._pod())
 
     def running(self) -> Iterator[tuple[str, Raw, Raw]]:
         """Of each pod its cluster, the pod and its copy, as they are when all has been done."""

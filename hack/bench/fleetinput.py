@@ -16,6 +16,8 @@ from hack.bench.fleetapi import Cluster
 from hack.bench.fleetgang import CHECK, NAMESPACE, QUEUE, Gang, about, worker_cluster
 
 MANAGER = "manager"
+CPUS = 100_000  # of a worker cluster's queue: no gang waits for them unless they are said to be in use
+_QUOTA = {"cpu": CPUS, "memory": f"{4 * CPUS}Gi"}
 _GATE = {"metadata": {"name": names.GATE_POLICY}, "spec": {"policyName": names.GATE_POLICY}}
 
 
@@ -104,13 +106,22 @@ def _rules(size: Size, url: str) -> Iterator[tuple[resources.Resource, Raw]]:
         yield resources.WORKER_CLUSTERS, worker_cluster(name, name)
 
 
+def queue(used: int) -> Raw:
+    """The ClusterQueue of a worker cluster with so many CPUs in use."""
+    asked = [{"name": name, "nominalQuota": str(most)} for name, most in _QUOTA.items()]
+    groups = [{"coveredResources": [*_QUOTA], "flavors": [{"name": "default", "resources": asked}]}]
+    held = [{"name": "default", "resources": [{"name": "cpu", "total": str(used)}]}]
+    return {
+        "metadata": {"name": "all", "uid": "queue"},
+        "spec": {"namespaceSelector": {}, "resourceGroups": groups},
+        "status": {"flavorsReservation": held},
+    }
+
+
 def _fill_worker(cluster: Cluster, gangs: list[Gang]) -> None:
     cluster.put(resources.NAMESPACES, {"metadata": {"name": "kube-system", "uid": cluster.name}})
     cluster.put(resources.NAMESPACES, {"metadata": {"name": NAMESPACE, "uid": "namespace"}})
-    rows = [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "100000"}]}]
-    groups = [{"coveredResources": ["cpu"], "flavors": rows}]
-    queue = {"metadata": {"name": "all", "uid": "queue"}, "spec": {"namespaceSelector": {}, "resourceGroups": groups}}
-    cluster.put(resources.CLUSTER_QUEUES, queue)
+    cluster.put(resources.CLUSTER_QUEUES, queue(0))
     cluster.put(resources.FLAVORS, {"metadata": {"name": "default", "uid": "flavor"}, "spec": {}})
     cluster.put(resources.LOCAL_QUEUES, {"metadata": about(QUEUE), "spec": {"clusterQueue": "all"}})
     for number in range(4):

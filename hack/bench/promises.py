@@ -120,6 +120,21 @@ FLAT = {
     )
 }
 
+# Times of the clock, of one run. What is slow elsewhere is in nobody's way; who is replaced, placed or leads next has a second or two, for KubeRay
+# and people look at seconds. Broken is what no busy machine makes of that. What is counted has no margin.
+_BACK = "from a lost copy to where the one in its place runs, beyond what nodes take"
+FAULTS = {
+    "east_ratio": Promise(
+        "the pace in a cluster while another one answers in 5 s, against that one being well", 0.9, 0.5
+    ),
+    "one_p99_s": Promise(f"seconds {_BACK}, P99 of workers lost one by one", 1.0, 5.0),
+    "many_p99_s": Promise(f"seconds {_BACK}, P99 of a hundred lost at once", 1.0, 10.0),
+    "gap_s": Promise("seconds without a new copy beyond the Lease's, when a leader is killed", 2.0, 5.0),
+    "doubled": Promise("copies that were made twice then", 0.0, 0.0),
+    "freed_p99_s": Promise("seconds from room that comes free to the gang that is placed in it, P99", 2.0, 10.0),
+    "wrong": Promise("gangs that were placed out of turn", 0.0, 0.0),
+}
+
 
 def complaints(about: str, values: Mapping[str, Value], promises: Mapping[str, Promise]) -> list[str]:
     """A sentence for each promise that one row of values breaks."""

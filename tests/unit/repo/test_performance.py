@@ -17,6 +17,7 @@ _BENCHES = {
     "reserve": [*promises.RESERVE.values(), promises.GROWTH],
     "walk": [*promises.WALK.values()],
     "fleet": [*dict.fromkeys(one for rows in _FLEET for one in rows.values())],  # several rows keep the same
+    "faults": [*promises.FAULTS.values()],
 }
 
 
