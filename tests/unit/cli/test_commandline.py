@@ -32,7 +32,7 @@ _LIGHT = {"adapter", "adapter.__main__", "adapter.names", "adapter.cli", "adapte
 VERBS = (
     *("plan", "where", "why", "watch", "render"),
     *("logs", "exec", "port-forward", "cp"),
-    *("top", "cordon", "uncordon", "drain", "preflight"),
+    *("top", "check", "cordon", "uncordon", "drain", "preflight"),
     *("join", "rotate", "leave"),
     *("version", "completion"),
 )
@@ -132,6 +132,7 @@ def test_each_verb_is_run_by_somebody() -> None:
         "plan": ["-f", "x"],
         "render": ["-f", "x"],
         "top": [],
+        "check": [],
         "preflight": [],
         "version": [],
         "completion": ["zsh"],
