@@ -14,7 +14,7 @@ from adapter.cli import common, policies
 from adapter.cli.common import DONE, TROUBLE, as_lines, complain
 from adapter.cli.look import Look
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, LEASES, WORKER_CLUSTERS
 from adapter.whereabouts import dispatching
 from adapter.whereabouts.document import Document

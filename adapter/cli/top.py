@@ -17,7 +17,7 @@ from adapter.cli.look import Look
 from adapter.objects.raw import key_of
 from adapter.objects.workerpod import is_preassigned
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
