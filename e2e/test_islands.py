@@ -63,6 +63,7 @@ def _each_with_a_gpu(cluster: Raw) -> None:
     (group,) = cluster["workerGroupSpecs"]
     (container,) = group["template"]["spec"]["containers"]
     container["resources"]["limits"][GPU] = "1"
+    container["resources"]["requests"]["cpu"] = "50m"  # a node of the lab has two, and ten workers to hold
 
 
 @contextmanager
