@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from hack.lab import faults
 from hack.lab.base import lab as definition
@@ -13,10 +14,12 @@ from hack.lab.base.lab import Lab
 from hack.testbed import install
 from hack.testbed.clusters import Clusters
 
-# How long an example takes is for benches: the machine may be busy. In `short` the examples are the same ones each time, so that a red
-# test is one of the change under test; `--hypothesis-profile=drawn` draws others, and prints how to draw the one that failed again.
-settings.register_profile("short", deadline=None, derandomize=True)
-settings.register_profile("drawn", deadline=None, derandomize=False, print_blob=True)
+# How long an example takes, and how long it is drawn, is for benches: the machine may be busy. In `short` the examples are the same ones
+# each time, so that a red test is one of the change under test; `--hypothesis-profile=drawn` draws others, and prints how to draw the one
+# that failed again.
+_TIMELESS: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("short", derandomize=True, **_TIMELESS)
+settings.register_profile("drawn", derandomize=False, print_blob=True, **_TIMELESS)
 settings.load_profile("short")
 
 

@@ -16,8 +16,9 @@ import yaml
 
 from adapter import names
 from hack.lab.cluster.node import GPU
+from hack.testbed import quotas
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
-from hack.testbed.rayjob import NAMESPACE, QUEUE
+from hack.testbed.rayjob import NAMESPACE
 from hack.testbed.reader import Raw
 from hack.testbed.workerclusters import found_by
 from hack.testbed.workerkinds import NAME, OTHER_IMAGES, PROGRAM, raycluster
@@ -34,10 +35,10 @@ EVERYWHERE = [(zone, group) for zone in WAYS for group in ("gpu", "plain")]
 def furnished(fleet: Clusters) -> Iterator[Clusters]:
     """Each worker cluster finds the head in its way, has room for one worker of each group, and images of another name."""
     with ExitStack() as stack:
-        stack.enter_context(_quota(fleet.manager, {GPU: "2"}))
+        stack.enter_context(quotas.given(fleet.manager, {GPU: "2"}))
         for name, worker in fleet.workers.items():
             # 500m: one of each group, and not two of `plain`.
-            stack.enter_context(_quota(worker, {"cpu": "500m", GPU: "1"}))
+            stack.enter_context(quotas.given(worker, {"cpu": "500m", GPU: "1"}))
             stack.enter_context(_image_registries(fleet.manager, name))
         stack.enter_context(found_by(fleet, {name: {"address": way} for name, way in WAYS.items()}))
         yield fleet
@@ -111,22 +112,6 @@ def _inside(fleet: Clusters, head: Raw) -> dict[str, Any]:
     said = fleet.manager.kubectl(*words).splitlines()  # Ray's own lines come between, and after
     found: dict[str, Any] = json.loads([line for line in said if line.startswith("{")][-1])
     return found
-
-
-@contextmanager
-def _quota(cluster: Cluster, amounts: dict[str, str]) -> Iterator[None]:
-    """Give the queue's one flavor these quotas, also of resources that it does not cover; as it was in the end."""
-    before = cluster.get("clusterqueues", QUEUE)["spec"]["resourceGroups"]
-    (group,) = before
-    (flavor,) = group["flavors"]
-    quotas = {each["name"]: each for each in flavor["resources"]}
-    quotas |= {name: {"name": name, "nominalQuota": amount} for name, amount in amounts.items()}
-    changed = {"coveredResources": list(quotas), "flavors": [{**flavor, "resources": list(quotas.values())}]}
-    try:
-        _replace(cluster, "clusterqueue", QUEUE, "/spec/resourceGroups", [changed])
-        yield
-    finally:
-        _replace(cluster, "clusterqueue", QUEUE, "/spec/resourceGroups", before)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Does a stock RayJob span the clusters, seen from inside Ray, and is it gone when its owner deletes it?"""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,9 +13,12 @@ import pytest
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.testbed import progress
 from hack.testbed.clusters import Cluster, Clusters, program, wait
 from hack.testbed.rayjob import NAMESPACE, QUEUE, SAMPLE, Job
 from hack.testbed.stage import added
+
+ENDLESS = "import ray, signal\nray.init()\nsignal.pause()\n"  # it goes on until its job is deleted
 
 
 def test_rayjob_spans_both_clusters(job: Job) -> None:
@@ -43,13 +47,15 @@ def test_rayjob_spans_both_clusters(job: Job) -> None:
 
 def test_a_plan_says_beforehand_where_it_will_run(job: Job) -> None:
     """`rayspan plan` for the sample, through the API server and the Service to the Deployment; nothing is submitted."""
-    done = subprocess.run(
-        [sys.executable, "-m", "adapter", "plan", "-f", str(SAMPLE), "--kubeconfig", str(job.manager.kubeconfig)],
-        cwd=REPO,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    done = progress.without(
+        subprocess.run(
+            [sys.executable, "-m", "adapter", "plan", "-f", str(SAMPLE), "--kubeconfig", str(job.manager.kubeconfig)],
+            cwd=REPO,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     )
     assert (done.returncode, done.stderr) == (0, ""), done
     assert done.stdout.endswith("Fits: 2 of 4 workers to east, 2 to west.\n"), done.stdout
@@ -59,17 +65,24 @@ def test_a_plan_says_beforehand_where_it_will_run(job: Job) -> None:
 @pytest.mark.long  # with pods that end at once: tests/integration/test_gang.py; of logs test_access.py there asks for more
 def test_deleted_in_the_middle(pair: Job, reachable: None) -> None:
     """A job that is deleted while its workers run leaves no pod, Workload or copy in any cluster within 60 s. Whoever follows
-    its logs in the manager has read what both workers printed, and is at the end of them, too."""
-    pair.submit()
+    its logs in the manager has read what both workers printed, and what one that replaced another did, and is at the end of them, too."""
+    pair.submit(ENDLESS)
     pair.wait_for_workers()
     assert pair.leftovers()
     names_of = [pod["metadata"]["name"] for pod in pair.pods()]
     with _following(pair) as followed:
         wait(lambda: all(f"[pod/{name}/" in followed.read_text() for name in names_of), 60, "both logs are followed")
         assert "Local node IP" in followed.read_text()
+        pair.manager.delete("pod", names_of[0], NAMESPACE, wait=False)
+        wait(lambda: _others(followed, names_of), 120, "the log of the one that replaces it is followed", pair.dump)
         pair.delete()
     pair.wait_until_gone()
     wait(lambda: not any(_reserving(cluster) for cluster in pair.fleet.workers.values()), 30, "the quota is free")
+
+
+def _others(followed: Path, names_of: list[str]) -> set[str]:
+    """The pods that printed, and that were not there at first."""
+    return {*re.findall(r"\[pod/([^/]+)/", followed.read_text())} - {*names_of}
 
 
 @pytest.fixture

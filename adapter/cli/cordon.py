@@ -14,7 +14,7 @@ from adapter import names
 from adapter.cli import common
 from adapter.cli.common import DONE, TROUBLE, complain
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import WORKER_CLUSTERS
 
 WANTED: Mapping[str, Mapping[str, bool]] = {

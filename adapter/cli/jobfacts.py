@@ -19,7 +19,7 @@ from adapter.objects.admissioncheck import ours
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
     LOCAL_QUEUES,
@@ -31,6 +31,7 @@ from adapter.shell.kube.resources import (
     WORKER_CLUSTERS,
     WORKLOADS,
 )  # fmt: skip
+from adapter.shell.kube.userfile import default_namespace
 from adapter.whereabouts.facts import Facts, placement_of, pods_of, ray_cluster_name, workload_of
 
 _KINDS = {

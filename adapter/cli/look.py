@@ -21,15 +21,17 @@ _WITHOUT: Final = {
     "clusterqueues": "quota is not shown",
     "dispatchpolicies": "whether anything can be dispatched is not known",
     "multikueueconfigs": "whether anything can be dispatched is not known",
+    "leases": "whether a controller leads is not known",
 }
 
 
 class Look:
-    """One look at the manager cluster, with the kinds that could not be read and why."""
+    """One look at the manager cluster, with the kinds that could not be read and why, and which of these it does not have."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.unread: dict[str, str] = {}
+        self.lacks: set[str] = set()
 
     async def one(self, resource: Resource, name: str, namespace: str = "") -> Raw:
         """An object, empty when it is not there or may not be read."""
@@ -56,5 +58,6 @@ class Look:
         if refusal.status not in (403, 404):
             raise refusal
         what = resource.plural
+        self.lacks |= {what} if refusal.missing else set()
         why = f"This cluster knows no {what}" if refusal.missing else f"You may not read {what} here"
         self.unread[what] = f"{why}: {_WITHOUT.get(what, 'they are not shown')}."

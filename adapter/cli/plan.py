@@ -13,17 +13,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter import names
-from adapter.admission import refusal
 from adapter.cli import common, plantable
 from adapter.cli.common import TROUBLE, USAGE, complain
+from adapter.cli.plantable import Answer
 from adapter.objects import rayservice
 from adapter.objects.raw import UNREADABLE
-from adapter.objects.rayjob import Unusable
-from adapter.planning.preview import Answer
-from adapter.shell.controller.servers import MOST_BYTES
+from adapter.objects.rayjob import MOST_ASKED_BYTES, Unusable
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
+from adapter.shell.kube.credentials import BadLogin
+from adapter.shell.kube.userfile import default_namespace
 
 FITS, DOES_NOT_FIT = 0, 3
 
@@ -49,8 +48,8 @@ def main(given: argparse.Namespace) -> int:
 
 def _text(filename: str) -> str:
     text = common.read_text(filename)
-    if len(text.encode()) > MOST_BYTES:
-        raise Unusable(f"{filename} is larger than {MOST_BYTES // 2**20} MiB; leave out what is not the job.")
+    if len(text.encode()) > MOST_ASKED_BYTES:
+        raise Unusable(f"{filename} is larger than {MOST_ASKED_BYTES // 2**20} MiB; leave out what is not the job.")
     return text
 
 
@@ -70,6 +69,8 @@ def _job(text: str) -> dict[str, Any]:
 
 
 def _of_service(service: dict[str, Any]) -> dict[str, Any]:
+    from adapter.admission import refusal  # it brings pydantic
+
     try:
         why = refusal.of_service(service)
     except UNREADABLE:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter.cli.common import Row, as_lines, columns
-from adapter.planning.preview import Answer
 
+Answer = dict[str, Any]  # as planning/preview.py makes it, which the controller alone imports
 _HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", "FREE", "PER HOUR", "WHY")
 _NONE = "-"
 

@@ -11,25 +11,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter import names
-from adapter.admission.policy import Written
-from adapter.cli import common, plan
+from adapter.cli import common, plan, policies
 from adapter.cli.common import DONE, TROUBLE, Row, as_lines, columns, complain
 from adapter.cli.look import Look
-from adapter.objects.raw import Raw, key_of
+from adapter.objects.raw import key_of
 from adapter.objects.workerpod import is_preassigned
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
-    DISPATCH_POLICIES,
     LOCAL_QUEUES,
-    MULTIKUEUE_CONFIGS,
     PLACEMENTS,
     PODS,
     WORKER_CLUSTERS,
 )
-from adapter.whereabouts import fleet
+from adapter.whereabouts import dispatching, fleet
 from adapter.whereabouts.document import Document
 
 # Each LocalQueue costs the controller a plan, and most lead to the same few ClusterQueues in the worker clusters.
@@ -66,23 +63,14 @@ async def _fleet(client: Client) -> Document:
     clusters = await look.all(WORKER_CLUSTERS)
     pods = await look.all(PODS, labelSelector=names.PLACEMENT_LABEL)
     queues, checks = await look.all(CLUSTER_QUEUES), await look.all(ADMISSION_CHECKS)
-    written = await _written(look, clusters)
+    written = await policies.written(look, clusters)
     stopped = (
-        "" if look.unread else fleet.stopped(queues, checks, written)
+        "" if look.unread else dispatching.stopped(queues, checks, written)
     )  # else what may not be read would be taken for missing
     # Most have it written in them where they are, and then no plan is read.
     placements = await look.all(PLACEMENTS) if any(map(is_preassigned, pods)) else []
     plans, notes = await _plans(client, look, fleet.dispatched(queues, checks))
     return fleet.document(clusters, pods, placements, plans, [*look.unread.values(), *notes], stopped)
-
-
-async def _written(look: Look, clusters: list[Raw]) -> Written:
-    """What the checks refer to; MultiKueueConfigs where a policy names one, for most managers have no such kind."""
-    policies = {key_of(raw)[1]: raw for raw in await look.all(DISPATCH_POLICIES)}
-    chosen = [(raw.get("spec") or {}).get("clusters") or {} for raw in policies.values()]
-    if not any("multiKueueConfigRef" in one for one in chosen):
-        return Written(policies, clusters)
-    return Written(policies, clusters, {key_of(raw)[1]: raw for raw in await look.all(MULTIKUEUE_CONFIGS)})
 
 
 async def _plans(

@@ -15,7 +15,7 @@ from adapter.cli.common import DONE, TROUBLE, complain
 from adapter.objects.raw import LONGEST_OF_ONE, UNREADABLE, quoted
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 
 
 @dataclass(frozen=True, slots=True)

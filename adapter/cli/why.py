@@ -10,8 +10,8 @@ from typing import Any
 from adapter.cli import common, jobfacts, ofservice, plan, plantable
 from adapter.cli.common import as_lines, columns
 from adapter.cli.jobfacts import Asked
+from adapter.cli.plantable import Answer
 from adapter.cli.wheretable import verdict
-from adapter.planning.preview import Answer
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.whereabouts.document import Document, document
 from adapter.whereabouts.facts import Facts

@@ -19,6 +19,8 @@ from adapter.objects.workload import PodSet, Workload
 
 MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
 LONGEST_NAME = 253  # of an object
+# Of a job for which a plan is asked. An object in etcd is no larger than 1.5 MiB, and a job of 18 groups takes some 100 KiB.
+MOST_ASKED_BYTES = 2**20
 _MOST_PODS = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
 
 

@@ -1,5 +1,4 @@
-"""What does the whole fleet hold: of each worker cluster its connection, its workers by phase, and its quota? And does nothing at all
-reach it?
+"""What does the whole fleet hold: of each worker cluster its connection, its workers by phase, and its quota?
 
 Counted from the manager's WorkerClusters and pods. Quota in a worker cluster is known to the controller alone: it is what its plans
 for one small gang in each LocalQueue say, and a cluster to which no gang may go now shows none.
@@ -10,14 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from adapter import names
-from adapter.admission.policy import Written, policy, policy_name
-from adapter.objects import admissioncheck, specs
+from adapter.objects import admissioncheck
 from adapter.objects.placement import Placement, placement
-from adapter.objects.raw import Key, Raw, condition, is_true, key_of
+from adapter.objects.raw import Key, Raw, condition, key_of
 from adapter.objects.workerpod import cluster_of, place_of
 from adapter.whereabouts.document import Document
 
-_DISPATCHES = ("Ready", "QueueLayout")  # the reasons of an active AdmissionCheck by which jobs are dispatched
 _NOT_ASKED = ("pods",)  # nobody requests these: they are what a pod is
 
 
@@ -41,52 +38,6 @@ def document(
         "stopped": stopped or None,
         "notes": list(notes),
     }
-
-
-def stopped(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> str:
-    """Say in a sentence why no job at all can be dispatched now, empty where one could be, if there is quota for it.
-
-    All of these must have been read. It asks for one ClusterQueue whose check dispatches to one WorkerCluster that takes workers.
-    """
-    if not written.clusters:
-        return "Nothing can be dispatched: there is no WorkerCluster; make one by `kubectl rayspan join`."
-    listed = {name for queue in queues for name in admissioncheck.listed(queue)}
-    ours = [
-        check for check in sorted(checks, key=key_of) if admissioncheck.is_ours(check) and key_of(check)[1] in listed
-    ]
-    takes = {key_of(raw)[1] for raw in written.clusters if _takes_workers(raw)}
-    why = [_leads_nowhere(check, written, takes) for check in ours]
-    if all(why):
-        first = (
-            why[0]
-            if why
-            else f"no ClusterQueue lists an AdmissionCheck of {names.CONTROLLER_NAME}; put one into a queue."
-        )
-        return f"Nothing can be dispatched: {first}"
-    return ""
-
-
-def _takes_workers(cluster: Raw) -> bool:
-    spec, found = cluster.get("spec") or {}, condition(cluster, names.CONNECTED)
-    # Another reason says why none go there, but where work goes on without a claim: the condition Ready tells these two apart.
-    reasons = (names.CONNECTED, names.NOT_CLAIMED) if is_true(cluster, names.READY) else (names.CONNECTED,)
-    well = found.get("status") == "True" and found.get("reason") in reasons
-    return well and not (spec.get("cordoned") or spec.get("draining"))
-
-
-def _leads_nowhere(check: Raw, written: Written, takes: set[str]) -> str:
-    """Why no job of this check is dispatched, a part of a sentence with its end."""
-    told, name = condition(check, names.ACTIVE), key_of(check)[1]
-    if told.get("status") != "True" or told.get("reason") not in _DISPATCHES:
-        return f"AdmissionCheck {name}: {told.get('message') or 'the controller has said nothing of it.'}"
-    try:
-        chosen = policy(check, written).clusters
-    except specs.Invalid as error:
-        return str(error)
-    if takes.intersection(chosen):
-        return ""
-    where = f"{names.DISPATCH_POLICY_KIND} {policy_name(check)}"
-    return f"none of {', '.join(chosen)} of {where} is connected and takes new workers; see `kubectl get workerclusters -o wide`."
 
 
 def dispatched(queues: Iterable[Raw], checks: Iterable[Raw]) -> dict[str, list[str]]:

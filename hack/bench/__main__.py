@@ -11,6 +11,7 @@ from hack.bench import (
     crowd,
     dispatch,
     fleet,
+    fleetfaults,
     makespan,
     multikueue,
     page,
@@ -26,7 +27,7 @@ from hack.lab.base import sidebyside
 from hack.lab.base.progress import LabError
 
 _BENCHES = {
-    module.NAME: module for module in (crowd, dispatch, fleet, makespan, multikueue, planner, reserve, rewriter, walk)
+    module.NAME: module for module in (crowd, dispatch, fleet, fleetfaults, makespan, multikueue, planner, reserve, rewriter, walk)
 }
 
 

@@ -16,7 +16,7 @@ from hack.bench import promises
 from hack.bench.fleetinput import Size
 from hack.bench.fleetprocess import RESYNC, Numbers
 from hack.bench.fleetworld import Process, World
-from hack.bench.promises import Found
+from hack.bench.promises import Found, Promise, Row
 from hack.lab.base.progress import LabError, step
 from hack.testbed import figures
 from hack.testbed.figures import Value
@@ -30,12 +30,24 @@ SHAPES = {
     "wide": Size(3_000, 100, 1_000),
     "chosen": Size(1_000, 100, 500, selector=True),
 }
-PACES = {f"{pods}x{clusters}": Size(pods, clusters, pods) for pods in (100, 1_000) for clusters in (2, 100)}
+_FEW = 20  # worker clusters of a gang, as many as slots are listed of
+PACES = {
+    **{f"{pods}x{clusters}": Size(pods, clusters, pods, across=_FEW) for pods in (100, 1_000) for clusters in (2, 100)},
+    "1000x100-chosen": Size(1_000, 100, 1_000, across=_FEW, selector=True),
+}
+# The same where slots are written one by one, as of a gang that is over all of a hundred clusters.
+WRITTEN = {
+    f"{pods}x{clusters}-written": Size(pods, clusters, pods, listed=False)
+    for pods, clusters in ((100, 2), (1_000, 100))
+}
+# In which rows a worker is to cost about the same.
+_FLAT = {"flat": ("100x2", "1000x100"), "flat-written": ("100x2-written", "1000x100-written")}
+_ROWS = {**SHAPES, **PACES, **WRITTEN}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which of its rows, and how large."""
-    rows = [*SHAPES, *PACES]
+    rows = [*_ROWS]
     parser.add_argument(
         "--fleet-rows", nargs="+", choices=rows, default=rows, metavar="ROW",
         help=f"which rows (fleet; default all: {', '.join(rows)})",
@@ -45,24 +57,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Found:
-    """Measure, print tables, and return lines for programs, and what is broken."""
-    lines, broken = list[str](), list[str]()
+    """Measure, print tables, and return lines for programs, and what is promised beside what it is."""
+    lines, told = list[str](), list[Row]()
     measured: dict[str, dict[str, Value]] = {}
     for row in asked.fleet_rows:
-        size = _sized({**SHAPES, **PACES}[row], asked)
+        size = _sized(_ROWS[row], asked)
         with step(f"fleet {row}: {size.pods} workers over {size.clusters} clusters"):
             measured[row] = values = uvloop.run(_stands(size) if row in SHAPES else _comes(size))
-        kept = {key: promise for key, promise in promises.FLEET.items() if key in values}
+        kept = {key: promise for key, promise in _promises(row).items() if key in values}
         values["met"] = str(promises.met(values, kept)).lower()
         lines.append(figures.line(NAME, {"row": row, "pods": size.pods, "clusters": size.clusters, **values}))
-        broken += promises.complaints(f"{NAME} {row}", values, kept)
-    for rows in (SHAPES, PACES):
+        told += promises.rows(NAME, row, values, kept)
+    for rows in (SHAPES, PACES, WRITTEN):
         print(_table({row: values for row, values in measured.items() if row in rows}))
-    flat = _flat(measured)
-    if flat:
-        lines.append(figures.line(NAME, {"row": "flat", **flat}))
-        broken += promises.complaints(f"{NAME} flat", flat, promises.FLAT)
-    return Found(lines, broken)
+    for row, (few, many) in _FLAT.items():
+        if flat := _flat(measured, few, many):
+            lines.append(figures.line(NAME, {"row": row, **flat}))
+            told += promises.rows(NAME, row, flat, promises.FLAT)
+    return Found(lines, rows=told)
+
+
+def _promises(row: str) -> Mapping[str, Promise]:
+    return {**promises.FLEET, **promises.WRITTEN} if row in WRITTEN else promises.FLEET
 
 
 def _sized(size: Size, asked: argparse.Namespace) -> Size:
@@ -78,12 +94,11 @@ def _table(rows: Mapping[str, Mapping[str, Value]]) -> str:
     return f"\n{figures.table(('', *rows), cells)}\n" if rows else ""
 
 
-def _flat(measured: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:
+def _flat(measured: Mapping[str, Mapping[str, Value]], few: str, many: str) -> dict[str, Value]:
     """What a worker costs in the largest crowd against the smallest."""
-    first, *_, last = PACES
-    if not {first, last} <= measured.keys():
+    if not {few, many} <= measured.keys():
         return {}
-    return {"cpu_factor": figures.ratio(float(measured[last]["cpu_ms"]), float(measured[first]["cpu_ms"]))}
+    return {"cpu_factor": figures.ratio(float(measured[many]["cpu_ms"]), float(measured[few]["cpu_ms"]))}
 
 
 async def _stands(size: Size) -> dict[str, Value]:

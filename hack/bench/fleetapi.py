@@ -25,7 +25,7 @@ GRACE_SECONDS = 0.5  # of a pod on a node, from its delete until it is gone
 _PACKED = 128 * 1024  # bytes of an answer that is packed, as API servers do
 _REMEMBERED = 50_000  # changes of a kind, from which a watch can go on
 
-Heard = Callable[["Cluster", str, Raw], None]  # of which kind (plural), and the object as it was made
+Heard = Callable[["Cluster", Raw], None]  # where, and the object as it is now
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,20 @@ class Cluster:
 
     def __init__(self, name: str) -> None:
         self.name, self.silent = name, False
+        self.delay = 0.0  # seconds before each answer, and before whatever a watch tells
         self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)  # by the path of the whole collection
         self._at = 1_000
-        self._heard: list[tuple[str, Heard]] = []
+        self._made: list[tuple[str, Heard]] = []
+        self._changed: list[tuple[str, Heard]] = []
         self._pages: dict[str, Iterator[list[_Kept]]] = {}
 
-    def listen(self, plural: str, heard: Heard) -> None:
+    def listen(self, resource: Resource, heard: Heard) -> None:
         """Be told of each object of a kind that somebody creates over the network."""
-        self._heard.append((plural, heard))
+        self._made.append((resource.path(), heard))
+
+    def follow(self, resource: Resource, heard: Heard) -> None:
+        """Be told of each object of a kind whenever it comes or changes."""
+        self._changed.append((resource.path(), heard))
 
     def all(self, resource: Resource) -> list[Raw]:
         """The objects of a kind."""
@@ -96,7 +102,13 @@ class Cluster:
         what = b"MODIFIED" if key in known.objects else b"ADDED"
         known.objects[key] = kept
         known.tell(self._at, what, kept)
+        self._tell(self._changed, kind, kept)
         return kept
+
+    def _tell(self, whom: list[tuple[str, Heard]], kind: str, kept: _Kept) -> None:
+        for wanted, heard in whom:
+            if wanted == kind:
+                heard(self, kept.raw)
 
     def _remove(self, kind: str, key: Key) -> None:
         known = self._kinds[kind]
@@ -107,12 +119,16 @@ class Cluster:
 
     async def answer(self, request: web.Request, path: str) -> web.StreamResponse:
         """Do what a request asks."""
+        if self.delay:
+            await asyncio.sleep(self.delay)
         if path == "/readyz":
             return web.Response(text="ok")
         kind, namespace, name = _place(path)
         if request.method == "GET":
             return await self._read(request, kind, namespace, name)
         body = orjson.loads(await request.read() or b"{}")
+        if request.method == "POST" and "dryRun" in request.query:
+            return _said(orjson.dumps(body), 201)
         if request.method == "POST":
             return self._create(kind, namespace, body)
         known = self._kinds[kind].objects.get((namespace, name))
@@ -152,7 +168,9 @@ class Cluster:
         await answer.prepare(request)
         try:
             while not self.silent:
-                await answer.write(await _next(watch.told))
+                told = await _next(watch.told)
+                await asyncio.sleep(self.delay)
+                await answer.write(told)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -165,9 +183,7 @@ class Cluster:
             return _refused(409, "AlreadyExists", name)
         told = {"uid": f"{self.name}-{self._at}", "creationTimestamp": timestamp(datetime.now(UTC))}
         kept = self._put(kind, {**body, "metadata": {**body["metadata"], **told}})
-        for plural, heard in self._heard:
-            if kind.endswith(f"/{plural}"):
-                heard(self, plural, kept.raw)
+        self._tell(self._made, kind, kept)
         return _said(kept.said, 201)
 
     def _patch(self, kind: str, known: _Kept, body: dict[str, Any]) -> web.Response:
@@ -196,8 +212,8 @@ class Servers:
     """All API servers of a fleet, behind one port."""
 
     def __init__(self, clusters: Mapping[str, Cluster]) -> None:
-        self._clusters, self._runner = clusters, web.AppRunner(self._app(), access_log=None, handler_cancellation=True)
-        self.url = ""
+        self._clusters, self.url = clusters, ""
+        self._runner = web.AppRunner(self._app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
 
     def _app(self) -> web.Application:
         app = web.Application(client_max_size=2**24)
@@ -206,7 +222,7 @@ class Servers:
 
     async def __aenter__(self) -> "Servers":
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0, shutdown_timeout=0.1).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 

@@ -1,7 +1,8 @@
 """What does one controller process of the fleet's bench spend? The engine as it is shipped, in a process of its own, which tells when it is asked.
 
-`python -m hack.bench.fleetprocess SOCKET` logs in by $KUBECONFIG, takes part in the election, and answers each connection to the socket with
-its `Numbers` since the last one, and with a resync first, if that is asked for. A stall is CPU time that the loop's thread spent between two turns of it: that others used the machine does not
+`python -m hack.bench.fleetprocess SOCKET [shipped]` logs in by $KUBECONFIG, takes part in the election, and answers each connection to the socket
+with its `Numbers` since the last one, and with a resync first, if that is asked for. Unless its times are to be those that are shipped, no Lease
+of it is lost to a busy machine, and no resync comes by itself. A stall is CPU time that the loop's thread spent between two turns of it: that others used the machine does not
 count.
 """
 
@@ -27,7 +28,7 @@ from adapter.shell.kube import client
 from adapter.shell.kube.client import Client
 from hack.testbed import procstat
 
-RESYNC = b"resync\n"
+RESYNC, SHIPPED = b"resync\n", "shipped"
 SPREAD_SECONDS = 20.0  # in place of a minute: a third of the time for the same looks
 _TURN_SECONDS = 0.002
 _LONG = 60.0  # seconds
@@ -62,7 +63,7 @@ class _Meter:
 
     def __init__(self) -> None:
         self._stall = 0.0
-        self._before = self._counts()
+        self._before = _spent()
 
     async def run(self) -> None:
         """Turn with the loop, until cancelled."""
@@ -73,7 +74,7 @@ class _Meter:
 
     def numbers(self) -> Numbers:
         """And begin anew."""
-        now, before = self._counts(), self._before
+        now, before = _spent(), self._before
         spent = {name: now[name] - before[name] for name in now}
         self._before, stall, self._stall = now, self._stall, 0.0
         pid = os.getpid()
@@ -85,26 +86,25 @@ class _Meter:
             **spent,
         )
 
-    def _counts(self) -> dict[str, float]:
-        found = {
-            "cpu_s": time.process_time(),
-            "looks": 0.0,
-            "others": 0.0,
-            "manager": 0.0,
-            "workers": 0.0,
-            "faults": 0.0,
-        }
-        for one in (sample for family in REGISTRY.collect() for sample in family.samples):
-            if one.name == "rayspan_looks_total":
-                found["looks" if one.labels["kind"] == "pod" else "others"] += one.value
-            elif one.name == "rayspan_task_failures_total":
-                found["faults"] += one.value
-            elif one.name == "rayspan_api_requests_total" and _counts(one.labels):
-                found["workers" if one.labels["cluster"] else "manager"] += one.value
-        return found
+
+def counts() -> dict[str, float]:
+    """What this process looked at, wrote and met since it began; see `Numbers`."""
+    found = dict.fromkeys(("looks", "others", "manager", "workers", "faults"), 0.0)
+    for one in (sample for family in REGISTRY.collect() for sample in family.samples):
+        if one.name == "rayspan_looks_total":
+            found["looks" if one.labels["kind"] == "pod" else "others"] += one.value
+        elif one.name == "rayspan_task_failures_total":
+            found["faults"] += one.value
+        elif one.name == "rayspan_api_requests_total" and _writes(one.labels):
+            found["workers" if one.labels["cluster"] else "manager"] += one.value
+    return found
 
 
-def _counts(request: Mapping[str, str]) -> bool:
+def _spent() -> dict[str, float]:
+    return {"cpu_s": time.process_time(), **counts()}
+
+
+def _writes(request: Mapping[str, str]) -> bool:
     """Whether a request writes something that somebody waits for."""
     return request["verb"] in _WRITES and request["kind"] != "leases"
 
@@ -128,13 +128,18 @@ async def _run(at: Path) -> None:
 
 
 def main() -> None:
-    (at,) = sys.argv[1:]
+    at, *asked = sys.argv[1:]
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    if SHIPPED not in asked:
+        _calm()
+    uvloop.run(_run(Path(at)))
+
+
+def _calm() -> None:
     vars(engine)["RESYNC_SECONDS"] = 3600.0  # it comes when it is asked for
     # Nobody else leads here, and on a busy machine a process may not run for long.
     vars(leaderelection).update(RENEW_SECONDS=_LONG, REQUEST_SECONDS=_LONG / 2)
     vars(client)["TIMEOUT_SECONDS"] = _LONG / 2
-    uvloop.run(_run(Path(at)))
 
 
 if __name__ == "__main__":

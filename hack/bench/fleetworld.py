@@ -17,16 +17,17 @@ from typing import Self
 from adapter import names
 from adapter.objects.raw import Raw, is_true, key_of, label
 from adapter.shell.kube import resources
-from hack.bench import fleetinput
+from hack.bench import fleetinput, fleetpod
 from hack.bench.fleetapi import Cluster, Servers
-from hack.bench.fleetinput import MANAGER, Gang, Size
-from hack.bench.fleetprocess import Numbers
+from hack.bench.fleetgang import Gang
+from hack.bench.fleetinput import MANAGER, Size
+from hack.bench.fleetprocess import SHIPPED, Numbers
 from hack.lab.base.progress import LabError
 
 PATIENCE = 400.0  # seconds for anything
 _POLL = 0.25
 _QUIET = 4  # polls in a row in which a process looked at nothing
-_STARTS_IN = 0.2  # seconds from a copy's creation until it runs
+STARTS_IN = 0.2  # seconds from a copy's creation until it runs
 _AT_ONCE = 200  # pods that KubeRay makes or deletes before anybody else has a turn
 
 
@@ -70,18 +71,23 @@ class Process:
     def _tail(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
 
+    def kill(self) -> None:
+        """End it in this moment."""
+        self._process.kill()
+
     async def end(self) -> None:
+        """Have it ended, however it stands."""
         if self._process.returncode is None:
-            self._process.kill()
+            self.kill()
         await self._process.wait()
 
 
 class World:
     """The API servers of a fleet, and who works there."""
 
-    def __init__(self, size: Size, fresh: int = 0) -> None:
+    def __init__(self, size: Size, fresh: int = 0, *, starts_in: float = STARTS_IN) -> None:
         """`fresh`: the workers of one more gang."""
-        self.size, self._fresh = size, fresh
+        self.size, self._fresh, self._starts_in = size, fresh, starts_in
         self.clusters = {name: Cluster(name) for name in (MANAGER, *size.names)}
         self.gangs: list[Gang] = []
         self.made: dict[str, int] = dict.fromkeys(size.names, 0)  # copies that controllers made
@@ -93,7 +99,7 @@ class World:
         await self._servers.__aenter__()
         self.gangs = fleetinput.fill(self.size, self.clusters, self._servers.url, self._fresh)
         for name in self.size.names:
-            self.clusters[name].listen("pods", self._copy)
+            self.clusters[name].listen(resources.PODS, self._copy)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -102,13 +108,13 @@ class World:
         await self._servers.__aexit__()
         self._folder.cleanup()
 
-    async def controller(self) -> Process:
-        """Start one."""
+    async def controller(self, *, shipped: bool = False) -> Process:
+        """Start one; `shipped` if its times are to be those that are shipped (fleetprocess.py)."""
         folder = Path(self._folder.name)
         config, number = folder / "kubeconfig", len(self._processes)
-        config.write_text(fleetinput.kubeconfig(self._servers.url, MANAGER))
+        config.write_text(self.login())
         at, log = folder / f"{number}.sock", folder / f"{number}.log"
-        command = [sys.executable, "-m", "hack.bench.fleetprocess", str(at)]
+        command = [sys.executable, "-m", "hack.bench.fleetprocess", str(at), *([SHIPPED] if shipped else [])]
         environment = {**os.environ, "KUBECONFIG": str(config), "no_proxy": "127.0.0.1"}
         with log.open("wb") as said:
             started = await asyncio.create_subprocess_exec(*command, env=environment, stdout=said, stderr=said)
@@ -120,20 +126,24 @@ class World:
                     raise LabError(f"A controller did not start.\n{process._tail()}")
         return process
 
+    def login(self) -> str:
+        """The kubeconfig by which its manager is reached."""
+        return fleetinput.kubeconfig(self._servers.url, MANAGER)
+
     @property
-    def _manager(self) -> Cluster:
+    def manager(self) -> Cluster:
         return self.clusters[MANAGER]
 
     def run(self, gang: Gang) -> None:
         """Have a gang's workers as they are when all of them have run for long."""
         for cluster, pod, copy in gang.running():
-            self._manager.put(resources.PODS, pod)
+            self.manager.put(resources.PODS, pod)
             self.clusters[cluster].put(resources.PODS, copy)
 
     async def create(self, gang: Gang) -> None:
         """Have KubeRay make a gang's workers."""
-        for number, pod in enumerate(gang.gated()):
-            self._manager.put(resources.PODS, pod)
+        for number in range(gang.workers):
+            self.manager.put(resources.PODS, gang.gated(number))
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0.05)
 
@@ -142,9 +152,9 @@ class World:
         work = gang.workload
         over = {"type": names.FINISHED, "status": "True", "reason": "JobFinished", "message": ""}
         status = {**work["status"], "conditions": [*work["status"]["conditions"], over]}
-        self._manager.put(resources.WORKLOADS, {**work, "status": status})
+        self.manager.put(resources.WORKLOADS, {**work, "status": status})
         for number, pod in enumerate(self.workers(gang, MANAGER)):
-            self._manager.remove(resources.PODS, key_of(pod))
+            self.manager.remove(resources.PODS, key_of(pod))
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0.05)
 
@@ -168,17 +178,25 @@ class World:
         left = any(label(share, names.PLACEMENT_LABEL) == gang.name for found in shares for share in found)
         return not left and not any(self.workers(gang, name) for name in gang.counts)
 
+    def lose(self, gang: Gang, many: int) -> list[Raw]:
+        """Have so many copies of a gang gone at once, as when their nodes are; returns the manager's pods that they stood for."""
+        found = [(cluster, key_of(copy)) for cluster in gang.counts for copy in self.workers(gang, cluster)][:many]
+        for cluster, key in found:
+            self.clusters[cluster].remove(resources.PODS, key)
+        pods = {key_of(pod): pod for pod in self.workers(gang, MANAGER)}
+        return [pods[key] for _, key in found]
+
     def connected(self) -> Iterator[bool]:
         """Of each WorkerCluster whether it is said to be seen."""
-        return (is_true(raw, names.CONNECTED) for raw in self._manager.all(resources.WORKER_CLUSTERS))
+        return (is_true(raw, names.CONNECTED) for raw in self.manager.all(resources.WORKER_CLUSTERS))
 
     def silence(self, *, silent: bool) -> None:
         """Cut all worker clusters off, or mend that."""
         for name in self.size.names:
             self.clusters[name].silent = silent
 
-    def _copy(self, cluster: Cluster, _: str, copy: Raw) -> None:
+    def _copy(self, cluster: Cluster, copy: Raw) -> None:
         """Have a copy run in a moment."""
         self.made[cluster.name] += 1
-        run = fleetinput.ran(copy)
-        asyncio.get_running_loop().call_later(_STARTS_IN, cluster.put, resources.PODS, run)
+        run = fleetpod.ran(copy)
+        asyncio.get_running_loop().call_later(self._starts_in, cluster.put, resources.PODS, run)

@@ -10,9 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from kubernetes.aio import client as kube
-from kubernetes.aio import config as kube_config
-
 from adapter import names
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import Resource
@@ -29,9 +26,7 @@ _PAUSE: Final = 0.6  # seconds between two lists; one of hundreds of objects cos
 @asynccontextmanager
 async def connected(kubeconfig: Path) -> AsyncIterator[Client]:
     """Log in by a kubeconfig of ours, in any way in which it logs in."""
-    settings = kube.Configuration()
-    await kube_config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
-    client = Client(kube.ApiClient(settings))
+    client = await Client.of_user(str(kubeconfig), "")
     try:
         yield client
     finally:

@@ -201,7 +201,9 @@ def running(service: RayService, what: str, program: str, *words: str) -> Iterat
     name, url = f"{service.name}-{what}", f"http://{service.name}-serve-svc:8000/"
     template = next(yaml.safe_load_all(SAMPLE.read_text()))["spec"]["rayClusterConfig"]["headGroupSpec"]["template"]
     image = template["spec"]["containers"][0]["image"]
-    container = {"name": what, "image": image, "command": ["python", "-u", "-c", program, url, *words]}
+    command = ["python", "-u", "-c", program, url, *words]
+    # Without a request it would get no CPU where others start Ray nodes, and take its own lateness for the service's.
+    container = {"name": what, "image": image, "command": command, "resources": {"requests": {"cpu": "300m"}}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}}
     service.fleet.manager.apply(yaml.safe_dump({**pod, "spec": {"containers": [container]}}))
     try:

@@ -21,7 +21,7 @@ from adapter import membership, names
 from adapter.access import grant, judge
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
-from hack.testbed import clusters
+from hack.testbed import clusters, progress
 from hack.testbed.clusters import Cluster, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -353,8 +353,10 @@ def _raw(scene: Scene, who: Path, name: str, key: str, path: str) -> str:
 def _rayspan(kubeconfig: Path, verb: str, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """The command as a process."""
     command = _command(kubeconfig, verb, *words)
-    return subprocess.run(
-        command, cwd=REPO, env=_env(), input=stdin, capture_output=True, text=True, timeout=60, check=False
+    return progress.without(
+        subprocess.run(
+            command, cwd=REPO, env=_env(), input=stdin, capture_output=True, text=True, timeout=60, check=False
+        )
     )
 
 

@@ -9,17 +9,21 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import yaml
 
 from adapter import names
+from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
 from hack.testbed import clusters
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.rights import Row, may, wrong
 from hack.testbed.stage import QUEUE, Stage, added, local_queue, ray_cluster
+from hack.trials import restore
+from hack.trials.chaos import restarts
 
 pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("deployed")]
 
@@ -197,6 +201,39 @@ def test_dead_webhooks_change_nothing(manager: Cluster, stage: Stage) -> None:
     finally:
         manager.kubectl(*scale, "--replicas=2")
         _await_served(manager)
+
+
+@pytest.mark.long  # the short tier asks of dead ones
+def test_webhooks_that_hang_change_nothing(manager: Cluster, stage: Stage, lab: Lab) -> None:
+    """They take connections and never answer, as a process that stands still does: what is applied is applied as soon as the API server has
+    waited for as long as the webhook's configuration says, without a warning."""
+    stage.build({"east": 1})
+    configured = manager.get("validatingwebhookconfigurations", names.WARNINGS)["webhooks"][0]["timeoutSeconds"]
+    webhooks = restarts.admission(manager, lab.manager)
+    try:
+        with ExitStack() as still:
+            for process in webhooks.processes():
+                still.enter_context(restore.frozen(process))
+            before, began = _passed_over(manager), time.monotonic()
+            assert _applied(manager, _job(stage), dry=False) == ""
+            took = time.monotonic() - began
+            assert _passed_over(manager) == before + 1
+        assert manager.get("rayclusters", "pi", stage.name)
+        # It waited for an answer, and for no more than that; kubectl itself takes a second or two on a busy machine.
+        assert configured <= took < configured + 5
+    finally:
+        _await_served(manager)
+
+
+def _passed_over(manager: Cluster) -> int:
+    """How often the API server went on without an answer of the one that warns."""
+    text = manager.kubectl("get", "--raw", "/metrics")
+    found = re.findall(
+        r'^apiserver_admission_webhook_fail_open_count\{[^}]*name="warnings.rayspan.dev"[^}]*\} (\d+)',
+        text,
+        re.MULTILINE,
+    )
+    return sum(int(one) for one in found)
 
 
 # --- the gate --------------------------------------------------------------------------------------------------------

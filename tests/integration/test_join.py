@@ -17,7 +17,7 @@ import yaml
 from adapter import membership, names
 from adapter.preflight.facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, Rights
 from hack.lab.base.paths import REPO
-from hack.testbed import install
+from hack.testbed import install, progress
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.rights import Row, wrong
@@ -40,7 +40,7 @@ def rayspan(stage: Stage, verb: str, name: str, *words: str, code: int = 0) -> s
     """What the command says of west, which must end with that code; whatever it says, it shows no token."""
     logins = ("--kubeconfig", str(stage.manager.kubeconfig), "--worker-kubeconfig", str(west(stage).kubeconfig))
     command = [sys.executable, "-m", "adapter", verb, name, *logins, *words]
-    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=300, check=False)
+    done = progress.without(subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=300, check=False))
     assert done.returncode == code, done
     assert not re.search(r"eyJ[\w-]+\.eyJ", done.stdout + done.stderr), "a token is shown"
     return done.stdout if code in (0, 3) else done.stderr

@@ -21,6 +21,7 @@ import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.testbed import progress
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, local_queue, ray_cluster
@@ -127,6 +128,41 @@ def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> Non
     assert planned["sentence"] in listed and stage.placement("first")["spec"]["explanation"] in listed
 
 
+def test_one_that_waits_for_room_is_shown_what_the_clusters_have(stage: Stage, door: Controller) -> None:
+    """`why` ends with the table of `plan`, which says what the Placement says, and `top` has the same queues' figures."""
+    stage.build({"east": 2, "west": 3})
+    stage.ray_cluster("first", workers=4)
+    wait(lambda: stage.state("first") == names.PLACED, 60, "the first is placed", door.tail)
+    stage.ray_cluster("second", workers=4)
+    wait(lambda: stage.state("second") == names.WAITING, 60, "the second waits", door.tail)
+
+    config = stage.manager.kubeconfig
+    told = _asked(config, "why", "second", "-n", stage.name, "-o", "json")
+    assert (told.returncode, told.stderr) == (3, ""), told
+    found = json.loads(told.stdout)
+    assert found["planProblem"] is None and found["plan"]["fits"] is False, found
+    assert found["plan"]["sentence"] == _answer(stage, ray_cluster("second", stage.name, {"workers": 4}))["sentence"]
+    _same(found["plan"], stage.placement("second"))
+    told = _asked(config, "why", "second", "-n", stage.name)
+    *_, table, end = told.stdout.split("\n\n")
+    header, *rows = table.splitlines()
+    assert told.returncode == 3 and header.split()[:3] == ["ASKED", "CLUSTER", "CHOSEN"], told
+    assert [line.split()[1] for line in rows] == ["east", "west"] and end.startswith("Does not fit"), told
+
+    told = _asked(config, "top", "-o", "json")
+    assert (told.returncode, told.stderr) == (0, ""), told
+    clusters = {one["name"]: one["quota"] or () for one in json.loads(told.stdout)["clusters"]}
+    amounts = {
+        name: [
+            (row["nominal"], row["used"], row["free"])
+            for row in rows
+            if row["clusterQueue"] == stage.name and row["resource"] == "cpu"
+        ]
+        for name, rows in clusters.items()
+    }
+    assert (amounts["east"], amounts["west"]) == ([("2", "2", "0")], [("3", "2", "1")]), told
+
+
 def test_asking_changes_nothing_and_bad_questions_do_no_harm(stage: Stage, door: Controller) -> None:
     """Every wrong job gets a sentence and its exit code; nothing is written anywhere, and the controller goes on."""
     stage.build({"east": 1, "west": 1})
@@ -210,16 +246,23 @@ def _seen(stage: Stage) -> list[tuple[str, str, str]]:
 
 
 def _plan(kubeconfig: Path, job: Raw | str, *more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "adapter", "plan", "-f", "-", "--kubeconfig", str(kubeconfig), *more],
+    said = job if isinstance(job, str) else yaml.safe_dump(job)
+    return _asked(kubeconfig, "plan", "-f", "-", *more, text=said)
+
+
+def _asked(kubeconfig: Path, verb: str, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """The command as a process; `text` is what it reads."""
+    done = subprocess.run(
+        [sys.executable, "-m", "adapter", verb, *words, "--kubeconfig", str(kubeconfig)],
         cwd=REPO,
         env=os.environ,
-        input=job if isinstance(job, str) else yaml.safe_dump(job),
+        input=text,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+    return progress.without(done)
 
 
 def _address(manager: Cluster) -> str:

@@ -204,6 +204,7 @@ _SHOWN: dict[str, list[str]] = {
     r"rayspan why ": ["^Done: It has succeeded"],
     r"rayspan watch ": ["^ +0 s  RayJob default/rayjob-pi: Done: It has succeeded"],
     r"rayspan top ": ["^CLUSTER +ZONE ", "^east +", "^west +"],
+    r"rayspan check ": ["^Jobs can be dispatched[.]$"],
     r"rayspan cordon": ["^workercluster/west cordoned$"],
     r"rayspan drain": ["^workercluster/west draining$", "^workercluster/west drained$"],
     r"rayspan uncordon": ["^workercluster/west uncordoned$"],

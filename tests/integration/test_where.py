@@ -15,6 +15,7 @@ import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.testbed import progress
 from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -184,11 +185,13 @@ def _json(kubeconfig: Path, verb: str, *words: str, code: int = 0) -> Raw:
 
 def _ask(kubeconfig: Path, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
     """The command as a process."""
-    return subprocess.run(
-        [sys.executable, "-m", "adapter", verb, *words, "--kubeconfig", str(kubeconfig)],
-        cwd=REPO,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    return progress.without(
+        subprocess.run(
+            [sys.executable, "-m", "adapter", verb, *words, "--kubeconfig", str(kubeconfig)],
+            cwd=REPO,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     )

@@ -75,10 +75,9 @@ def test_a_membership_that_is_printed_shows_no_token() -> None:
     [THERE, Address("https://[fd00::1]:6443/k8s/c-1", tls_name="east.example.com", proxy="http://10.0.0.1:3128")],
 )
 async def test_the_controller_takes_the_kubeconfig(there: Address) -> None:
-    api = await kubeconfig.login(membership.kubeconfig(there, "swordfish"))
-    found = kubeconfig.address(api.configuration)
-    await api.close()
-    assert found == there
+    login = await kubeconfig.login(membership.kubeconfig(there, "swordfish"))
+    await login.close()
+    assert login.address == there
 
 
 def test_a_renewed_kubeconfig_differs_by_its_token_alone() -> None:

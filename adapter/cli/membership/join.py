@@ -27,7 +27,7 @@ from adapter.preflight import judge
 from adapter.preflight.facts import Asked, Finding
 from adapter.shell.kube import kubeconfig
 from adapter.shell.kube.client import ApiError, Client
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.pages import listed
 from adapter.shell.kube.resources import CONFIG_MAPS, DISPATCH_POLICIES, NAMESPACES, SECRETS, WORKER_CLUSTERS
 

@@ -19,7 +19,7 @@ from adapter.cli.common import TROUBLE, USAGE, complain
 from adapter.membership import Address, Found, Membership, Token, Unusable
 from adapter.objects.raw import Raw, moment
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import NAMESPACES, SECRETS, SERVICE_ACCOUNTS, WORKER_CLUSTERS
 
 NOT_YET = 3  # exit code: it was begun, and something is still in the way

@@ -20,7 +20,7 @@ from adapter.objects.raw import Raw, key_of
 from adapter.preflight import judge, reachable
 from adapter.preflight.reachable import Reachability
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import WORKER_CLUSTERS
 
 NOT_READY = 3

@@ -23,7 +23,7 @@ from adapter.preflight.facts import MANAGER, Asked, Side
 from adapter.preflight.probe import Run
 from adapter.shell.clusters import logins
 from adapter.shell.kube.client import ApiError, Client
-from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.pages import listed
 from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
@@ -33,6 +33,7 @@ from adapter.shell.kube.resources import (
     NAMESPACES,
     WORKER_CLUSTERS,
 )
+from adapter.shell.kube.userfile import default_namespace
 
 
 class Unusable(ValueError):

@@ -26,8 +26,9 @@ from adapter.objects.raw import Raw, annotation, meta
 from adapter.objects.rayjob import Unusable
 from adapter.objects.workerpod import slot_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin, default_namespace
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import PODS, SERVICES, WORKER_ACCESSES
+from adapter.shell.kube.userfile import default_namespace
 
 _KEY_BYTES: Final = 32  # which make the 43 characters that `access.request` takes
 _KUBECTL: Final = "kubectl"

@@ -1,4 +1,4 @@
-"""How are the verbs about the fleet typed: what it holds, whether workers could join, which cluster takes none?"""
+"""How are the verbs about the fleet typed: what it holds, whether it takes jobs, whether workers could join, which cluster takes none?"""
 
 import argparse
 from datetime import timedelta
@@ -34,6 +34,25 @@ While nothing can be dispatched at all, the last lines say why: no worker cluste
 cannot be served. So `until kubectl rayspan top; do sleep 10; done` waits for a fleet. What you may not read is not taken for missing.
 
 exit code: 0 it is shown, 3 it is shown and nothing can be dispatched now, 2 the command line is wrong, 1 the manager cluster cannot be asked
+"""
+_CHECK = """\
+Says whether jobs can be dispatched now, and in a sentence each what is in the way and what to do about it.
+"""
+_CHECK_MORE = """\
+example:
+  kubectl rayspan check
+  Nothing can be dispatched.
+  WorkerCluster east is cordoned; `kubectl rayspan uncordon east` lets new workers go there again.
+  WorkerCluster west takes no workers (Unreachable): connection refused.
+
+They can while a controller leads, a ClusterQueue that lets jobs in has an AdmissionCheck that is served, and a WorkerCluster of its policy
+is connected and open; whether there is quota for them, `kubectl rayspan plan` says. What is in the way of some jobs alone is told, too, with
+exit code 0. So `until kubectl rayspan check; do sleep 10; done` waits until the first job can go.
+
+It is for administrators, and reads the manager cluster alone: WorkerClusters, DispatchPolicies, ClusterQueues, AdmissionChecks, and the
+controller's Lease. What you may not read is not taken for missing, and then the answer may be that it is not known.
+
+exit code: 0 they can, 3 nothing can be dispatched, 2 the command line is wrong, 1 it cannot be told
 """
 _CORDON = """\
 Keeps new workers away from a worker cluster. Those that run there stay; `kubectl rayspan drain` moves them.
@@ -92,6 +111,9 @@ def add(verbs: Verbs) -> None:
     top = add_verb(verbs, "top", _top, "show what the worker clusters hold", _TOP, _TOP_MORE)
     add_output(top)
     add_login(top)
+    check = add_verb(verbs, "check", _check, "say whether jobs can be dispatched", _CHECK, _CHECK_MORE)
+    add_output(check)
+    add_login(check)
     for name, summary, text in (
         ("cordon", "keep new workers away from a worker cluster", _CORDON),
         ("uncordon", "let new workers go to a worker cluster again", _UNCORDON),
@@ -150,6 +172,12 @@ def _top(given: argparse.Namespace) -> int:
     from adapter.cli import top
 
     return top.main(given)
+
+
+def _check(given: argparse.Namespace) -> int:
+    from adapter.cli import check
+
+    return check.main(given)
 
 
 def _cordon(given: argparse.Namespace) -> int:

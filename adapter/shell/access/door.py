@@ -22,7 +22,7 @@ from adapter.objects.raw import Raw
 from adapter.shell.clusters import logins
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 
 # The API server's own words name the object, of whatever kind: a WorkerCluster, its Secret, ClusterProfile or MultiKueueCluster.
 _UNREAD = (

@@ -20,7 +20,7 @@ from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.clusters.room import Room
 from adapter.shell.guard import contained, failed, guarded
 from adapter.shell.kube.client import Client, MayWrite, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.named import Named, Needs, Place, Unread
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import Client
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 
 
 @dataclass(frozen=True, slots=True)

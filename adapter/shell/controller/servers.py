@@ -19,14 +19,12 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from adapter import __version__, names
-from adapter.objects.rayjob import Unusable
+from adapter.objects.rayjob import MOST_ASKED_BYTES, Unusable
 from adapter.shell.planning.preview import Preview
 from adapter.shell.uploads import Uploads
 
 log = logging.getLogger(__name__)
 
-# An object in etcd is no larger than 1.5 MiB, and a job of 18 groups takes some 100 KiB.
-MOST_BYTES = 2**20
 # A plan of a large fleet takes up to 100 ms of the loop in which everything else runs. After each question the next one
 # waits four times as long as it took, so questions never take more than a fifth of it. All jobs would miss that once somebody's
 # script asks in a loop: everybody may ask, and between two plans the loop else turns once, while a pod's way through it takes many.
@@ -62,7 +60,7 @@ class _Desk:
             return _problem(
                 413,
                 names.UNUSABLE_REASON,
-                f"The job is larger than {MOST_BYTES // 2**20} MiB; leave out what is not the job.",
+                f"The job is larger than {MOST_ASKED_BYTES // 2**20} MiB; leave out what is not the job.",
             )
         except TimeoutError:
             return _problem(
@@ -121,7 +119,7 @@ class _Desk:
 
 async def serve_plans(ask: Ask, port: int) -> web.AppRunner:
     """Serve on all addresses; the caller cleans the runner up."""
-    app = web.Application(client_max_size=MOST_BYTES)
+    app = web.Application(client_max_size=MOST_ASKED_BYTES)
     app.add_routes([web.post(names.PLAN_PATH, _Desk(ask).plan), web.post(names.VERSION_PATH, _version)])
     # What is packed stays so, and is no JSON: a few KiB could become more than there is memory for.
     runner = web.AppRunner(app, access_log=None, auto_decompress=False, lingering_time=LINGER_SECONDS)

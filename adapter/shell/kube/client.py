@@ -1,4 +1,7 @@
-"""How do we talk to one API server: login and TLS by the official client, verbs and raw dicts by us?
+"""How do we talk to one API server: verbs and raw dicts over one pool of connections?
+
+Who we are to it, the official client says (kubeconfig.py), which takes long to import; the user's own kubeconfig is read without it where that
+suffices (userfile.py).
 
 Typed models drop fields that they do not know and cost several times the CPU, and a rewriter must keep what newer
 servers send; so bodies are plain dicts. Nothing here retries, caches or interprets: a caller learns of every failure.
@@ -10,7 +13,7 @@ Requests are counted as their answers come, a watch when it opens.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
@@ -19,15 +22,12 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 from aiohttp.connector import Connection
-from kubernetes.aio import client as kube
-from kubernetes.aio import config as kube_config
 
 from adapter import __version__
 from adapter.membership import Address
 from adapter.objects.raw import LONGEST, LONGEST_OF_ONE, key_of, quoted, uid_of
-from adapter.shell import metrics
-from adapter.shell.kube import bodies, kubeconfig, sent
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube import bodies, sent, userfile
+from adapter.shell.kube.credentials import BadLogin, Credentials
 from adapter.shell.kube.resources import NAMESPACES, kind_of
 
 Body = dict[str, Any]
@@ -108,13 +108,15 @@ class TooLarge(Unreachable):
 class Client:
     """One API server and one connection pool, so that a server that hangs costs only its own callers."""
 
-    def __init__(self, api: kube.ApiClient, cluster: str = "", may_write: MayWrite = lambda: True) -> None:
-        """`cluster` is what metrics call it: a worker cluster, empty for the manager."""
-        self._api, self._cluster = api, cluster
+    def __init__(
+        self, login: Credentials, cluster: str = "", may_write: MayWrite = lambda: True, *, counted: bool = True
+    ) -> None:
+        """`cluster` is what metrics call it: a worker cluster, empty for the manager. `counted`: somebody may ask for these."""
+        self._login, self._cluster, self._counted = login, cluster, counted
         self.may_write = may_write
         self.guard: Callable[[], str] = _open  # why nothing may be written to this cluster now
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=0),
+            connector=aiohttp.TCPConnector(ssl=login.tls, limit=0),
             headers={
                 "User-Agent": f"rayspan/{__version__}",
                 "Accept": "application/json",
@@ -123,44 +125,47 @@ class Client:
             request_class=_fenced(self.fence),
             auto_decompress=False,  # bodies.py counts what it unpacks
             cookie_jar=aiohttp.DummyCookieJar(),
-            trace_configs=[counting(cluster, api.configuration.host)],
+            trace_configs=[counting(cluster, login.address.server) if counted else unredirected()],
         )
         self._slots, self._large = asyncio.Semaphore(PARALLEL), asyncio.Lock()  # large answers come one by one
         self._mute = ""  # why the last probe had no answer; empty when it had one, and while nobody probes
         # A redirect leads to somebody's login page, never to an API server.
         self._how = {
             "allow_redirects": False,
-            "proxy": api.configuration.proxy,
-            "server_hostname": api.configuration.tls_server_name or None,
+            "proxy": login.address.proxy or None,
+            "server_hostname": login.address.tls_name or None,
         }
 
     @classmethod
     async def local(cls, may_write: MayWrite = lambda: True) -> "Client":
         """Log in as the pod's service account, or by $KUBECONFIG outside a cluster."""
-        settings = kube.Configuration()
-        try:
-            kube_config.load_incluster_config(client_configuration=settings)
-        except kube_config.ConfigException:
-            await kube_config.load_kube_config(client_configuration=settings)
-        return cls(kube.ApiClient(settings), may_write=may_write)
+        from adapter.shell.kube import kubeconfig
+
+        return cls(await kubeconfig.login_of_pod(), may_write=may_write)
 
     @classmethod
     async def of_user(cls, file: str, context: str) -> "Client":
         """Log in as kubectl does, by a kubeconfig file and a context (empty: kubectl's own choice); raises BadLogin."""
-        return cls(await kubeconfig.login_of_user(file, context))
+        if found := userfile.credentials(file, context):
+            return cls(found, counted=False)
+        from adapter.shell.kube import kubeconfig
+
+        return cls(await kubeconfig.login_of_user(file, context), counted=False)
 
     @classmethod
     async def from_kubeconfig(cls, text: str, cluster: str = "", may_write: MayWrite = lambda: True) -> "Client":
         """Log in by the text of a kubeconfig to what metrics call `cluster`; raises BadLogin."""
-        client = cls(await kubeconfig.login(text), cluster, may_write)
-        if not all(value.isprintable() for value in (await client._login()).values()):
-            await client.close()
+        from adapter.shell.kube import kubeconfig
+
+        login = await kubeconfig.login(text)
+        if not all(value.isprintable() for value in (await login.headers()).values()):
+            await login.close()
             raise BadLogin("its token holds a line break or another control character")
-        return client
+        return cls(login, cluster, may_write)
 
     async def close(self) -> None:
         await self._session.close()
-        await self._api.close()
+        await self._login.close()
 
     async def alive(self) -> None:
         """Return if the API server gives a sign of life: that it is ready, or that it knows us well enough to refuse.
@@ -192,8 +197,8 @@ class Client:
 
     @property
     def address(self) -> Address:
-        """How this API server is reached, for who hands that on; see `kubeconfig.address`."""
-        return kubeconfig.address(self._api.configuration)
+        """How this API server is reached, for who hands that on."""
+        return self._login.address
 
     @property
     def cluster(self) -> str:
@@ -267,7 +272,7 @@ class Client:
         text: bool = False,
         most: int = bodies.OBJECT_BYTES,
     ) -> Body:
-        headers = {**await self._login(), "Content-Type": kind}
+        headers = {**await self._login.headers(), "Content-Type": kind}
         data = None if body is None else sent.text(body)
         how = {"params": params, "data": data, "headers": headers, "timeout": _NO_TIMER, **self._how}
         try:
@@ -290,7 +295,7 @@ class Client:
         """Open a stream; its lines end when the server ends it or when nothing has come for `silence` seconds."""
         timeout = aiohttp.ClientTimeout(total=LONGEST_STREAM_SECONDS, sock_connect=TIMEOUT_SECONDS, sock_read=silence)
         headers = {
-            **await self._login(),
+            **await self._login.headers(),
             "Accept-Encoding": "identity",
         }  # a packed line comes when the next one fills its block
         url = self._url(path)
@@ -303,25 +308,28 @@ class Client:
                     raise Unreachable(NO_API_SERVER)
                 if answer.headers.get("Content-Encoding", "identity") != "identity":
                     raise bodies.Unreadable("packs what it tells as it happens, which was not asked for")
-                with metrics.WATCHES.labels(self._cluster, kind_of(path)[0]).track_inprogress():
+                with self._watching(path):
                     yield bodies.lines(answer)
         except bodies.Excess as error:
             raise TooLarge(f"it {error}") from None
         except LOST as error:
             raise Unreachable(why(error)) from None
 
+    def _watching(self, path: str) -> AbstractContextManager[object]:
+        """It is counted while it is open."""
+        if not self._counted:
+            return nullcontext()
+        from adapter.shell import metrics  # it brings Prometheus's library, which no verb needs
+
+        return metrics.WATCHES.labels(self._cluster, kind_of(path)[0]).track_inprogress()
+
     async def relayed(self, path: str) -> tuple[aiohttp.ClientSession, str, dict[str, Any]]:
         """For who passes on what is no object (`streams.py`): the session, a path's URL, and what each request of it is to have."""
-        headers = {**await self._login(), "Accept": "*/*", "Accept-Encoding": "identity"}
+        headers = {**await self._login.headers(), "Accept": "*/*", "Accept-Encoding": "identity"}
         return self._session, self._url(path), {"headers": headers, **self._how}
 
     def _url(self, path: str) -> str:
-        return f"{self._api.configuration.host}{path}"
-
-    async def _login(self) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        await self._api.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
-        return headers
+        return f"{self._login.address.server}{path}"
 
 
 def _fenced(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
@@ -386,6 +394,8 @@ def why(error: BaseException) -> str:
 
 def counting(cluster: str, server: str) -> aiohttp.TraceConfig:
     """What an aiohttp session is to call to have its requests to a cluster counted; `server` is the kubeconfig's URL."""
+    from adapter.shell import metrics  # as above
+
     base = urlsplit(server).path.rstrip("/")  # some servers are behind a path of somebody else's
 
     def count(asked: _Asked, code: str) -> None:
@@ -400,11 +410,18 @@ def counting(cluster: str, server: str) -> aiohttp.TraceConfig:
     async def broke(_: aiohttp.ClientSession, __: SimpleNamespace, asked: aiohttp.TraceRequestExceptionParams) -> None:
         count(asked, _NO_ANSWER)
 
+    trace = unredirected()
+    trace.on_request_end.append(answered)
+    trace.on_request_exception.append(broke)
+    return trace
+
+
+def unredirected() -> aiohttp.TraceConfig:
+    """What an aiohttp session is to call to go nowhere else."""
+
     async def redirected(*_: object) -> None:
         raise Unreachable(NO_API_SERVER)  # where aiohttp would follow, and there is no option: when it upgrades
 
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(redirected)
-    trace.on_request_end.append(answered)
-    trace.on_request_exception.append(broke)
     return trace

@@ -18,6 +18,7 @@ from yarl import URL
 
 from adapter.membership import Address
 from adapter.objects.raw import bounded
+from adapter.shell.kube.credentials import BadLogin, Credentials
 
 Body = dict[str, Any]
 # What YAML takes long to read is not text, of which a Secret holds a MiB, but what it is made of: 20 000 entries a second. A
@@ -37,12 +38,8 @@ _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _DNS_NAME = re.compile(rf"(?=.{{1,254}}$){_LABEL}(\.{_LABEL})*\.?")
 
 
-class BadLogin(ValueError):
-    """What was given as a kubeconfig cannot be used; the text says why, and quotes nothing of it."""
-
-
-async def login(text: str) -> kube.ApiClient:
-    """The official client by the text of a kubeconfig from elsewhere; raises BadLogin."""
+async def login(text: str) -> Credentials:
+    """The login by the text of a kubeconfig from elsewhere; raises BadLogin."""
     try:
         content = await asyncio.to_thread(_harmless, text)  # beside the loop: a long one takes a second
         return await _without_files(content)
@@ -54,8 +51,18 @@ async def login(text: str) -> kube.ApiClient:
         raise BadLogin(f"it cannot be loaded ({type(error).__name__})") from None
 
 
-async def login_of_user(file: str, context: str) -> kube.ApiClient:
-    """The official client by a kubeconfig file and a context (empty: kubectl's own choice); raises BadLogin.
+async def login_of_pod() -> Credentials:
+    """The login as the pod's service account, or by $KUBECONFIG outside a cluster."""
+    settings = kube.Configuration()
+    try:
+        kube_config.load_incluster_config(client_configuration=settings)
+    except kube_config.ConfigException:
+        await kube_config.load_kube_config(client_configuration=settings)
+    return of(kube.ApiClient(settings))
+
+
+async def login_of_user(file: str, context: str) -> Credentials:
+    """The login by a kubeconfig file and a context (empty: kubectl's own choice), whatever it says; raises BadLogin.
 
     It is the user's own file, so whatever it asks for is done: programs are run, files are read.
     """
@@ -64,7 +71,7 @@ async def login_of_user(file: str, context: str) -> kube.ApiClient:
     settings = kube.Configuration()
     try:
         await kube_config.load_kube_config(file or None, context or None, client_configuration=settings)
-        return kube.ApiClient(settings)
+        return of(kube.ApiClient(settings))
     except kube_config.ConfigException as error:
         raise BadLogin(str(error)) from None
     except Exception as error:  # as above
@@ -76,31 +83,39 @@ def _exists(file: str) -> bool:
     return any(Path(one).expanduser().exists() for one in file.split(os.pathsep))
 
 
-def address(settings: kube.Configuration) -> Address:
-    """How the API server of a login is reached; to be asked at once, for what the kubeconfig held as data is in files that go."""
+def of(api: kube.ApiClient) -> Credentials:
+    """The login of the official client; to be asked at once, for what the kubeconfig held as data is in files that go."""
+
+    async def headers() -> dict[str, str]:
+        found: dict[str, str] = {}
+        await api.update_params_for_auth(found, [], ["BearerToken"], "", "GET", None)
+        return found
+
+    settings = api.configuration
     file, name, proxy = settings.ssl_ca_cert, settings.tls_server_name, settings.proxy
     authority = Path(file).read_text() if file else ""
-    return Address(settings.host, authority, name or "", proxy or "", bool(settings.verify_ssl))
+    there = Address(settings.host, authority, name or "", proxy or "", bool(settings.verify_ssl))
+    return Credentials(there, api.rest_client.ssl_context, headers, api.close)
 
 
-def default_namespace(file: str, context: str) -> str:
-    """The namespace of a context in the user's kubeconfig (empty: kubectl's own choice), `default` when it names none."""
+def namespace(file: str, context: str) -> str:
+    """The namespace of a context in the user's kubeconfig, empty when it names none."""
     try:
         contexts, active = kube_config.list_kube_config_contexts(file or None)
     except Exception:  # whoever logs in with it next says what is wrong
-        return "default"
+        return ""
     chosen = next((one for one in contexts if one.get("name") == context), {}) if context else active
-    return str((chosen.get("context") or {}).get("namespace") or "default")
+    return str((chosen.get("context") or {}).get("namespace") or "")
 
 
-async def _without_files(content: Body) -> kube.ApiClient:
-    """The official client of a kubeconfig. The library would keep files of its certificates and keys until the process ends,
+async def _without_files(content: Body) -> Credentials:
+    """The login by a kubeconfig. The library would keep files of its certificates and keys until the process ends,
     those of every renewal; once they are in the TLS context, nobody needs them.
     """
     settings = kube.Configuration()
     try:
         await kube_config.load_kube_config_from_dict(content, client_configuration=settings)
-        return kube.ApiClient(settings)
+        return of(kube.ApiClient(settings))
     finally:  # nothing waits between writing and reading them, so none of another cluster's is missing yet
         kube_config.kube_config._cleanup_temp_files()
 

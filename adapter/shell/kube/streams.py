@@ -48,7 +48,7 @@ async def upgraded(
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """Open a WebSocket to what takes one of the protocols; raises ApiError, without words, or Unreachable."""
     session, url, how = await client.relayed(path)
-    how = {key: value for key, value in how.items() if key != "allow_redirects"}  # see `client.counting`
+    how = {key: value for key, value in how.items() if key != "allow_redirects"}  # see `client.unredirected`
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             opened = await session.ws_connect(

@@ -17,6 +17,7 @@ KWOK = "v0.8.0"
 CLUSTER_INVENTORY = "v0.1.3"  # its CRD alone; what Kueue 0.19.2 is itself built with
 VOLCANO = "v1.14.1"  # its CRDs alone
 HELM = "v4.3.1"  # only the test of the chart wants it
+PROMETHEUS = "v0.315.0"  # 3.15.0, as a Go module calls it; only the tests of the alerts want it
 PAUSE = "3.10.2"  # the one that Kubernetes 1.36.3 names
 
 GO_MINIMUM = (1, 26)  # what Kubernetes 1.36 asks for in its go.mod

@@ -89,9 +89,10 @@ def _fingerprint(tool: Tool) -> str:
 
 
 def _flags(tool: Tool) -> list[str]:
-    """How its programs are linked: each is stamped with its own version, though others are built in the same call."""
+    """How its programs are built and linked: each is stamped with its own version, though others are built in the same call."""
+    tags = [f"-tags={','.join(tool.tags)}"] if tool.tags else []
     flags = " ".join((*_STRIP, *tool.ldflags))
-    return [f"-ldflags={package}={flags}" for package in dict.fromkeys(tool.programs.values())]
+    return [*tags, *(f"-ldflags={package}={flags}" for package in dict.fromkeys(tool.programs.values()))]
 
 
 def _sweep() -> None:

@@ -74,6 +74,10 @@ class Container:
         """Let the processes of that container go on; one that is gone meanwhile need not."""
         self._signal(stopped, signal.SIGCONT)
 
+    def processes(self) -> list[int]:
+        """The processes of all that runs of it."""
+        return [one for found in _running(self._pods()) for one in _processes(self.home, found)]
+
     def trouble(self) -> str:
         """Why it does not serve now, empty when it does. One that was killed counts as gone before its kubelet knows it."""
         ready = [one for one in self._at_work() if is_true(one, "Ready")]
@@ -158,6 +162,12 @@ def kueue(cluster: Cluster, home: definition.Cluster) -> Container:
 
 def kuberay(cluster: Cluster, home: definition.Cluster) -> Container:
     return Container("KubeRay", cluster, home, addons.KUBERAY.namespace, "app.kubernetes.io/component=kuberay-operator")
+
+
+def admission(cluster: Cluster, home: definition.Cluster) -> Container:
+    """Our webhooks, where the component is."""
+    selector = f"app.kubernetes.io/component={names.ADMISSION.removeprefix('rayspan-')},pod-template-hash"
+    return Container("the webhooks", cluster, home, names.SYSTEM_NAMESPACE, selector)
 
 
 def coredns(cluster: Cluster, home: definition.Cluster) -> Container:

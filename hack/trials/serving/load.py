@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hack.testbed import rayservice
-from hack.testbed.clusters import Clusters, wait
+from hack.testbed.clusters import wait
 from hack.testbed.rayservice import RayService
 
 # Each request by a connection of its own, so that kube-proxy chooses anew; a line for each second, when the last of its requests has ended.
@@ -103,12 +103,12 @@ def _second(raw: dict[str, Any]) -> Second:
 class Load:
     """A pod that asks."""
 
-    fleet: Clusters
+    service: RayService
     pod: str
 
     def seconds(self) -> list[Second]:
         """All that have ended."""
-        return read(self.fleet.manager.log(self.pod))
+        return read(self.service.fleet.manager.log(self.pod))
 
     def wait(self, what: str, last: int, seen: Callable[[Sequence[Second]], bool], patience: float) -> None:
         """Wait until the last seconds say so."""
@@ -117,14 +117,14 @@ class Load:
             found = self.seconds()[-last:]
             return len(found) == last and seen(found)
 
-        wait(well, patience, what, lambda: str(self.seconds()[-10:]))
+        wait(well, patience, what, lambda: f"{self.seconds()[-10:]}\n{self.service.dump()}")
 
 
 @contextmanager
 def on(service: RayService, rate: int) -> Iterator[Load]:
     """Somebody asks a RayService so many times a second, for a while."""
     with rayservice.running(service, "load", _PROGRAM, str(rate), str(TIMEOUT)) as pod:
-        yield Load(service.fleet, pod)
+        yield Load(service, pod)
 
 
 def zones(found: Sequence[Second]) -> set[str]:

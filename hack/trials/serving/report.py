@@ -15,6 +15,9 @@ WINDOW = 25.0
 # After that window. The head's own proxy still chooses between all replicas that Ray believes in, until Ray gives the node up, so that a few
 # requests find out by themselves that one is gone.
 AFTER_WINDOW = 0.99
+# Until a replica of the cluster that was cut off runs in the other one: Ray gives its node up after 65 s, KubeRay makes another worker at once,
+# and on two cores a Ray node with a replica takes a minute.
+HEALED = 150.0
 
 
 @dataclass(frozen=True)

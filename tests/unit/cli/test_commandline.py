@@ -7,13 +7,17 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from pathlib import Path
+from typing import Final
 
 import pytest
+import yaml
 
 from adapter import __main__ as command
 from adapter import __version__, membership
 from adapter.cli.verbs.parser import parser
 from hack.lab.base.paths import REPO
+from tests.unit.apiserver import kubeconfig
 
 _LISTS = """\
 import sys
@@ -32,7 +36,7 @@ _LIGHT = {"adapter", "adapter.__main__", "adapter.names", "adapter.cli", "adapte
 VERBS = (
     *("plan", "where", "why", "watch", "render"),
     *("logs", "exec", "port-forward", "cp"),
-    *("top", "cordon", "uncordon", "drain", "preflight"),
+    *("top", "check", "cordon", "uncordon", "drain", "preflight"),
     *("join", "rotate", "leave"),
     *("version", "completion"),
 )
@@ -41,11 +45,13 @@ VERBS = (
 HIDDEN = ("controller", "admission", "admission-certificate")
 
 
-def _loaded(*words: str) -> list[str]:
-    """What a command line imports that a bare Python has not."""
+def _loaded(*words: str, said: str = "") -> list[str]:
+    """What a command line imports that a bare Python has not; before, it complains with what is `said`."""
     command = [sys.executable, "-c", _LISTS, *words]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True, timeout=60)
-    return done.stderr.split()
+    *told, modules = done.stderr.splitlines()
+    assert said in "".join(told)
+    return modules.split()
 
 
 @pytest.mark.parametrize("words", ["--help", "top --help", "version", "completion bash", "__complete plan --"])
@@ -81,6 +87,42 @@ def test_no_library_is_imported_before_there_is_something_to_do(words: list[str]
     assert roots & _SLOW == set()
     own = {name for name in loaded if name.startswith("adapter") and not name.startswith("adapter.cli.verbs")}
     assert own <= _LIGHT
+
+
+# What answers at this address refuses, so the whole way is gone: the login, and the first request.
+NOBODY: Final = kubeconfig("https://127.0.0.1:1", cluster={"insecure-skip-tls-verify": True})
+# What a request needs; nothing that a verb takes for itself.
+_ASKS: Final = {
+    *("adapter", "yaml", "_yaml", "orjson", "typing_extensions"),
+    *("aiohttp", "aiohappyeyeballs", "aiosignal", "attr", "frozenlist", "idna", "multidict", "propcache", "yarl"),
+}
+_READS_POLICIES: Final = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection"}
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        *((f"{verb} name", set()) for verb in ("where", "why", "watch --output=json", "logs", "cordon", "uncordon")),
+        ("plan -f manifests/samples/rayjob-pi.yaml", set()),
+        *((verb, _READS_POLICIES) for verb in ("top", "check")),
+    ],
+)
+def test_no_more_is_imported_to_ask_than_a_request_needs(words: str, more: set[str], tmp_path: Path) -> None:
+    """The official client takes as long as all the rest, and the planner, the webhooks and Prometheus's library half as long."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(NOBODY))
+    loaded = _loaded(*words.split(), "--kubeconfig", str(file), said="The manager cluster cannot be asked: ")
+    roots = {name.partition(".")[0] for name in loaded}
+    others = {
+        name for name in roots - sys.stdlib_module_names if not name.startswith(("_cython", "cython", "_sysconfigdata"))
+    }
+    assert others - _ASKS <= more and "aiohttp" in others
+    rooms = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("adapter.")}
+    assert rooms & {"adapter.planning", "adapter.quota", "adapter.gang", "adapter.rewrite", "adapter.worker"} == set()
+    assert [
+        name for name in loaded if name.startswith("adapter.shell.") and not name.startswith("adapter.shell.kube")
+    ] == []
+    assert "aiohttp.web" not in loaded
 
 
 def test_what_a_verb_does_is_imported_when_it_is_run() -> None:
@@ -132,6 +174,7 @@ def test_each_verb_is_run_by_somebody() -> None:
         "plan": ["-f", "x"],
         "render": ["-f", "x"],
         "top": [],
+        "check": [],
         "preflight": [],
         "version": [],
         "completion": ["zsh"],

@@ -75,7 +75,7 @@ def test_each_figure_stands_beside_its_goal() -> None:
 def test_dispatch(changed: dict[str, Value], want: str) -> None:
     row: dict[str, Value] = {"ratio": 0.8, "ours_manager": 2.0, "ours_workers": 1.0, "cpu_ms": 9.0, "gone_ratio": 2.0}
     row |= changed
-    said = promises.complaints("dispatch of 100 pods", row, promises.DISPATCH)
+    said = broken(promises.rows("dispatch", "100 pods", row, promises.DISPATCH))
     assert [want in one for one in said] == ([True] if want else [])
 
 

@@ -76,6 +76,14 @@ def test_what_no_cluster_needs_is_built_for_who_asks_for_it_alone(go: Go) -> Non
     assert tools.path("helm").read_text() == "helm.sh/helm/v4/cmd/helm"
 
 
+def test_what_is_left_out_of_a_program_is_told_to_go_for_it_alone(go: Go) -> None:
+    assert catalog.PROMETHEUS not in catalog.ALL
+    tools.build(["promtool", "helm"])
+    assert tools.path("promtool").read_text() == "github.com/prometheus/prometheus/cmd/promtool"
+    tagged = {source: [word for word in words if word.startswith("-tags=")] for source, words in go.calls}
+    assert tagged == {"helm": [], "prometheus": ["-tags=remove_all_sd,enable_dns_sd"]}
+
+
 def test_another_version_is_built_for_who_asks_for_it_alone(go: Go) -> None:
     assert not [tool for tool in catalog.OTHERS if tool in catalog.ALL]  # what `make lab` and `make demo` build
     tools.build(["kubernetes@v1.35.4", "kueue@v0.18.3"])

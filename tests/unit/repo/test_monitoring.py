@@ -1,6 +1,6 @@
 """Do the alerts and the dashboard ask for metrics and labels that the controller serves, and does each alert say what to do?
 
-No Prometheus reads them here. What an expression names is found by a reader of the few forms that they have; what it does not know, it refuses.
+No Prometheus reads them here; tests/integration/test_monitoring.py has one. What an expression names is found by a reader of the few forms that they have; what it does not know, it refuses.
 """
 
 import json
@@ -19,6 +19,7 @@ from adapter.shell.kube.client import ApiError
 from hack.lab.base.paths import REPO
 from hack.release import manifests, overlays
 from tests.unit import stores
+from tests.unit.repo import alertcases
 from tests.unit.shell.controller.test_metrics import metric_types
 
 _FOLDER = REPO / "kustomize/components/monitoring"
@@ -141,6 +142,17 @@ def test_who_gave_no_right_to_lead_requests_straight_has_no_alert_for_it() -> No
 
 def test_what_most_people_ask_for_has_an_alert() -> None:
     assert {"RayspanNoLeader", "RayspanClusterNotConnected", "RayspanTaskFails", "RayspanWorkersLost", "RayspanClaimHeldByAnother"} <= {rule["alert"] for rule in _ALERTS}  # fmt: skip
+
+
+def test_each_alert_is_tried_by_series_that_are_served() -> None:
+    """By a real Prometheus elsewhere: one that fires it, and one that does not."""
+    assert [*alertcases.CASES] == [rule["alert"] for rule in _ALERTS]
+    there = served()
+    for case in alertcases.CASES.values():
+        assert case.fires.keys() and case.fires != case.silent
+        for series in (*case.fires, *case.silent):
+            name, _, braces = series.rstrip("}").partition("{")
+            assert {label for label, _, _ in matchers(braces)} <= there[name] | _TARGET, series
 
 
 # --- each alert says what to do ----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from adapter.shell.clusters.logins import Logins, once
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.kube import kubeconfig, resources
 from adapter.shell.kube.client import ApiError
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.reflector import Following, follow
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says

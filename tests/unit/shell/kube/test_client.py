@@ -10,7 +10,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from adapter.shell.kube.client import PARALLEL, TIMEOUT_SECONDS, ApiError, Client, Unreachable
-from adapter.shell.kube.kubeconfig import BadLogin
+from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import PODS
 from tests.unit import apiserver
 from tests.unit.apiserver import (

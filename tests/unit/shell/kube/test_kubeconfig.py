@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.shell.kube.client import Client
-from adapter.shell.kube.kubeconfig import FORBIDDEN_CLUSTER, FORBIDDEN_USER, BadLogin
+from adapter.shell.kube.credentials import BadLogin
+from adapter.shell.kube.kubeconfig import FORBIDDEN_CLUSTER, FORBIDDEN_USER
 from tests.unit.apiserver import TOKEN, kubeconfig
 
 Raw = dict[str, Any]

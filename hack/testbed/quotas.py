@@ -1,0 +1,31 @@
+"""What quota has the demo's queue in a cluster for a while? What it has besides, and all of it afterwards, is as it was."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from hack.testbed.clusters import Cluster
+from hack.testbed.rayjob import QUEUE
+
+
+@contextmanager
+def given(cluster: Cluster, amounts: Mapping[str, str]) -> Iterator[None]:
+    """Give the queue's one flavor these quotas, also of resources that it does not cover."""
+    before = cluster.get("clusterqueues", QUEUE)["spec"]["resourceGroups"]
+    (group,) = before
+    (flavor,) = group["flavors"]
+    quotas = {each["name"]: each for each in flavor["resources"]}
+    quotas |= {name: {"name": name, "nominalQuota": amount} for name, amount in amounts.items()}
+    changed = {"coveredResources": list(quotas), "flavors": [{**flavor, "resources": list(quotas.values())}]}
+    try:
+        _write(cluster, [changed])
+        yield
+    finally:
+        _write(cluster, before)
+
+
+def _write(cluster: Cluster, groups: object) -> None:
+    patch = json.dumps(
+        [{"op": "add", "path": "/spec/resourceGroups", "value": groups}]
+    )  # adding replaces what is there
+    cluster.kubectl("patch", "clusterqueue", QUEUE, "--type=json", "-p", patch)

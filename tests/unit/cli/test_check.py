@@ -1,0 +1,136 @@
+"""`rayspan check` as its user meets it: what is read, what is printed, and the exit codes."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.objects.raw import microtime
+from tests.unit.apiserver import Answer, Server, lists, refuses, says
+from tests.unit.builders import make_check, make_condition, make_policy, make_worker_cluster
+from tests.unit.verbs import run
+
+Raw = dict[str, Any]
+KUEUE, OURS = "/apis/kueue.x-k8s.io/v1beta2", "/apis/rayspan.dev/v1alpha1"
+QUEUE = {"metadata": {"name": "q"}, "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "rayspan"}]}}}
+CORDONED = "WorkerCluster {0} is cordoned; `kubectl rayspan uncordon {0}` lets new workers go there again.\n"
+UNREAD = "You may not read clusterqueues here: quota is not shown.\n"
+NO_KIND = "This cluster knows no {}: install Kueue and Rayspan in it, or name the manager by --context.\n"
+
+
+def cluster(name: str, **spec: bool) -> Raw:
+    return make_worker_cluster(name, conditions=[make_condition("Connected", reason="Connected")], **spec)
+
+
+def lease(age: float = 0.0) -> Answer:
+    renewed = microtime(datetime.now(UTC) - timedelta(seconds=age))
+    return says({"metadata": {"name": names.LEASE}, "spec": {"holderIdentity": "me", "renewTime": renewed}})
+
+
+def answers(*clusters: Raw, **other: Answer) -> list[Answer]:
+    """What the API server says, kind after kind, in the order in which they are read."""
+    check = make_check(conditions=[make_condition(names.ACTIVE, reason="Ready")])
+    found = {
+        "workerclusters": lists(1, clusters),
+        "clusterqueues": lists(1, [QUEUE]),
+        "admissionchecks": lists(1, [check]),
+        "dispatchpolicies": lists(1, [make_policy()]),
+        "lease": lease(),
+    }
+    return [*(found | other).values()]
+
+
+EAST, WEST = cluster("east"), cluster("west")
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "printed"),
+    [
+        pytest.param(answers(EAST, WEST), 0, "Jobs can be dispatched.\n", id="all is well"),
+        pytest.param(
+            answers(EAST, cluster("west", cordoned=True)),
+            0,
+            f"Jobs can be dispatched.\n{CORDONED.format('west')}",
+            id="one is closed",
+        ),
+        pytest.param(
+            answers(cluster("east", cordoned=True), cluster("west", cordoned=True)),
+            3,
+            f"Nothing can be dispatched.\n{CORDONED.format('east')}{CORDONED.format('west')}",
+            id="both are closed",
+        ),
+        pytest.param(
+            answers(EAST, WEST, clusterqueues=refuses(403)),
+            1,
+            f"Whether jobs can be dispatched is not known.\n{UNREAD}",
+            id="a right is missing",
+        ),
+        pytest.param(
+            answers(EAST, WEST, lease=refuses(403)),
+            0,
+            "Jobs can be dispatched.\nYou may not read leases here: whether a controller leads is not known.\n",
+            id="who leads is for others",
+        ),
+        pytest.param(
+            answers(workerclusters=refuses(404, "NotFound"), dispatchpolicies=refuses(404, "NotFound")),
+            3,
+            f"Nothing can be dispatched.\n{NO_KIND.format('dispatchpolicies')}{NO_KIND.format('workerclusters')}",
+            id="another cluster than the manager",
+        ),
+    ],
+)
+async def test_it_says_whether_jobs_can_be_dispatched(
+    said: list[Answer],
+    code: int,
+    printed: str,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.lists = [*said]
+    assert await run(monkeypatch, "check", "--kubeconfig", config) == code
+    assert capsys.readouterr() == (printed, "")
+    assert [one.path for one in server.asked] == [
+        f"{OURS}/workerclusters",
+        f"{KUEUE}/clusterqueues",
+        f"{KUEUE}/admissionchecks",
+        f"{OURS}/dispatchpolicies",
+        f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases/{names.LEASE}",
+    ]
+    assert {one.method for one in server.asked} == {"GET"}
+
+
+@pytest.mark.parametrize("said", [lease(61), refuses(404, "NotFound")])
+async def test_without_a_controller_nothing_is_dispatched(
+    said: Answer, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the conditions say that the last one wrote."""
+    server.lists = answers(EAST, WEST, lease=said)
+    assert await run(monkeypatch, "check", "-o", "json", "--kubeconfig", config) == 3
+    found = json.loads(capsys.readouterr().out)
+    (obstacle,) = found.pop("obstacles")
+    assert obstacle.startswith("No controller leads") and found == {"dispatches": False, "notes": []}
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (refuses(401), "The manager cluster does not know you: log in again, or check your kubeconfig's credentials."),
+        (refuses(429, "TooManyRequests", "Ask again."), "Ask again."),
+    ],
+)
+async def test_trouble_is_one_sentence(
+    said: Answer,
+    sentence: str,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.lists = [said]
+    assert await run(monkeypatch, "check", "--kubeconfig", config) == 1
+    assert capsys.readouterr() == ("", f"{sentence}\n")

@@ -1,0 +1,142 @@
+"""What does each alert wake somebody for, and what does look like it and wakes nobody? As series that Prometheus' own promtool reads.
+
+A sample a minute. The bounds are the rules' own, so each case stands clearly on its side of one.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Raw = dict[str, Any]
+Series = Mapping[str, str]  # as promtool has it: "0+2x20" is 0, 2, 4 ... and twenty more
+
+
+@dataclass(frozen=True)
+class Case:
+    """One alert at one time, over series by which it fires and over others by which it does not."""
+
+    at: str
+    fires: Series
+    silent: Series
+    labels: Mapping[str, str] = field(default_factory=dict)  # of the alert that fires, beside its severity
+
+
+def _buckets(metric: str, labels: str, **counts: str) -> Series:
+    """A histogram by the upper bounds of its buckets, `inf` for the last."""
+    bounds = {"inf": "+Inf"}
+    more = f"{labels}," if labels else ""
+    return {f'{metric}_bucket{{{more}le="{bounds.get(one, one[1:])}"}}': values for one, values in counts.items()}
+
+
+_LOST, _ORPHANS = "rayspan_workers_lost_total", "rayspan_orphans_deleted_total"
+_REQUESTS, _WAITING = "rayspan_api_requests_total", 'rayspan_placements{state="Waiting"}'
+_WEST = {"cluster": "west"}
+_DISPATCH = ("rayspan_dispatch_duration_seconds", 'cluster="west",stage="created"')
+_DAY = 1440
+
+CASES: Mapping[str, Case] = {
+    "RayspanNoLeader": Case(
+        "5m",
+        fires={'rayspan_leader{instance="a"}': "1 0x9", 'rayspan_leader{instance="b"}': "0x10"},
+        silent={'rayspan_leader{instance="a"}': "1 0x9", 'rayspan_leader{instance="b"}': "0 1x9"},
+    ),
+    "RayspanClusterNotConnected": Case(
+        "12m",
+        fires={
+            'rayspan_cluster_connected{cluster="west"}': "0x15",
+            'rayspan_cluster_connected{cluster="east"}': "1x15",
+        },
+        silent={'rayspan_cluster_connected{cluster="west"}': "0x7 1 0x7"},  # it comes and goes
+        labels=_WEST,
+    ),
+    "RayspanClaimHeldByAnother": Case(
+        "4m",
+        fires={'rayspan_cluster_reason{cluster="west",reason="HeldByAnother"}': "1x5"},
+        silent={'rayspan_cluster_reason{cluster="west",reason="Unreachable"}': "1x5"},
+        labels=_WEST,
+    ),
+    "RayspanWorkersLost": Case(
+        "12m",
+        fires={f'{_LOST}{{cluster="west",reason="WorkerLost"}}': "0x10 1x5"},
+        silent={f'{_LOST}{{cluster="west",reason="RemotePodGone"}}': "0x10 1x5"},  # drained, or preempted
+        labels={**_WEST, "reason": "WorkerLost"},
+    ),
+    "RayspanWorkersPending": Case(
+        "12m",
+        fires={'rayspan_pods{cluster="west",phase="Pending"}': "3x15"},
+        silent={'rayspan_pods{phase="Pending"}': "3x15"},  # they wait for room, and have no cluster
+        labels=_WEST,
+    ),
+    "RayspanRoomNotGiven": Case(
+        "80m",
+        fires={'rayspan_spills_total{cluster="west"}': "0+1x90", _WAITING: "2x90"},
+        silent={
+            'rayspan_spills_total{cluster="west"}': "0+1x90",
+            _WAITING: "0x90",
+            'rayspan_placements{state="Placed"}': "2x90",
+        },
+        labels=_WEST,
+    ),
+    "RayspanGangsGoRound": Case(
+        "15m",
+        fires={"rayspan_gang_rollbacks_total": "0+2x20"},
+        silent={"rayspan_gang_rollbacks_total": "0x9 5x10"},
+    ),
+    "RayspanDispatchSlow": Case(
+        "25m",
+        fires=_buckets(*_DISPATCH, _30="0x30", _60="0+5x30", inf="0+5x30"),
+        silent=_buckets(*_DISPATCH, _1="0+5x30", _30="0+5x30", inf="0+5x30"),
+        labels=_WEST,
+    ),
+    "RayspanPlansSlow": Case(
+        "25m",
+        fires=_buckets("rayspan_decision_seconds", "", _3="0x30", _10="0+1x30", inf="0+1x30"),
+        silent=_buckets("rayspan_decision_seconds", "", _1="0+1x30", _3="0+1x30", inf="0+1x30"),
+    ),
+    "RayspanLeftBehind": Case(
+        "15m",
+        fires={f'{_ORPHANS}{{cluster="west",reason="no-share"}}': "0x10 1x10"},
+        silent={f'{_ORPHANS}{{cluster="west",reason="pod-gone"}}': "0+1x20"},  # as every worker ends
+        labels={**_WEST, "reason": "no-share"},
+    ),
+    "RayspanRequestsFail": Case(
+        "20m",
+        fires={f'{_REQUESTS}{{cluster="west",verb="get",kind="pods",code="403"}}': "0+30x30"},
+        silent={
+            f'{_REQUESTS}{{cluster="west",verb="get",kind="pods",code="404"}}': "0+30x30",
+            f'{_REQUESTS}{{verb="list",kind="services",code="403"}}': "0+30x30",  # a right that nobody has to give
+        },
+        labels=_WEST,
+    ),
+    "RayspanOddObjects": Case(
+        "8m",
+        fires={'rayspan_odd_objects_total{cluster="west",kind="pods"}': "0x5 3x10"},
+        silent={'rayspan_odd_objects_total{cluster="west",kind="pods"}': "3x20"},
+        labels={**_WEST, "kind": "pods"},
+    ),
+    "RayspanTaskFails": Case(
+        "25m",
+        fires={'rayspan_task_failures_total{task="look"}': "0+1x30"},
+        silent={'rayspan_task_failures_total{task="look"}': "0x15 2x20"},
+        labels={"task": "look"},
+    ),
+    "RayspanTasksLeak": Case(
+        f"{_DAY + 90}m",
+        fires={'rayspan_tasks{instance="a",coroutine="follow"}': f"20x{_DAY} 50x120"},
+        silent={'rayspan_tasks{instance="a",coroutine="follow"}': f"20x{_DAY} 30x120"},
+        labels={"instance": "a"},
+    ),
+}
+
+
+def tests(rules: Iterator[Raw]) -> list[Raw]:
+    """Two for each rule, as `promtool test rules` reads them."""
+    return [made for rule in rules for made in _both(rule, CASES[rule["alert"]])]
+
+
+def _both(rule: Raw, case: Case) -> Iterator[Raw]:
+    told = {"exp_labels": {**rule["labels"], **case.labels}, "exp_annotations": rule["annotations"]}
+    for name, series, found in (("fires", case.fires, [told]), ("is silent", case.silent, [])):
+        asked = {"eval_time": case.at, "alertname": rule["alert"], "exp_alerts": found}
+        given = [{"series": one, "values": values} for one, values in series.items()]
+        yield {"name": f"{rule['alert']} {name}", "interval": "1m", "input_series": given, "alert_rule_test": [asked]}
