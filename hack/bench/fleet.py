@@ -74,7 +74,7 @@ def run(asked: argparse.Namespace) -> Found:
         if flat := _flat(measured, few, many):
             lines.append(figures.line(NAME, {"row": row, **flat}))
             told += promises.rows(NAME, row, flat, promises.FLAT)
-    return Found(lines, rows=told)
+    return Found(lines, told)
 
 
 def _promises(row: str) -> Mapping[str, Promise]:

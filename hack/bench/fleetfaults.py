@@ -60,7 +60,7 @@ def run(asked: argparse.Namespace) -> Found:
         lines.append(figures.line(NAME, {"fault": fault, **values, "met": met}))
         told += promises.rows(NAME, fault, values, kept)
     print(f"\n{figures.table(('', ''), rows)}\n")
-    return Found(lines, rows=told)
+    return Found(lines, told)
 
 
 async def _slow(asked: argparse.Namespace) -> dict[str, Value]:

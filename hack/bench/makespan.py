@@ -85,7 +85,7 @@ def run(asked: argparse.Namespace) -> Found:
     print("\n" + table(spanning, heavy, light))
     values = outcome(spanning, heavy, light)
     rows = promises.rows(NAME, f"{len(TASKS)} tasks", values, promises.MAKESPAN)
-    return Found([figures.line(NAME, values)], rows=rows)
+    return Found([figures.line(NAME, values)], rows)
 
 
 def halves() -> tuple[Sequence[float], Sequence[float]]:

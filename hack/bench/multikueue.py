@@ -51,7 +51,7 @@ def run(asked: argparse.Namespace) -> Found:
         found = [_shape(fleet, jobs, pods) for jobs, pods in _SHAPES]
     print("\n" + figures.table(list(found[0]), [list(one.values()) for one in found]))
     rows = [promises.rows(NAME, _about(one), one, promises.MULTIKUEUE) for one in found]
-    return Found([figures.line(NAME, one) for one in found], rows=[row for each in rows for row in each])
+    return Found([figures.line(NAME, one) for one in found], [row for each in rows for row in each])
 
 
 def times(changes: Sequence[Change], manager: str) -> Figures:

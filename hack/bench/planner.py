@@ -54,7 +54,7 @@ def run(asked: argparse.Namespace) -> Found:
     doubled = {name: row[-1] for name, row in zip(_DIMENSIONS, rows, strict=True)}
     values |= {f"{name}_doubled": factor for name, factor in doubled.items()}
     values |= {"goal_ms": promises.DECISION.goal, "met": str(all(map(promises.DECISION.meets, kinds.values()))).lower()}
-    return Found([figures.line(NAME, values)], rows=promises.planner(kinds, doubled))
+    return Found([figures.line(NAME, values)], promises.planner(kinds, doubled))
 
 
 def _build(goal: Size) -> tuple[float, float]:

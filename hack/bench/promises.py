@@ -7,7 +7,7 @@ Ratios within a run and counts of requests carry to other machines; milliseconds
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hack.testbed.figures import Value
 
@@ -82,11 +82,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Found:
-    """What a bench gives: lines for programs, a sentence for each promise that it finds broken itself, and its rows."""
+    """What a bench gives: lines for programs, and its rows."""
 
     lines: list[str]
-    broken: list[str] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Row]
 
 
 def beside(what: str) -> Promise:

@@ -69,7 +69,7 @@ def run(asked: argparse.Namespace) -> Found:
         for one in rows
     ]
     lines = [figures.line(NAME, one) for one in rows]
-    return Found(lines, rows=[*(one for each in judged for one in each), *promises.growth(rows)])
+    return Found(lines, [*(one for each in judged for one in each), *promises.growth(rows)])
 
 
 def row(fleet: Clusters, workers: int, over: int) -> dict[str, figures.Value]:

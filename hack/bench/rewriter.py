@@ -49,7 +49,7 @@ def run(asked: argparse.Namespace) -> Found:
     values = {f"{name}_us": plain for name, (plain, _) in costs.items()}
     rows = [Row(NAME, name, promises.REWRITE, max(both)) for name, both in costs.items()]
     line = figures.line(NAME, values | {"mapped_most_us": max(mapped for _, mapped in costs.values())})
-    return Found([line], rows=rows)
+    return Found([line], rows)
 
 
 def _rewrite(pod: Raw, mapping: PodMapping) -> float:

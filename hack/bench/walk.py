@@ -40,7 +40,7 @@ def run(asked: argparse.Namespace) -> Found:
     """Measure, print tables, and return the lines for programs, and what is judged."""
     fleet = deployment.on_lab(renew=asked.renew)
     found = [_size(fleet, workers) for workers in asked.workers]
-    return Found([line for each in found for line in each.lines], rows=[row for each in found for row in each.rows])
+    return Found([line for each in found for line in each.lines], [row for each in found for row in each.rows])
 
 
 def _size(fleet: Clusters, workers: int) -> Found:
@@ -52,7 +52,7 @@ def _size(fleet: Clusters, workers: int) -> Found:
     print("\n" + report.walk_text(workers, spanning, plain))
     values = report.walk_values(workers, spanning, plain)
     rows = promises.rows(NAME, f"{workers} workers", values, promises.WALK)
-    return Found([figures.line(NAME, values | spent.per(workers))], rows=rows)
+    return Found([figures.line(NAME, values | spent.per(workers))], rows)
 
 
 def _run(fleet: Clusters, workers: int, *, spans: bool) -> Run:
