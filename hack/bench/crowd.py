@@ -72,7 +72,8 @@ def run(asked: argparse.Namespace) -> Found:
         "doubled": figures.ratio(found[_OWN].ms, half[_OWN].ms),
     }
     values["met"] = str(promises.met(values, promises.CROWD)).lower()
-    return Found([figures.line(NAME, values)], promises.rows(NAME, "", values, promises.CROWD))
+    about = f"{size.gangs} gangs, {size.clusters} clusters, {size.queues} queues"
+    return Found([figures.line(NAME, values)], promises.rows(NAME, about, values, promises.CROWD))
 
 
 _FIRST, _OWN, _OTHER, _NEW = "they come", "more is used in their tree", "in another tree", "one more comes"
