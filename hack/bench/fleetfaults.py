@@ -8,9 +8,11 @@ from what was to take its time on the way, which is the floor, that much is take
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 import uvloop
 
@@ -76,7 +78,7 @@ async def _slow(asked: argparse.Namespace) -> dict[str, Value]:
             world.clusters[west].delay = _SLOW if slow else 0.0
             paces[slow].append(await _pace(world, gang, east))
             world.clusters[west].delay = 0.0
-            await leader.until(lambda gang=gang: world.runs(gang))
+            await leader.until(partial(world.runs, gang))
     well, late = median(paces[False]), median(paces[True])
     return {"east_well": well, "east_slow": late, "east_ratio": figures.ratio(late, well)}
 
@@ -159,7 +161,7 @@ async def _freed(asked: argparse.Namespace) -> dict[str, Value]:
             await _until(
                 world,
                 resources.WORKLOADS,
-                lambda number=number: len(placed) > number,
+                partial(lambda before: len(placed) > before, number),
                 "nobody was placed in the room that came free",
             )
             name, at = list(placed.items())[-1]
@@ -169,7 +171,7 @@ async def _freed(asked: argparse.Namespace) -> dict[str, Value]:
     return {"freed_p99_s": figures.percentile(took, 99), "wrong": wrong}
 
 
-_ROWS: Mapping[str, Callable[[argparse.Namespace], Awaitable[dict[str, Value]]]] = {
+_ROWS: Mapping[str, Callable[[argparse.Namespace], Coroutine[Any, Any, dict[str, Value]]]] = {
     "slow": _slow,
     "lost": _lost,
     "killed": _killed,
