@@ -8,8 +8,8 @@ from what was to take its time on the way, which is the floor, that much is take
 
 import argparse
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -37,7 +37,7 @@ _SLOW = 5.0  # seconds for each answer: half of what makes a request fail, so th
 _ORDER = (False, True, True, False, False, True)  # of gangs, whether they meet it slow: nobody gains by going first
 _ONE_BY_ONE, _AT_ONCE = 20, 100  # workers that are lost
 _WORKERS = 8  # of a gang that waits
-_ROOMS = 10  # times that room comes free
+_ROOMS, _ROOMY = 10, 4  # times that room comes free, and worker clusters in which it does so by turns
 # CPUs that come free: for one gang and not for two, of which each worker takes one.
 _FREE = _WORKERS + _WORKERS // 2
 
@@ -78,7 +78,7 @@ async def _slow(asked: argparse.Namespace) -> dict[str, Value]:
             world.clusters[west].delay = _SLOW if slow else 0.0
             paces[slow].append(await _pace(world, gang, east))
             world.clusters[west].delay = 0.0
-            await leader.until(partial(world.runs, gang))
+            await leader.until(functools.partial(world.runs, gang))
     well, late = median(paces[False]), median(paces[True])
     return {"east_well": well, "east_slow": late, "east_ratio": figures.ratio(late, well)}
 
@@ -144,31 +144,36 @@ async def _killed(asked: argparse.Namespace) -> dict[str, Value]:
 
 async def _freed(asked: argparse.Namespace) -> dict[str, Value]:
     """Gangs wait, and room for one of them comes free, again and again, here and there."""
-    async with World(Size(0, 4, 1)) as world:
-        crowd, took, wrong = Crowd(world, asked.faults_waiting, _WORKERS), list[float](), 0
+    async with World(Size(0, _ROOMY, 1)) as world:
+        crowd = Crowd(world, asked.faults_waiting, _WORKERS)
         leader = await _leader(world)
         await leader.until(crowd.waits)
-        placed: dict[str, float] = {}
-
-        def note(_: Cluster, work: Raw) -> None:
-            if check_of(work)["state"] == names.CHECK_READY:
-                placed.setdefault(key_of(work)[1], asyncio.get_running_loop().time())
-
-        world.manager.follow(resources.WORKLOADS, note)
-        for number in range(min(_ROOMS, asked.faults_waiting)):
-            since = asyncio.get_running_loop().time()
-            crowd.free(world.size.names[number % 4], _FREE)
-            await _until(
-                world,
-                resources.WORKLOADS,
-                partial(lambda before: len(placed) > before, number),
-                "nobody was placed in the room that came free",
-            )
-            name, at = list(placed.items())[-1]
-            took.append(at - since)
-            wrong += name != crowd.gangs[number].work.name
-            await leader.until()
+        placed = _placed(world)
+        took = [await _filled(world, leader, crowd, placed) for _ in range(min(_ROOMS, asked.faults_waiting))]
+    wanted = (gang.work.name for gang in crowd.gangs)
+    wrong = sum(name != its for name, its in zip(placed, wanted, strict=False)) + len(placed) - len(took)
     return {"freed_p99_s": figures.percentile(took, 99), "wrong": wrong}
+
+
+def _placed(world: World) -> dict[str, float]:
+    """When gangs are placed from now on, as their Workloads say."""
+    placed: dict[str, float] = {}
+
+    def note(_: Cluster, work: Raw) -> None:
+        if check_of(work)["state"] == names.CHECK_READY:
+            placed.setdefault(key_of(work)[1], asyncio.get_running_loop().time())
+
+    world.manager.follow(resources.WORKLOADS, note)
+    return placed
+
+
+async def _filled(world: World, leader: Process, crowd: Crowd, placed: Mapping[str, float]) -> float:
+    """Seconds from when room comes free to when one more gang is placed."""
+    before, since = len(placed), asyncio.get_running_loop().time()
+    crowd.free(world.size.names[before % _ROOMY], _FREE)
+    await _until(world, resources.WORKLOADS, lambda: len(placed) > before, "nobody got the room that came free")
+    await leader.until()
+    return list(placed.values())[before] - since
 
 
 _ROWS: Mapping[str, Callable[[argparse.Namespace], Coroutine[Any, Any, dict[str, Value]]]] = {
