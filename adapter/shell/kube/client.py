@@ -130,7 +130,7 @@ class Client:
         self._slots, self._large = asyncio.Semaphore(PARALLEL), asyncio.Lock()  # large answers come one by one
         self._mute = ""  # why the last probe had no answer; empty when it had one, and while nobody probes
         # A redirect leads to somebody's login page, never to an API server.
-        self._how = {
+        self._how: dict[str, Any] = {
             "allow_redirects": False,
             "proxy": login.address.proxy or None,
             "server_hostname": login.address.tls_name or None,
@@ -274,7 +274,7 @@ class Client:
     ) -> Body:
         headers = {**await self._login.headers(), "Content-Type": kind}
         data = None if body is None else sent.text(body)
-        how = {"params": params, "data": data, "headers": headers, "timeout": _NO_TIMER, **self._how}
+        how: dict[str, Any] = {"params": params, "data": data, "headers": headers, "timeout": _NO_TIMER, **self._how}
         try:
             async with (
                 asyncio.timeout(TIMEOUT_SECONDS),

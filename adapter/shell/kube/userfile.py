@@ -128,9 +128,10 @@ def _text(folder: Path, entry: Body, field: str) -> str:
         return base64.b64decode(entry[field + _DATA], validate=True).decode("ascii")
     if field not in entry:
         return ""
-    if text := (folder / entry[field]).read_text("ascii"):
-        return text
-    raise _Other
+    text = (folder / str(entry[field])).read_text("ascii")
+    if not text:
+        raise _Other
+    return text
 
 
 def _present(tls: ssl.SSLContext, certificate: str, key: str) -> None:

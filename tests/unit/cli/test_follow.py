@@ -23,7 +23,7 @@ from tests.unit.builders import NAMESPACE
 from tests.unit.whereabouts.jobs import make_facts, make_head, make_worker
 
 Raw = dict[str, Any]
-_RUNS = {"containerStatuses": [{"state": {"running": {}}}]}
+_RUNS: Raw = {"containerStatuses": [{"state": {"running": {}}}]}
 _KUBECTL = """\
 #!/bin/sh
 case "$*" in *"config view"*) exec cat "$PLAY/viewed" ;; esac
