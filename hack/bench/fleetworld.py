@@ -196,10 +196,7 @@ class World:
             self.clusters[name].silent = silent
 
     def _copy(self, cluster: Cluster, copy: Raw) -> None:
-        """Have a copy run in a moment, or before anybody hears that it is made."""
+        """Have a copy run in a moment."""
         self.made[cluster.name] += 1
         run = fleetpod.ran(copy)
-        if self._starts_in:
-            asyncio.get_running_loop().call_later(self._starts_in, cluster.put, resources.PODS, run)
-        else:
-            cluster.put(resources.PODS, run)
+        asyncio.get_running_loop().call_later(self._starts_in, cluster.put, resources.PODS, run)
