@@ -146,8 +146,8 @@ async def _freed(asked: argparse.Namespace) -> dict[str, Value]:
     """Gangs wait, and room for one of them comes free, again and again, here and there."""
     async with World(Size(0, _ROOMY, 1)) as world:
         crowd = Crowd(world, asked.faults_waiting, _WORKERS)
-        leader = await _leader(world)
-        await leader.until(crowd.waits)
+        leader = await world.controller()
+        await leader.until(crowd.waits, quiet=False)  # it is never quiet: who waits is looked at now and then
         placed = _placed(world)
         took = [await _filled(world, leader, crowd, placed) for _ in range(min(_ROOMS, asked.faults_waiting))]
     wanted = (gang.work.name for gang in crowd.gangs)
@@ -172,7 +172,7 @@ async def _filled(world: World, leader: Process, crowd: Crowd, placed: Mapping[s
     before, since = len(placed), asyncio.get_running_loop().time()
     crowd.free(world.size.names[before % _ROOMY], _FREE)
     await _until(world, resources.WORKLOADS, lambda: len(placed) > before, "nobody got the room that came free")
-    await leader.until()
+    await leader.until(others=len(crowd.gangs), quiet=False)  # all were told that it is taken
     return list(placed.values())[before] - since
 
 

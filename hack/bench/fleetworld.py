@@ -50,12 +50,16 @@ class Process:
         writer.close()
         return Numbers(**json.loads(told))
 
-    async def until(self, done: Callable[[], bool] = lambda: True, *, looks: int = 0, quiet: bool = True) -> Numbers:
-        """What it spends until something is so, it had so many looks, and, if asked for, it has nothing more to do."""
+    async def until(
+        self, done: Callable[[], bool] = lambda: True, *, looks: int = 0, others: int = 0, quiet: bool = True
+    ) -> Numbers:
+        """What it spends until something is so, it had so many looks at pods and at `others`, and, if asked for, has nothing more to do."""
         found, still = await self.ask(), 0
         try:
             async with asyncio.timeout(PATIENCE):
-                while not (done() and found.looks >= looks and (still >= _QUIET or not quiet)):
+                while not (
+                    done() and found.looks >= looks and found.others >= others and (still >= _QUIET or not quiet)
+                ):
                     await asyncio.sleep(_POLL)
                     more = await self.ask()
                     still = 0 if more.looks + more.others > 2 else still + 1
