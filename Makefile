@@ -170,6 +170,16 @@ libraries: $(VENV)/.ready ## Run Ray's Data, Tune and Train over two clusters, o
 	@$(LAB) up
 	@$(RUN) -m pytest e2e/test_libraries.py -s
 
+.PHONY: islands
+islands: $(VENV)/.ready ## Run twenty Ray workers on two islands of ten: does the head see all of them? Not for two processors
+	@$(LAB) up
+	@$(RUN) -m pytest e2e/test_islands.py -s
+
+.PHONY: alerts
+alerts: $(VENV)/.ready ## Try the alerts by promtool, and every query of the dashboard by a real Prometheus, which is built for it
+	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m pytest tests/integration/test_monitoring.py
+
 SECONDS_CUT ?= 30 90
 
 .PHONY: cuts

@@ -27,7 +27,9 @@ from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 from tests.unit.repo import alertcases
 
-pytestmark = pytest.mark.long  # what an expression names is read by tests/unit/repo/test_monitoring.py
+pytestmark = (
+    pytest.mark.byhand
+)  # Prometheus is built for minutes; what an expression names is read by tests/unit/repo/test_monitoring.py
 
 Raw = dict[str, Any]
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy for the Internet knows no way to it
