@@ -120,7 +120,6 @@ def standing(
     made = Controller(fleet.manager, tmp_path_factory.mktemp("controller"), pace=request.config.getoption("--pace"))
     yield made
     made.stop()
-    _sound(made)
 
 
 @pytest.fixture
