@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from adapter import names
 from adapter.objects.raw import microtime
@@ -26,8 +27,14 @@ def cluster(name: str, **spec: bool) -> Raw:
 
 
 def lease(age: float = 0.0) -> Answer:
-    renewed = microtime(datetime.now(UTC) - timedelta(seconds=age))
-    return says({"metadata": {"name": names.LEASE}, "spec": {"holderIdentity": "me", "renewTime": renewed}})
+    """A Lease that was renewed so many seconds before it is asked for."""
+
+    async def answer(asked: web.Request) -> web.StreamResponse:
+        renewed = microtime(datetime.now(UTC) - timedelta(seconds=age))
+        spec = {"holderIdentity": "me", "renewTime": renewed}
+        return await says({"metadata": {"name": names.LEASE}, "spec": spec})(asked)
+
+    return answer
 
 
 def answers(*clusters: Raw, **other: Answer) -> list[Answer]:
