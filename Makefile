@@ -58,8 +58,8 @@ test-all: ## Pass all tests: what CI runs
 LANES ?= $(shell $(PYTHON) -m hack.lab.build.prerequisites --lanes)
 # The lab of this run, and those after it: of the tests that are alone, and of other versions.
 OWN_LAB := $(or $(RAYSPAN_LAB),0)
-NEXT_LAB := $(shell echo $$(( ($(OWN_LAB) + 1) % 8 )))
-THIRD_LAB := $(shell echo $$(( ($(OWN_LAB) + 2) % 8 )))
+NEXT_LAB = $(shell echo $$(( ($(OWN_LAB) + 1) % 8 )))
+THIRD_LAB = $(shell echo $$(( ($(OWN_LAB) + 2) % 8 )))
 # What ends make from outside ends the lane, too, which tidies up; the second wait is for that.
 LOGGED = >build/$@.log 2>&1 & lane=$$!; trap 'kill $$lane' INT TERM HUP; wait $$lane; wait $$lane; code=$$?; cat build/$@.log; exit $$code
 PART = $(MAKE) --no-print-directory

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from adapter import names
-from hack.testbed import rayservice
+from hack.testbed import quotas, rayservice
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.rayservice import SECONDS, RayService
 
@@ -19,6 +19,7 @@ from hack.testbed.rayservice import SECONDS, RayService
 pytestmark = pytest.mark.long
 
 EVERYWHERE = {"east", "west"}
+_ROOM_FOR_ONE = {"cpu": "200m"}  # worker of the sample
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_an_upgrade_is_a_second_gang_that_waits_for_quota_and_costs_no_request(s
     west, old = service.fleet.workers["west"], service.ray_clusters()[-1]["metadata"]["name"]
     with rayservice.asked(service) as asker:
         asker.wait("it answers", lambda said: len(said) > 5)
-        with rayservice.room_for_one(west):
+        with quotas.given(west, _ROOM_FOR_ONE):
             service.apply("two")
             wait(lambda: len(service.ray_clusters()) == 2, SECONDS, "there is a second RayCluster", service.dump)
             waiting = service.ray_clusters()[-1]["metadata"]["name"]

@@ -5,16 +5,13 @@ enough of itself to this user.
 """
 
 import argparse
-import asyncio
-import logging
 from datetime import UTC, datetime
 
 from adapter import names
 from adapter.cli import common, policies
-from adapter.cli.common import DONE, TROUBLE, as_lines, complain
+from adapter.cli.common import DONE, TROUBLE, as_lines
 from adapter.cli.look import Look
-from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.credentials import BadLogin
+from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, LEASES, WORKER_CLUSTERS
 from adapter.whereabouts import dispatching
 from adapter.whereabouts.document import Document
@@ -30,26 +27,11 @@ _SAID = {
 
 def main(given: argparse.Namespace) -> int:
     """Read, print, and return the exit code; trouble is one sentence on the standard error."""
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
-    try:
-        found = asyncio.run(_read(given))
-    except (BadLogin, Unreachable) as error:
-        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
-    except ApiError as error:
-        return complain(common.UNKNOWN_USER if error.status == 401 else error.message or str(error), TROUBLE)
-    print(render(found) if given.output == "table" else common.written(found, given.output), end="")
-    return _CODES[found["dispatches"]]
+    return common.shown(given, _looked, render, lambda found: _CODES[found["dispatches"]])
 
 
-async def _read(given: argparse.Namespace) -> Document:
-    client = await Client.of_user(given.kubeconfig, given.context)
-    try:
-        return await common.told(_looked(Look(client)), "Waiting for the manager cluster ...")
-    finally:
-        await client.close()
-
-
-async def _looked(look: Look) -> Document:
+async def _looked(client: Client) -> Document:
+    look = Look(client)
     clusters = await look.all(WORKER_CLUSTERS)
     queues, checks = await look.all(CLUSTER_QUEUES), await look.all(ADMISSION_CHECKS)
     found = await policies.written(look, clusters)

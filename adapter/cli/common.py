@@ -3,18 +3,22 @@
 The rights are the user's own, by the kubeconfig that kubectl would take. What cannot be read is an Unusable with a sentence.
 """
 
+import argparse
 import asyncio
 import json
+import logging
 import re
 import sys
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
 from adapter.objects.rayjob import Unusable
-from adapter.shell.kube.client import ApiError
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.credentials import BadLogin
+from adapter.whereabouts.document import Document
 
 T = TypeVar("T")
 Row = Sequence[str]
@@ -31,6 +35,38 @@ async def told(question: Coroutine[Any, Any, T], text: str) -> T:
         return await question
     finally:
         hint.cancel()
+
+
+def shown(
+    given: argparse.Namespace,
+    read: Callable[[Client], Coroutine[Any, Any, Document]],
+    render: Callable[[Document], str],
+    code: Callable[[Document], int],
+) -> int:
+    """Read a document of the manager, print it as it was asked for, and return its exit code; trouble is one sentence on the standard
+    error."""
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
+    try:
+        found = asyncio.run(_read(given, read))
+    except (BadLogin, Unreachable) as error:
+        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
+    except ApiError as error:
+        return complain(refused(error), TROUBLE)
+    print(render(found) if given.output == "table" else written(found, given.output), end="")
+    return code(found)
+
+
+async def _read(given: argparse.Namespace, read: Callable[[Client], Coroutine[Any, Any, Document]]) -> Document:
+    client = await Client.of_user(given.kubeconfig, given.context)
+    try:
+        return await told(read(client), "Waiting for the manager cluster ...")
+    finally:
+        await client.close()
+
+
+def refused(error: ApiError) -> str:
+    """What the manager said no with, as a sentence."""
+    return UNKNOWN_USER if error.status == 401 else error.message or str(error)
 
 
 def whom(refusal: ApiError) -> str:

@@ -66,7 +66,7 @@ def attempt(given: argparse.Namespace, tell: Callable[[Client, Asked], Awaitable
     except (BadLogin, Unreachable) as error:
         return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
     except ApiError as error:
-        return complain(common.UNKNOWN_USER if error.status == 401 else error.message or str(error), TROUBLE)
+        return complain(common.refused(error), TROUBLE)
     except ValueError as error:
         return complain(f"{given.job}: {error}.", USAGE)
 

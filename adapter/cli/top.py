@@ -5,19 +5,16 @@ is wrong; 1: the manager cannot be asked.
 """
 
 import argparse
-import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from adapter import names
 from adapter.cli import common, plan, policies
-from adapter.cli.common import DONE, TROUBLE, Row, as_lines, columns, complain
+from adapter.cli.common import DONE, Row, as_lines, columns
 from adapter.cli.look import Look
 from adapter.objects.raw import key_of
 from adapter.objects.workerpod import is_preassigned
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -39,23 +36,7 @@ _QUOTA = ("CLUSTER", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "F
 
 def main(given: argparse.Namespace) -> int:
     """Read, ask, print, and return the exit code; trouble is one sentence on the standard error."""
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
-    try:
-        found = asyncio.run(_read(given))
-    except (BadLogin, Unreachable) as error:
-        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
-    except ApiError as error:
-        return complain(common.UNKNOWN_USER if error.status == 401 else error.message or str(error), TROUBLE)
-    print(render(found) if given.output == "table" else common.written(found, given.output), end="")
-    return STOPPED if found["stopped"] else DONE
-
-
-async def _read(given: argparse.Namespace) -> Document:
-    client = await Client.of_user(given.kubeconfig, given.context)
-    try:
-        return await common.told(_fleet(client), "Waiting for the manager cluster ...")
-    finally:
-        await client.close()
+    return common.shown(given, _fleet, render, lambda found: STOPPED if found["stopped"] else DONE)
 
 
 async def _fleet(client: Client) -> Document:

@@ -15,7 +15,7 @@ def given(cluster: Cluster, amounts: Mapping[str, str]) -> Iterator[None]:
     (group,) = before
     (flavor,) = group["flavors"]
     quotas = {each["name"]: each for each in flavor["resources"]}
-    quotas |= {name: {"name": name, "nominalQuota": amount} for name, amount in amounts.items()}
+    quotas |= {name: {**quotas.get(name, {}), "name": name, "nominalQuota": said} for name, said in amounts.items()}
     changed = {"coveredResources": list(quotas), "flavors": [{**flavor, "resources": list(quotas.values())}]}
     try:
         _write(cluster, [changed])

@@ -13,10 +13,9 @@ import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
-from hack.lab.base.progress import LabError
 from hack.testbed import kueueconfig
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
-from hack.testbed.rayjob import NAMESPACE, QUEUE, released
+from hack.testbed.rayjob import NAMESPACE, released
 from hack.testbed.reader import Raw
 from hack.testbed.stage import added
 
@@ -57,26 +56,6 @@ def led_straight(manager: Cluster) -> Iterator[None]:
     finally:
         ours = f"{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES}"
         manager.kubectl("-n", NAMESPACE, "delete", "endpointslices", "-l", ours)
-
-
-@contextmanager
-def room_for_one(worker: Cluster) -> Iterator[None]:
-    """For a while, a worker cluster's queue has quota for one worker of the sample only."""
-    path = "/spec/resourceGroups/0/flavors/0/resources/0"
-    (group,) = worker.get("clusterqueues", QUEUE)["spec"]["resourceGroups"]
-    before = group["flavors"][0]["resources"][0]
-    if before["name"] != "cpu":
-        raise LabError(f"The first resource of ClusterQueue {QUEUE} in {worker.name} is {before['name']}, and not cpu.")
-    try:
-        _replace(worker, path, {**before, "nominalQuota": "200m"})
-        yield
-    finally:
-        _replace(worker, path, before)
-
-
-def _replace(worker: Cluster, path: str, value: object) -> None:
-    patch = json.dumps([{"op": "replace", "path": path, "value": value}])
-    worker.kubectl("patch", "clusterqueue", QUEUE, "--type=json", "-p", patch)
 
 
 def _without_services(before: Raw) -> Raw:

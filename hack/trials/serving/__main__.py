@@ -97,22 +97,23 @@ def _serve(service: RayService, lab: Lab, asked: argparse.Namespace, found: Foun
 def _stages(service: RayService, lab: Lab, asking: Load, asked: argparse.Namespace, found: Found) -> None:
     asking.wait("both clusters answer", _SETTLED, lambda last: load.zones(last) == {STAYS, GOES}, SECONDS)
     with found.stage("upgrade", 1.0) as begun:
-        with _apply(service, "two", room_for=2):
-            asking.wait("the new release answers", _SETTLED, lambda last: load.releases(last) == {"two"}, SECONDS)
-        wait(lambda: len(service.ray_clusters()) == 1, SECONDS, "the old one is gone", service.dump)
-        asking.wait("both clusters answer", _SETTLED, lambda last: load.zones(last) == {STAYS, GOES}, SECONDS)
+        _replaced(service, asking, "two", room_for=2)
         time.sleep(max(0.0, begun + asked.upgrade - time.time()))
     _cut(service, lab, asked.cut, found)
     with found.stage("back"):  # what healed in the one cluster stays there, so another release is spread anew
-        with _apply(service, "three", room_for=3):
-            wait(lambda: len(service.ray_clusters()) == 2, SECONDS, "there is a second RayCluster", service.dump)
-            asking.wait("the new release answers", _SETTLED, lambda last: load.releases(last) == {"three"}, SECONDS)
-        wait(lambda: len(service.ray_clusters()) == 1, SECONDS, "the old one is gone", service.dump)
-        asking.wait("both clusters answer", _SETTLED, lambda last: load.zones(last) == {STAYS, GOES}, SECONDS)
+        _replaced(service, asking, "three", room_for=3)
         wait(lambda: len(service.led()) == 2, SECONDS, "both workers get requests straight", service.dump)
     with found.stage("drain", 1.0):
         _drain(service.fleet, asking, service)
     time.sleep(load.TIMEOUT + 1)  # until the last second of it has ended
+
+
+def _replaced(service: RayService, asking: Load, release: str, *, room_for: int) -> None:
+    """Upgrade to a release, until it alone is there and answers from both clusters."""
+    with _apply(service, release, room_for=room_for):
+        asking.wait("the new release answers", _SETTLED, lambda last: load.releases(last) == {release}, SECONDS)
+    wait(lambda: len(service.ray_clusters()) == 1, SECONDS, "the old one is gone", service.dump)
+    asking.wait("both clusters answer", _SETTLED, lambda last: load.zones(last) == {STAYS, GOES}, SECONDS)
 
 
 def _cut(service: RayService, lab: Lab, seconds: float, found: Found) -> None:
