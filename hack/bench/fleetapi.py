@@ -72,11 +72,16 @@ class Cluster:
         self._at = 1_000
         self._made: list[tuple[str, Heard]] = []
         self._changed: list[tuple[str, Heard]] = []
+        self._admitted: dict[str, Callable[[Raw], Raw]] = {}
         self._pages: dict[str, Iterator[list[_Kept]]] = {}
 
     def listen(self, resource: Resource, heard: Heard) -> None:
         """Be told of each object of a kind that somebody creates over the network."""
         self._made.append((resource.path(), heard))
+
+    def admit(self, resource: Resource, change: Callable[[Raw], Raw]) -> None:
+        """Have each object of a kind that somebody creates over the network stand as `change` makes it, from the first."""
+        self._admitted[resource.path()] = change
 
     def follow(self, resource: Resource, heard: Heard) -> None:
         """Be told of each object of a kind whenever it comes or changes."""
@@ -182,7 +187,9 @@ class Cluster:
         if (namespace, name) in self._kinds[kind].objects:
             return _refused(409, "AlreadyExists", name)
         told = {"uid": f"{self.name}-{self._at}", "creationTimestamp": timestamp(datetime.now(UTC))}
-        kept = self._put(kind, {**body, "metadata": {**body["metadata"], **told}})
+        made = {**body, "metadata": {**body["metadata"], **told}}
+        change = self._admitted.get(kind)
+        kept = self._put(kind, change(made) if change else made)
         self._tell(self._made, kind, kept)
         return _said(kept.said, 201)
 

@@ -90,7 +90,7 @@ class World:
     """The API servers of a fleet, and who works there."""
 
     def __init__(self, size: Size, fresh: int = 0, *, starts_in: float = STARTS_IN) -> None:
-        """`fresh`: the workers of one more gang."""
+        """`fresh`: the workers of one more gang. `starts_in`: seconds; with none of them, nobody sees a copy that does not run yet."""
         self.size, self._fresh, self._starts_in = size, fresh, starts_in
         self.clusters = {name: Cluster(name) for name in (MANAGER, *size.names)}
         self.gangs: list[Gang] = []
@@ -104,6 +104,8 @@ class World:
         self.gangs = fleetinput.fill(self.size, self.clusters, self._servers.url, self._fresh)
         for name in self.size.names:
             self.clusters[name].listen(resources.PODS, self._copy)
+            if not self._starts_in:
+                self.clusters[name].admit(resources.PODS, fleetpod.ran)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -200,7 +202,9 @@ class World:
             self.clusters[name].silent = silent
 
     def _copy(self, cluster: Cluster, copy: Raw) -> None:
-        """Have a copy run in a moment."""
+        """Have a copy run in a moment, unless it does already."""
         self.made[cluster.name] += 1
+        if not self._starts_in:
+            return
         run = fleetpod.ran(copy)
         asyncio.get_running_loop().call_later(self._starts_in, cluster.put, resources.PODS, run)

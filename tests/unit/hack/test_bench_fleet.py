@@ -49,7 +49,7 @@ class Stand:
 
 @asynccontextmanager
 async def standing(*, listed: bool) -> AsyncIterator[Stand]:
-    """Copies run at once, so that there is one status to be told of each, however slow the machine is."""
+    """Copies run from the first, so that there is one status to be told of each, however slow the machine is."""
     async with World(Size(PODS, CLUSTERS, PODS, listed=listed), starts_in=0.0) as world:
         client = await Client.from_kubeconfig(world.login())
         engine = Engine(client, None)

@@ -9,7 +9,6 @@ import io
 import json
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -240,18 +239,17 @@ async def test_many_large_pods_at_once_take_the_memory_of_one(tmp_path: Path) ->
 
 
 async def test_a_large_object_holds_nobody_up(tmp_path: Path) -> None:
-    """Three million bytes of the most entries, four times: a pod has its gate within half a second, of this process's own time."""
+    """Three million bytes of the most entries, four times: between one and the next a pod gets its gate."""
     body = json.dumps(review({"kind": "RayJob", "spec": {"a": [{} for _ in range(740_000)]}})).encode()
     assert 2_900_000 < len(body) < server.WARNING_BYTES
-    answers, longest = Answers(), 0.0
+    answers, gates = Answers(), 0
     async with served(tmp_path, answers) as api:
         large = [asyncio.create_task(api.post("/warnings", body)) for _ in range(4)]
         while not all(one.done() for one in large):
-            began = time.process_time()
             assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
-            longest = max(longest, time.process_time() - began)
+            gates += 1
     assert 200 in {one.result()[0] for one in large} <= {200, 503}, "on a busy machine some come too late"
-    assert longest < 0.5
+    assert gates > len(large)
     assert max(len(json.dumps(asked["object"])) for asked in answers.asked) < 100, "kopf copies what it gets"
 
 
