@@ -111,7 +111,7 @@ def _is_over(local: Raw) -> bool:
 def _patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
     status = local.get("status") or {}
     # In a merge-patch null removes a field, so a field that the copy has lost goes here too.
-    changed = {field: value for field, value in wanted.items() if _plain(status.get(field)) != _plain(value)}
+    changed = {field: value for field, value in wanted.items() if plain(status.get(field)) != plain(value)}
     return {"metadata": {"uid": uid_of(local), **_record(local)}, "status": changed} if changed else None
 
 
@@ -257,12 +257,12 @@ def _all_conditions(pod: Raw) -> list[Raw]:
     return list((pod.get("status") or {}).get("conditions") or ())
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Forget nulls: the API server writes `lastProbeTime: null` into conditions that were sent without it."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items() if item is not None}
+        return {key: plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value
 
 

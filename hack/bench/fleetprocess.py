@@ -87,15 +87,16 @@ class _Meter:
         )
 
 
-def counts() -> dict[str, float]:
-    """What this process looked at, wrote and met since it began; see `Numbers`."""
+def counts(kind: str = "") -> dict[str, float]:
+    """What this process looked at, wrote and met since it began, see `Numbers`; `kind` if writes of that one and its subresources
+    alone are to count."""
     found = dict.fromkeys(("looks", "others", "manager", "workers", "faults"), 0.0)
     for one in (sample for family in REGISTRY.collect() for sample in family.samples):
         if one.name == "rayspan_looks_total":
             found["looks" if one.labels["kind"] == "pod" else "others"] += one.value
         elif one.name == "rayspan_task_failures_total":
             found["faults"] += one.value
-        elif one.name == "rayspan_api_requests_total" and _writes(one.labels):
+        elif one.name == "rayspan_api_requests_total" and _writes(one.labels) and one.labels["kind"].startswith(kind):
             found["workers" if one.labels["cluster"] else "manager"] += one.value
     return found
 

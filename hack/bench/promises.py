@@ -182,13 +182,17 @@ FLEET = {
     "standby_mb": Promise("megabytes of who stands by", 150.0, 250.0),
     "teardown_cpu_ms": Promise("milliseconds for each worker of a gang that ends", 5.0, 10.0),
     "cpu_ms": Promise("milliseconds for a worker, both replicas", 5.0, 15.0),
-    "looks": Promise("looks at a worker until it runs", 4.0, 7.0),
+    # One makes its copy, one tells that it runs; a few are looked at between the two, where a copy takes longer than the burst that is waited for.
+    "looks": Promise("looks at a worker until it runs", 2.2, 5.0),
     # From 2 on, slots are written after all.
     "manager_writes": Promise("our writes to the manager per worker", 1.1, 1.9),
     "worker_writes": Promise("our writes to worker clusters per worker", 1.0, 1.5),
 }
 # Of a gang in more shares than templates list: the slot of each is written first.
-WRITTEN = {"manager_writes": Promise("our writes to the manager per worker whose slot is written", 2.0, 3.5)}
+WRITTEN = {
+    "looks": Promise("looks at a worker whose slot is written until it runs", 3.2, 6.0),
+    "manager_writes": Promise("our writes to the manager per worker whose slot is written", 2.0, 3.5),
+}
 FLAT = {
     "cpu_factor": Promise(
         "the cost of a worker among a thousand in a hundred clusters against one of a hundred in two", 1.5, 3.0

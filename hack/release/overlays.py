@@ -73,7 +73,7 @@ COMPONENTS = (
 
 def objects(part: Part, image: str) -> list[Raw]:
     """The objects of a part, in the order in which they are applied, with `image` for the controller's."""
-    return [found for found in yaml.safe_load_all(_rendered(part).replace(DEVELOPED, image)) if found]
+    return [found for found in yaml.load_all(_rendered(part).replace(DEVELOPED, image), yaml.CSafeLoader) if found]
 
 
 @functools.cache

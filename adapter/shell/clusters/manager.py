@@ -55,6 +55,8 @@ class Manager(Cluster):
         self.workloads = Store(index=by_own_gang, slims=slim.workload)
         self.placements = Store(index=by_gang)
         self.pods = Store(index=by_placement, counted=slot_of, finds=by_slot, slims=slim.worker)
+        # What a worker pod is just being told of its copy: that alone is no news of it.
+        self.telling: dict[Key, Raw] = {}
         self.heads = Store(index=by_ray_cluster)
         self.ray_clusters = Store(slims=slim.ray_cluster)
         self.ray_jobs = Store(slims=slim.ray_job)

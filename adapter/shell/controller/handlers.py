@@ -264,7 +264,8 @@ class Waker:
 
     def _pod(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}
-        self._keys.add(POD, raw)
+        if not predicates.as_told(before, after, self._manager.telling.get(key_of(raw))):
+            self._keys.add(POD, raw)
         if predicates.changed(before, after, predicates.backend):
             for known in (before, after):  # it may have another RayCluster's label now
                 self._keys.services_of(known or raw)

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from adapter import names
+from adapter.objects import slim
 from adapter.objects.pendingworkload import in_vain, is_pending
 from adapter.objects.placement import placement
 from adapter.objects.raw import Raw, annotation, controller_uid, is_true, key_of, meta, true_since, uid_of
 from adapter.objects.reservation import reservation
-from adapter.objects.workerpod import dispatched, in_place, leaving, slot_of, unheld
+from adapter.objects.workerpod import dispatched, ended, in_place, leaving, slot_of, unheld
 from adapter.objects.workload import workload
 from adapter.shell.clusters.indexes import by_selected_ray_cluster
 from adapter.shell.observe.pending import borrows
+from adapter.worker.mirror import plain
 
 
 def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:
@@ -81,6 +83,19 @@ def stand(pod: Raw) -> object:
     """What of a manager's pod decides on the fate of its share, and on whose turn it is to move."""
     gone = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
     return gone, slot_of(pod), in_place(pod)
+
+
+def as_told(before: Raw | None, after: Raw | None, told: Raw | None) -> bool:
+    """Whether a worker pod that goes on became what a patch of ours made of it (`told`, None: there is none), and nothing beside: then whoever
+    told it so knows all of it. What an API server makes of a patch in its own way is not that."""
+    if told is None or before is None or after is None or ended(after):
+        return False
+    had, said = meta(before), meta(told)
+    notes = {field: {**(had.get(field) or {}), **said[field]} for field in ("labels", "annotations") if field in said}
+    metadata = {**had, **notes, "resourceVersion": meta(after).get("resourceVersion")}
+    status = {**(before.get("status") or {}), **told["status"]}
+    wanted = slim.worker({**before, "metadata": metadata, "status": status})
+    return bool(plain(wanted) == plain(after))
 
 
 def endpoint(pod: Raw) -> object:

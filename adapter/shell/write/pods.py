@@ -128,13 +128,16 @@ class PodWriter:
 
     async def patch_status(self, action: PatchStatus) -> None:
         """Bring a pod's status in the manager up to date with its copy's."""
-        namespace, name = key_of(action.pod)
+        namespace, name = key = key_of(action.pod)
         path = resources.PODS.path(namespace, name, "status")
+        self._manager.telling[key] = action.body
         try:
             self._manager.pods.put(await self._manager.client.merge(path, action.body))
         except ApiError as error:
             if not (error.missing or error.conflict):  # deleted, or another pod by now: then there is nothing to tell
                 raise
+        finally:
+            self._manager.telling.pop(key, None)
 
 
 def _of_any(pod: Raw, refusal: ApiError) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter import names
@@ -1245,7 +1245,6 @@ LOOKS = st.tuples(st.integers(0, 6), st.none() | EVENTS)  # actions done before 
 # Long ones: left to itself, hypothesis tries some five steps, in which little can happen twice.
 SCRIPTS = st.lists(st.one_of(EVENTS, LOOKS, LOOKS), min_size=20, max_size=60)
 ROOMS = st.lists(st.integers(0, 4), min_size=3, max_size=3)
-WORLD = settings(max_examples=150, deadline=None)
 
 
 def played(rooms: Sequence[int], wanted: int, script: Iterable[Any], liar: str = "") -> World:
@@ -1258,7 +1257,6 @@ def played(rooms: Sequence[int], wanted: int, script: Iterable[Any], liar: str =
     return world
 
 
-@WORLD
 @given(ROOMS, st.integers(1, 6), SCRIPTS)
 def test_a_gang_comes_to_rest_whole_or_not_at_all(rooms: list[int], wanted: int, script: list[Any]) -> None:
     world = played(rooms, wanted, script)
@@ -1272,7 +1270,6 @@ def test_a_gang_comes_to_rest_whole_or_not_at_all(rooms: list[int], wanted: int,
         assert sum(cluster.room for cluster in world.clusters.values()) < wanted, "it fits, yet it waits"
 
 
-@WORLD
 @given(ROOMS, st.integers(1, 6), SCRIPTS, st.sampled_from(["a", "b", "c"]))
 def test_a_cluster_that_promises_and_does_not_admit_is_done_without(
     rooms: list[int], wanted: int, script: list[Any], liar: str
@@ -1288,7 +1285,6 @@ def test_a_cluster_that_promises_and_does_not_admit_is_done_without(
     assert not ready or ran or stood or at_most >= wanted
 
 
-@WORLD
 @given(ROOMS, st.integers(1, 6), SCRIPTS, st.sampled_from(["gone", "deleting", "finished", "evicted", "deactivated"]))
 def test_nothing_remains_of_what_is_over(rooms: list[int], wanted: int, script: list[Any], end: str) -> None:
     world = played(rooms, wanted, script)
@@ -1306,7 +1302,6 @@ def test_nothing_remains_of_what_is_over(rooms: list[int], wanted: int, script: 
         assert world.places == {}
 
 
-@WORLD
 @given(ROOMS, SCRIPTS)
 @example([0, 1, 3], [*[("kueue", "a")] * 16, (1, None), (2, None), ("kueue", "b"), ("kueue", "c")])
 def test_the_same_facts_in_another_order_give_the_same_actions(rooms: list[int], script: list[Any]) -> None:

@@ -40,11 +40,11 @@ class Stand:
         return not any(what == POD for what, *_ in (*queue._due, *queue._running))
 
     async def spent(self, gang: Gang) -> dict[str, float]:
-        """What it spends until the gang's workers, which are made now, all run; for each of them."""
-        before = fleetprocess.counts()
+        """What it spends until the gang's workers, which are made now, all run; for each of them, and of what it writes their own."""
+        before = fleetprocess.counts("pods")
         await self.world.create(gang)
         await self.until(lambda: self.world.runs(gang) and self.idle())
-        return {key: (value - before[key]) / gang.workers for key, value in fleetprocess.counts().items()}
+        return {key: (value - before[key]) / gang.workers for key, value in fleetprocess.counts("pods").items()}
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def standing(*, listed: bool) -> AsyncIterator[Stand]:
 
 @pytest.mark.parametrize(
     ("listed", "looks", "manager"),
-    [pytest.param(True, 3, 1, id="slots that pods come with"), pytest.param(False, 4, 2, id="slots that are written")],
+    [pytest.param(True, 2, 1, id="slots that pods come with"), pytest.param(False, 3, 2, id="slots that are written")],
 )
 async def test_a_worker_costs_a_few_looks_and_writes(*, listed: bool, looks: int, manager: int) -> None:
     async with standing(listed=listed) as stand:
@@ -73,7 +73,8 @@ async def test_a_worker_costs_a_few_looks_and_writes(*, listed: bool, looks: int
         pods = {uid_of(pod): annotation(pod, SLOT_ANNOTATION) for pod in world.workers(gang, MANAGER)}
         copies = [copy for name in gang.counts for copy in world.workers(gang, name)]
     assert spent["manager"] == manager and spent["workers"] == 1 and not spent["faults"]
-    assert spent["looks"] <= looks
+    # A few are looked at once more where the machine stands still for a moment, but not all of them.
+    assert spent["looks"] < looks + 0.9
     assert sum(world.made.values()) == len(copies) == PODS
     assert {label(copy, POD_UID_LABEL): annotation(copy, SLOT_ANNOTATION) for copy in copies} == pods
     assert len(set(pods.values())) == PODS

@@ -40,7 +40,7 @@ def render(
     texts = [
         "\n".join(_lines(file.read_text().splitlines(), top, top)) for file in sorted(chart.glob("templates/*.yaml"))
     ]
-    return [found for text in texts for found in yaml.safe_load_all(text) if found]
+    return [found for text in texts for found in yaml.load_all(text, yaml.CSafeLoader) if found]
 
 
 def _merged(under: Raw, over: Mapping[str, Any]) -> Raw:

@@ -10,6 +10,7 @@ import pytest
 
 from adapter import names
 from adapter.actions import Rejoin, Reserve, TryCopy
+from adapter.objects import slim
 from adapter.objects.placement import placement
 from adapter.objects.raw import key_of
 from adapter.objects.workload import workload
@@ -35,6 +36,7 @@ from adapter.shell.observe.memory import Memory
 from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.seen import Seen
 from adapter.shell.write.anchors import BEREFT_SECONDS
+from adapter.worker import mirror
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_target, make_workload
@@ -605,6 +607,57 @@ async def test_a_pod_that_changed_wakes_itself_only(bench: Bench) -> None:
     assert bench.woken() == {(POD, NAMESPACE, "slotted")}
     bench.heard("pods", SLOTTED, changed(SLOTTED, "status", "phase", to="Failed"))
     assert bench.woken() == {(POD, NAMESPACE, "slotted"), GANG_KEY}, "a share may have lost its last worker"
+
+
+CAME = make_pod("slotted", placement=NAME, index="0", listed="east/1/role-workers/2")
+TOLD = mirror.status_patch(CAME, make.make_copy(CAME), "east") or {}
+AS_TOLD = {
+    **slim.worker({**CAME, "status": {**CAME["status"], **TOLD["status"]}}),
+    "metadata": {
+        **CAME["metadata"],
+        "resourceVersion": "2",
+        "labels": {**CAME["metadata"]["labels"], names.CLUSTER_LABEL: "east"},
+        "annotations": {**CAME["metadata"]["annotations"], names.SLOT_ANNOTATION: "east/1/role-workers/0"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("after", "woken"),
+    [
+        pytest.param(AS_TOLD, False, id="as it was told"),
+        pytest.param(
+            changed(AS_TOLD, "status", "conditions", to=[{**one, "lastProbeTime": None} for one in AS_TOLD["status"]["conditions"]]),
+            False,
+            id="with what an API server adds that says nothing",
+        ),
+        pytest.param(changed(AS_TOLD, "metadata", "deletionTimestamp", to="2026-01-01T00:00:00Z"), True, id="and deleted meanwhile"),
+        pytest.param(changed(AS_TOLD, "metadata", "uid", to="another"), True, id="and another pod"),
+        pytest.param(changed(AS_TOLD, "metadata", "labels", names.PLACEMENT_LABEL, to="other"), True, id="and labelled anew"),
+        pytest.param(changed(AS_TOLD, "spec", "schedulingGates", to=[]), True, id="and let run here"),
+        pytest.param(changed(AS_TOLD, "status", "podIP", to="10.12.0.77"), True, id="in another way than it was told"),
+        pytest.param(changed(AS_TOLD, "status", "phase", to="Failed"), True, id="and over"),
+        pytest.param(None, True, id="gone"),
+    ],
+)  # fmt: skip
+async def test_a_pod_that_we_tell_of_its_copy_wakes_itself_where_it_says_anything_else(
+    bench: Bench, after: Raw | None, *, woken: bool
+) -> None:
+    bench.manager.telling[key_of(CAME)] = TOLD
+    bench.heard("pods", CAME, after)
+    assert ((POD, NAMESPACE, "slotted") in bench.woken()) == woken
+    assert woken or GANG_KEY in bench.woken(), "its gang waits for workers that run"
+    bench.manager.telling.clear()
+    bench.heard("pods", CAME, after)
+    assert (POD, NAMESPACE, "slotted") in bench.woken(), "from anybody else all is news"
+
+
+async def test_a_pod_that_we_say_is_over_wakes_itself(bench: Bench) -> None:
+    """What is left of it in a worker cluster is to go."""
+    told = mirror.failed_patch(SLOTTED, reason="Lost", message="", now="2026-01-01T00:00:00Z") or {}
+    bench.manager.telling[key_of(SLOTTED)] = told
+    bench.heard("pods", SLOTTED, {**SLOTTED, "status": {**SLOTTED["status"], **told["status"]}})
+    assert bench.woken() >= ON_IT
 
 
 async def test_a_copy_that_changes_waits_for_the_burst_and_one_that_goes_does_not(bench: Bench) -> None:
