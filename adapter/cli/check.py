@@ -5,18 +5,22 @@ enough of itself to this user.
 """
 
 import argparse
+import asyncio
 from datetime import UTC, datetime
 
 from adapter import names
 from adapter.cli import common, policies
 from adapter.cli.common import DONE, TROUBLE, as_lines
 from adapter.cli.look import Look
+from adapter.objects.raw import Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, LEASES, WORKER_CLUSTERS
 from adapter.whereabouts import dispatching
 from adapter.whereabouts.document import Document
 
 STOPPED = 3
+# A leader renews its Lease every two seconds; one that is late by as much again is seen.
+LOOKS, PAUSE_SECONDS = 5, 1.0
 _CODES = {True: DONE, False: STOPPED, None: TROUBLE}
 _SAID = {
     True: "Jobs can be dispatched.",
@@ -35,10 +39,27 @@ async def _looked(client: Client) -> Document:
     clusters = await look.all(WORKER_CLUSTERS)
     queues, checks = await look.all(CLUSTER_QUEUES), await look.all(ADMISSION_CHECKS)
     found = await policies.written(look, clusters)
-    lease = await look.one(LEASES, names.LEASE, names.SYSTEM_NAMESPACE)
-    # A controller may lead all the same where this user may not see that.
-    leaderless = "" if LEASES.plural in look.unread else dispatching.leaderless(lease, datetime.now(UTC))
-    return dispatching.document(queues, checks, found, leaderless, look.unread, look.lacks)
+    return dispatching.document(queues, checks, found, await _leaderless(look), look.unread, look.lacks)
+
+
+async def _leaderless(look: Look) -> str:
+    """That no controller leads, a sentence; empty where one does, or where this user may not see it.
+
+    A Lease that seems old is looked at for a while: it is renewed by a clock that need not agree with this machine's.
+    """
+    first = await _lease(look)
+    said = dispatching.leaderless(first, datetime.now(UTC))
+    if LEASES.plural in look.unread or not said:
+        return ""
+    for _ in range(LOOKS if dispatching.is_held(first) else 0):
+        await asyncio.sleep(PAUSE_SECONDS)
+        if dispatching.is_renewed(first, await _lease(look)):
+            return ""
+    return said
+
+
+async def _lease(look: Look) -> Raw:
+    return await look.one(LEASES, names.LEASE, names.SYSTEM_NAMESPACE)
 
 
 def render(found: Document) -> str:

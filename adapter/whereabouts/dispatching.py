@@ -19,7 +19,7 @@ from adapter.whereabouts.link import sentence
 
 _DISPATCHES: Final = ("Ready", "QueueLayout")  # the reasons of an active AdmissionCheck by which jobs are dispatched
 # A leader renews its Lease every few seconds, and another one takes it after 17 s. The rest is for clocks: that of whoever looks need not be
-# that of whoever wrote.
+# that of whoever wrote. Where they differ by more, `is_renewed` tells.
 _NOT_RENEWED: Final = timedelta(minutes=1)
 _NO_CLUSTER: Final = "there is no WorkerCluster; make one by `kubectl rayspan join`."
 _NO_CHECK: Final = f"no ClusterQueue lists an AdmissionCheck of {names.CONTROLLER_NAME}; put one into a queue."
@@ -98,6 +98,17 @@ def leaderless(lease: Raw, now: datetime) -> str:
         return ""
     since = f" since {spec['renewTime']}" if renewed else ""
     return f"No controller leads{since} (Lease {names.SYSTEM_NAMESPACE}/{names.LEASE}); see {_PODS}."
+
+
+def is_held(lease: Raw) -> bool:
+    """Whether somebody holds it, or did until he ended."""
+    return bool((lease.get("spec") or {}).get("holderIdentity"))
+
+
+def is_renewed(before: Raw, after: Raw) -> bool:
+    """Whether somebody who holds it has renewed it in between, whatever the clocks say."""
+    had, has = ((lease.get("spec") or {}).get("renewTime") for lease in (before, after))
+    return is_held(after) and has != had
 
 
 def _ways(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> Iterator[_Way]:

@@ -162,7 +162,7 @@ _SHOWN: dict[str, list[str]] = {
     r"rayspan join ": [
         "^worker cluster: serviceaccount/rayspan-worker (created|configured|unchanged)$",
         "^manager cluster: secret/(east|west) (created|configured|unchanged)$",
-        "^The token ends .*, in .* days\\. Renew it before, by `kubectl rayspan rotate (east|west)`\\.$",
+        "^The token ends .*, in .* days\\. Renew it before, by `kubectl rayspan rotate (east|west)( --[a-z-]+ \\S+)+`\\.$",
         "^WorkerCluster (east|west) is connected\\.$",
         "^Next: DispatchPolicy .*everywhere.* sends workers there\\.$",
     ],

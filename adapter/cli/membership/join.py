@@ -53,7 +53,7 @@ async def _run(given: argparse.Namespace) -> int:
         token = await hand_over(both, there, namespaces, given.expires, print)
         with asking(MANAGER):
             await account.apply(both.manager, f"{MANAGER} cluster", membership.worker_cluster(given.name), print)
-        sides.tell_token(token, given.expires, given.name)
+        sides.tell_token(token, given)
         await _tell_of_old_token(both)
         return await _usable(both, token, namespaces)
 

@@ -27,7 +27,7 @@ async def _run(given: argparse.Namespace) -> int:
         with asking(MANAGER):
             body = membership.secret(both.one, text, token.ends)
             await account.apply(both.manager, f"{MANAGER} cluster", body, print)
-        sides.tell_token(token, given.expires, given.name)
+        sides.tell_token(token, given)
         print(_before(both.found))
     return DONE
 

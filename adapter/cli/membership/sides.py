@@ -7,10 +7,12 @@ written it is known which clusters they lead to, and what stands there.
 import argparse
 import asyncio
 import logging
+import shlex
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from adapter import membership, names
@@ -116,14 +118,19 @@ async def minted(sides: Sides, lifetime: timedelta) -> Token:
     return Token(value, ends)
 
 
-def tell_token(token: Token, lifetime: timedelta, name: str) -> None:
-    """Say when a token ends, what was asked for, and what renews it."""
+def tell_token(token: Token, given: argparse.Namespace) -> None:
+    """Say when a token ends, what was asked for, and the command that renews it."""
     now = datetime.now(UTC)
-    short = not token.kept and lifetime - (token.ends - now) > timedelta(minutes=5)
+    short = not token.kept and given.expires - (token.ends - now) > timedelta(minutes=5)
     less = " The worker cluster gives none that lasts longer." if short else ""
-    print(
-        f"The token ends {membership.when(token.ends, now)}.{less} Renew it before, by `kubectl rayspan rotate {name}`."
-    )
+    print(f"The token ends {membership.when(token.ends, now)}.{less} Renew it before, by `{_rotation(given)}`.")
+
+
+def _rotation(given: argparse.Namespace) -> str:
+    """The command that renews a token, between the clusters that the command line names."""
+    logins = "context", "kubeconfig", "worker_context", "worker_kubeconfig"
+    options = ((f"--{login.replace('_', '-')}", getattr(given, login)) for login in logins if getattr(given, login))
+    return shlex.join(["kubectl", "rayspan", "rotate", given.name, *chain.from_iterable(options)])
 
 
 def _explained(error: ApiError, side: str) -> str:

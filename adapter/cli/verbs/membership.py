@@ -33,7 +33,7 @@ _ROTATE_MORE = """\
 example:
   kubectl rayspan rotate east --context manager --worker-context east
   manager cluster: secret/east configured
-  The token ends 2027-02-21 08:00 UTC, in 90 days. Renew it before, by `kubectl rayspan rotate east`.
+  The token ends 2027-02-21 08:00 UTC, in 90 days. Renew it before, by `kubectl rayspan rotate east --context manager --worker-context east`.
   The token before it ends 2026-12-01 10:30 UTC, in 7 days.
 
 exit code: 0 it is renewed, 2 the command line is wrong, 1 anything else

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from adapter import names
+from adapter.cli import check
 from adapter.objects.raw import microtime
 from tests.unit.apiserver import Answer, Server, lists, refuses, says
 from tests.unit.builders import make_check, make_condition, make_policy, make_worker_cluster
@@ -27,23 +28,26 @@ def cluster(name: str, **spec: bool) -> Raw:
 
 
 def lease(age: float = 0.0) -> Answer:
-    """A Lease that was renewed so many seconds before it is asked for."""
+    """A Lease that was renewed so many seconds before it is asked for, each time."""
 
     async def answer(asked: web.Request) -> web.StreamResponse:
-        renewed = microtime(datetime.now(UTC) - timedelta(seconds=age))
-        spec = {"holderIdentity": "me", "renewTime": renewed}
-        return await says({"metadata": {"name": names.LEASE}, "spec": spec})(asked)
+        return await says(_renewed(age))(asked)
 
     return answer
 
 
+def _renewed(age: float) -> Raw:
+    renewed = microtime(datetime.now(UTC) - timedelta(seconds=age))
+    return {"metadata": {"name": names.LEASE}, "spec": {"holderIdentity": "me", "renewTime": renewed}}
+
+
 def answers(*clusters: Raw, **other: Answer) -> list[Answer]:
     """What the API server says, kind after kind, in the order in which they are read."""
-    check = make_check(conditions=[make_condition(names.ACTIVE, reason="Ready")])
+    ours = make_check(conditions=[make_condition(names.ACTIVE, reason="Ready")])
     found = {
         "workerclusters": lists(1, clusters),
         "clusterqueues": lists(1, [QUEUE]),
-        "admissionchecks": lists(1, [check]),
+        "admissionchecks": lists(1, [ours]),
         "dispatchpolicies": lists(1, [make_policy()]),
         "lease": lease(),
     }
@@ -111,16 +115,29 @@ async def test_it_says_whether_jobs_can_be_dispatched(
     assert {one.method for one in server.asked} == {"GET"}
 
 
-@pytest.mark.parametrize("said", [lease(61), refuses(404, "NotFound")])
+@pytest.mark.parametrize(
+    "said",
+    [pytest.param(says(_renewed(61)), id="one that is not renewed"), pytest.param(refuses(404, "NotFound"), id="none")],
+)
 async def test_without_a_controller_nothing_is_dispatched(
     said: Answer, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever the conditions say that the last one wrote."""
-    server.lists = answers(EAST, WEST, lease=said)
+    """Whatever the conditions say that the last one wrote. A Lease that seems old is looked at again."""
+    monkeypatch.setattr(check, "PAUSE_SECONDS", 0.0)
+    server.lists = [*answers(EAST, WEST, lease=said), *[said] * check.LOOKS]
     assert await run(monkeypatch, "check", "-o", "json", "--kubeconfig", config) == 3
     found = json.loads(capsys.readouterr().out)
     (obstacle,) = found.pop("obstacles")
     assert obstacle.startswith("No controller leads") and found == {"dispatches": False, "notes": []}
+
+
+async def test_a_leader_is_seen_by_its_renewals_whatever_this_machines_clock_says(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check, "PAUSE_SECONDS", 0.0)
+    server.lists = [*answers(EAST, WEST, lease=says(_renewed(300))), says(_renewed(298))]
+    assert await run(monkeypatch, "check", "--kubeconfig", config) == 0
+    assert capsys.readouterr() == ("Jobs can be dispatched.\n", "")
 
 
 @pytest.mark.parametrize(

@@ -161,12 +161,15 @@ class Both:
 
     async def run(self, verb: str, *words: str, code: int = 0) -> tuple[str, str]:
         """What it says; whatever that is, it shows no token."""
-        logins = ["--kubeconfig", str(self.files[0]), "--worker-kubeconfig", str(self.files[1])]
-        ended = await verbs.run(self._patch, verb, "east", *logins, *words)
+        ended = await verbs.run(self._patch, verb, "east", *self.logins, *words)
         said, complained = self._capsys.readouterr()
         assert ended == code, said + complained
         assert apiserver.TOKEN not in said + complained
         return said, complained
+
+    @property
+    def logins(self) -> list[str]:
+        return ["--kubeconfig", str(self.files[0]), "--worker-kubeconfig", str(self.files[1])]
 
     async def join(self, *words: str, code: int = 0) -> tuple[str, str]:
         return await self.run("join", "--server", URL, *words, code=code)
@@ -205,7 +208,8 @@ async def test_a_cluster_joins(both: Both) -> None:
     *_, secret, cluster, token, connected, policy, tries = lines
     assert (secret, cluster) == ("manager cluster: secret/east created", "manager cluster: workercluster/east created")
     assert token.startswith("The token ends ")
-    assert token.endswith(" UTC, in 90 days. Renew it before, by `kubectl rayspan rotate east`.")
+    again = " ".join(["kubectl rayspan rotate east", *both.logins])
+    assert token.endswith(f" UTC, in 90 days. Renew it before, by `{again}`.")
     assert connected == "WorkerCluster east is connected."
     assert policy.startswith("Next: No DispatchPolicy names east yet: add it to spec.clusters.names of one")
     assert tries.startswith("Next: `kubectl rayspan preflight --worker-cluster east -n research` tries ")
