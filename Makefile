@@ -54,7 +54,7 @@ test-all: ## Pass all tests: what CI runs
 
 # Those that share a controller keep both processors busy. Those after them wait for much of their time, so there are two lanes, each with a
 # lab of its own; and the unit tests run on what all of these leave. What the other lanes found is told when each of them ends. Where there
-# is less memory than two labs and Ray take together, all of it runs on one lab, one after the other.
+# is less memory than two labs and Ray take together, or a slow processor, all that needs a lab is on one, one after the other (LANES=2).
 LANES ?= $(shell $(PYTHON) -m hack.lab.build.prerequisites --lanes)
 # The lab of this run, and those after it: of the tests that are alone, and of other versions.
 OWN_LAB := $(or $(RAYSPAN_LAB),0)
@@ -63,24 +63,28 @@ THIRD_LAB = $(shell echo $$(( ($(OWN_LAB) + 2) % 8 )))
 # What ends make from outside ends the lane, too, which tidies up; the second wait is for that.
 LOGGED = >build/$@.log 2>&1 & lane=$$!; trap 'kill $$lane' INT TERM HUP; wait $$lane; wait $$lane; code=$$?; cat build/$@.log; exit $$code
 PART = $(MAKE) --no-print-directory
+# One after the other, whatever becomes of those before: by a make that knows of no lanes.
+IN_TURN = MAKEFLAGS= $(PART) --keep-going $(MAKEOVERRIDES)
 
-.PHONY: test-parts lane-together lane-alone lane-ray lane-unit
+.PHONY: test-parts lane-together lane-alone lane-ray lane-lab lane-unit
 test-parts: $(VENV)/.ready
 	@mkdir -p build
-	+@lanes=$(LANES); $(PART) --keep-going -j$$lanes LANES=$$lanes lane-ray lane-alone lane-unit
+	+@lanes=$(LANES); $(PART) --keep-going -j$$lanes $$([ $$lanes = 3 ] && echo lane-ray lane-alone || echo lane-lab) lane-unit
 
 lane-together:
 	+@$(PART) test-together
 
 lane-ray: lane-together
-	+@$(PART) test-e2e
-	+@$(PART) test-chaos
+	+@$(IN_TURN) test-e2e test-chaos
 
 lane-alone: lane-together
-	+@RAYSPAN_LAB=$(if $(filter 1,$(LANES)),$(OWN_LAB),$(NEXT_LAB)) $(PART) test-alone $(LOGGED)
+	+@RAYSPAN_LAB=$(NEXT_LAB) $(PART) test-alone $(LOGGED)
+
+lane-lab:
+	+@$(IN_TURN) test-together test-e2e test-chaos test-alone
 
 lane-unit:
-	+@nice -n 10 $(PART) test-unit $(LOGGED)
+	+@nice -n 19 $(PART) test-unit $(LOGGED)
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Check format, lint, types and the import contracts

@@ -95,11 +95,15 @@ def failed(task: str, error: Exception, about: object = "") -> None:
 
 
 def unawaited(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Take what breaks where nobody waits for it, a connection that ends in the middle of what it sends, say: a loop's exception
-    handler. A server that provokes such breaks does not decide how long the log gets.
+    """Take what breaks where nobody waits for it: a loop's exception handler. Who provokes that does not decide how long the log gets.
+
+    A connection that is closed while something is sent on it is no fault: uvloop tells it as a RuntimeError of its protocol
+    (uvloop: sslproto.pyx, _fatal_error), and whoever uses the connection hears that it is lost.
     """
     error = context.get("exception")
-    if isinstance(error, Exception):
+    if "protocol" in context and isinstance(error, OSError | RuntimeError):
+        log.debug("a connection ended: %s", context.get("message", ""))
+    elif isinstance(error, Exception):
         failed("event loop", error, context.get("message", ""))
     else:
         loop.default_exception_handler(context)

@@ -156,6 +156,26 @@ async def test_what_nobody_waits_for_is_told_once_and_counted(caplog: pytest.Log
     assert told.startswith("event loop failed at Exception in callback") and "in fault" in told and SECRET not in told
 
 
+@pytest.mark.parametrize(
+    ("error", "is_fault"),
+    [
+        pytest.param(
+            RuntimeError("unable to perform operation on <TCPTransport>; the handler is closed"), False, id="closed"
+        ),
+        pytest.param(ConnectionResetError(), False, id="reset"),
+        pytest.param(TypeError(), True, id="a fault of whoever reads"),
+    ],
+)
+async def test_a_connection_that_ends_while_it_sends_is_no_fault(
+    error: Exception, is_fault: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As uvloop tells it."""
+    before = counted("event loop")
+    context = {"message": "Fatal error on SSL protocol", "exception": error, "transport": None, "protocol": object()}
+    guard.unawaited(asyncio.get_running_loop(), context)
+    assert (counted("event loop") - before, bool(caplog.messages)) == (int(is_fault), is_fault)
+
+
 async def test_what_is_told_without_an_exception_is_told_as_ever(caplog: pytest.LogCaptureFixture) -> None:
     guard.unawaited(asyncio.get_running_loop(), {"message": "a session is not closed"})
     assert caplog.messages == ["a session is not closed"]

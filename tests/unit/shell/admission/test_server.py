@@ -185,7 +185,11 @@ async def test_many_at_once_are_turned_away_and_the_gate_is_open(tmp_path: Path)
         ("/warnings", 3_000_000, 200),
     ],
 )
-async def test_what_is_too_large_is_not_read(tmp_path: Path, path: str, size: int, status: int) -> None:
+async def test_what_is_too_large_is_not_read(
+    tmp_path: Path, path: str, size: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("WARNING_SECONDS", "UPLOAD_SECONDS"):  # how long it takes is not asked
+        monkeypatch.setattr(server, limit, 60.0)
     async with served(tmp_path, Answers()) as api:
         assert (await api.post(path, _of_size(size)))[0] == status
 
