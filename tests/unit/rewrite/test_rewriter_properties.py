@@ -38,7 +38,7 @@ many = (
         suppress_health_check=list(HealthCheck),
     )
     if EXAMPLES
-    else settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    else settings(max_examples=60)
 )
 
 MAPPING = PodMapping(
