@@ -44,6 +44,8 @@ WARNINGS_WEBHOOK: Final = f"warnings.{DOMAIN}"  # and the webhook in it
 GATE_PATH: Final = "/gate"  # where the API server asks for the gate
 WARNINGS_PATH: Final = "/warnings"  # and for what its user should know
 KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
+TLS_CERT_KEY: Final = "tls.crt"  # of a Secret of type kubernetes.io/tls
+TLS_PRIVATE_KEY_KEY: Final = "tls.key"  # the same
 
 # --- the component worker-access: logs of a worker, and commands in it, by rights in the manager ----------------------------
 WORKER_ACCESS_KIND: Final = "WorkerAccess"

@@ -13,6 +13,7 @@ from adapter.shell.admission import certificate, webhooks
 from adapter.shell.admission.adviser import Adviser
 from adapter.shell.admission.known import Known
 from adapter.shell.admission.server import Server
+from adapter.shell.certificate import Certificate, NoCertificate
 from adapter.shell.controller import servers
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 
@@ -22,7 +23,11 @@ log = logging.getLogger(__name__)
 def main(port: int, health_port: int, folder: Path, *, log_format: str = "text") -> int:
     """Serve the webhooks with the certificate in that folder; returns the exit code."""
     _log(log_format)
-    server = Server(port, folder / certificate.CERTIFICATE, folder / certificate.KEY)
+    try:
+        server = Server(port, Certificate(folder))
+    except NoCertificate as error:
+        log.error("the webhooks cannot be served: %s", error)
+        return 1
     return uvloop.run(_run(server, health_port))
 
 

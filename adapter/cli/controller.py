@@ -6,11 +6,13 @@ import signal
 import socket
 import sys
 import uuid
+from pathlib import Path
 
 import uvloop
 from prometheus_client import REGISTRY
 
 from adapter.shell import guard, heap, logs
+from adapter.shell.certificate import Certificate, NoCertificate
 from adapter.shell.controller import servers
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease, Lost
@@ -20,15 +22,28 @@ from adapter.shell.kube.client import Client
 log = logging.getLogger(__name__)
 
 
-def main(port: int, plan_port: int, *, verbose: bool, leader_elect: bool, log_format: str = "text") -> int:
-    """Run the controller; returns the exit code."""
+def main(
+    port: int,
+    plan_port: int,
+    *,
+    verbose: bool,
+    leader_elect: bool,
+    log_format: str = "text",
+    metrics: tuple[Path, int] | None = None,
+) -> int:
+    """Run the controller; returns the exit code. `metrics`: over TLS, with the certificate in that folder, on that port."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logs.FORMATS[log_format])
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
-    return uvloop.run(_run(port, plan_port, leader_elect))
+    try:
+        secured = (Certificate(metrics[0]), metrics[1]) if metrics else None
+    except NoCertificate as error:
+        log.error("/metrics cannot be served over TLS: %s", error)
+        return 1
+    return uvloop.run(_run(port, plan_port, leader_elect, secured))
 
 
-async def _run(port: int, plan_port: int, leader_elect: bool) -> int:
+async def _run(port: int, plan_port: int, leader_elect: bool, secured: tuple[Certificate, int] | None) -> int:
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -42,9 +57,11 @@ async def _run(port: int, plan_port: int, leader_elect: bool) -> int:
     REGISTRY.register(Census(engine.manager))
     serving = [
         # A replica that stands by is ready, for it is able to take over; and it plans as well as the one that leads.
-        await servers.serve_health(lambda: engine.manager.unready, port),
+        await servers.serve_health(lambda: engine.manager.unready, port, metrics=not secured),
         await servers.serve_plans(lambda: engine.preview, plan_port),
     ]
+    if secured:
+        serving.append(await servers.serve_metrics(*secured))
     code = 0
     try:
         await engine.run()

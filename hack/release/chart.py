@@ -1,12 +1,15 @@
 """What is in the Helm chart? The manifests of a release as templates, in which no more is left open than values.yaml names.
 
 The objects of the overlay are written as they are. Where a value goes a mark is put into the object, and once it is text the line
-of the mark becomes a line of Helm's. Whatever else looks like a template in a manifest is refused, not escaped.
+of the mark becomes a line of Helm's. Of an object that is another one with metrics over TLS, each line that only one of them has is
+put under that switch. Whatever else looks like a template in a manifest is refused, not escaped.
 """
 
 import copy
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 
 import yaml
 
@@ -109,7 +112,7 @@ def _template(objects: Sequence[Raw]) -> str:
 
 
 def _one(raw: Raw) -> str:
-    text = _written(_opened(raw))
+    text = _written(raw)
     if raw["kind"] in _POLICIES and raw["metadata"]["name"] == names.GATE_POLICY:
         return f"{{{{- if not .Values.{_GATED} }}}}\n{_too_old(_UNGATED)}{text}{{{{- end }}}}\n"
     if raw["kind"] != "Namespace":
@@ -190,12 +193,40 @@ def _run_the_controller_as_chosen(spec: Raw) -> None:
 
 
 def _written(raw: Raw) -> str:
-    text = dumped([raw])
-    if "{{" in text:
+    plain, secured = (dumped([_opened(each)]) for each in (raw, _secured().get(_called(raw), raw)))
+    if "{{" in plain + secured:
         raise LabError(
             f"{raw['kind']} {raw['metadata']['name']} has two braces, which Helm would read: write it without."
         )
-    return _MARK.sub(_line, text)
+    return _MARK.sub(_line, "".join(_either(plain.splitlines(keepends=True), secured.splitlines(keepends=True))))
+
+
+@functools.cache
+def _secured() -> Mapping[tuple[str, ...], Raw]:
+    """The objects with metrics over TLS, by what they are called."""
+    return {_called(each): each for each in overlays.objects(overlays.MANAGER_METRICS_TLS, overlays.DEVELOPED)}
+
+
+def _called(raw: Raw) -> tuple[str, ...]:
+    return raw["kind"], raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
+
+
+def _either(plain: Sequence[str], secured: Sequence[str]) -> Iterator[str]:
+    """What both have once, and what one of them has where it is chosen. Marks are lines still, so no block is cut in two."""
+    for what, begin, end, and_begin, and_end in SequenceMatcher(None, plain, secured, autojunk=False).get_opcodes():
+        if what == "equal":
+            yield from plain[begin:end]
+            continue
+        yield from _under(f"not .Values.{values.METRICS_TLS}", plain[begin:end])
+        yield from _under(f".Values.{values.METRICS_TLS}", secured[and_begin:and_end])
+
+
+def _under(condition: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        indent = lines[0].removesuffix(lines[0].lstrip())
+        yield f"{indent}{{{{- if {condition} }}}}\n"
+        yield from lines
+        yield f"{indent}{{{{- end }}}}\n"
 
 
 def _line(mark: re.Match[str]) -> str:

@@ -17,6 +17,7 @@ RULES, DASHBOARD = "prometheus-rules.yaml", "grafana-dashboard.json"
 PARTS = (
     overlays.MANAGER,
     overlays.MANAGER_WEBHOOK,
+    overlays.MANAGER_METRICS_TLS,
     overlays.WORKER,
     overlays.WORKER_LOGS,
     overlays.WORKER_EXEC,

@@ -40,6 +40,11 @@ MANAGER_WEBHOOK = Part(
     "overlays/manager-webhook",
     "For a manager cluster with Kubernetes 1.34 or 1.35: the same, with a webhook for the gate (docs/admission.md).",
 )
+MANAGER_METRICS_TLS = Part(
+    "manager-metrics-tls",
+    "overlays/manager-metrics-tls",
+    "For a manager cluster with Prometheus' operator: the same with the component monitoring, and metrics over TLS alone (docs/metrics.md).",
+)
 WORKER = Part("worker", "overlays/worker", "For a worker cluster: what `kubectl rayspan join` makes there.")
 WORKER_LOGS = Part(
     "worker-logs",

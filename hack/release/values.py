@@ -18,6 +18,7 @@ MANAGER = "controllerManager"
 """Under which Kueue's chart has what is said of its Deployment."""
 
 MULTIKUEUE_SECRETS = "multiKueue.secretNames"
+METRICS_TLS = "enableMetricsTls"
 KUBERAY_ACCOUNT = "kubeRay.serviceAccountName"
 KUBERAY = "kuberay-operator"
 """The name that KubeRay's own chart and kustomization give to that account; the component rayservice has it."""
@@ -70,6 +71,7 @@ def values(deployment: Raw, repository: str) -> Sequence[Value]:
         Value(f"{MANAGER}.tolerations", "Taints that the pods tolerate", []),
         Value(f"{MANAGER}.affinity", "Not on one node where there are two", pod["affinity"]),
         *(Value(switch_of(part), part.says, False) for part in overlays.COMPONENTS),
+        Value(METRICS_TLS, "Metrics of the controller over TLS alone, by the Secret rayspan-metrics-certificate (docs/metrics.md).", False),
         Value(MULTIKUEUE_SECRETS, "For enableMultiKueue: the Secrets in kueue-system that your MultiKueueClusters name", [], secrets),
         Value(KUBERAY_ACCOUNT, "For enableRayservice: the ServiceAccount of KubeRay's operator, in whatever namespace it is", KUBERAY, _ACCOUNT),
     )  # fmt: skip

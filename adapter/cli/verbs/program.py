@@ -53,6 +53,12 @@ def add_controller(verbs: Verbs) -> None:
     verb = verbs.add_parser("controller", description="Runs the controller, as the Deployment does.")
     verb.add_argument("--port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)")
     verb.add_argument("--plan-port", type=int, default=8082, help="port on which plans are asked for (default 8082)")
+    verb.add_argument(
+        "--metrics-certificate",
+        metavar="FOLDER",
+        help="folder of tls.crt and tls.key: serve /metrics over TLS, and no more on --port",
+    )
+    verb.add_argument("--metrics-port", type=int, default=8443, help="port of /metrics over TLS (default 8443)")
     verb.add_argument("--verbose", action="store_true", help="log every reconciliation")
     _add_log_format(verb)
     verb.add_argument(
@@ -142,6 +148,8 @@ def _access(given: argparse.Namespace) -> int:
 
 
 def _controller(given: argparse.Namespace) -> int:
+    from pathlib import Path
+
     try:
         from adapter.cli import controller
     except ModuleNotFoundError as missing:
@@ -156,6 +164,7 @@ def _controller(given: argparse.Namespace) -> int:
         verbose=given.verbose,
         leader_elect=given.leader_elect,
         log_format=given.log_format,
+        metrics=(Path(given.metrics_certificate), given.metrics_port) if given.metrics_certificate else None,
     )
 
 

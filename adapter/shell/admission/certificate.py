@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 # Nobody is told before it ends, and then no worker is made: so it outlives the cluster. It is made anew a year before, by whoever applies
 # the component again, as each upgrade does.
 DAYS, LEAST_SECONDS = 3650, 365 * 86_400
-AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
+AUTHORITY, CERTIFICATE, KEY = "ca.crt", names.TLS_CERT_KEY, names.TLS_PRIVATE_KEY_KEY
 _HOST = f"{names.ADMISSION}.{names.SYSTEM_NAMESPACE}.svc"
 _LED = (
     (resources.GATE_WEBHOOKS, names.GATE_POLICY, names.GATE_WEBHOOK),

@@ -10,14 +10,11 @@ is denied in a sentence.
 """
 
 import asyncio
-import hashlib
 import logging
 import re
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -26,6 +23,7 @@ from aiohttp import web
 from adapter import names
 from adapter.objects.raw import UNREADABLE, Raw
 from adapter.shell import guard
+from adapter.shell.certificate import REREAD_SECONDS, Certificate
 from adapter.shell.uploads import Uploads
 
 log = logging.getLogger(__name__)
@@ -41,7 +39,6 @@ UPLOAD_SECONDS = 1.5
 # The API server waits for two, and the answer has to reach it.
 WARNING_SECONDS = 1.5
 LINGER_SECONDS = 1.0
-REREAD_SECONDS = 60.0  # a kubelet takes as long to write a Secret that changed
 
 _UID = re.compile(rb'"request":\s*\{\s*"uid":\s*"([0-9A-Za-z-]{1,64})"')
 _HEAD_BYTES = 1024
@@ -59,9 +56,9 @@ Answer = Callable[..., Awaitable[Any]]  # kopf's: the question, and which handle
 class Server:
     """kopf's protocol for a server (`settings.admission.server`): called with who answers, it serves until it is closed."""
 
-    def __init__(self, port: int, certificate: Path, key: Path, *, reread: float = REREAD_SECONDS) -> None:
-        """`reread`: after how many seconds the files are looked at again."""
-        self._port, self._certificate, self._key, self._reread = port, certificate, key, reread
+    def __init__(self, port: int, certificate: Certificate, *, reread: float = REREAD_SECONDS) -> None:
+        """`reread`: after how many seconds the certificate is looked at again."""
+        self._port, self._certificate, self._reread = port, certificate, reread
         self.listens = False
 
     async def __call__(self, answer: Answer) -> AsyncIterator[Any]:
@@ -71,36 +68,15 @@ class Server:
         # What is packed stays so, and is no JSON: a few KiB could become more than there is memory for.
         runner = web.AppRunner(app, access_log=None, auto_decompress=False, lingering_time=LINGER_SECONDS)
         await runner.setup()
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
-            context.load_cert_chain(self._certificate, self._key)
-            await web.TCPSite(runner, port=self._port, ssl_context=context).start()
+            await web.TCPSite(runner, port=self._port, ssl_context=self._certificate.tls).start()
             self.listens = True
             log.info("webhooks are served on port %d", self._port)
             yield {}
-            await self._renew(context)
+            await self._certificate.renew(self._reread)
         finally:
             self.listens = False
             await runner.cleanup()
-
-    async def _renew(self, context: ssl.SSLContext) -> None:
-        """Read the files again whenever they have changed, for connections from then on; until cancelled."""
-        seen = self._digest()
-        while True:
-            await asyncio.sleep(self._reread)
-            now = self._digest()
-            if now == seen:
-                continue
-            try:
-                context.load_cert_chain(self._certificate, self._key)
-            except ssl.SSLError as error:  # one of them is newer than the other: the next look has both
-                log.warning("the certificate cannot be read anew: %s", error.reason)
-            else:
-                seen = now
-                log.info("the certificate was read anew")
-
-    def _digest(self) -> str:
-        return hashlib.sha256(self._certificate.read_bytes() + self._key.read_bytes()).hexdigest()
 
 
 class _Desk:

@@ -4,14 +4,16 @@
 answer or a sentence comes back as JSON; POST /version, and the version does. The API server stands in front of that
 (services/proxy) and says who may ask; what comes in is anybody's text nevertheless. So it is small, one question is answered at a
 time, and questions get a part of the loop's time only, as numbers do. Somebody who sends slowly, or much, or who asks what takes
-long, is in nobody's way. Nothing is written.
+long, is in nobody's way. Nothing is written. With a certificate the numbers are told over TLS, on a port of their own; who asks for
+them is not asked for his name there either.
 """
 
 import asyncio
 import json
 import logging
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +22,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from adapter import __version__, names
 from adapter.objects.rayjob import MOST_ASKED_BYTES, Unusable
+from adapter.shell import guard
+from adapter.shell.certificate import REREAD_SECONDS, Certificate
 from adapter.shell.planning.preview import Preview
 from adapter.shell.uploads import Uploads
 
@@ -153,8 +157,8 @@ class _Numbers:
         return self._said
 
 
-async def serve_health(unready: Callable[[], str], port: int) -> web.AppRunner:
-    """Serve on all addresses; the caller cleans the runner up."""
+async def serve_health(unready: Callable[[], str], port: int, *, metrics: bool = True) -> web.AppRunner:
+    """Serve on all addresses, with or without the metrics; the caller cleans the runner up."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -163,14 +167,38 @@ async def serve_health(unready: Callable[[], str], port: int) -> web.AppRunner:
         why = unready()
         return web.Response(status=503, text=why) if why else web.Response(text="ok")
 
+    app = web.Application()
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    if metrics:
+        app.add_routes([_metrics()])
+    return await _listening(app, port)
+
+
+async def serve_metrics(certificate: Certificate, port: int, *, reread: float = REREAD_SECONDS) -> web.AppRunner:
+    """Serve over TLS on all addresses, and look at the certificate again and again; the caller cleans the runner up."""
+
+    async def renewed(_: web.Application) -> AsyncIterator[None]:
+        task = asyncio.create_task(guard.guarded("certificate of metrics", lambda: certificate.renew(reread)))
+        yield
+        task.cancel()
+
+    app = web.Application()
+    app.add_routes([_metrics()])
+    app.cleanup_ctx.append(renewed)
+    return await _listening(app, port, certificate.tls)
+
+
+def _metrics() -> web.RouteDef:
     numbers = _Numbers()
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=numbers.now(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
+    return web.get("/metrics", metrics)
+
+
+async def _listening(app: web.Application, port: int, tls: ssl.SSLContext | None = None) -> web.AppRunner:
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, port=port).start()
+    await web.TCPSite(runner, port=port, ssl_context=tls).start()
     return runner

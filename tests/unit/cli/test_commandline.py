@@ -8,13 +8,14 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
 import yaml
 
 from adapter import __main__ as command
-from adapter import __version__, membership
+from adapter import __version__, cli, membership
 from adapter.cli.verbs.parser import parser
 from hack.lab.base.paths import REPO
 from tests.unit.apiserver import kubeconfig
@@ -143,6 +144,35 @@ def test_the_deployment_runs_it_all_the_same() -> None:
     words = ["controller", "--port", "1", "--no-leader-elect"]
     given = parser(["rayspan", *words]).parse_args(words)
     assert (given.port, given.plan_port, given.verbose, given.leader_elect) == (1, 8082, False, False)
+
+
+def test_its_metrics_are_told_over_tls_where_it_has_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[object]()
+
+    def main(*_: object, metrics: object, **more: object) -> int:
+        told.append(metrics)
+        return 0
+
+    monkeypatch.setattr(cli, "controller", SimpleNamespace(main=main), raising=False)
+    for words in ("", "--metrics-port=9", "--metrics-certificate=/tls", "--metrics-certificate /tls --metrics-port 9"):
+        monkeypatch.setattr(sys, "argv", ["rayspan", "controller", *words.split()])
+        assert command.main() == 0
+    assert told == [None, None, (Path("/tls"), 8443), (Path("/tls"), 9)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("controller --metrics-certificate", "/metrics cannot be served over TLS"),
+        ("admission --certificate", "the webhooks cannot be served"),
+    ],
+)
+def test_a_folder_without_a_certificate_ends_it_with_a_sentence(words: str, said: str, tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "adapter", *words.split(), str(tmp_path)]
+    done = subprocess.run(line, cwd=REPO, capture_output=True, text=True, check=False, timeout=60)
+    why = f"{tmp_path} has no tls.crt and tls.key that can be read: No such file or directory"
+    assert done.returncode == 1 and done.stderr.endswith(f" {said}: {why}\n")
+    assert done.stderr.count("\n") == 1, "no traceback"
 
 
 def test_the_component_runs_the_access_server() -> None:

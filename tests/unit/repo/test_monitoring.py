@@ -5,7 +5,10 @@ No Prometheus reads them here; tests/integration/test_monitoring.py has one. Wha
 
 import json
 import re
+import shlex
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +17,20 @@ from prometheus_client import REGISTRY
 
 from adapter import names
 from adapter.admission import conditions
+from adapter.cli.verbs.parser import parser
 from adapter.shell import metrics
+from adapter.shell.certificate import Certificate
 from adapter.shell.kube.client import ApiError
 from hack.lab.base.paths import REPO
 from hack.release import manifests, overlays
 from tests.unit import stores
 from tests.unit.repo import alertcases
 from tests.unit.shell.controller.test_metrics import metric_types
+from tests.unit.shell.test_certificate import shakes
 
 _FOLDER = REPO / "kustomize/components/monitoring"
 _DOC = REPO / "docs/metrics.md"
+_FILES = (names.TLS_CERT_KEY, names.TLS_PRIVATE_KEY_KEY)
 _RULE = yaml.safe_load((_FOLDER / "rules.yaml").read_text())
 _ALERTS: list[dict[str, Any]] = [rule for group in _RULE["spec"]["groups"] for rule in group["rules"]]
 _BOARD = json.loads((_FOLDER / "dashboard.json").read_text())
@@ -177,20 +184,73 @@ def test_each_alert_has_its_section_in_the_same_order() -> None:
 # --- who finds it, and in which form -----------------------------------------------------------------------------------
 
 
-def _one(kind: str) -> dict[str, Any]:
-    (found,) = (each for each in overlays.objects(overlays.MONITORING, "image") if each["kind"] == kind)
+def _one(kind: str, name: str = "", *parts: overlays.Part) -> dict[str, Any]:
+    objects = [each for part in parts or [overlays.MONITORING] for each in overlays.objects(part, "image")]
+    (found,) = (each for each in objects if each["kind"] == kind and name in ("", each["metadata"]["name"]))
     return found
 
 
-def test_prometheus_finds_the_pods_by_both_ways() -> None:
-    (deployment,) = (each for each in overlays.objects(overlays.MANAGER, "image") if each["kind"] == "Deployment")
-    pod = deployment["spec"]["template"]
-    service, monitor = _one("Service")["spec"], _one("PodMonitor")["spec"]
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([overlays.MANAGER, overlays.MONITORING], id="in the clear"),
+        pytest.param([overlays.MANAGER_METRICS_TLS], id="over TLS"),
+    ],
+)
+def test_prometheus_finds_the_pods_by_both_ways(parts: list[overlays.Part]) -> None:
+    pod = _one("Deployment", "", *parts)["spec"]["template"]
+    service, monitor = _one("Service", "rayspan-metrics", *parts)["spec"], _one("PodMonitor", "", *parts)["spec"]
     assert service["selector"] == monitor["selector"]["matchLabels"] == pod["metadata"]["labels"]
     ports = {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
     (port,), (endpoint,) = service["ports"], monitor["podMetricsEndpoints"]
     assert ports[endpoint["port"]] == ports[port["targetPort"]] == port["port"]
     assert service["clusterIP"] == "None", "one address would be one replica at a time"
+
+
+def _secret_over_tls() -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the pod mounts, and how Prometheus asks."""
+    pod = _one("Deployment", "", overlays.MANAGER_METRICS_TLS)["spec"]["template"]["spec"]
+    (mounted,) = (one["secret"] for one in pod["volumes"] if "secret" in one)
+    (endpoint,) = _one("PodMonitor", "", overlays.MANAGER_METRICS_TLS)["spec"]["podMetricsEndpoints"]
+    return mounted, endpoint
+
+
+def test_over_tls_the_controller_is_told_where_its_certificate_is_and_prometheus_whom_to_trust() -> None:
+    pod = _one("Deployment", "", overlays.MANAGER_METRICS_TLS)["spec"]["template"]["spec"]
+    (container,), (mounted, endpoint) = pod["containers"], _secret_over_tls()
+    given = parser(["rayspan", *container["args"]]).parse_args(container["args"])
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"] if one.get("readOnly")}
+    assert ports[endpoint["port"]] == given.metrics_port
+    assert {"name": mounts[given.metrics_certificate], "secret": mounted} in pod["volumes"]
+    assert {item["key"]: item["path"] for item in mounted["items"]} == {name: name for name in _FILES}
+    service = _one("Service", "rayspan-metrics", overlays.MANAGER_METRICS_TLS)["metadata"]
+    assert endpoint["scheme"] == "https" and endpoint["tlsConfig"] == {
+        "serverName": f"{service['name']}.{service['namespace']}.svc",
+        "ca": {"secret": {"name": mounted["secretName"], "key": "ca.crt"}},
+    }
+
+
+def test_the_certificate_that_the_page_makes_is_one_that_prometheus_trusts(tmp_path: Path) -> None:
+    """By the page's own lines, but for kubectl, of which it is read which file becomes which key."""
+    lines = "".join(re.findall(r"^```sh\n(.*?)^```$", _DOC.read_text(), re.MULTILINE | re.DOTALL)).replace("\\\n", "")
+    (makes,) = (line for line in lines.splitlines() if line.startswith("openssl "))
+    (keeps,) = (line for line in lines.splitlines() if " create secret " in line)
+    subprocess.run(shlex.split(makes), cwd=tmp_path, capture_output=True, check=True, timeout=30)
+    files = dict(re.findall(r"--from-file=(\S+)=(\S+)", keeps))
+    mounted, endpoint = _secret_over_tls()
+    assert f" generic {mounted['secretName']} --type=kubernetes.io/tls " in keeps
+    assert {*files} == {*_FILES, "ca.crt"} and all(files[name] == name for name in _FILES)
+    trusted = {"ca.crt": (tmp_path / files["ca.crt"]).read_bytes()}
+    assert shakes(Certificate(tmp_path), trusted, endpoint["tlsConfig"]["serverName"]) == "TLSv1.3"
+
+
+def test_the_certificate_that_cert_manager_is_asked_for_is_the_same() -> None:
+    (block,) = re.findall(r"^```yaml\n(apiVersion: cert-manager.*?)^```$", _DOC.read_text(), re.MULTILINE | re.DOTALL)
+    asked, (mounted, endpoint) = yaml.safe_load(block), _secret_over_tls()
+    assert asked["metadata"]["namespace"] == names.SYSTEM_NAMESPACE
+    assert asked["spec"]["secretName"] == mounted["secretName"]
+    assert asked["spec"]["dnsNames"] == [endpoint["tlsConfig"]["serverName"]]
 
 
 def test_the_files_of_a_release_are_the_same_rules_and_dashboard() -> None:

@@ -126,9 +126,37 @@ def test_before_kubernetes_1_36_nothing_is_installed_that_needs_its_policies(
     assert render(chosen, kubernetes=KUBERNETES)
 
 
+OVER_TLS = {values.METRICS_TLS: True}
+MONITORED = {values.switch_of(overlays.MONITORING): True}
+
+
+def test_with_metrics_over_tls_the_chart_installs_what_the_overlay_does(render: Render) -> None:
+    assert _set(render({**OVER_TLS, **MONITORED})) == _set(overlays.objects(overlays.MANAGER_METRICS_TLS, IMAGE))
+
+
+def test_metrics_over_tls_change_the_controller_and_what_scrapes_it_and_nothing_else(render: Render) -> None:
+    every: Raw = {values.switch_of(part): True for part in overlays.COMPONENTS if part.name != "shared-flavor"}
+    plain, secured = _set(render({**every, **SECRETS})), _set(render({**every, **SECRETS, **OVER_TLS}))
+    assert plain.keys() == secured.keys()
+    assert {one for one in plain if plain[one] != secured[one]} == {
+        ("Deployment", "rayspan-system/rayspan-controller"),
+        ("Service", "rayspan-system/rayspan-metrics"),
+        ("PodMonitor", "rayspan-system/rayspan-controller"),
+    }
+
+
+def test_metrics_over_tls_stand_beside_the_other_options(render: Render) -> None:
+    objects = render({**OVER_TLS, **_nested(_OWN, {"logLevel": "debug", "logFormat": "json"})})
+    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    told = ["--verbose", "--metrics-certificate=/metrics-certificate", "--log-format=json"]
+    assert container["args"] == ["controller", *told]
+
+
 def test_each_component_of_the_checkout_has_its_switch() -> None:
+    """One changes objects of others, so that it is a part of an overlay alone."""
     folders = {f"components/{path.name}" for path in (REPO / "kustomize/components").iterdir()}
-    assert {part.folder for part in overlays.COMPONENTS} == folders
+    assert {*(part.folder for part in overlays.COMPONENTS), "components/metrics-tls"} == folders
 
 
 def test_no_namespace_is_open_until_an_admin_opens_it() -> None:
@@ -241,7 +269,8 @@ def test_every_value_is_tried_here() -> None:
     (deployment,) = (each for each in overlays.objects(overlays.MANAGER, IMAGE) if each["kind"] == "Deployment")
     names = {value.name for value in values.values(deployment, REPOSITORY)}
     switches = {values.switch_of(part) for part in overlays.COMPONENTS}
-    assert names == {*(row[0] for row in VALUES), *switches, values.MULTIKUEUE_SECRETS, values.KUBERAY_ACCOUNT}
+    others = {values.METRICS_TLS, values.MULTIKUEUE_SECRETS, values.KUBERAY_ACCOUNT}
+    assert names == {*(row[0] for row in VALUES), *switches, *others}
 
 
 def test_the_policy_of_services_names_the_account_that_is_chosen(render: Render) -> None:

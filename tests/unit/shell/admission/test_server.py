@@ -19,6 +19,7 @@ import pytest
 
 from adapter.shell.admission import certificate, server
 from adapter.shell.admission.server import OBJECT, Server
+from adapter.shell.certificate import Certificate
 
 Raw = dict[str, Any]
 MANY = 125_000
@@ -70,7 +71,7 @@ async def served(folder: Path, answer: Any, *, reread: float = 60.0) -> AsyncIte
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    serving = Server(port, folder / "tls.crt", folder / "tls.key", reread=reread)(answer)
+    serving = Server(port, Certificate(folder), reread=reread)(answer)
     await anext(serving)
     goes_on = asyncio.ensure_future(anext(serving))  # as kopf does
     context = ssl.create_default_context(cafile=str(folder / "ca.crt"))

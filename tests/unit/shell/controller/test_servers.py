@@ -1,19 +1,24 @@
-"""Over real sockets: a plan or a sentence comes back, and nothing that is sent stops the next question."""
+"""Over real sockets: a plan or a sentence comes back, and nothing that is sent stops the next question; numbers come in the clear or over TLS."""
 
 import asyncio
 import gzip
 import io
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import aiohttp
 import pytest
+from aiohttp import web
 from yarl import URL
 
 from adapter import __version__
+from adapter.shell.admission import certificate as maker
+from adapter.shell.certificate import Certificate
 from adapter.shell.controller import servers
 from adapter.shell.planning.preview import Preview
 from tests.unit.builders import NAMESPACE
@@ -22,14 +27,16 @@ from tests.unit.stores import Sight, make_ray_job
 Raw = dict[str, Any]
 
 
+def port_of(runner: web.AppRunner) -> int:
+    """Of IPv4; port 0 gives IPv6 another."""
+    return int(next(address[1] for address in runner.addresses if len(address) == 2))
+
+
 @asynccontextmanager
 async def served(ask: servers.Ask) -> AsyncIterator[str]:
     runner = await servers.serve_plans(ask, 0)
     try:
-        port = next(
-            address[1] for address in runner.addresses if len(address) == 2
-        )  # of IPv4; port 0 gives IPv6 another
-        yield f"http://127.0.0.1:{port}/plan"
+        yield f"http://127.0.0.1:{port_of(runner)}/plan"
     finally:
         await runner.cleanup()
 
@@ -217,11 +224,10 @@ async def test_numbers_are_counted_for_a_fifth_of_the_time_however_often_they_ar
     monkeypatch.setattr(servers, "time", SimpleNamespace(monotonic=lambda: now[0]))
     runner = await servers.serve_health(lambda: "", 0)
     try:
-        port = next(address[1] for address in runner.addresses if len(address) == 2)
         async with aiohttp.ClientSession() as session:
 
             async def numbers() -> str:
-                async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+                async with session.get(f"http://127.0.0.1:{port_of(runner)}/metrics") as answer:
                     assert "version=" in answer.headers["Content-Type"]
                     return await answer.text()
 
@@ -233,3 +239,96 @@ async def test_numbers_are_counted_for_a_fifth_of_the_time_however_often_they_ar
     finally:
         await runner.cleanup()
     assert first == ["rayspan_made 1\n"] * 6 and later == "rayspan_made 2\n"
+
+
+# --- numbers over TLS --------------------------------------------------------------------------------------------------
+
+HOST = "rayspan-admission.rayspan-system.svc"  # what the certificates here are made for
+MADE, OTHER = maker.made(), maker.made()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    put(tmp_path, MADE)
+    return tmp_path
+
+
+def put(folder: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+@asynccontextmanager
+async def secured(folder: Path) -> AsyncIterator[int]:
+    runner = await servers.serve_metrics(Certificate(folder), 0, reread=0.01)
+    try:
+        yield port_of(runner)
+    finally:
+        await runner.cleanup()
+
+
+async def numbers(port: int, trusted: dict[str, bytes]) -> tuple[int, str]:
+    """What somebody gets who trusts one authority, by a connection of his own."""
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=trusted["ca.crt"].decode()))
+    async with aiohttp.ClientSession(connector=connector) as session:
+        async with session.get(f"https://127.0.0.1:{port}/metrics", server_hostname=HOST) as answer:
+            return answer.status, await answer.text()
+
+
+async def test_numbers_are_told_over_tls_and_nothing_else_is(folder: Path) -> None:
+    async with secured(folder) as port:
+        status, text = await numbers(port, MADE)
+        assert status == 200 and "\nrayspan_build_info{" in text
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await numbers(port, OTHER)
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.ClientError):
+                await session.get(f"http://127.0.0.1:{port}/metrics")
+        assert (await numbers(port, MADE))[0] == 200
+
+
+async def test_who_is_asked_over_tls_for_numbers_tells_none_in_the_clear() -> None:
+    runner = await servers.serve_health(lambda: "not yet", 0, metrics=False)
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port_of(runner)}") as session:
+            said = {path: (await session.get(path)).status for path in ("/healthz", "/readyz", "/metrics")}
+    finally:
+        await runner.cleanup()
+    assert said == {"/healthz": 200, "/readyz": 503, "/metrics": 404}
+
+
+async def test_a_certificate_that_was_renewed_is_shown_without_a_restart(folder: Path) -> None:
+    async with secured(folder) as port:
+        assert (await numbers(port, MADE))[0] == 200
+        put(folder, OTHER)
+        async with asyncio.timeout(10):
+            while await _refused(port, OTHER):
+                pass
+        assert await _refused(port, MADE)
+
+
+async def test_one_that_cannot_be_read_leaves_the_one_before(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with secured(folder) as port:
+        (folder / "tls.crt").write_bytes(OTHER["tls.crt"])
+        async with asyncio.timeout(10):
+            while not caplog.messages:
+                assert (await numbers(port, MADE))[0] == 200
+        assert (await numbers(port, MADE))[0] == 200
+    assert "the certificate that was read before stays" in caplog.text
+
+
+async def test_who_stops_serving_looks_at_no_certificate_any_more(folder: Path) -> None:
+    before = asyncio.all_tasks()
+    async with secured(folder):
+        (looks,) = asyncio.all_tasks() - before
+    async with asyncio.timeout(10):
+        await asyncio.gather(looks, return_exceptions=True)
+    assert looks.cancelled()
+
+
+async def _refused(port: int, trusted: dict[str, bytes]) -> bool:
+    try:
+        await numbers(port, trusted)
+    except aiohttp.ClientConnectorCertificateError:
+        return True
+    return False

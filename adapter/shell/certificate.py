@@ -1,0 +1,70 @@
+"""With which certificate does a server answer? That in a folder, as a Secret of type kubernetes.io/tls is mounted, read anew when it changes.
+
+It makes none, and judges none: whether it has ended, and whose it is, is for whoever connects to say. It keeps no copy of the key. What
+cannot be read takes nothing away: the one before stays.
+"""
+
+import asyncio
+import hashlib
+import logging
+import ssl
+from pathlib import Path
+
+from adapter import names
+
+log = logging.getLogger(__name__)
+
+REREAD_SECONDS = 60.0  # a kubelet takes as long to write a Secret that changed
+
+
+class NoCertificate(Exception):
+    """None can be read; where, and why not."""
+
+
+class Certificate:
+    """What is in the folder. `tls` shows it to those who connect."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises NoCertificate."""
+        self._folder = folder
+        self._files = folder / names.TLS_CERT_KEY, folder / names.TLS_PRIVATE_KEY_KEY
+        self._seen = ""
+        self.tls = _context()
+        self._read()
+
+    async def renew(self, every: float = REREAD_SECONDS) -> None:
+        """Look into the folder again and again, and show what is new to those who connect from then on; until cancelled."""
+        while True:
+            await asyncio.sleep(every)
+            try:
+                if self._read():
+                    log.info("the certificate in %s was read anew", self._folder)
+            except NoCertificate as error:  # one of the files may be newer than the other: the next look has both
+                log.warning("the certificate that was read before stays: %s", error)
+
+    def _read(self) -> bool:
+        """Take what is there, and say whether it is another one than before; raises NoCertificate."""
+        try:
+            seen = hashlib.sha256(b"".join(file.read_bytes() for file in self._files)).hexdigest()
+            if seen == self._seen:
+                return False
+            # A context forgets its key over a certificate that is another key's, so a new one is asked first. A key with a
+            # password is refused: nobody is there to type it.
+            for context in (_context(), self.tls):
+                context.load_cert_chain(*self._files, password="")
+        except OSError as error:
+            raise NoCertificate(f"{self._folder} has no tls.crt and tls.key that can be read: {_why(error)}") from None
+        self._seen = seen
+        return True
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the image's openssl.cnf says
+    return context
+
+
+def _why(error: OSError) -> str:
+    """An error of TLS has a reason, that of a file what the system says of it; neither quotes what is in the file."""
+    said = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+    return said or type(error).__name__

@@ -1,0 +1,85 @@
+"""Does the controller's process serve its numbers as its command line says? It runs by itself, with a manager that does not answer."""
+
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adapter.shell.admission import certificate
+from hack.lab.base.paths import REPO
+from hack.testbed.clusters import wait
+from tests.unit.apiserver import PATIENCE, kubeconfig
+
+HOST = "rayspan-admission.rayspan-system.svc"  # what the certificates here are made for
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy for the Internet knows no way to it
+
+
+@contextmanager
+def running(folder: Path, port: int, *words: str, serves: int) -> Iterator[None]:
+    """It runs meanwhile, with its health on a port, and serves on another one, too; it has to end well when it is asked to."""
+    config = folder / "kubeconfig"
+    config.write_text(yaml.safe_dump(kubeconfig("https://127.0.0.1:1", cluster={"insecure-skip-tls-verify": True})))
+    ports = f"--port={port}", f"--plan-port={_free_port()}"
+    command = [sys.executable, "-m", "adapter", "controller", "--no-leader-elect", *ports, *words]
+    with (folder / "log").open("wb") as log:
+        child = subprocess.Popen(command, cwd=REPO, env={**os.environ, "KUBECONFIG": str(config)}, stderr=log)
+    try:
+        wait(lambda: child.poll() is not None or _listens(serves), PATIENCE, "it serves", (folder / "log").read_text)
+        yield
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(PATIENCE) == 0
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_numbers_come_over_tls_alone_where_it_has_a_certificate(tmp_path: Path) -> None:
+    for name, content in certificate.made().items():
+        (tmp_path / name).write_bytes(content)
+    port, secured = _free_port(), _free_port()
+    words = f"--metrics-certificate={tmp_path}", f"--metrics-port={secured}"
+    with running(tmp_path, port, *words, serves=secured):
+        assert "rayspan_leader" in _over_tls(secured, tmp_path / "ca.crt")
+        with pytest.raises(urllib.error.HTTPError, match="404") as refused:
+            _direct.open(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE)
+        refused.value.close()
+
+
+def test_without_one_they_come_as_ever(tmp_path: Path) -> None:
+    port = _free_port()
+    with running(tmp_path, port, serves=port):
+        with _direct.open(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
+            assert b"rayspan_leader" in answer.read()
+
+
+def _over_tls(port: int, authority: Path) -> str:
+    """urllib would want a certificate for 127.0.0.1."""
+    context = ssl.create_default_context(cafile=str(authority))
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as bare:
+        with context.wrap_socket(bare, server_hostname=HOST) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.0\r\nHost: here\r\n\r\n")
+            return b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), PATIENCE).close()
+    except OSError:
+        return False
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
