@@ -54,22 +54,31 @@ test-all: ## Pass all tests: what CI runs
 
 # Those that share a controller keep both processors busy. Those after them wait for much of their time, so there are two lanes, each with a
 # lab of its own; and the unit tests run on what all of these leave. What the other lanes found is told when each of them ends. Where there
-# is less memory than two labs and Ray take together, or a slow processor, all that needs a lab is on one, one after the other (LANES=2).
+# is less memory than two labs and Ray take together, or a slow processor, there is one lab: those with Ray have all of the machine, and then
+# come those that are alone, beside the unit tests (LANES=2).
 LANES ?= $(shell $(PYTHON) -m hack.lab.build.prerequisites --lanes)
 # The lab of this run, and those after it: of the tests that are alone, and of other versions.
 OWN_LAB := $(or $(RAYSPAN_LAB),0)
 NEXT_LAB = $(shell echo $$(( ($(OWN_LAB) + 1) % 8 )))
 THIRD_LAB = $(shell echo $$(( ($(OWN_LAB) + 2) % 8 )))
-# What ends make from outside ends the lane, too, which tidies up; the second wait is for that.
-LOGGED = >build/$@.log 2>&1 & lane=$$!; trap 'kill $$lane' INT TERM HUP; wait $$lane; wait $$lane; code=$$?; cat build/$@.log; exit $$code
+# What ends make from outside ends what it waits for, too, which tidies up; the second wait is for that. Nothing begins after it.
+WAITED = & part=$$!; trap 'ended=yes; kill $$part' INT TERM HUP; wait $$part; wait $$part; code=$$?
+LOGGED = >build/$@.log 2>&1 $(WAITED); cat build/$@.log; exit $$code
 PART = $(MAKE) --no-print-directory
-# One after the other, whatever becomes of those before: by a make that knows of no lanes.
-IN_TURN = MAKEFLAGS= $(PART) --keep-going $(MAKEOVERRIDES)
+# One after the other, whatever becomes of those before: by a make that knows of no lanes, but of -n.
+IN_TURN = MAKEFLAGS=$(findstring n,$(firstword -$(MAKEFLAGS))) $(PART) --keep-going $(MAKEOVERRIDES)
 
-.PHONY: test-parts lane-together lane-alone lane-ray lane-lab lane-unit
+.PHONY: test-parts test-parts-3 test-parts-2 lane-together lane-alone lane-ray lane-unit
 test-parts: $(VENV)/.ready
 	@mkdir -p build
-	+@lanes=$(LANES); $(PART) --keep-going -j$$lanes $$([ $$lanes = 3 ] && echo lane-ray lane-alone || echo lane-lab) lane-unit
+	+@lanes=$(LANES); $(PART) test-parts-$$lanes LANES=$$lanes
+
+test-parts-3:
+	+@$(PART) --keep-going -j3 lane-ray lane-alone lane-unit
+
+test-parts-2:
+	+@$(IN_TURN) test-together test-e2e test-chaos $(WAITED); first=$$code; \
+	[ "$$ended" ] || { $(PART) --keep-going -j2 lane-alone lane-unit $(WAITED); }; [ $$first$$code = 00 ]
 
 lane-together:
 	+@$(PART) test-together
@@ -77,11 +86,8 @@ lane-together:
 lane-ray: lane-together
 	+@$(IN_TURN) test-e2e test-chaos
 
-lane-alone: lane-together
-	+@RAYSPAN_LAB=$(NEXT_LAB) $(PART) test-alone $(LOGGED)
-
-lane-lab:
-	+@$(IN_TURN) test-together test-e2e test-chaos test-alone
+lane-alone: $(if $(filter 3,$(LANES)),lane-together)
+	+@RAYSPAN_LAB=$(if $(filter 3,$(LANES)),$(NEXT_LAB),$(OWN_LAB)) $(PART) test-alone $(LOGGED)
 
 lane-unit:
 	+@nice -n 19 $(PART) test-unit $(LOGGED)

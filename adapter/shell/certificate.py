@@ -29,33 +29,40 @@ class Certificate:
         self._folder = folder
         self._files = folder / names.TLS_CERT_KEY, folder / names.TLS_PRIVATE_KEY_KEY
         self._seen = ""
-        self.tls = _context()
-        self._read()
+        self._shown = self._read() or _context()
+        self.tls = self._shown
+        self.tls.sni_callback = self._show  # of each handshake, also where no name is asked for
 
     async def renew(self, every: float = REREAD_SECONDS) -> None:
         """Look into the folder again and again, and show what is new to those who connect from then on; until cancelled."""
         while True:
             await asyncio.sleep(every)
             try:
-                if self._read():
+                if new := self._read():
+                    self._shown = new
                     log.info("the certificate in %s was read anew", self._folder)
             except NoCertificate as error:  # one of the files may be newer than the other: the next look has both
                 log.warning("the certificate that was read before stays: %s", error)
 
-    def _read(self) -> bool:
-        """Take what is there, and say whether it is another one than before; raises NoCertificate."""
+    def _show(self, connection: ssl.SSLObject, *_: object) -> None:
+        connection.context = self._shown
+
+    def _read(self) -> ssl.SSLContext | None:
+        """What is there, if it is another one than before; raises NoCertificate.
+
+        In a context of its own: one that takes a second certificate keeps the first beside it, where their keys are of two types, and
+        loses its key where they do not belong together. A key with a password is refused: nobody is there to type it.
+        """
         try:
             seen = hashlib.sha256(b"".join(file.read_bytes() for file in self._files)).hexdigest()
             if seen == self._seen:
-                return False
-            # A context forgets its key over a certificate that is another key's, so a new one is asked first. A key with a
-            # password is refused: nobody is there to type it.
-            for context in (_context(), self.tls):
-                context.load_cert_chain(*self._files, password="")
+                return None
+            context = _context()
+            context.load_cert_chain(*self._files, password="")
         except OSError as error:
             raise NoCertificate(f"{self._folder} has no tls.crt and tls.key that can be read: {_why(error)}") from None
         self._seen = seen
-        return True
+        return context
 
 
 def _context() -> ssl.SSLContext:

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE, LAST_PAUSE = 0.5, 60.0
 # The same fault at the same place is told once in this time, and counted in between: whoever writes odd objects decides how many.
 TOLD_AGAIN_SECONDS = 60.0
+_CLOSED = "the handler is closed"  # uvloop: handles/handle.pyx, _ensure_alive
 _LONGEST = 8_000  # characters of a trace: the places nearest to the fault are enough
 
 Read = TypeVar("Read")
@@ -101,7 +102,8 @@ def unawaited(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     (uvloop: sslproto.pyx, _fatal_error), and whoever uses the connection hears that it is lost.
     """
     error = context.get("exception")
-    if "protocol" in context and isinstance(error, OSError | RuntimeError):
+    closed = isinstance(error, OSError) or (type(error) is RuntimeError and _CLOSED in str(error))
+    if "protocol" in context and closed:
         log.debug("a connection ended: %s", context.get("message", ""))
     elif isinstance(error, Exception):
         failed("event loop", error, context.get("message", ""))

@@ -225,6 +225,13 @@ class Stage:
         """Our objects in each worker cluster."""
         return {name: c.items(kind, self.name, names.MANAGER_LABEL) for name, c in self.fleet.workers.items()}
 
+    def told(self, job: str, reason: str) -> str:
+        """What was said about a job for a reason, which may come a moment after what it is about."""
+        return (
+            wait(lambda: self.events(job).get(reason), 10, f"{job} is told {reason}", lambda: str(self.events(job)))
+            or ""
+        )
+
     def events(self, job: str) -> dict[str, str]:
         """What was said about a job: reason -> message."""
         found = self.manager.items("events", self.name)

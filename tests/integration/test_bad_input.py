@@ -71,7 +71,7 @@ def test_a_worker_that_asks_for_nothing_is_refused(stage: Stage, running: Contro
     written = Written(stage)
     _submit(stage, _asks_for_nothing)
     wait(lambda: "Refused" in stage.events("bad"), 60, "the job says why", _dump(stage, running))
-    assert "worker group workers: spec.containers have no resources.requests" in stage.events("bad")["Refused"]
+    assert "worker group workers: spec.containers have no resources.requests" in stage.told("bad", "Refused")
     _good_one_runs(stage, running, written)
 
 

@@ -120,7 +120,7 @@ def test_too_much_is_refused(stage: Stage, running: Controller) -> None:
         stage.manager.kubectl("-n", stage.name, "create", "-f", "-", input=json.dumps(body))
     _submit(stage, 1, {}, {"envFrom": [{"configMapRef": {"name": name}} for name in some]})
     wait(lambda: "Refused" in stage.events("pi"), 60, "the job says so", running.tail)
-    assert stage.events("pi")["Refused"] == (
+    assert stage.told("pi", "Refused") == (
         "RayCluster pi: the Secrets and ConfigMaps of its worker groups hold 4.4 MiB, and at most 4.0 MiB are copied to worker "
         "clusters; put large files, such as ConfigMap big-0 with 0.9 MiB, into the image or object storage. "
         "Delete the job, and submit it again then."
@@ -146,7 +146,7 @@ def test_without_the_right_it_waits_and_says_what_to_bind(unbound: Stage, runnin
     _secret(stage, "token")
     _submit(stage, 1, {}, {"env": ENV["env"]})
     wait(lambda: "CannotDispatch" in stage.events("pi"), 60, "the job says so", running.tail)
-    assert stage.events("pi")["CannotDispatch"] == (
+    assert stage.told("pi", "CannotDispatch") == (
         "RayCluster pi: worker group workers: spec.containers[ray-worker].env[TOKEN].secretKeyRef is Secret token, which the "
         f"controller may not read in namespace {stage.name}; bind ClusterRole rayspan-copies to ServiceAccount "
         "rayspan-controller of namespace rayspan-system there, and the job goes on."

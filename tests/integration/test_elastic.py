@@ -69,7 +69,7 @@ def test_one_worker_that_is_preempted_is_replaced_by_one(stage: Stage, running: 
     before = _uids(stage)
     preempt(stage, "west", 2)
     wait(lambda: "ShareLost" in stage.events("pi"), 60, "one is lost", running.tail)
-    assert stage.events("pi")["ShareLost"].startswith("Workers were lost, 1 in west: its workers were stopped there")
+    assert stage.told("pi", "ShareLost").startswith("Workers were lost, 1 in west: its workers were stopped there")
     wait(lambda: _held(stage) == {"east": 2, "west": 1}, 60, "three shares stand", running.tail)
     wait(
         lambda: stage.reason("pi").startswith("3 of 4 workers have a place: 2 east, 1 west"),
@@ -94,7 +94,7 @@ def test_what_does_not_fit_waits_and_runs_when_room_comes(stage: Stage, running:
         lambda: stage.reason("pi").startswith("3 of 4 workers have a place"), 30, "it says what it lacks", running.tail
     )
     assert stage.check("pi")["state"] == names.CHECK_READY
-    assert stage.events("pi")["Waiting"].startswith(
+    assert stage.told("pi", "Waiting").startswith(
         "3 of 4 workers have a place: 2 east, 1 west; the others wait for room"
     )
     before = _uids(stage)

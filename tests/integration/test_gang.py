@@ -30,7 +30,7 @@ def test_gang_spans_two_clusters(stage: Stage, running: Controller) -> None:
         "4 of 4",
         "2 east, 2 west",
     )
-    assert stage.events("pi")["Placed"] == check["message"]
+    assert stage.told("pi", "Placed") == check["message"]
 
 
 def test_workers_are_gated_and_mirrored(stage: Stage, running: Controller) -> None:

@@ -28,7 +28,7 @@ def test_a_preempted_share_is_replaced_elsewhere(stage: Stage, running: Controll
     wait(lambda: stage.where("pi") == "3 west", 60, "they have a place in west", lambda: dump(stage, running))
     wait(lambda: stage.running(3), 60, "and run there", lambda: dump(stage, running))
     assert stayed <= uids(stage, "west")
-    assert "Workers were lost, 2 in east: its workers were stopped there" in stage.events("pi")["ShareLost"]
+    assert "Workers were lost, 2 in east: its workers were stopped there" in stage.told("pi", "ShareLost")
     wait(lambda: not stage.remote("workloads")["east"], 30, "nothing of the lost share stands", running.tail)
     wait(
         lambda: [len(stage.remote()[name]) for name in ("east", "west")] == [0, 3],
@@ -83,8 +83,8 @@ def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: 
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == "2 west"
-    assert "no Ray here" in stage.events("pi")["PodRefused"]
-    assert "2 in east: the cluster refuses its pods" in stage.events("pi")["ShareLost"]
+    assert "no Ray here" in stage.told("pi", "PodRefused")
+    assert "2 in east: the cluster refuses its pods" in stage.told("pi", "ShareLost")
     wait(lambda: not stage.remote("workloads")["east"], 30, "nothing is held in east", running.tail)
 
 
@@ -100,7 +100,7 @@ def test_a_namespace_that_goes_there_takes_its_workers_elsewhere(stage: Stage, r
         lambda: stage.where("pi") == "2 west" and stage.running(2), 90, "both run in west", lambda: dump(stage, running)
     )
     assert stayed <= uids(stage, "west")
-    assert "1 in east" in stage.events("pi")["ShareLost"]
+    assert "1 in east" in stage.told("pi", "ShareLost")
     wait(lambda: not stage.remote("workloads")["east"], 30, "nothing stands in east", running.tail)
 
 
@@ -156,7 +156,7 @@ def test_a_share_that_its_cluster_keeps_holds_up_nobody(stage: Stage, running: C
     wait(
         lambda: stage.where("pi") == "1 west" and stage.running(1), 90, "it runs in west", lambda: dump(stage, running)
     )
-    said = stage.events("pi")["NotReleased"]
+    said = stage.told("pi", "NotReleased")
     assert (
         said.startswith(f"Worker cluster east refuses to have Workload {share} of this job deleted")
         and "no Ray here" in said

@@ -110,7 +110,7 @@ def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> Non
     wait(lambda: stage.state("first") == names.PLACED, 60, "the first is placed", door.tail)
     _same(planned, stage.placement("first"))
     wait(lambda: "Placed" in stage.events("first"), 10, "the job is told")
-    assert stage.events("first")["Placed"] == stage.check("first")["message"] == planned["sentence"]
+    assert stage.told("first", "Placed") == stage.check("first")["message"] == planned["sentence"]
 
     told = _plan(stage.manager.kubeconfig, second, "-o", "json")
     assert told.returncode == 3
@@ -123,7 +123,7 @@ def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> Non
     wait(lambda: stage.state("second") == names.WAITING, 60, "the second waits", door.tail)
     _same(planned, stage.placement("second"))
     wait(lambda: "Waiting" in stage.events("second"), 10, "the job is told")
-    assert stage.events("second")["Waiting"] == stage.check("second")["message"] == planned["sentence"]
+    assert stage.told("second", "Waiting") == stage.check("second")["message"] == planned["sentence"]
     listed = stage.manager.kubectl("-n", stage.name, "get", "placements", "-o", "wide")
     assert planned["sentence"] in listed and stage.placement("first")["spec"]["explanation"] in listed
 

@@ -42,7 +42,7 @@ def test_a_service_that_kueue_takes_for_one_job_says_what_to_change(stage: Stage
     stage.build({"east": 4})
     stage.manager.apply(yaml.safe_dump(rayservice.of(ray_cluster("chat", stage.name, {"workers": 1}))))
     wait(lambda: "integrations.frameworks" in stage.events("chat").get("Refused", ""), 60, "it says so", running.tail)
-    assert names.RAY_SERVICE_FRAMEWORK in stage.events("chat")["Refused"]
+    assert names.RAY_SERVICE_FRAMEWORK in stage.told("chat", "Refused")
 
 
 def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller) -> None:
@@ -138,8 +138,8 @@ def test_what_cannot_run_remotely_is_refused_before_any_quota_is_held(stage: Sta
     spec["volumes"] = [{"name": "data", "hostPath": {"path": "/data"}}]
     stage.manager.apply(yaml.safe_dump(body))
     wait(lambda: "Refused" in stage.events("pi"), 60, "the job says so", running.tail)
-    assert "RayCluster pi: worker group workers" in stage.events("pi")["Refused"]
-    assert "hostPath" in stage.events("pi")["Refused"]
+    assert "RayCluster pi: worker group workers" in stage.told("pi", "Refused")
+    assert "hostPath" in stage.told("pi", "Refused")
     stage.ray_cluster("good", workers=1)
     wait(lambda: stage.running(1), 90, "a job that may goes on beside it", running.tail)
     assert gangs(written.take()) == {stage.placement("good")["metadata"]["name"]}

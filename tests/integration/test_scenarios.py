@@ -73,7 +73,7 @@ def test_a_queue_that_stands_still_is_passed_by(stage: Stage, running: Controlle
     stage.ray_cluster("one", workers=2)
     wait(lambda: stage.where("one") == "2 west", 60, "the job is in dynamic", running.tail)
     assert stage.placement("one")["spec"]["excluded"][0]["reason"] == "did not admit in time"
-    assert "Not admitted within 4s" in stage.events("one")["Withdrawn"]
+    assert "Not admitted within 4s" in stage.told("one", "Withdrawn")
 
 
 def test_full_everywhere_waits_and_starts_when_a_job_ends(stage: Stage, running: Controller) -> None:

@@ -76,7 +76,7 @@ def test_without_the_right_the_job_says_so(stage: Stage, running: Controller) ->
     _without_the_right(stage)
     stage.ray_cluster("pi", workers=1)
     wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the job says so", lambda: dump(stage, running))
-    said = stage.events("pi")["Withdrawn"]
+    said = stage.told("pi", "Withdrawn")
     assert 'cannot create resource "podgroups" in API group "scheduling.volcano.sh"' in said
     assert "; apply kustomize/overlays/worker there" in said
     assert not stage.remote("workloads")["east"] and not _groups(stage)

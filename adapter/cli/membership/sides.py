@@ -13,11 +13,13 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from adapter import membership, names
 from adapter.cli import common
 from adapter.cli.common import TROUBLE, USAGE, complain
+from adapter.cli.verbs.options import LIFETIME
 from adapter.membership import Address, Found, Membership, Token, Unusable
 from adapter.objects.raw import Raw, moment
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -26,6 +28,7 @@ from adapter.shell.kube.resources import NAMESPACES, SECRETS, SERVICE_ACCOUNTS, 
 
 NOT_YET = 3  # exit code: it was begun, and something is still in the way
 MANAGER, WORKER = "manager", "worker"
+_CONTEXTS, _FILES = ("context", "worker_context"), ("kubeconfig", "worker_kubeconfig")
 
 
 class Trouble(Exception):
@@ -127,9 +130,11 @@ def tell_token(token: Token, given: argparse.Namespace) -> None:
 
 
 def _rotation(given: argparse.Namespace) -> str:
-    """The command that renews a token, between the clusters that the command line names."""
-    logins = "context", "kubeconfig", "worker_context", "worker_kubeconfig"
-    options = ((f"--{login.replace('_', '-')}", getattr(given, login)) for login in logins if getattr(given, login))
+    """The command that renews a token for as long, between the clusters that the command line names, from whatever folder."""
+    files = {name: str(Path(named).absolute()) for name in _FILES if (named := getattr(given, name))}
+    contexts = {name: named for name in _CONTEXTS if (named := getattr(given, name))}
+    lasting = {} if given.expires == LIFETIME else {"expires": f"{given.expires // timedelta(minutes=1)}m"}
+    options = ((f"--{name.replace('_', '-')}", value) for name, value in (contexts | files | lasting).items())
     return shlex.join(["kubectl", "rayspan", "rotate", given.name, *chain.from_iterable(options)])
 
 

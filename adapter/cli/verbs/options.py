@@ -12,6 +12,7 @@ Run = Callable[[argparse.Namespace], int]
 DONE, TROUBLE = 0, 1  # exit codes
 FILE: Final = "FILE"  # what stands for a path in a help; a shell completes it by itself
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+LIFETIME: Final = timedelta(days=90)  # of a token, where nobody says another
 _DAYS = re.compile(r"(\d{1,5})d")
 
 
@@ -88,7 +89,7 @@ def add_lifetime(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--expires",
         type=_lifetime,
-        default="90d",  # read as if it were typed
+        default=LIFETIME,
         metavar="DURATION",
         help="how long the token is to last, such as 30d or 12h (default: 90d); the worker cluster may give less",
     )

@@ -16,10 +16,10 @@ from hack.lab.base.progress import LabError
 _PATIENCE = 20.0  # seconds: killed processes are gone in well under one, unless they wait for a disk
 _PAUSE = 0.05
 _COPIED = ("cpuset.cpus", "cpuset.mems")  # version 1 starts these empty, and then no process may enter
-# A cgroup weighs like one process beside it. All pods of a lab are in one, and stand for machines of their own: beside busy tests their
-# Ray nodes did not start in the minute that Ray gives them. So they weigh like the demo's six Ray nodes. By version 1, and by version 2.
-_NODES = 6
-_WEIGHTS = {"cpu.shares": 1024 * _NODES, "cpu.weight": 100 * _NODES}
+# By version 1 a lab's daemons are beside its pods and not in a cgroup with them (`_counting`), and all of those weigh like one process, though
+# they stand for machines of their own: beside busy tests Ray nodes did not start in the minute that Ray gives them. So they weigh like
+# the six Ray nodes of the demo. By version 2 the daemons are in it, too, and nothing is to be mended.
+_SHARES, _WEIGHT = "cpu.shares", 6 * 1024
 
 
 def path(cluster: Cluster) -> str:
@@ -90,9 +90,8 @@ def _make(parent: Path, child: Path) -> None:
 
 
 def _weigh(top: Path) -> None:
-    for name, weight in _WEIGHTS.items():
-        if (top / name).exists():
-            (top / name).write_text(str(weight))
+    if (top / _SHARES).exists():
+        (top / _SHARES).write_text(str(_WEIGHT))
 
 
 def _processes(top: Path) -> Iterator[int]:

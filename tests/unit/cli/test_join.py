@@ -396,7 +396,8 @@ async def test_a_join_that_dies_at_any_write_is_gone_on_with(both: Both) -> None
 
 
 async def test_a_rotation_changes_the_token_alone_and_says_when_both_end(both: Both) -> None:
-    await both.join("--expires", "7d")
+    told, _ = await both.join("--expires", "7d")
+    assert "--expires 10080m`." in told, "what is shown renews it for as long"
     before = both.kubeconfig()
     said, _ = await both.run("rotate")
     after = both.kubeconfig()

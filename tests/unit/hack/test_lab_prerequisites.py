@@ -121,9 +121,9 @@ def test_the_check_speaks_as_an_error_of_the_lab(monkeypatch: pytest.MonkeyPatch
     ("found", "lanes"),
     [
         pytest.param(Machine(memory=12 * GB), 3, id="room for two labs"),
-        pytest.param(Machine(memory=10 * GB), 1, id="room for one"),
+        pytest.param(Machine(memory=10 * GB), 2, id="room for one"),
         pytest.param(Machine(memory=8 * GB, lab=True), 3, id="one runs already"),
-        pytest.param(Machine(memory=6 * GB, lab=True), 1, id="one runs, and no more fits"),
+        pytest.param(Machine(memory=6 * GB, lab=True), 2, id="one runs, and no more fits"),
         pytest.param(Machine(), 3, id="not known"),
     ],
 )

@@ -76,6 +76,13 @@ async def test_one_that_was_renewed_is_shown_from_then_on(folder: Path, caplog: 
     assert caplog.messages == [f"the certificate in {folder} was read anew"], "and not again and again"
 
 
+async def test_one_with_a_key_of_another_type_is_shown_from_then_on(folder: Path) -> None:
+    certificate = Certificate(folder)
+    _of_rsa(folder)
+    await looks(certificate)
+    assert shakes(certificate, {"ca.crt": (folder / "tls.crt").read_bytes()}) == "TLSv1.3"
+
+
 async def test_of_one_that_is_half_renewed_the_one_before_stays_until_the_other_half_is_there(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -90,6 +97,12 @@ async def test_of_one_that_is_half_renewed_the_one_before_stays_until_the_other_
     put(folder, OTHER, "tls.key")
     await looks(certificate)
     assert shakes(certificate, OTHER) == "TLSv1.3"
+
+
+def _of_rsa(folder: Path) -> None:
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "tls.key", "-out", "tls.crt"]
+    name = ["-subj", "/CN=a", "-addext", f"subjectAltName=DNS:{HOST}"]
+    subprocess.run([*words, *name], cwd=folder, capture_output=True, check=True, timeout=60)
 
 
 def _a_folder(file: Path) -> None:

@@ -164,6 +164,7 @@ async def test_what_nobody_waits_for_is_told_once_and_counted(caplog: pytest.Log
         ),
         pytest.param(ConnectionResetError(), False, id="reset"),
         pytest.param(TypeError(), True, id="a fault of whoever reads"),
+        pytest.param(RuntimeError("dictionary changed size during iteration"), True, id="another fault"),
     ],
 )
 async def test_a_connection_that_ends_while_it_sends_is_no_fault(

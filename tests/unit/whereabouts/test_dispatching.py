@@ -204,7 +204,11 @@ NO_LEADER = "No controller leads (Lease rayspan-system/rayspan-controller); see 
     ("spec", "said"),
     [
         ({"holderIdentity": "a", "renewTime": "2026-01-01T00:00:00.000000Z"}, ""),
-        ({"holderIdentity": "a", "renewTime": "2026-01-01T00:10:00.000000Z"}, ""),  # the clock of another machine
+        ({"holderIdentity": "a", "renewTime": "2026-01-01T00:00:59.000000Z"}, ""),  # the clock of another machine
+        (
+            {"holderIdentity": "a", "renewTime": "2026-01-01T00:10:00.000000Z"},
+            " since 2026-01-01T00:10:00.000000Z",
+        ),  # it says nothing
         ({"holderIdentity": "", "renewTime": "2026-01-01T00:00:00.000000Z"}, " since 2026-01-01T00:00:00.000000Z"),
         ({"holderIdentity": "a", "renewTime": "2025-12-31T23:59:00.000000Z"}, " since 2025-12-31T23:59:00.000000Z"),
         ({"holderIdentity": "a"}, None),
