@@ -33,7 +33,9 @@ _NAME = "trial-serving"
 _GRACE = 60  # seconds, as the sample has it: a worker that is stopped serves on until its replica runs elsewhere
 _SETTLED = 5  # seconds of load that all say the same
 _PAUSE = 0.5
-_MEMORY = 512  # Mi that a worker of the sample asks for
+# What a worker of the sample asks for: millicores, of its init container, for KubeRay's asks for these (kuberay:
+# controllers/ray/common/pod.go), whatever Ray itself does; and Mi.
+_MILLICORES, _MEMORY = 200, 512
 # All Ray nodes share the lab's processors, by these requests where there are not enough. A release that starts takes what the one that
 # serves leaves, as it does on nodes of its own.
 _CPU = {"one": "200m", "two": "40m", "three": "40m"}
@@ -166,7 +168,8 @@ def _ready(cluster: Cluster) -> int:
 def _apply(service: RayService, release: str, *, room_for: int) -> Iterator[None]:
     """Submit a release while the cluster that stays has room for so many workers, those that are there among them: the group that may be
     anywhere goes to the other one."""
-    with quotas.given(service.fleet.workers[STAYS], {"memory": f"{room_for * _MEMORY}Mi"}):
+    room = {"cpu": f"{room_for * _MILLICORES}m", "memory": f"{room_for * _MEMORY}Mi"}
+    with quotas.given(service.fleet.workers[STAYS], room):
         service.apply(release, lambda cluster: _written(cluster, _CPU[release]))
         yield
 
