@@ -161,7 +161,9 @@ def _workers(cluster: Cluster) -> list[Raw]:
 
 
 def _ready(cluster: Cluster) -> int:
-    return sum(condition(pod, "Ready").get("status") == "True" for pod in _workers(cluster))
+    """Without those that end: they are of the release before."""
+    there = (pod for pod in _workers(cluster) if not pod["metadata"].get("deletionTimestamp"))
+    return sum(condition(pod, "Ready").get("status") == "True" for pod in there)
 
 
 @contextmanager
