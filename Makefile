@@ -54,8 +54,8 @@ test-all: ## Pass all tests: what CI runs
 
 # Those that share a controller keep both processors busy. Those after them wait for much of their time, so there are two lanes, each with a
 # lab of its own; and the unit tests run on what all of these leave. What the other lanes found is told when each of them ends. Where there
-# is less memory than two labs and Ray take together, or a slow processor, there is one lab: those with Ray have all of the machine, and then
-# come those that are alone, beside the unit tests (LANES=2).
+# is less memory than two labs and Ray take together, or where somebody says LANES=2 because the processor is slow, there is one lab: those
+# with Ray have all of the machine, and then come those that are alone, beside the unit tests.
 LANES ?= $(shell $(PYTHON) -m hack.lab.build.prerequisites --lanes)
 # The lab of this run, and those after it: of the tests that are alone, and of other versions.
 OWN_LAB := $(or $(RAYSPAN_LAB),0)

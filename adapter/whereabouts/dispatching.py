@@ -94,7 +94,7 @@ def leaderless(lease: Raw, now: datetime) -> str:
     """Say in a sentence that no controller leads, by its Lease (empty: there is none); empty where one does."""
     spec = lease.get("spec") or {}
     renewed = moment(spec.get("renewTime"))
-    if spec.get("holderIdentity") and renewed and abs(now - renewed) < _NOT_RENEWED:
+    if is_held(lease) and renewed and abs(now - renewed) < _NOT_RENEWED:
         return ""
     since = f" since {spec['renewTime']}" if renewed else ""
     return f"No controller leads{since} (Lease {names.SYSTEM_NAMESPACE}/{names.LEASE}); see {_PODS}."

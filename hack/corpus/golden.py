@@ -3,6 +3,7 @@
 What a run draws (uids, times, the ends of names) is put to fixed values, so that a pod made anew is the same file.
 """
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,17 @@ def recorded(seen: Iterable[Seen]) -> dict[Path, str]:
     """Return what the recorded pods' files are to hold."""
     by_name = {one.sample.name: one for one in seen}
     return {FOLDER / f"{name}.in.yaml": _text(by_name[f"{name}.yaml"]) for name in CHOSEN}
+
+
+def read(path: Path) -> Any:
+    """Return a pod that is kept; whoever gets it may change it as he likes."""
+    return json.loads(_read(path))
+
+
+@functools.cache
+def _read(path: Path) -> str:
+    """As JSON: YAML is slow to read, and tests read each pod very often."""
+    return json.dumps(yaml.safe_load(path.read_text()))
 
 
 def settled(pod: Raw) -> Raw:

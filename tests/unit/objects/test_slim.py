@@ -1,10 +1,7 @@
 """What is dropped of an object, nobody reads: every reader says the same of what is left."""
 
-import functools
-import json
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +24,7 @@ from adapter.shell.clusters import indexes
 from adapter.shell.controller import predicates
 from adapter.shell.observe.reservations import _workers
 from adapter.worker import endpoints, mirror, report
+from hack.corpus import golden
 from hack.lab.base.paths import REPO
 from tests.unit import builders, stores
 from tests.unit.builders import START, make_condition, make_placement, make_pod
@@ -37,13 +35,6 @@ JOBS = [
     for one in yaml.safe_load_all(path.read_text())
     if one and one.get("kind") in names.RAY_KINDS
 ]
-
-_recorded = functools.cache(lambda path: json.dumps(yaml.safe_load(path.read_text())))  # YAML is slow to read
-
-
-def _made(path: Path) -> Any:
-    """A golden pod, to be changed as one likes."""
-    return json.loads(_recorded(path))
 
 
 def test_there_are_jobs_to_try() -> None:
@@ -253,7 +244,7 @@ COPIES = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.out.yaml"))
 def test_a_copy_is_read_the_same(status: str, read: int) -> None:
     assert COPIES
     for path in COPIES:
-        whole = _made(path)
+        whole = golden.read(path)
         whole["metadata"] |= {
             "uid": "u",
             "resourceVersion": "7",
@@ -314,12 +305,12 @@ def test_a_worker_whose_copy_was_seen_is_read_the_same(status: str, read: int) -
     assert len(WORKERS) > 10
     said = STATUSES[status]
     for path in WORKERS:
-        whole = _made(path) | {"status": {**said, "conditions": [*said.get("conditions", ()), TOLD]}}
+        whole = golden.read(path) | {"status": {**said, "conditions": [*said.get("conditions", ()), TOLD]}}
         assert OF_WORKERS[read](slim.worker(whole)) == OF_WORKERS[read](whole), path
 
 
 def test_of_a_worker_whose_copy_was_seen_is_not_kept_what_a_copy_is_made_of() -> None:
-    whole = _made(WORKERS[0])
+    whole = golden.read(WORKERS[0])
     assert slim.worker(whole)["spec"] == whole["spec"], "it is yet to be made"
     whole["status"]["conditions"].append(TOLD)
     assert not {"command", "args", "image", "livenessProbe", "affinity"} & _fields(slim.worker(whole)["spec"])

@@ -1,7 +1,6 @@
 """A manager's worker pod becomes a pod that joins the same RayCluster from another cluster, and nothing else."""
 
 import copy
-import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -101,14 +100,8 @@ def env_of(pod: Pod, kind: str = "containers", at: int = 0) -> dict[str, Any]:
 # --- recorded pods ---------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _recorded(name: str) -> str:
-    """As JSON: YAML is slow to read."""
-    return json.dumps(yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text()))
-
-
 def recorded(name: str) -> Pod:
-    found: Pod = json.loads(_recorded(name))
+    found: Pod = golden.read(GOLDEN / f"{name}.in.yaml")
     return found
 
 
