@@ -18,7 +18,7 @@ Raw = dict[str, Any]
 P = ParamSpec("P")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 SPEED = 5.0
-PATIENCE = 30.0  # seconds after which what a test waits for will not happen
+PATIENCE = 100.0  # seconds after which what a test waits for will not happen; a fifth of it on a hurried loop
 TOKEN = "swordfish"
 PAGE = "<html><body>Please sign in.</body></html>\n"
 

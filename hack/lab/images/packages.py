@@ -20,7 +20,6 @@ from hack.lab.images.archive import Layer, architecture
 
 SITE = f"usr/local/lib/python{versions.PYTHON}/dist-packages"
 PROGRAMS = "usr/local/bin"  # on the PATH of login shells too, which KubeRay's commands run in
-_PYTHON = "/usr/bin/python3"
 _RECIPE = 1  # raise it when what is below changes what a layer holds
 _MANYLINUX = (
     "2014",
@@ -56,7 +55,7 @@ def compile_all(root: Path, log: Path) -> None:
     """
     inside = "/" + str(root.relative_to(rootfs.tree()))
     compiling = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", inside, "-p", "/"]
-    run(["chroot", rootfs.tree(), _PYTHON, *compiling, f"{inside}/{SITE}"], log=log, check=False)
+    run(["chroot", rootfs.tree(), rootfs.PYTHON, *compiling, f"{inside}/{SITE}"], log=log, check=False)
 
 
 def _install(lock: Path, target: Path, log: Path) -> None:
@@ -78,6 +77,6 @@ def _move_programs(root: Path) -> None:
     for script in sorted((root / SITE / "bin").glob("*")):
         content = script.read_bytes()
         if content.startswith(b"#!") and b"python" in content.partition(b"\n")[0]:
-            script.write_bytes(f"#!{_PYTHON}\n".encode() + content.partition(b"\n")[2])
+            script.write_bytes(f"#!{rootfs.PYTHON}\n".encode() + content.partition(b"\n")[2])
         script.rename(goal / script.name)
     shutil.rmtree(root / SITE / "bin", ignore_errors=True)

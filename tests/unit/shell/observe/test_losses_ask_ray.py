@@ -21,7 +21,7 @@ from adapter.shell.observe import headclient
 from adapter.shell.observe.losses import Losses
 from adapter.worker.headturns import OF_NAMESPACE
 from tests.unit import apiserver
-from tests.unit.apiserver import Answer, Server, hurried, refuses, says, serving, streams, text
+from tests.unit.apiserver import Answer, Server, refuses, says, serving, streams, text
 from tests.unit.builders import NAMESPACE, START, make_meta, make_pod
 from tests.unit.shell.observe.test_losses import MINUTE, lost_east
 from tests.unit.stores import Sight, fill
@@ -92,7 +92,7 @@ def endless(server: Server) -> Answer:
         with suppress(ConnectionError):
             while not server.closing.is_set():
                 await response.write(b" ")
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.01)
         return response
 
     return drip
@@ -116,7 +116,6 @@ async def packed(_: web.Request) -> web.StreamResponse:
         pytest.param(apiserver.silence, id="nothing"),
     ],
 )
-@hurried
 async def test_a_thousand_nodes_are_heard_of_whatever_another_head_says(odd: Callable[[Server], Answer]) -> None:
     sight = lost_east(0)
     async with serving() as other, serving() as elsewhere, serving() as ray:
