@@ -51,7 +51,7 @@ def _hash(*parts: object) -> str:
 
 # Debian compiles its own libraries, and bytecode that goes by its source's time is stale in a layer, where all files have one time: each
 # process of a container would compile anew what it imports of them, which is half of what it takes `ray` to start.
-_COMPILING = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", f"/usr/lib/python{versions.PYTHON}")
+_COMPILING = ("-m", "compileall", "-qf", "--invalidation-mode", "unchecked-hash", f"/usr/lib/python{versions.PYTHON}")
 _TREE = _hash(versions.DEBIAN, versions.IMAGE_PACKAGES, _COMPILING)
 KEY = _hash(_TREE, _SKIPPED, _EMPTY)
 """Changes when what is in the base layer changes."""
