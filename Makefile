@@ -54,8 +54,8 @@ test-all: ## Pass all tests: what CI runs
 
 # Those that share a controller keep both processors busy. Those after them wait for much of their time, so there are two lanes, each with a
 # lab of its own; and the unit tests run on what all of these leave. What the other lanes found is told when each of them ends. Where there
-# is less memory than two labs and Ray take together, or where somebody says LANES=2 because the processor is slow, there is one lab: those
-# with Ray have all of the machine, and then come those that are alone, beside the unit tests.
+# is less memory than two labs and Ray take together, or where somebody says LANES=2 because the processor is slow, there is one lab, and
+# those with Ray, faults, and those that are alone come one after the other.
 LANES ?= $(shell $(PYTHON) -m hack.lab.build.prerequisites --lanes)
 # The lab of this run, and those after it: of the tests that are alone, and of other versions.
 OWN_LAB := $(or $(RAYSPAN_LAB),0)
@@ -70,7 +70,7 @@ GROUP := /proc/self/autogroup
 # One after the other, whatever becomes of those before: by a make that knows of no lanes, but of -n.
 IN_TURN = MAKEFLAGS=$(findstring n,$(firstword -$(MAKEFLAGS))) $(PART) --keep-going $(MAKEOVERRIDES)
 
-.PHONY: test-parts test-parts-3 test-parts-2 lane-together lane-alone lane-ray lane-unit
+.PHONY: test-parts test-parts-3 test-parts-2 lane-together lane-alone lane-ray lane-rest lane-unit
 test-parts: $(VENV)/.ready
 	@mkdir -p build
 	+@lanes=$(LANES); $(PART) test-parts-$$lanes LANES=$$lanes
@@ -79,8 +79,8 @@ test-parts-3:
 	+@$(PART) --keep-going -j3 lane-ray lane-alone lane-unit
 
 test-parts-2:
-	+@$(IN_TURN) test-together test-e2e test-chaos $(WAITED); first=$$code; \
-	[ "$$ended" ] || { $(PART) --keep-going -j2 lane-alone lane-unit $(WAITED); }; [ $$first$$code = 00 ]
+	+@$(PART) lane-together $(WAITED); first=$$code; \
+	[ "$$ended" ] || { $(PART) --keep-going -j2 lane-rest lane-unit $(WAITED); }; [ $$first$$code = 00 ]
 
 lane-together:
 	+@$(PART) test-together
@@ -88,8 +88,11 @@ lane-together:
 lane-ray: lane-together
 	+@$(IN_TURN) test-e2e test-chaos
 
-lane-alone: $(if $(filter 3,$(LANES)),lane-together)
-	+@RAYSPAN_LAB=$(if $(filter 3,$(LANES)),$(NEXT_LAB),$(OWN_LAB)) $(PART) test-alone $(LOGGED)
+lane-alone: lane-together
+	+@RAYSPAN_LAB=$(NEXT_LAB) $(PART) test-alone $(LOGGED)
+
+lane-rest:
+	+@$(IN_TURN) test-e2e test-chaos test-alone
 
 lane-unit:
 	+@setsid sh -c '[ ! -w $(GROUP) ] || echo 19 >$(GROUP); exec nice -n 19 "$$@"' - $(PART) test-unit $(LOGGED)

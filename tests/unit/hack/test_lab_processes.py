@@ -17,3 +17,14 @@ def test_a_process_whose_first_thread_alone_has_ended_is_not_gone() -> None:
         assert not processes.gone(process.pid)
         process.kill()
         wait(lambda: processes.gone(process.pid), 20, "it is gone")
+
+
+def test_a_daemon_weighs_more_than_what_runs_beside_it(tmp_path: Path) -> None:
+    """Where the kernel weighs sessions; elsewhere there is no such file, and it starts all the same."""
+    group = Path("/proc/self/autogroup")
+    begin = ["/bin/sh", "-c", processes._BEGIN, "sh", tmp_path / "record", tmp_path / "cgroup.procs"]
+    done = subprocess.run(
+        [*begin, "sh", "-c", f"cat {group} || :"], start_new_session=True, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("nice -10\n" if group.exists() else "")
+    assert (tmp_path / "record").exists() and (tmp_path / "cgroup.procs").read_text().strip().isdigit()
