@@ -92,7 +92,9 @@ def endless(server: Server) -> Answer:
         with suppress(ConnectionError):
             while not server.closing.is_set():
                 await response.write(b" ")
-                await asyncio.sleep(0.01)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await server.closing.wait()
         return response
 
     return drip
