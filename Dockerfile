@@ -18,6 +18,8 @@ RUN pip install --no-deps --no-compile --no-index --prefix=/install /wheel/*.whl
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash -s /install -p /usr/local /install
 
 FROM python:3.11-slim-bookworm
+# The published image has no bytecode of the standard library, and nobody could keep it: each start would compile what it imports.
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash -x site-packages /usr/local/lib/python3.11
 COPY --from=build /install /usr/local
 ENV LANG=C.UTF-8 HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532
