@@ -54,10 +54,9 @@ test-all: ## Pass all tests: what CI runs
 
 # Those that share a controller keep both processors busy. Those after them wait for much of their time, so there are two lanes, each with a
 # lab of its own; and the unit tests run on what all of these leave. What the other lanes found is told when each of them ends. Where there
-# is less memory than two labs and Ray take together, or where somebody says LANES=2 because the processor is slow, those with Ray, faults,
-# and those that are alone come one after the other: the last ones on two labs at a time with LABS=2, each with every other file.
+# is less memory than two labs and Ray take together, or where somebody says LANES=2 because the processor is slow, there is one lab, and
+# those with Ray, faults, and those that are alone come one after the other.
 LANES ?= $(shell $(PYTHON) -m hack.lab.build.prerequisites --lanes)
-LABS ?= 1
 # The lab of this run, and those after it: of the tests that are alone, and of other versions.
 OWN_LAB := $(or $(RAYSPAN_LAB),0)
 NEXT_LAB = $(shell echo $$(( ($(OWN_LAB) + 1) % 8 )))
@@ -73,7 +72,6 @@ GROUP := /proc/self/autogroup
 IN_TURN = MAKEFLAGS=$(findstring n,$(firstword -$(MAKEFLAGS))) $(PART) --keep-going $(MAKEOVERRIDES)
 
 .PHONY: test-parts test-parts-3 test-parts-2 lane-together lane-alone lane-ray lane-rest lane-unit
-.PHONY: lane-halves lane-half-0 lane-half-1
 test-parts: $(VENV)/.ready
 	@mkdir -p build
 	+@lanes=$(LANES); $(PART) test-parts-$$lanes LANES=$$lanes
@@ -95,16 +93,7 @@ lane-alone: lane-together
 	+@RAYSPAN_LAB=$(NEXT_LAB) $(PART) test-alone $(LOGGED)
 
 lane-rest:
-	+@$(IN_TURN) test-e2e test-chaos $(if $(filter 2,$(LABS)),lane-halves,test-alone)
-
-lane-halves:
-	+@$(PART) --keep-going -j2 lane-half-0 lane-half-1
-
-lane-half-0:
-	+@$(PART) test-alone HALF=0
-
-lane-half-1:
-	+@RAYSPAN_LAB=$(NEXT_LAB) $(PART) test-alone HALF=1 $(LOGGED)
+	+@$(IN_TURN) test-e2e test-chaos test-alone
 
 lane-unit:
 	+@setsid sh -c '[ ! -w $(GROUP) ] || echo 5 >$(GROUP); exec nice -n 19 "$$@"' - $(PART) test-unit $(LOGGED)
@@ -127,13 +116,10 @@ test-together: $(VENV)/.ready # Those that share a controller
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m pytest tests/integration -n 4 --dist loadfile --pace $(PACE) -m "not alone and ($(PICK))"
 
-FILES = tests/integration/test_*.py tests/integration/*/test_*.py
-HALF ?=
-
 .PHONY: test-alone
-test-alone: $(VENV)/.ready # Those beside which no other may run; with HALF=0 or HALF=1 of every other file
+test-alone: $(VENV)/.ready # Those beside which no other may run
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest $(if $(HALF),$$(ls $(FILES) | awk 'NR % 2 == $(HALF)'),tests/integration) -m "alone and ($(PICK))"
+	@$(RUN) -m pytest tests/integration -m "alone and ($(PICK))"
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray

@@ -29,7 +29,7 @@ from hack.testbed.stage import Stage, ray_cluster
 pytestmark = pytest.mark.alone  # it measures
 log = logging.getLogger(__name__)
 
-FEW, MANY = 20, 75
+FEW, MANY = 20, 50
 FIXED = 7  # the seed of those that are the same ones each time
 _SEED = "RAYSPAN_SEED"
 DELAY = 2.0  # seconds by which the others may make the placing of a good job take longer
