@@ -4,15 +4,17 @@ Of a strict one nobody counts behind a Workload that no quota would help: who ga
 is there might not come back. Of a ClusterQueue that borrows, who waits in another one of its cohort counts, too: it may wait for what was borrowed.
 
 Read from all Workloads of the manager once a second: who gives way has waited for ten, and many that wait ask this at every look. But
-who finds nobody does not look again for long: where more or less is pending than when it was read, it is read anew for him.
+who finds nobody does not look again for long: where more or less is pending than when it was read, it is read anew for him. Where Kueue
+counts more than are seen, somebody may be about to be seen, and nothing that comes then would tell of it: the count stays as it is.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from adapter import names
-from adapter.objects.pendingworkload import Turn, is_pending, stands_still, turn, waits_from
+from adapter.objects.pendingworkload import TRIED_IN, Turn, is_pending, stands_still, turn, waits_from
 from adapter.objects.raw import Raw, key_of
 from adapter.objects.workload import Workload
 from adapter.shell.clusters.manager import Manager
@@ -36,18 +38,21 @@ class Pending:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._seen: datetime | None = None
-        self._counts: Mapping[str, int] = {}  # by ClusterQueue, how many were pending then
+        self._counts: Mapping[str, int] = {}  # by ClusterQueue, how many Kueue said were pending then
+        self._found: Mapping[str, int] = {}  # likewise, how many were seen
         self._earliest: Mapping[str, datetime] = {}  # likewise, from when on the first of them counts
 
     def waits_from(self, work: Workload, now: datetime) -> datetime | None:
-        """From when on somebody counts who waits for the quota that this Workload's queue gives; None while nobody does."""
+        """From when on somebody counts who waits for the quota that this Workload's queue gives; None while nobody does. Who is not seen
+        yet may count as soon as he is tried."""
         queues = self._that_want(self._manager.cluster_queue((work.namespace, work.queue)))
         if not queues:
             return None
         fresh = self._seen is not None and self._seen <= now < self._seen + _FOR
         if not fresh or (self._first(queues) is None and not queues.items() <= self._counts.items()):
             self._read(now)
-        return self._first(queues)
+        unseen = any(count > self._found.get(one, 0) for one, count in queues.items())
+        return self._first(queues) or (now + TRIED_IN if unseen else None)
 
     def _first(self, queues: Mapping[str, int]) -> datetime | None:
         return min((self._earliest[one] for one in queues if one in self._earliest), default=None)
@@ -71,6 +76,7 @@ class Pending:
                 found[one.queue] = min(one.since, found.get(one.queue, one.since))
         counts = {key_of(one)[1]: _pending(one) for one in self._manager.cluster_queues}
         self._seen, self._counts, self._earliest = now, counts, found
+        self._found = Counter(one.queue for one in waiting)
 
     def _waiting(self, raw: Raw, now: datetime) -> _Waits | None:
         if not is_pending(raw):  # most are not

@@ -78,7 +78,9 @@ def test_the_deployment_runs_it_as_the_same_user() -> None:
 def test_the_final_image_has_what_was_installed_and_nothing_else() -> None:
     assert FINAL.all("COPY") == [f"--from={BUILD.name} /install /usr/local"]
     compiling = "python3 -m compileall -q --invalidation-mode unchecked-hash -x site-packages"
-    assert FINAL.all("RUN") == [f"{compiling} /usr/local/lib/python{versions.PYTHON}"], "as the lab's lowest layer has it"
+    assert FINAL.all("RUN") == [f"{compiling} /usr/local/lib/python{versions.PYTHON}"], (
+        "as the lab's lowest layer has it"
+    )
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-build.lock"])

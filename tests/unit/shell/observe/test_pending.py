@@ -42,6 +42,15 @@ def test_the_first_that_waits_for_quota_counts() -> None:
     assert pending.waits_from(GANG, NOW) == START + timedelta(seconds=3)
 
 
+def test_who_is_counted_and_not_seen_yet_is_looked_for_again() -> None:
+    """Kueue's count may come before its Workload, or not change when one has gone and another one come."""
+    seen, pending = sight()
+    at = pending.waits_from(GANG, NOW)
+    assert at is not None and NOW < at <= NOW + timedelta(seconds=5)
+    seen.manager.workloads.replace([make_workload(), waiting(TAKEN, GANG.queue, 7)])
+    assert pending.waits_from(GANG, at) == START + timedelta(seconds=7)
+
+
 def test_whom_no_quota_helps_and_who_waits_elsewhere_does_not() -> None:
     _, pending = sight(waiting(NEVER, GANG.queue, 1), waiting(TAKEN, "team-b", 2))
     assert pending.waits_from(GANG, NOW) is None
@@ -126,10 +135,11 @@ def test_what_changed_is_seen_within_a_second() -> None:
 
 def test_who_comes_is_seen_at_once_by_who_finds_nobody() -> None:
     """He was woken for that, and does not look again for half a minute."""
-    seen, pending = sight()
+    in_vain = waiting(NEVER, GANG.queue)
+    seen, pending = sight(in_vain)
     assert pending.waits_from(GANG, NOW) is None
     soon = NOW + timedelta(seconds=0.5)
-    seen.manager.workloads.replace([make_workload(), waiting(TAKEN, GANG.queue, 3)])
+    seen.manager.workloads.replace([make_workload(), in_vain, waiting(TAKEN, GANG.queue, 3)])
     assert pending.waits_from(GANG, soon) is None, "nothing says that anybody came"
     queue = make_cluster_queue(99, name="all")
     queue["metadata"]["resourceVersion"], queue["status"]["pendingWorkloads"] = "2", 2
