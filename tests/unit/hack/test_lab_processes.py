@@ -22,7 +22,7 @@ def test_a_process_whose_first_thread_alone_has_ended_is_not_gone() -> None:
 def test_a_daemon_weighs_more_than_what_runs_beside_it(tmp_path: Path) -> None:
     """Where the kernel weighs sessions; elsewhere there is no such file, and it starts all the same."""
     group = Path("/proc/self/autogroup")
-    begin = ["/bin/sh", "-c", processes._BEGIN, "sh", tmp_path / "record", tmp_path / "cgroup.procs"]
+    begin = ["/bin/sh", "-c", processes._BEGIN, "sh", str(tmp_path / "record"), str(tmp_path / "cgroup.procs")]
     done = subprocess.run(
         [*begin, "sh", "-c", f"cat {group} || :"], start_new_session=True, capture_output=True, text=True, check=True
     )
