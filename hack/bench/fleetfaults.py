@@ -172,9 +172,8 @@ async def _filled(world: World, leader: Process, crowd: Crowd, placed: Mapping[s
     before, since = len(placed), asyncio.get_running_loop().time()
     crowd.free(world.size.names[before % _ROOMY], _FREE)
     await _until(world, resources.WORKLOADS, lambda: len(placed) > before, "nobody got the room that came free")
-    await leader.until(
-        others=1, quiet=False
-    )  # those behind it are told so while the next room comes free, as it is elsewhere
+    # Those behind it are told that it is taken while the next room comes free, as it is elsewhere.
+    await leader.until(others=1, quiet=False)
     return list(placed.values())[before] - since
 
 

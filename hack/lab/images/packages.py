@@ -54,8 +54,8 @@ def compile_all(root: Path, log: Path) -> None:
     Files that do not compile are passed over: some packages ship templates that are no valid Python.
     """
     inside = "/" + str(root.relative_to(rootfs.tree()))
-    compiling = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", inside, "-p", "/"]
-    run(["chroot", rootfs.tree(), rootfs.PYTHON, *compiling, f"{inside}/{SITE}"], log=log, check=False)
+    places = ["-s", inside, "-p", "/", f"{inside}/{SITE}"]
+    run(["chroot", rootfs.tree(), rootfs.PYTHON, *rootfs.COMPILE, *places], log=log, check=False)
 
 
 def _install(lock: Path, target: Path, log: Path) -> None:

@@ -33,7 +33,6 @@ _SKIPPED = (  # what no container reads; a third of the size, and that of every 
     "var/lib/apt/lists",
     "var/log",
 )
-PYTHON = "/usr/bin/python3"
 _EMPTY = (
     "dev",
     "proc",
@@ -49,9 +48,15 @@ def _hash(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
+PYTHON = "/usr/bin/python3"
+"""The interpreter inside."""
+
 # Debian compiles its own libraries, and bytecode that goes by its source's time is stale in a layer, where all files have one time: each
 # process of a container would compile anew what it imports of them, which is half of what it takes `ray` to start.
-_COMPILING = ("-m", "compileall", "-qf", "--invalidation-mode", "unchecked-hash", f"/usr/lib/python{versions.PYTHON}")
+COMPILE = ("-m", "compileall", "-qf", "--invalidation-mode", "unchecked-hash")
+"""The words that make it compile what stands behind them: bytecode that depends on no file times, in the place of any other."""
+
+_COMPILING = (*COMPILE, f"/usr/lib/python{versions.PYTHON}")
 _TREE = _hash(versions.DEBIAN, versions.IMAGE_PACKAGES, _COMPILING)
 KEY = _hash(_TREE, _SKIPPED, _EMPTY)
 """Changes when what is in the base layer changes."""
