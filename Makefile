@@ -39,6 +39,8 @@ kind-down: $(VENV)/.ready ## Delete the clusters of kind-demo
 # `make test` takes what is not marked long, and its examples and faults are always the same. `make test-all` takes all of it, draws
 # examples, faults and mutants, and lets those integration tests that share a controller wait as long as users do.
 ALL ?=
+# SHARE=2: of the long ones those of every other file, drawn anew each time, where the machine is too slow for all in one go.
+SHARE ?= 1
 PICK := not byhand and $(if $(ALL),not brief,not long)
 PACE := $(if $(ALL),real,quick)
 PROFILE := $(if $(ALL),drawn,short)
@@ -114,17 +116,17 @@ test-integration: test-together test-alone ## Test against real API servers, Kue
 .PHONY: test-together
 test-together: $(VENV)/.ready # Those that share a controller
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest tests/integration -n 4 --dist loadfile --pace $(PACE) -m "not alone and ($(PICK))"
+	@$(RUN) -m pytest tests/integration -n 4 --dist loadfile --pace $(PACE) --long-share $(SHARE) -m "not alone and ($(PICK))"
 
 .PHONY: test-alone
 test-alone: $(VENV)/.ready # Those beside which no other may run
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest tests/integration -m "alone and ($(PICK))"
+	@$(RUN) -m pytest tests/integration --long-share $(SHARE) -m "alone and ($(PICK))"
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest e2e -m "$(PICK)"
+	@$(RUN) -m pytest e2e --long-share $(SHARE) -m "$(PICK)"
 
 .PHONY: test-chaos
 test-chaos: $(VENV)/.ready ## Let faults strike running gangs, with outages of up to 20 s

@@ -11,7 +11,7 @@ from hack.lab import faults
 from hack.lab.base import lab as definition
 from hack.lab.base import sidebyside
 from hack.lab.base.lab import Lab
-from hack.testbed import install
+from hack.testbed import drawnshare, install, seed
 from hack.testbed.clusters import Clusters
 
 # How long an example takes, and how long it is drawn, is for benches: the machine may be busy. In `short` the examples are the same ones
@@ -27,6 +27,24 @@ def pytest_configure(config: pytest.Config) -> None:
     """What is ended from outside tidies up as after Ctrl-C; those that run beside each other are ended by the one that started them."""
     if not hasattr(config, "workerinput"):
         sidebyside.interruptible()
+        config.option.long_seed = seed.drawn(config.option.long_seed)  # also for those that it starts
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    share, drawn = config.option.long_share, config.option.long_seed
+    return f"long tests: one file in {share}; again: --long-share {share} --long-seed {drawn}" if share > 1 else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not of this share of the long tests."""
+    asked = config.option
+    if asked.long_share == 1:
+        return
+    named = {item: item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("long")}
+    without = drawnshare.left_out(named.values(), asked.long_share, asked.long_seed)
+    gone = [item for item in items if named.get(item) in without]
+    config.hook.pytest_deselected(items=gone)
+    items[:] = [item for item in items if named.get(item) not in without]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +56,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--installed", action="store_true", help="Rayspan is installed there already, as it shall be tested"
     )
+    group.addoption("--long-share", type=int, default=1, metavar="N", help="run the long tests of one file in N only")
+    group.addoption("--long-seed", type=int, metavar="SEED", help=seed.HELP)
 
 
 @pytest.fixture(scope="session")

@@ -1,22 +1,25 @@
 """How is the controller run under test: as a process with the rights of its own ServiceAccount, which can be made to die.
 
-`python -m hack.testbed.controller` reads its words, a JSON list, from its standard input when it has imported all that it needs: PORT PACE
-ELECT KIND N NAMESPACE. It is the controller as it is shipped, except for its pace (pace.py), and that it is killed right after the Nth
-action of that kind for that namespace: the hook is in what writes, the logic does not know of it. It runs alone and takes part in no
-election, unless ELECT is `elect`: one that was killed would else keep the next one waiting.
+It is the controller as it is shipped, except for its pace (pace.py), and that it may be killed right after the Nth action of a kind for a
+namespace: the hook is in what writes, the logic does not know of it. It runs alone and takes part in no election, unless it is asked to:
+one that was killed would else keep the next one waiting.
+
+Each is forked from one process that has imported all that a controller needs, for which a new interpreter takes seconds, and a test of
+crashes starts two. The deployed one imports for itself.
 """
 
 import asyncio
 import ctypes
 import json
+import multiprocessing
 import os
 import re
 import signal
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -27,6 +30,7 @@ from adapter.cli import controller
 from adapter.objects.raw import Raw
 from adapter.objects.references import Reference
 from adapter.shell.clusters.member import Member
+from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.write import gangs
 from adapter.shell.write.copies import Copier, Written
@@ -39,14 +43,27 @@ from hack.testbed.clusters import Cluster
 from hack.testbed.pace import QUICK
 from hack.testbed.stage import Stage
 
-KILLED = -signal.SIGKILL  # how subprocess tells of a process that was killed
-ELECT = "elect"
+KILLED = -signal.SIGKILL  # how multiprocessing tells of a process that was killed
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _PATIENCE = 10.0  # seconds for an answer of its own
 _FAULT = re.compile(
     r" failed( at .*)? by [A-Z]\w+( \(\d+ more like it since it was told last\))?:$"
 )  # adapter/shell/guard.py
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload([__name__])
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy for the Internet knows no way to it
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a controller is started with: where it answers, how it waits, and which action, if any, is the last thing that it does."""
+
+    port: int
+    pace: str
+    elect: bool
+    kind: str = ""
+    count: int = 0
+    namespace: str = ""
 
 
 class Controller:
@@ -60,10 +77,7 @@ class Controller:
         self, manager: Cluster, folder: Path, *, pace: str = QUICK, elect: bool = False, number: int = 0
     ) -> None:
         self.manager, self._folder, self._pace, self._elect = manager, folder, pace, elect
-        self._process: subprocess.Popen[bytes] | None = None
-        self._next: subprocess.Popen[bytes] | None = (
-            None  # imports while a test waits for this one's death, a second and more
-        )
+        self._process: BaseProcess | None = None
         self._told = False  # that it ended, to whoever asked
         self.log = folder / "controller.log"
         self._process_id = folder / "process"  # for who looks at it without having started it
@@ -79,23 +93,12 @@ class Controller:
 
     def start(self, *, die_after: tuple[str, int, str] | None = None) -> None:
         """Start it; `die_after` is a kind of action, which of them is the last thing it does, and the namespace it is for."""
-        words = [str(self.port), self._pace, ELECT if self._elect else "", *map(str, die_after or ())]
-        self._process, self._next, self._told = self._next or self._begun(), None, False
-        assert self._process.stdin is not None
-        with self._process.stdin as told:
-            told.write(json.dumps(words).encode())
+        self.log.touch()  # whoever looks at once finds it empty
+        words = Words(self.port, self._pace, self._elect, *(die_after or ()))
+        self._process = _forks.Process(target=_run, args=(words, self._kubeconfig(), self.log), daemon=True)
+        self._process.start()
+        self._told = False
         self._process_id.write_text(str(self._process.pid))
-
-    def _begun(self) -> subprocess.Popen[bytes]:
-        """One that does nothing before it is told its words."""
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "hack.testbed.controller"],
-                env={**os.environ, "KUBECONFIG": str(self._kubeconfig())},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-            )
 
     def check(self) -> None:
         """Raises LabError if it does not run; for whoever did not start it."""
@@ -105,33 +108,29 @@ class Controller:
 
     def go_on(self) -> None:
         """Start it, unless it runs; one that ended by itself is a failure of whatever ran before."""
-        ended = self._process and self._process.poll()
+        ended = self._process and self._process.exitcode
         if ended not in (None, KILLED):
             raise LabError(f"The controller ended by itself with {ended}.\n{self.tail()}")
         if self._process is None or ended is not None:
             self.start()
 
     def wait_for_death(self, timeout: float = 60) -> None:
-        """Wait until the crash that was asked for has happened; the next one is made ready meanwhile."""
+        """Wait until the crash that was asked for has happened."""
         assert self._process is not None
-        self._next = self._next or self._begun()
-        try:
-            status = self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise LabError(
-                f"The controller did not come to its crash point in {timeout:.0f} s.\n{self.tail()}"
-            ) from None
+        self._process.join(timeout)
+        status = self._process.exitcode
+        if status is None:
+            raise LabError(f"The controller did not come to its crash point in {timeout:.0f} s.\n{self.tail()}")
         assert status == KILLED, f"ended with {status} instead of dying at its crash point\n{self.tail()}"
 
     def stop(self, sign: int = signal.SIGKILL) -> None:
         """End it; by default as a power cut would. Raises LabError if it had ended by itself, and nobody knew."""
-        ended = self._process.poll() if self._process else None
+        ended = self._process.exitcode if self._process else None
         if self._process and ended is None:
-            self._process.send_signal(sign)
-            self._process.wait(20)
-        if self._next:  # it has nothing to say
-            self._next.communicate()
-            self._next = None
+            self.send(sign)
+            self._process.join(20)
+            if self._process.is_alive():
+                raise LabError(f"The controller does not end by {signal.Signals(sign).name}.\n{self.tail()}")
         known, self._told = self._told, True
         if not known and ended not in (None, KILLED):
             raise LabError(f"The controller ended by itself with {ended}.\n{self.tail()}")
@@ -143,12 +142,12 @@ class Controller:
 
     def send(self, sign: int) -> None:
         """Send it a signal that may not be its end."""
-        assert self._process is not None
-        self._process.send_signal(sign)
+        assert self._process is not None and self._process.pid is not None
+        os.kill(self._process.pid, sign)
 
     def status(self) -> int | None:
         """What it ended with; None while it has not."""
-        ended = self._process.poll() if self._process else None
+        ended = self._process.exitcode if self._process else None
         self._told = self._told or ended is not None
         return ended
 
@@ -259,18 +258,20 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def main(port: str, pace: str, elect: str = "", kind: str = "", count: str = "0", namespace: str = "") -> int:
-    """Run the controller at that pace, mortal if asked."""
-    from adapter.shell.controller import wiring
+def _run(words: Words, kubeconfig: Path, log: Path) -> None:
+    """Run the controller in this process, of which nothing is left then."""
+    _die_with_parent()
+    with log.open("ab") as told:
+        for stream in (1, 2):
+            os.dup2(told.fileno(), stream)
+    os.environ["KUBECONFIG"] = str(kubeconfig)
+    sys.exit(main(words))
 
-    death = _Death(kind, int(count), namespace)
+
+def main(words: Words) -> int:
+    """Run the controller at its pace, mortal if asked."""
+    death = _Death(words.kind, words.count, words.namespace)
     vars(gangs).update(ensure=_mortal_group(death))
     vars(wiring).update(_mortal(death))
-    paces.keep(pace)
-    return controller.main(int(port), int(port) + 1, verbose=False, leader_elect=elect == ELECT)
-
-
-if __name__ == "__main__":
-    _die_with_parent()
-    said = sys.stdin.read()
-    sys.exit(main(*json.loads(said)) if said else 0)  # it is not needed where nothing is said
+    paces.keep(words.pace)
+    return controller.main(words.port, words.port + 1, verbose=False, leader_elect=words.elect)

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.connector import Connection
 
 from adapter import __version__
@@ -333,13 +334,26 @@ class Client:
 
 
 def _fenced(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
-    """A request that asks as late as it can: with its connection, for which it may have waited long, and at each retry."""
+    """A request that asks as late as it can: with its connection, for which it may have waited long, and at each retry; and once more
+    where it is written, for with a body that is another task's turn, before which the process may be stopped for minutes."""
 
     class Fenced(aiohttp.ClientRequest):
         async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-            if self.method != "GET" and (closed := fence()):
+            if closed := self._closed():
                 raise Unreachable(closed)
             return await super().send(conn)
+
+        async def write_bytes(
+            self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
+        ) -> None:
+            if (closed := self._closed()) and conn.protocol is not None:
+                conn.protocol.set_exception(Unreachable(closed))  # for who waits for the answer
+                conn.close()
+            else:
+                await super().write_bytes(writer, conn, content_length)
+
+        def _closed(self) -> str:
+            return "" if self.method == "GET" else fence()
 
     return Fenced
 

@@ -57,7 +57,8 @@ async def login_of_pod() -> Credentials:
     try:
         kube_config.load_incluster_config(client_configuration=settings)
     except kube_config.ConfigException:
-        await kube_config.load_kube_config(client_configuration=settings)
+        # The library asks for that variable when it is imported, which may be in another process.
+        await kube_config.load_kube_config(os.environ.get("KUBECONFIG"), client_configuration=settings)
     return of(kube.ApiClient(settings))
 
 

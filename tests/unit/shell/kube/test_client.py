@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from adapter.shell.kube.client import PARALLEL, TIMEOUT_SECONDS, ApiError, Client, Unreachable
+from adapter.shell.kube.client import FENCED, PARALLEL, TIMEOUT_SECONDS, ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import PODS
 from tests.unit import apiserver
@@ -131,6 +131,19 @@ async def test_a_connection_that_is_cut_is_unreachable(server: Server, client: C
     server.lists = [streams('{"items": [', then=apiserver.cut)]
     with pytest.raises(Unreachable):
         await client.get(PATH)
+
+
+@pytest.mark.parametrize("asked", [0, 1], ids=["before it has a connection", "before its body is written"])
+async def test_a_write_stays_here_when_its_fence_closes(server: Server, client: Client, asked: int) -> None:
+    """At any time until it is written; what comes after it has a connection of its own."""
+    open_for = iter([True] * asked)
+    client.may_write = lambda: next(open_for, False)
+    with pytest.raises(Unreachable, match=FENCED):
+        await client.create(PATH, THING)
+    client.may_write = lambda: True
+    server.lists = [says(THING)]
+    assert await client.create(PATH, THING) == THING
+    assert len(server.asked) == 1
 
 
 @stoppable
