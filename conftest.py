@@ -32,19 +32,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     share, drawn = config.option.long_share, config.option.long_seed
-    return f"long tests: one file in {share}; again: --long-share {share} --long-seed {drawn}" if share > 1 else None
+    again = f"again, with the same paths: --long-share {share} --long-seed {drawn}"
+    return f"long tests: of one file in {share}; {again}" if share > 1 else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not of this share of the long tests."""
+    """Leave out what is not of this share of the long tests, and what is brief where long ones ask for more."""
     asked = config.option
     if asked.long_share == 1:
         return
-    named = {item: item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("long")}
-    without = drawnshare.left_out(named.values(), asked.long_share, asked.long_seed)
-    gone = [item for item in items if named.get(item) in without]
+    files = {item: item.nodeid.partition("::")[0] for item in items}
+    long, brief = ({item for item in items if item.get_closest_marker(mark)} for mark in ("long", "brief"))
+    without = drawnshare.left_out(map(files.__getitem__, long), asked.long_share, asked.long_seed)
+    gone = [item for item in items if item in (long if files[item] in without else brief)]
     config.hook.pytest_deselected(items=gone)
-    items[:] = [item for item in items if named.get(item) not in without]
+    items[:] = [item for item in items if item not in set(gone)]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,7 +58,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--installed", action="store_true", help="Rayspan is installed there already, as it shall be tested"
     )
-    group.addoption("--long-share", type=int, default=1, metavar="N", help="run the long tests of one file in N only")
+    group.addoption(
+        "--long-share",
+        type=int,
+        choices=range(1, 10),
+        default=1,
+        metavar="N",
+        help="run the long tests of one file in N",
+    )
     group.addoption("--long-seed", type=int, metavar="SEED", help=seed.HELP)
 
 

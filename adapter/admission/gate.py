@@ -6,34 +6,55 @@ server has to refuse the pod when nobody answers. Whether somebody answers now i
 KubeRay tries again. But one that nobody can answer for refuses all workers, beside the policy as well.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw
+from adapter.objects.raw import Raw, meta, moment
 
 _SELECTOR = {"matchExpressions": [{"key": names.PLACEMENT_LABEL, "operator": "Exists"}]}
 _RULE = {"apiGroups": "", "apiVersions": "v1", "operations": "CREATE", "resources": "pods"}  # what one rule must reach
 _NOBODY = "has no clientConfig.caBundle, so the API server calls nobody"
+# An API server reads policies and webhooks by watches of its own, and compiles policies every second (apiserver pkg/admission/plugin/policy/
+# generic policy_source.go). On a busy machine one was not asked 1.1 s after it was applied; and nothing takes a worker back that was not held.
+TAKEN_UP_AFTER = timedelta(seconds=5)
 _CONDITIONS = {"is-no-copy"}  # the names of those that may stand there
 
 
-def problem(policies: Mapping[str, Raw], bindings: Mapping[str, Raw], webhooks: Mapping[str, Raw]) -> str:
+def problem(
+    policies: Mapping[str, Raw], bindings: Mapping[str, Raw], webhooks: Mapping[str, Raw], now: datetime
+) -> str:
     """Say in a sentence why worker pods would not be held, empty when they would.
 
     Each is what there is of its kind, by name: MutatingAdmissionPolicies, their bindings, MutatingWebhookConfigurations.
     """
+    webhook = webhooks.get(names.GATE_POLICY) or {}
     if not (missing := _missing(policies, bindings)):
-        return _refuses(webhooks.get(names.GATE_POLICY) or {})
+        return _refuses(webhook) or _new(
+            "MutatingAdmissionPolicy", (policies[names.GATE_POLICY], bindings[names.GATE_POLICY]), now
+        )
     if names.GATE_POLICY not in webhooks:
         return (
             f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml, or, "
             "before Kubernetes 1.36, kustomize/overlays/manager-webhook."
         )
-    fault = _fault(webhooks[names.GATE_POLICY])
-    return fault and (
-        f"MutatingWebhookConfiguration {names.GATE_POLICY}: webhook {names.GATE_WEBHOOK} {fault}, so worker pods would not be held in the "
-        f"manager cluster; apply kustomize/components/admission-gate and kustomize/components/admission again, and see Job {names.ADMISSION_CERTIFICATE} in {names.SYSTEM_NAMESPACE}."
+    if fault := _fault(webhook):
+        return (
+            f"MutatingWebhookConfiguration {names.GATE_POLICY}: webhook {names.GATE_WEBHOOK} {fault}, so worker pods would not be held in the "
+            f"manager cluster; apply kustomize/components/admission-gate and kustomize/components/admission again, and see Job {names.ADMISSION_CERTIFICATE} in {names.SYSTEM_NAMESPACE}."
+        )
+    return _new("MutatingWebhookConfiguration", (webhook,), now)
+
+
+def _new(kind: str, found: Iterable[Raw], now: datetime) -> str:
+    """A sentence where one of these may not be asked yet; empty where all are, or clocks differ too much to tell."""
+    ages = [now - created for one in found if (created := moment(meta(one).get("creationTimestamp")))]
+    if not any(timedelta(0) <= age < TAKEN_UP_AFTER for age in ages):
+        return ""
+    return (
+        f"{kind} {names.GATE_POLICY} was applied just now, and API servers take some seconds to ask it; "
+        f"jobs wait for {TAKEN_UP_AFTER.total_seconds():.0f} s, so that no worker pod starts in the manager cluster."
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hack.lab import faults, teardown
+from hack.lab import teardown
 from hack.lab.base import commands, sidebyside, versions
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Cluster, Lab
@@ -48,7 +48,6 @@ def up(lab: Lab) -> None:
     kernel.prepare()
     _wipe_broken(lab)
     network.ensure(lab)
-    faults.heal(lab)  # of tests that were killed, for instance: what a lab is brought up for starts on a whole one
     _side_by_side(lambda cluster: _cluster(lab, cluster, archives), lab.clusters)
 
 

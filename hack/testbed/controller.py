@@ -18,7 +18,9 @@ import signal
 import sys
 import urllib.request
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -130,6 +132,8 @@ class Controller:
             self.send(sign)
             self._process.join(20)
             if self._process.is_alive():
+                self._process.kill()
+                self._process.join()
                 raise LabError(f"The controller does not end by {signal.Signals(sign).name}.\n{self.tail()}")
         known, self._told = self._told, True
         if not known and ended not in (None, KILLED):
@@ -143,7 +147,8 @@ class Controller:
     def send(self, sign: int) -> None:
         """Send it a signal that may not be its end."""
         assert self._process is not None and self._process.pid is not None
-        os.kill(self._process.pid, sign)
+        with suppress(ProcessLookupError):  # it ended by itself, just now
+            os.kill(self._process.pid, sign)
 
     def status(self) -> int | None:
         """What it ended with; None while it has not."""
@@ -253,14 +258,23 @@ def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
     return mortal
 
 
-def _die_with_parent() -> None:
-    """Whoever started this process may be killed: without the Lease nobody else would keep it from writing."""
+def die_with_starter() -> None:
+    """Whoever started this process may be killed: without the Lease nobody else would keep it from writing.
+
+    Its parent is the process that it was forked from, which ends when nobody holds a certain pipe any more: whoever started it does, and
+    each that was forked, unless it lets go of it.
+    """
+    parent, held = os.getppid(), vars(forkserver._forkserver)
+    os.close(held["_forkserver_alive_fd"])
+    held["_forkserver_alive_fd"] = None
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before it was asked for
+        os._exit(1)
 
 
 def _run(words: Words, kubeconfig: Path, log: Path) -> None:
     """Run the controller in this process, of which nothing is left then."""
-    _die_with_parent()
+    die_with_starter()
     with log.open("ab") as told:
         for stream in (1, 2):
             os.dup2(told.fileno(), stream)

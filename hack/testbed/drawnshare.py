@@ -1,6 +1,7 @@
 """Which of the long tests are run where the machine is too slow for all of them at a time? A share of their files, drawn anew each time.
 
-Files, for the tests of one may share what takes long to make. What is not long always runs.
+Files, for the tests of one may share what takes long to make. What is not long always runs, but for what is brief because a long one asks
+for more: that runs where the long one does not.
 """
 
 import random

@@ -15,17 +15,20 @@ from datetime import UTC, datetime
 from adapter.actions import Action, LookAgain, Plan, Reserve, Say, TryCopy, cluster_of, describe
 from adapter.gang import lifecycle
 from adapter.objects.raw import Key
+from adapter.objects.workload import Workload
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.controller import measure
 from adapter.shell.controller.handlers import Waker
 from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, POLICY, SERVICE, QueueKey
+from adapter.shell.controller.planqueue import PlanQueue
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import PARALLEL, ApiError, Unreachable
 from adapter.shell.observe.gangs import Gangs
 from adapter.shell.observe.services import Services
 from adapter.shell.observe.slots import Claims
+from adapter.shell.observe.turns import aged, turn
 from adapter.shell.observe.workers import Workers
 from adapter.shell.write import anchors
 from adapter.shell.write.conditions import Conditions
@@ -54,7 +57,7 @@ class Looks:
     conditions: Conditions
     aggregator: Aggregator
     waker: Waker
-    _one_plan: asyncio.Lock = field(default_factory=asyncio.Lock)  # at a time: the next one sees what it promised
+    _plans: PlanQueue = field(default_factory=PlanQueue)
 
     async def look(self, key: QueueKey) -> float | None:
         """Look at a key; returns the seconds after which to look again, if nothing changes. Raises Postpone for trouble that
@@ -84,7 +87,7 @@ class Looks:
         if what == POLICY:
             await self.conditions.policy(name)
         elif what == CHECK:
-            await self.conditions.check(name)
+            return await self.conditions.check(name)
         else:
             await self.aggregator.look(name)
         return None
@@ -132,19 +135,19 @@ class Looks:
             if not isinstance(action, LookAgain | Say):  # what is said again every time is not done every time
                 log.info("%s/%s %s", *key, describe(action))
             if isinstance(action, Plan):
-                wanted = await self._plan(key) and wanted
+                wanted = await self._plan(key, action.workload) and wanted
             else:
                 await self.executor.do(action)
                 measure.done(action, cluster_of(action), datetime.now(UTC))
         return wanted
 
-    async def _plan(self, key: Key) -> bool:
+    async def _plan(self, key: Key, work: Workload) -> bool:
         """Make the plan that a gang wants when its turn has come; False when it wants none any more.
 
         Before it there may be hundreds, and meanwhile its Workload may have been evicted, another Placement have been written, a
         cluster be drained. What is decided now is done now, so nobody's news can put off a plan for ever.
         """
-        async with self._one_plan:
+        async with self._plans.admitted(turn(self.manager, aged(self.manager, work))):
             if self.manager.lost:
                 raise Postpone(self.manager.lost)
             now = datetime.now(UTC)

@@ -335,7 +335,8 @@ class Client:
 
 def _fenced(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
     """A request that asks as late as it can: with its connection, for which it may have waited long, and at each retry; and once more
-    where it is written, for with a body that is another task's turn, before which the process may be stopped for minutes."""
+    where it is written, for with a body that is another task's turn, before which the process may be stopped for minutes. What a socket
+    does not take at once of a large body is sent later, unasked."""
 
     class Fenced(aiohttp.ClientRequest):
         async def send(self, conn: Connection) -> aiohttp.ClientResponse:
@@ -347,8 +348,9 @@ def _fenced(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
             self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
         ) -> None:
             if (closed := self._closed()) and conn.protocol is not None:
-                conn.protocol.set_exception(Unreachable(closed))  # for who waits for the answer
-                conn.close()
+                conn.protocol.set_exception(
+                    Unreachable(closed)
+                )  # for who waits for the answer, and closes the connection then
             else:
                 await super().write_bytes(writer, conn, content_length)
 

@@ -91,7 +91,7 @@ class Gangs:
             else "",
             problem=problem
             or self._policies.rivals(work)
-            or self._policies.gate_problem()
+            or self._policies.gate_problem(now)
             or self._started(work, early=runs_on and not unsuspended),
             refusal=self._refusals.refusal(work, check, chosen) if work and check else "",
             absent=self._refusals.absent(work, check) if work and check else "",

@@ -3,6 +3,8 @@
 Read from the manager's stores alone. It decides nothing, and does not say whether a job may go where a policy sends it.
 """
 
+from datetime import datetime
+
 from adapter import names
 from adapter.admission import gate, queuelayout
 from adapter.admission.policy import Chosen, Written, policy, policy_name
@@ -87,7 +89,7 @@ class Policies:
         """The DispatchPolicy that an AdmissionCheck names, whether or not it can be used."""
         return policy_name(self._manager.checks.named(check) or {})
 
-    def gate_problem(self) -> str:
+    def gate_problem(self, now: datetime) -> str:
         """Why worker pods would not be held, empty when they would."""
         manager = self._manager
         kinds = (
@@ -95,7 +97,8 @@ class Policies:
             (resources.GATE_BINDINGS, manager.gate_bindings),
             (resources.GATE_WEBHOOKS, manager.gate_webhooks),
         )
-        return gate.problem(*({} if kind in manager.unread else _by_name(store) for kind, store in kinds))
+        policies, bindings, webhooks = ({} if kind in manager.unread else _by_name(store) for kind, store in kinds)
+        return gate.problem(policies, bindings, webhooks, now)
 
     def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
         """The worker groups that the check covers and that have workers: what is to be placed."""

@@ -6,7 +6,7 @@ plan depends on is looked at; whether the manager's own Kueue has quota for the 
 
 import logging
 import traceback
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
@@ -116,7 +116,7 @@ class Preview:
         """What stops every job of the queue now, empty when nothing does."""
         why = tree.leads_to(self._manager.local_queues.get((asked.namespace, queue)) or {})[1]
         stopped = f"In the manager cluster, {why}." if why else ""
-        return self._policies.rivals(work) or self._policies.gate_problem() or stopped
+        return self._policies.rivals(work) or self._policies.gate_problem(datetime.now(UTC)) or stopped
 
 
 def _flavors(cluster_queue: Raw) -> set[str]:

@@ -4,7 +4,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
-from adapter.admission import conditions
+from adapter.admission import conditions, gate
 from adapter.admission.conditions import STEADY_AFTER
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.raw import Raw, key_of, uid_of
@@ -96,16 +96,20 @@ class Conditions:
         lost = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None
 
-    async def check(self, name: str) -> None:
-        """Tell whether one of our AdmissionChecks can be served."""
+    async def check(self, name: str) -> float | None:
+        """Tell whether one of our AdmissionChecks can be served; returns the seconds after which to look again though nothing changed."""
         raw = self._manager.checks.named(name)
         if raw is None or not is_ours(raw):
-            return
-        seen = self._policies
-        told = seen.written(), seen.gate_problem(), seen.layout_problems(name)
-        patch = conditions.check_condition(raw, *told, datetime.now(UTC))
-        if patch is None:
-            return
+            return None
+        seen, now = self._policies, datetime.now(UTC)
+        gate_problem = seen.gate_problem(now)
+        patch = conditions.check_condition(raw, seen.written(), gate_problem, seen.layout_problems(name), now)
+        if patch:
+            await self._say_of_check(raw, patch)
+        return gate.TAKEN_UP_AFTER.total_seconds() if gate_problem else None
+
+    async def _say_of_check(self, raw: Raw, patch: Raw) -> None:
+        name = key_of(raw)[1]
         path = resources.ADMISSION_CHECKS.path(name=name, sub="status")
         self._manager.checks.put(await self._manager.client.merge(path, patch))
         entry = patch["status"]["conditions"][-1]

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,18 @@ def pair(standing: Controller, parked: Clusters, tmp_path: Path) -> Iterator[tup
     for folder in folders:
         folder.mkdir()
     first, second = (Controller(parked.manager, f, pace=SHIPPED, elect=True, number=n) for n, f in enumerate(folders))
-    try:
+    with ExitStack() as cleanup:
+        for one in (first, second):
+            cleanup.callback(_end, one)
         first.start()
         wait(first.leads, STARTED, "the first one leads", first.tail)
         second.start()
         wait(lambda: "standing by" in second.tail(), STARTED, "the second one stands by", second.tail)
         yield first, second
-    finally:
-        for one in (second, first):
-            if one.status() is None:
-                one.send(signal.SIGCONT)
-            one.stop(signal.SIGTERM)  # the Lease is given back: whoever comes next need not wait
+
+
+def _end(one: Controller) -> None:
+    """End one that may be stopped; the Lease is given back: whoever comes next need not wait."""
+    if one.status() is None:
+        one.send(signal.SIGCONT)
+    one.stop(signal.SIGTERM)

@@ -1,6 +1,7 @@
 """Is the gate in place, by the policy or by the webhook; and does the webhook write what the policy writes?"""
 
 import copy
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hack.lab.base.paths import REPO
 Raw = dict[str, Any]
 GATE = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}}}
 BINDING = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}, "spec": {"policyName": "rayspan-gate"}}}
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MANIFEST = REPO / "kustomize/components/admission-gate/webhook.yaml"
 
 
@@ -50,7 +52,7 @@ def test_the_policy_alone(policies: Raw, bindings: Raw, missing: str) -> None:
         f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml, or, before "
         "Kubernetes 1.36, kustomize/overlays/manager-webhook."
     )
-    assert gate.problem(policies, bindings, {}) == (said if missing else "")
+    assert gate.problem(policies, bindings, {}, now=NOW) == (said if missing else "")
 
 
 @pytest.mark.parametrize(
@@ -59,23 +61,23 @@ def test_the_policy_alone(policies: Raw, bindings: Raw, missing: str) -> None:
     ids=["no policy", "no binding", "the policy as well"],
 )
 def test_the_webhook_is_enough(policies: Raw, bindings: Raw) -> None:
-    assert gate.problem(policies, bindings, configuration()) == ""
+    assert gate.problem(policies, bindings, configuration(), now=NOW) == ""
 
 
 def test_a_webhook_that_is_not_well_takes_nothing_from_the_policy() -> None:
-    assert gate.problem(GATE, BINDING, configuration(failurePolicy="Ignore")) == ""
+    assert gate.problem(GATE, BINDING, configuration(failurePolicy="Ignore"), now=NOW) == ""
 
 
 def test_a_webhook_that_refuses_every_worker_is_told_beside_the_policy() -> None:
     """It was added after its Job had run, or before: no worker is made until somebody applies that again."""
     found = configuration(clientConfig={"service": {}})
-    assert gate.problem(GATE, BINDING, found) == (
+    assert gate.problem(GATE, BINDING, found, now=NOW) == (
         "MutatingWebhookConfiguration rayspan-gate: webhook gate.rayspan.dev has no clientConfig.caBundle, so the API server calls nobody, and refuses each worker pod, "
         "though MutatingAdmissionPolicy rayspan-gate holds them, too; apply kustomize/components/admission again, after admission-gate, and see Job "
         "rayspan-admission-certificate in rayspan-system; or delete that configuration."
     )
     found["rayspan-gate"]["webhooks"][0]["rules"] = []
-    assert gate.problem(GATE, BINDING, found) == "", "it is asked of no pod"
+    assert gate.problem(GATE, BINDING, found, now=NOW) == "", "it is asked of no pod"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_a_webhook_that_refuses_every_worker_is_told_beside_the_policy() -> None
     ],
 )  # fmt: skip
 def test_a_webhook_that_workers_could_pass_by_is_no_gate(changed: Raw, fault: str) -> None:
-    said = gate.problem({}, {}, configuration(**changed))
+    said = gate.problem({}, {}, configuration(**changed), now=NOW)
     assert said.startswith(f"MutatingWebhookConfiguration rayspan-gate: webhook gate.rayspan.dev {fault}")
     assert said.endswith(".")
 
@@ -109,7 +111,7 @@ def test_a_webhook_that_workers_could_pass_by_is_no_gate(changed: Raw, fault: st
     ],
 )  # fmt: skip
 def test_one_that_reaches_more_is_a_gate(changed: Raw) -> None:
-    assert gate.problem({}, {}, configuration(**changed)) == ""
+    assert gate.problem({}, {}, configuration(**changed), now=NOW) == ""
 
 
 # --- what it writes --------------------------------------------------------------------------------------------------
@@ -117,6 +119,27 @@ def test_one_that_reaches_more_is_a_gate(changed: Raw) -> None:
 OURS = {"metadata": {"labels": {names.PLACEMENT_LABEL: "pi"}}}
 LOCKED = {"nodeSelector": {names.LOCK_NODE_SELECTOR: "only"}}
 MINE = {"name": names.GATE}
+
+
+@pytest.mark.parametrize(
+    ("age", "told"),
+    [
+        pytest.param(timedelta(0), True, id="it came now"),
+        pytest.param(gate.TAKEN_UP_AFTER / 2, True, id="a moment ago"),
+        pytest.param(gate.TAKEN_UP_AFTER, False, id="it is asked by now"),
+        pytest.param(timedelta(minutes=-1), False, id="in the future, by a clock that differs"),
+    ],
+)
+@pytest.mark.parametrize("new", ["policy", "binding", "webhook"])
+def test_one_that_has_just_come_may_not_be_asked_yet(new: str, age: timedelta, told: bool) -> None:
+    """A worker that KubeRay made meanwhile would start in the manager cluster, and nothing would take it back."""
+    came = (NOW - age).isoformat()
+    found = {"policy": GATE, "binding": BINDING, "webhook": configuration()}
+    kept = {kind: {} for kind in found} if new == "webhook" else {**found, "webhook": {}}
+    raw = found[new]["rayspan-gate"]
+    kept[new] = {"rayspan-gate": {**raw, "metadata": {**raw["metadata"], "creationTimestamp": came}}}
+    said = gate.problem(kept["policy"], kept["binding"], kept["webhook"], NOW)
+    assert ("was applied just now" in said) is told and bool(said) is told
 
 
 @pytest.mark.parametrize(

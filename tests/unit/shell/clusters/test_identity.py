@@ -159,7 +159,6 @@ async def test_after_a_silence_nothing_is_written_before_it_has_shown_who_it_is(
         assert pods(member) == ["a"] and member.identity.fence()
 
 
-@hurried
 async def test_who_is_too_busy_to_say_who_it_is_is_asked_again_and_seen_meanwhile() -> None:
     server, told = Cluster(), list[str]()
     async with following(server, Known("east", HERE)) as (member, until):

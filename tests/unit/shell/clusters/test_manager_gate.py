@@ -11,6 +11,7 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.resources import Resource
 from adapter.shell.observe.policies import Policies
+from tests.unit.builders import START
 from tests.unit.stores import Sight
 
 KINDS = (resources.GATE_POLICIES, resources.GATE_BINDINGS, resources.GATE_WEBHOOKS)
@@ -37,15 +38,15 @@ def test_it_is_read_without_them(error: ApiError) -> None:
 def test_a_gate_that_cannot_be_read_any_more_is_none() -> None:
     manager = Sight({"east": 1}).manager
     policies = Policies(manager)
-    assert policies.gate_problem() == ""
+    assert policies.gate_problem(START) == ""
     followed(manager, resources.GATE_BINDINGS, NOT_SERVED)
-    assert policies.gate_problem().startswith("MutatingAdmissionPolicyBinding rayspan-gate is missing")
+    assert policies.gate_problem(START).startswith("MutatingAdmissionPolicyBinding rayspan-gate is missing")
     manager.gate_webhooks.replace([webhook()])
-    assert policies.gate_problem() == ""
+    assert policies.gate_problem(START) == ""
     followed(manager, resources.GATE_WEBHOOKS, NOT_SERVED)
-    assert policies.gate_problem()
+    assert policies.gate_problem(START)
     followed(manager, resources.GATE_BINDINGS)
-    assert policies.gate_problem() == ""
+    assert policies.gate_problem(START) == ""
 
 
 def webhook() -> Raw:

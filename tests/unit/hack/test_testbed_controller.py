@@ -1,0 +1,53 @@
+"""Does a controller under test end with whoever started it, however that ends?"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hack.lab.base.paths import REPO
+from hack.lab.cluster import processes
+from hack.testbed import controller
+from hack.testbed.clusters import wait
+
+STARTER = """
+import sys, time
+from hack.testbed import controller
+from tests.unit.hack.test_testbed_controller import lasts
+process = controller._forks.Process(target=lasts, args=(sys.argv[1],), daemon=True)
+process.start()
+print(process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def lasts(stopped: str) -> None:
+    """What a controller does first, and then no end."""
+    controller.die_with_starter()
+    if stopped:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(600)
+
+
+@pytest.mark.parametrize("stopped", ["", "stopped"], ids=["running", "stopped"])
+def test_a_process_ends_with_a_starter_that_is_killed(stopped: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTER, stopped], stdout=subprocess.PIPE, text=True, cwd=REPO
+    ) as starter:
+        assert starter.stdout
+        pid = int(starter.stdout.readline())
+        if stopped:
+            wait(lambda: _state(pid) == "T", 20, "it is stopped")
+        else:
+            wait(lambda: _state(pid) == "S", 20, "it waits")
+        assert not processes.gone(pid)
+        starter.kill()
+    wait(lambda: processes.gone(pid), 20, "it is gone")
+
+
+def _state(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as told:
+        return told.read().rpartition(")")[2].split()[0]
