@@ -3,7 +3,7 @@
 Whoever comes first in turn, and whoever has waited here for longest, alternately. For a thousand that are being told that nothing fits
 take half a minute, and room that comes free meanwhile is for the first of them, who was told already and comes back behind all others.
 And where room comes and goes all the time the first ones are back all the time, and the last one is to be told as well: it waits for no
-more than two plans for each that was before it. In whatever order they are planned, each finds the same (planning/plans.py).
+more than two plans for each that was before it. In whatever order they are planned, each finds the same (shell/planning/plans.py).
 """
 
 import asyncio

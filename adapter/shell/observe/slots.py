@@ -160,6 +160,20 @@ class Slots:
         alone = {slot for slot, held in own.items() if sum(count.get(slot, 0) for count in counts) <= held}
         return frozenset[str]().union(*counts) - alone | self._claims.slots(group, but=uid)
 
+    def yielded(self, place: Placement, pod: Raw) -> bool:
+        """Whether all others that have a pod's slot only came with it, and are to have another one: one that was written goes before.
+        Else each would wait for the other one, where no slot is free but this."""
+        group, slot, uid = by_placement(pod), slot_of(pod), uid_of(pod)
+        if preassigned.in_doubt(pod) or slot in self._claims.slots(group, but=uid):
+            return False
+        stores = [member.pods for member in self._fleet.members().values()]
+        copies = sum(store.count(group).get(slot, 0) for store in stores)
+        own = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
+        if copies > sum(by_placement(one) == group and slot_of(one) == slot for one in own):
+            return False
+        others = [one for one in self._manager.pods.having(group, slot) if uid_of(one) != uid]
+        return not any(map(slot_of, self._standing(place, others)))
+
     def held(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that are held."""
         members = self._fleet.members().values()

@@ -100,7 +100,10 @@ class Workers:
         """The slots that others hold; none where the pod keeps its own: all are not read for each pod of a large gang."""
         slot = slot_of(pod)
         keeps = slot and is_slot(place, pod, slot) and not self._slots.shared(pod)
-        return () if keeps and not place.excluded else self._slots.taken(pod)
+        if keeps and not place.excluded:
+            return ()
+        taken = self._slots.taken(pod)
+        return taken - {slot} if slot in taken and self._slots.yielded(place, pod) else taken
 
     def _restarts(self, work: Workload) -> bool:
         chosen, _ = self._policies.policy(self._policies.check_of(work))

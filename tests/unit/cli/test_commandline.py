@@ -252,6 +252,7 @@ def test_who_has_the_plugin_alone_is_told_what_the_controller_needs(
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
     monkeypatch.delitem(sys.modules, "adapter.cli.controller", raising=False)
+    monkeypatch.delattr(cli, "controller", raising=False)  # of a test before this one, which has it
     monkeypatch.setattr(sys, "argv", ["rayspan", "controller"])
     assert command.main() == 1
     assert (

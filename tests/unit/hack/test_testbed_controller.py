@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -14,13 +13,13 @@ from hack.testbed import controller
 from hack.testbed.clusters import wait
 
 STARTER = """
-import sys, time
+import signal, sys
 from hack.testbed import controller
 from tests.unit.hack.test_testbed_controller import lasts
 process = controller._forks.Process(target=lasts, args=(sys.argv[1],), daemon=True)
 process.start()
 print(process.pid, flush=True)
-time.sleep(600)
+signal.pause()
 """
 
 
@@ -29,7 +28,7 @@ def lasts(stopped: str) -> None:
     controller.die_with_starter()
     if stopped:
         os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(600)
+    signal.pause()
 
 
 @pytest.mark.parametrize("stopped", ["", "stopped"], ids=["running", "stopped"])

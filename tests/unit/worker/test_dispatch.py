@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from adapter import names
@@ -916,6 +916,35 @@ def test_a_slot_is_held_by_pods_and_copies_of_others(
     assert slots_of.held(PLACE) == slots_taken(held, but=None)
 
 
+CAME = make_pod("came", uid="u-came", placement=NAME, index="0", listed=EAST0.rpartition("/")[0] + "/1")
+
+
+@pytest.mark.parametrize(
+    ("others", "there", "yielded"),
+    [
+        pytest.param([CAME], {}, True, id="one came with it"),
+        pytest.param([CAME], {"east": copied(CAME)}, False, id="whose copy stands"),
+        pytest.param([CAME, named("twin", EAST0)], {}, False, id="another one has it in writing, too"),
+        pytest.param(
+            [CAME], {"east": copied(named("gone", EAST0, uid="u-gone"))}, False, id="a copy whose pod is gone is on it"
+        ),
+    ],
+)
+def test_a_slot_that_is_written_goes_before_one_that_a_pod_came_with(
+    others: list[Raw], there: Mapping[str, Raw], yielded: bool
+) -> None:
+    assert slot_of(CAME) == EAST0
+    sight = Sight({"east": 1, "west": 1})
+    fill(sight.manager.pods, SLOTTED, *others)
+    for cluster, copy in there.items():
+        fill(sight.members[cluster].pods, copy)
+    slots_of = Slots(sight.manager, sight.fleet, Claims(), sight.memory)
+    assert slots_of.yielded(PLACE, SLOTTED) is yielded
+    assert not slots_of.yielded(PLACE, CAME), "who came with it"
+    taken = sight.facts.workers._taken(SLOTTED, PLACE)
+    assert (EAST0 not in taken) is yielded
+
+
 @pytest.mark.parametrize("gates", [[names.ELASTIC_GATE], [names.GATE, names.ELASTIC_GATE], [names.GATE]])
 def test_who_has_no_quota_in_the_manager_gets_no_slot(gates: list[str]) -> None:
     """Kueue holds a pod of an elastic job by a gate of its own until its quota is there; it is not said to run on the manager's nodes."""
@@ -975,13 +1004,12 @@ class World:
     def worker(self, name: str) -> Worker:
         pod, seen = self.standing(name), self.seen()
         uid = facts.uid_of(pod) if pod else ""
-        everyone = self.everyone()
         return worker(
             pod,
             {cluster: pods[name] for cluster, pods in seen.items() if name in pods},
             targets={cluster: SEEN[cluster] for cluster in seen},
             reservations=shares(**{c: make_reservation(PLACE_RAW, admitted=self.admitted[c]) for c in seen}),
-            taken=slots_taken(everyone, uid),
+            taken=self.taken(pod) if pod else frozenset(),
             silence=self.silence(pod) if pod else None,
             sent=uid in self.sent | self.older,
             unanswered=uid in self.unanswered,
@@ -990,6 +1018,16 @@ class World:
 
     def everyone(self) -> list[Raw]:
         return [*self.pods.values(), *(copy for pods in self.seen().values() for copy in pods.values())]
+
+    def taken(self, pod: Raw) -> frozenset[str]:
+        """What others hold: of whoever came with its own slot, and is to have another one, that slot does not count against one that was
+        written, which Workers reads off the stores."""
+        held, slot, uid = slots_taken(self.everyone(), facts.uid_of(pod)), slot_of(pod), facts.uid_of(pod)
+        if preassigned.in_doubt(pod):
+            return held
+        copies = [copy for pods in self.seen().values() for copy in pods.values()]
+        firm = [*filter(None, map(self.standing, self.pods)), *copies]
+        return held - {slot} | (slots_taken(firm, uid) & {slot})
 
     def standing(self, name: str) -> Raw | None:
         """The pod as it counts, which Slots reads off the stores."""
@@ -1035,7 +1073,7 @@ class World:
                 copy = _with_slot(make_copy(self.pods[pod["metadata"]["name"]], phase="Pending"), slot_of(made))
                 assert slot_of(made).startswith(f"{cluster}/")
                 # Asked for again it may be another one's by now, who came with it and gives it up: the copy may stand.
-                assert slot_of(copy) not in slots_taken(self.everyone(), uid) or uid in self.unanswered
+                assert slot_of(copy) not in self.taken(self.pods[pod["metadata"]["name"]]) or uid in self.unanswered
                 assert facts.label(made, names.POD_UID_LABEL) == uid
                 self.sent.add(uid)
                 if self.mute:
@@ -1173,8 +1211,14 @@ def played(script: Iterable[tuple[Any, ...]]) -> World:
     return world
 
 
+# One was moved to a slot before the pod came that has it by its number, and no other slot is free.
+MOVED: list[tuple[Any, ...]] = [("silent", "w0", "east"), *(("create", name, "east") for name in ("w0", "w3", "w4"))]
+MOVED += [("w3", 1), ("create", "w2", "east"), ("create", "w1", "east")]
+
+
 @settings(max_examples=300)
 @given(SCRIPTS)
+@example(MOVED)
 def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tuple[Any, ...]]) -> None:
     """While it plays, the world itself refuses second copies, writes to silent clusters and slots held twice."""
     world = played(script)
