@@ -44,9 +44,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     files = {item: item.nodeid.partition("::")[0] for item in items}
     long, brief = ({item for item in items if item.get_closest_marker(mark)} for mark in ("long", "brief"))
     without = drawnshare.left_out(map(files.__getitem__, long), asked.long_share, asked.long_seed)
-    gone = [item for item in items if item in (long if files[item] in without else brief)]
-    config.hook.pytest_deselected(items=gone)
-    items[:] = [item for item in items if item not in set(gone)]
+    gone = {item for item in items if item in (long if files[item] in without else brief)}
+    config.hook.pytest_deselected(items=list(gone))
+    items[:] = [item for item in items if item not in gone]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

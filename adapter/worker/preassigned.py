@@ -5,8 +5,8 @@ record of its slot before anybody could make its copy: whoever decides next, als
 slot counts as long as nothing speaks against it. Else the pod is one without a slot, to its gang as well, and gets one by a write (dispatch.py):
 
 - Its share was given up since, or is another one: a template keeps what was planned first.
-- Somebody else holds it, and keeps it where it was written for him. KubeRay gives a number again when its pod is gone, and a copy takes longer to go; two pods may have
-  one number; a user may write what he likes into a template, for his own job.
+- Somebody else holds it, and keeps it where it was written for him. KubeRay gives a number again when its pod is gone, and a copy takes
+  longer to go; two pods may have one number; a user may write what he likes into a template, for his own job.
 - Its cluster is being drained.
 - Its cluster cannot be seen, and nobody can have made the copy there: then the worker may go elsewhere at once.
 

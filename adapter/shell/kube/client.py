@@ -348,9 +348,8 @@ def _fenced(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
             self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
         ) -> None:
             if (closed := self._closed()) and conn.protocol is not None:
-                conn.protocol.set_exception(
-                    Unreachable(closed)
-                )  # for who waits for the answer, and closes the connection then
+                # For who waits for the answer, and closes the connection then.
+                conn.protocol.set_exception(Unreachable(closed))
             else:
                 await super().write_bytes(writer, conn, content_length)
 

@@ -143,21 +143,15 @@ class Slots:
 
     def shared(self, pod: Raw) -> bool:
         """Whether somebody else holds a pod's slot, too, or is about to."""
-        group, slot, uid = by_placement(pod), slot_of(pod), uid_of(pod)
-        stores = [self._manager.pods, *(member.pods for member in self._fleet.members().values())]
-        mine = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
-        own = sum(by_placement(one) == group and slot_of(one) == slot for one in mine)
+        group, slot = by_placement(pod), slot_of(pod)
         held = sum(count.get(slot, 0) for count in self._counts(group))
-        return held > own or slot in self._claims.slots(group, but=uid)
+        return held > self._own(pod)[slot] or slot in self._claims.slots(group, but=uid_of(pod))
 
     def taken(self, pod: Raw) -> frozenset[str]:
         """The slots of a pod's Placement that others hold: asked for each pod of a large gang, so all are not read each time."""
         group, uid = by_placement(pod), uid_of(pod)
-        stores = [self._manager.pods, *(member.pods for member in self._fleet.members().values())]
-        mine = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
-        own = Counter(slot_of(one) for one in mine if by_placement(one) == group)
-        counts = [store.count(group) for store in stores]
-        alone = {slot for slot, held in own.items() if sum(count.get(slot, 0) for count in counts) <= held}
+        counts = self._counts(group)
+        alone = {slot for slot, held in self._own(pod).items() if sum(count.get(slot, 0) for count in counts) <= held}
         return frozenset[str]().union(*counts) - alone | self._claims.slots(group, but=uid)
 
     def yielded(self, place: Placement, pod: Raw) -> bool:
@@ -166,13 +160,18 @@ class Slots:
         group, slot, uid = by_placement(pod), slot_of(pod), uid_of(pod)
         if preassigned.in_doubt(pod) or slot in self._claims.slots(group, but=uid):
             return False
-        stores = [member.pods for member in self._fleet.members().values()]
-        copies = sum(store.count(group).get(slot, 0) for store in stores)
-        own = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
-        if copies > sum(by_placement(one) == group and slot_of(one) == slot for one in own):
-            return False
+        held = sum(count.get(slot, 0) for count in self._counts(group))
         others = [one for one in self._manager.pods.having(group, slot) if uid_of(one) != uid]
+        if held > self._own(pod)[slot] + len(others):  # a copy that is none of its own
+            return False
         return not any(map(slot_of, self._standing(place, others)))
+
+    def _own(self, pod: Raw) -> Counter[str]:
+        """The slots of its Placement that a pod and its copies carry, and how many of them each."""
+        group, uid = by_placement(pod), uid_of(pod)
+        stores = [self._manager.pods, *(member.pods for member in self._fleet.members().values())]
+        mine = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
+        return Counter(slot_of(one) for one in mine if by_placement(one) == group)
 
     def held(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that are held."""

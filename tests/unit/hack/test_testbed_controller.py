@@ -38,10 +38,7 @@ def test_a_process_ends_with_a_starter_that_is_killed(stopped: str) -> None:
     ) as starter:
         assert starter.stdout
         pid = int(starter.stdout.readline())
-        if stopped:
-            wait(lambda: _state(pid) == "T", 20, "it is stopped")
-        else:
-            wait(lambda: _state(pid) == "S", 20, "it waits")
+        wait(lambda: _state(pid) == ("T" if stopped else "S"), 20, "it has begun to wait")
         assert not processes.gone(pid)
         starter.kill()
     wait(lambda: processes.gone(pid), 20, "it is gone")

@@ -300,9 +300,9 @@ async def test_a_server_that_is_not_there_is_asked_again_and_again() -> None:
 
 @hurried
 async def test_a_watch_that_ends_at_once_does_not_spin() -> None:
-    """A proxy may end each one; the pauses double, and each is at least half of what it may be: 0.1, 0.2, 0.4, 0.8 s."""
+    """A proxy may end each one; the pauses double, and each is at least half of what it may be: 0.1, 0.2, 0.4, 0.8, 1.6 s."""
     async with following([lists(7)], [streams()] * 1000) as (bench, _):
-        await bench.server.until(lambda: len(bench.server.of(watch=True)) == 5)
+        await bench.server.until(lambda: len(bench.server.of(watch=True)) == 6)
         times = [asked.when for asked in bench.server.of(watch=True)]
         for number, (earlier, later) in enumerate(pairwise(times), 1):
             assert later - earlier >= FIRST_BACKOFF * 2**number / 2
