@@ -91,13 +91,27 @@ def _record(cluster: Cluster, name: str) -> Path:
 def _spawn(argv: list[str], output: Path) -> None:
     """Not subprocess: these outlive us, and a Popen object would complain about that."""
     opened = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    actions = [
+    actions: list[tuple[object, ...]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, str(output), opened, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
+    actions += [(os.POSIX_SPAWN_CLOSE, file) for file in _inherited()]
     path = f"{tools.path('containerd').parent}:{_SYSTEM_PATH}"  # containerd looks for its shim on the PATH
     os.posix_spawn(argv[0], argv, {"PATH": path, "HOME": "/root"}, file_actions=actions, setsid=True)
+
+
+def _inherited() -> list[int]:
+    """Files that whoever started us left open, as make does the pipe of its jobs: it waits at its end until nobody holds that any more."""
+    found = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    return [file for file in found if file > 2 and _inheritable(file)]
+
+
+def _inheritable(file: int) -> bool:
+    try:
+        return os.get_inheritable(file)
+    except OSError:  # closed since
+        return False
 
 
 def _identity(stat: str) -> tuple[int, str]:

@@ -1,5 +1,6 @@
-"""When has one of the lab's processes ended? Its ports are free only when its last thread is gone."""
+"""When has one of the lab's processes ended, and what does one keep of whoever started it? Its ports are free when its last thread is gone."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,19 @@ def test_a_daemon_weighs_more_than_what_runs_beside_it(tmp_path: Path) -> None:
     begin = ["/bin/sh", "-c", processes._BEGIN, "sh", str(tmp_path / "record"), str(tmp_path / "cgroup.procs")]
     assert _of_its_session([*begin, "sh", "-c", _ASK]) == _of_its_session(["sh", "-c", f"{_WEIGH}; {_ASK}"])
     assert (tmp_path / "record").exists() and (tmp_path / "cgroup.procs").read_text().strip().isdigit()
+
+
+def test_a_daemon_holds_no_file_of_who_started_it(tmp_path: Path) -> None:
+    """Make waits at its end until nobody holds the pipe of its jobs any more."""
+    held, told = os.open(os.devnull, os.O_RDONLY), tmp_path / "log"
+    os.set_inheritable(held, True)
+    try:
+        processes._spawn(["/bin/sh", "-c", f"[ -e /proc/$$/fd/{held} ] && echo holds it || echo holds nothing"], told)
+    finally:
+        os.close(held)
+    wait(
+        lambda: told.exists() and told.read_text() == "holds nothing\n", 20, "the daemon holds nothing", told.read_text
+    )
 
 
 def _of_its_session(argv: list[str]) -> str:
